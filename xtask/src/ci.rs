@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
+use crate::tidy::engines::ENGINES;
 use crate::workspace::Workspace;
 use crate::{deny, run, test, tidy};
 
@@ -29,6 +30,14 @@ pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
         "warnings",
     ]))? {
         return Ok(ExitCode::FAILURE);
+    }
+    step("engines of the library, each alone");
+    for feature in std::iter::once("").chain(ENGINES.map(|(feature, _)| feature)) {
+        let mut check = cargo(workspace);
+        check.args(["check", "--locked", "--package", "keelson-apiserver", "--lib", "--no-default-features"]);
+        if !run::shown(check.args(["--features", feature]))? {
+            return Ok(ExitCode::FAILURE);
+        }
     }
     step("test");
     test::test(workspace, &[])

@@ -5,6 +5,7 @@
 
 mod builtin;
 mod edges;
+pub(crate) mod engines;
 mod heads;
 mod kinds;
 mod sizes;
@@ -40,6 +41,7 @@ impl Finding {
 
 pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
     let mut findings = edges::check(&workspace.members);
+    findings.extend(engines::check(workspace)?);
     let mut sources = Vec::new();
     let mut names = kinds::Names::default();
     for path in files_below(&workspace.root)? {

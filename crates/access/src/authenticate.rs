@@ -9,12 +9,15 @@ use std::time::{Duration, SystemTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
+use crate::front_proxy::RequestHeaders;
 use crate::user::{AUTHENTICATED, User};
 
 /// A user, and how long the proof of it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
     user: Arc<User>,
+    /// Where it says who asks, if it is a front proxy.
+    asks_for: Option<Arc<RequestHeaders>>,
     not_before: SystemTime,
     not_after: SystemTime,
 }
@@ -43,9 +46,26 @@ impl ClientIdentity {
         groups.push(AUTHENTICATED.to_owned());
         Ok(Self {
             user: Arc::new(User { name, groups, ..User::default() }),
+            asks_for: None,
             not_before: instant(certificate.validity().not_before.timestamp()),
             not_after: instant(certificate.validity().not_after.timestamp()),
         })
+    }
+
+    /// The same as a front proxy, which says in these header fields who asks.
+    #[must_use]
+    pub fn asking_for_others(self, headers: Arc<RequestHeaders>) -> Self {
+        Self { asks_for: Some(headers), ..self }
+    }
+
+    /// The header fields in which it says who asks, if it is a front proxy.
+    pub fn asks_for(&self) -> Option<&RequestHeaders> {
+        self.asks_for.as_deref()
+    }
+
+    /// Whether the certificate has this common name.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.user.name == name
     }
 
     /// The user, if the certificate is valid at this time.

@@ -1,14 +1,16 @@
 //! Authorization: an [`Authorizer`] decides whether a user may do what it asks.
 //!
 //! A decision may have to be waited for (another server is asked) or not (a rule is looked up), and says why it is as it
-//! is. The one authorizer here knows the group whose members may do anything; roles are not enforced yet. What becomes of a
+//! is. Here are the authorizers that know no rules, and the chain that asks several; roles are in `rbac`. What becomes of a
 //! request that nobody allowed is decided by who asked.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
 
+use crate::rbac::{HeldRules, PolicyRule};
 use crate::user::{MASTERS, User};
 
 /// A request as authorization sees it.
@@ -64,7 +66,7 @@ pub enum Decision {
 pub struct Verdict {
     /// The decision.
     pub decision: Decision,
-    /// The reason, for who reviews it; empty for none.
+    /// The reason, for who reviews it and who is refused; empty for none.
     pub reason: Cow<'static, str>,
 }
 
@@ -83,30 +85,118 @@ pub trait Authorizer: Debug + Send + Sync {
     /// Whether `user` may do what `attributes` describe. What goes wrong on the way is no permission: the verdict is
     /// [`Decision::NoOpinion`] then, and its reason says what it was.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a>;
+
+    /// The rules by which this authorizer decides for a user in a namespace, or everywhere: for who asks what he may do, and for
+    /// who wants to give rights to others. Who decides by something else than rules knows none.
+    fn rules<'a>(&'a self, _user: &'a User, _namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
+        Box::pin(ready(HeldRules::default()))
+    }
 }
 
-/// The paths that tell whether the server is well, which load balancers ask without credentials.
-const HEALTH_PATHS: [&str; 3] = ["/livez", "/readyz", "/healthz"];
-
-/// Lets members of `system:masters` do anything, and anybody ask whether the server is well, as a whole.
+/// Lets members of `system:masters` do anything, whatever roles there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivilegedGroup;
 
 impl PrivilegedGroup {
-    fn decide(user: &User, attributes: &Attributes<'_>) -> Verdict {
-        let allowed = user.is_in(MASTERS)
-            || matches!(attributes, Attributes::Path { verb: "get" | "head", path } if HEALTH_PATHS.contains(path));
-        if allowed {
-            return Verdict { decision: Decision::Allow, reason: Cow::Borrowed("") };
-        }
-        let reason = Cow::Borrowed("only members of system:masters are allowed anything");
-        Verdict { decision: Decision::NoOpinion, reason }
+    fn decide(user: &User) -> Verdict {
+        // As upstream has it, that no rule allows something needs no reason: clients are told that it is not allowed anyway.
+        let decision = if user.is_in(MASTERS) { Decision::Allow } else { Decision::NoOpinion };
+        Verdict { decision, reason: Cow::Borrowed("") }
     }
 }
 
 impl Authorizer for PrivilegedGroup {
+    fn authorize<'a>(&'a self, user: &'a User, _attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        Either::Left(ready(Self::decide(user)))
+    }
+}
+
+/// Lets everybody do anything: for development, where nobody else reaches the server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AlwaysAllow;
+
+impl Authorizer for AlwaysAllow {
+    fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        Either::Left(ready(Verdict { decision: Decision::Allow, reason: Cow::Borrowed("") }))
+    }
+
+    fn rules<'a>(&'a self, _user: &'a User, _namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
+        let rules = PolicyRule::everything().map(Arc::new).to_vec();
+        Box::pin(ready(HeldRules { rules, missing: Vec::new() }))
+    }
+}
+
+/// Asks several authorizers one after another: the first that allows or denies decides. What none of them decides has the reasons of
+/// all, a line each.
+#[derive(Clone, Debug)]
+pub struct AuthorizerChain(Vec<Arc<dyn Authorizer>>);
+
+impl AuthorizerChain {
+    /// In this order.
+    pub fn new(authorizers: Vec<Arc<dyn Authorizer>>) -> Self {
+        Self(authorizers)
+    }
+
+    async fn ask_from<'a>(
+        &'a self,
+        first: usize,
+        mut reasons: Vec<Cow<'static, str>>,
+        user: &'a User,
+        attributes: &'a Attributes<'a>,
+    ) -> Verdict {
+        for authorizer in &self.0[first..] {
+            let verdict = authorizer.authorize(user, attributes).await;
+            if verdict.decision != Decision::NoOpinion {
+                return verdict;
+            }
+            reasons.push(verdict.reason);
+        }
+        undecided(&reasons)
+    }
+}
+
+fn undecided(reasons: &[Cow<'static, str>]) -> Verdict {
+    let told: Vec<&str> = reasons.iter().map(|reason| &**reason).filter(|reason| !reason.is_empty()).collect();
+    Verdict { decision: Decision::NoOpinion, reason: Cow::Owned(told.join("\n")) }
+}
+
+impl Authorizer for AuthorizerChain {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
-        Either::Left(ready(Self::decide(user, attributes)))
+        let mut reasons = Vec::new();
+        for (place, authorizer) in self.0.iter().enumerate() {
+            match authorizer.authorize(user, attributes) {
+                Either::Left(decided) => {
+                    let verdict = decided.into_inner();
+                    if verdict.decision != Decision::NoOpinion {
+                        return Either::Left(ready(verdict));
+                    }
+                    reasons.push(verdict.reason);
+                }
+                Either::Right(waiting) => {
+                    return Either::Right(Box::pin(async move {
+                        let verdict = waiting.await;
+                        if verdict.decision != Decision::NoOpinion {
+                            return verdict;
+                        }
+                        reasons.push(verdict.reason);
+                        self.ask_from(place + 1, reasons, user, attributes).await
+                    }));
+                }
+            }
+        }
+        Either::Left(ready(undecided(&reasons)))
+    }
+
+    fn rules<'a>(&'a self, user: &'a User, namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
+        Box::pin(async move {
+            let mut all = HeldRules::default();
+            for authorizer in &self.0 {
+                let HeldRules { rules, missing } = authorizer.rules(user, namespace).await;
+                all.rules.extend(rules);
+                all.missing.extend(missing);
+            }
+            all
+        })
     }
 }
 
@@ -114,33 +204,47 @@ impl Authorizer for PrivilegedGroup {
 mod tests {
     use super::*;
 
-    fn user(groups: &[&str]) -> User {
-        User { name: "u".into(), groups: groups.iter().map(ToString::to_string).collect(), ..User::default() }
+    /// Answers so, at once or later.
+    #[derive(Debug)]
+    struct Answers(Decision, &'static str, bool);
+
+    impl Authorizer for Answers {
+        fn authorize<'a>(&'a self, _: &'a User, _: &'a Attributes<'a>) -> Deciding<'a> {
+            let verdict = Verdict { decision: self.0, reason: self.1.into() };
+            if self.2 { Either::Right(Box::pin(ready(verdict))) } else { Either::Left(ready(verdict)) }
+        }
     }
 
-    fn check(user: &User, attributes: Attributes<'_>, expected: Decision) {
-        let Either::Left(verdict) = PrivilegedGroup.authorize(user, &attributes) else { panic!("no wait is needed") };
-        assert_eq!(verdict.into_inner().decision, expected, "{user:?} {attributes:?}");
+    async fn ask(authorizers: Vec<Answers>) -> (Decision, String) {
+        let authorizers = authorizers.into_iter().map(|one| Arc::new(one) as Arc<dyn Authorizer>).collect();
+        let chain = AuthorizerChain::new(authorizers);
+        let (user, attributes) = (User::anonymous(), Attributes::Path { verb: "get", path: "/" });
+        let Verdict { decision, reason } = chain.authorize(&user, &attributes).await;
+        (decision, reason.into_owned())
     }
 
-    #[test]
-    fn masters_may_do_anything_and_others_nothing() {
-        let list = Attributes::Resource(ResourceAttributes {
-            verb: "list",
-            version: "v1",
-            resource: "pods",
-            ..Default::default()
-        });
-        check(&user(&[MASTERS]), list, Decision::Allow);
-        check(&user(&["system:authenticated"]), list, Decision::NoOpinion);
-        check(&User::anonymous(), list, Decision::NoOpinion);
+    #[tokio::test]
+    async fn the_first_who_has_an_opinion_decides() {
+        use Decision::{Allow, Deny, NoOpinion};
+        for later in [false, true] {
+            let all = vec![Answers(NoOpinion, "a", later), Answers(Deny, "b", later), Answers(Allow, "c", later)];
+            assert_eq!(ask(all).await, (Deny, "b".to_owned()));
+            let none =
+                vec![Answers(NoOpinion, "a", later), Answers(NoOpinion, "", false), Answers(NoOpinion, "c", later)];
+            assert_eq!(ask(none).await, (NoOpinion, "a\nc".to_owned()));
+        }
+        assert_eq!(ask(Vec::new()).await, (NoOpinion, String::new()));
     }
 
-    #[test]
-    fn anybody_may_ask_for_health_but_not_for_more() {
-        let get = |path| Attributes::Path { verb: "get", path };
-        check(&User::anonymous(), get("/readyz"), Decision::Allow);
-        check(&User::anonymous(), get("/readyz/ping"), Decision::NoOpinion);
-        check(&User::anonymous(), get("/version"), Decision::NoOpinion);
+    #[tokio::test]
+    async fn masters_may_do_anything_and_others_nothing() {
+        let attributes = Attributes::Path { verb: "get", path: "/metrics" };
+        let decided = async |user: User| PrivilegedGroup.authorize(&user, &attributes).await.decision;
+        assert_eq!(decided(User::api_server()).await, Decision::Allow);
+        assert_eq!(decided(User::anonymous()).await, Decision::NoOpinion);
+        assert_eq!(
+            decided(User::service_account("kube-system", "generic-garbage-collector")).await,
+            Decision::NoOpinion
+        );
     }
 }

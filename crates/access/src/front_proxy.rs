@@ -150,6 +150,16 @@ impl AuthenticationInfo {
         self
     }
 
+    /// The authorities that sign certificates of clients.
+    pub fn clients(&self) -> &[CertificateDer<'static>] {
+        &self.clients
+    }
+
+    /// Those that sign certificates of front proxies.
+    pub fn proxies(&self) -> &[CertificateDer<'static>] {
+        &self.proxies
+    }
+
     /// The header fields in which front proxies say who asks.
     pub const fn headers(&self) -> &RequestHeaders {
         &self.headers

@@ -3,22 +3,31 @@
 //! Makes and keeps the server's certificates and signing keys, tells who a client is from its certificate or its token,
 //! and decides whether it may do what it asks. Nothing here knows HTTP; requests are described to it as [`authorize::Attributes`].
 //!
-//! Until roles are enforced, members of `system:masters` may do anything and nobody else may do anything.
+//! Members of `system:masters` may do anything; what others may do say the stored roles and bindings (`rbac`).
 
 pub mod authenticate;
 pub mod authorize;
+pub mod delegated;
 pub mod front_proxy;
 pub mod kubeconfig;
 pub mod pki;
+pub mod rbac;
+pub mod static_tokens;
 pub mod tls;
 pub mod token;
 pub mod trust;
 pub mod user;
 
 pub use authenticate::{ClientIdentity, IdentityError};
-pub use authorize::{Attributes, Authorizer, Deciding, Decision, PrivilegedGroup, ResourceAttributes, Verdict};
+pub use authorize::{
+    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, PrivilegedGroup, ResourceAttributes,
+    Verdict,
+};
+pub use delegated::{ClientCertificates, PublishedAuthorities, VerifiedInHandshake};
 pub use front_proxy::{AuthenticationInfo, FrontProxy, RequestHeaders};
 pub use pki::{FrontProxyOptions, Pki, PkiError, PkiOptions};
+pub use rbac::{HeldRules, PolicyRule, Rbac, missing_rights};
+pub use static_tokens::{StaticTokens, StaticTokensError};
 pub use token::{Claims, TokenError, TokenIssuer};
 pub use trust::{Mismatch, Trust};
 pub use user::User;

@@ -8,7 +8,11 @@
 pub mod files;
 mod issue;
 mod names;
+#[cfg(test)]
+mod tests;
+mod unsaved;
 
+use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -23,6 +27,7 @@ use crate::user::MASTERS;
 use files::Durability;
 
 pub use issue::KeyAndCertificate;
+pub use unsaved::{Saved, Unsaved};
 
 /// The user name in the administrator's certificate.
 pub const ADMIN_NAME: &str = "keelson-admin";
@@ -90,9 +95,23 @@ pub enum PkiError {
         /// What was given as a name.
         name: String,
     },
+    /// Another server has made keys there since this one looked.
+    #[error("another server has just made its keys in {path}: start this one again if it is to use them")]
+    MadeMeanwhile {
+        /// Where they are.
+        path: PathBuf,
+    },
     /// A key or certificate cannot be made or parsed.
     #[error("a certificate cannot be made: {0}")]
     Issue(#[from] rcgen::Error),
+    /// A file should hold authorities that are trusted.
+    #[error("{path}: {source}")]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TlsError,
+    },
     /// TLS cannot work with what there is.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -135,16 +154,28 @@ impl std::fmt::Debug for SigningKey {
     }
 }
 
-/// Loads what the data directory holds, makes what is missing, and renews what is nearly over.
+/// Loads what the data directory holds, makes what is missing, and renews what is nearly over; saves what it made.
 ///
 /// # Errors
 /// When a file cannot be read or written, or holds what cannot be used. Nothing that exists is overwritten then.
 pub fn ensure(data_dir: &Path, options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -> Result<Pki, PkiError> {
+    let (pki, unsaved) = prepare(data_dir, options, clock, random)?;
+    let _ = unsaved.save()?;
+    Ok(pki)
+}
+
+/// Loads what the data directory holds, makes what is missing, and renews what is nearly over. What is made is saved later.
+///
+/// # Errors
+/// When a file cannot be read, or holds what cannot be used.
+pub fn prepare(
+    data_dir: &Path,
+    options: &PkiOptions,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> Result<(Pki, Unsaved), PkiError> {
     let names = names::of(options)?;
-    files::ensure_directory(data_dir).map_err(|source| file_error(data_dir, source))?;
-    let directory = data_dir.join("pki");
-    files::ensure_directory(&directory).map_err(|source| file_error(&directory, source))?;
-    let maker = Maker { directory, names, now: clock.now(), random };
+    let maker = Maker::new(data_dir, names, clock.now(), random);
     let ca = maker.authority("ca", CA_NAME)?;
     let admin = maker.admin(&ca)?;
     let service_account = maker.service_account()?;
@@ -154,17 +185,53 @@ pub fn ensure(data_dir: &Path, options: &PkiOptions, clock: &dyn Clock, random: 
     };
     let server_ca_pem =
         if options.serving.is_some() { serving.certificate_pem.clone() } else { ca.certificate_pem.clone() };
-    let mut client_ca_pem = ca.certificate_pem.clone();
-    if let Some(path) = &options.client_ca {
-        client_ca_pem.push_str(&read(path)?);
-    }
+    let client_ca_pem = client_ca(&ca, options)?;
     let front_proxy = front_proxy(&options.front_proxy, || {
         let ca = maker.authority("front-proxy-ca", FRONT_PROXY_CA_NAME)?;
         let client =
             maker.leaf(&ca, FRONT_PROXY_NAME, FRONT_PROXY_NAME, &[], &issue::Purpose::Client { groups: &[] })?;
         Ok((ca.certificate_pem, client))
     })?;
-    Ok(Pki { ca_pem: ca.certificate_pem, serving, admin, service_account, client_ca_pem, server_ca_pem, front_proxy })
+    let ca_pem = ca.certificate_pem;
+    let pki = Pki { ca_pem, serving, admin, service_account, client_ca_pem, server_ca_pem, front_proxy };
+    Ok((pki, maker.unsaved.into_inner()))
+}
+
+/// The certificate of a server that signs for nobody else: an aggregated one. Made like those of [`ensure`], and under the same names
+/// of files; without a directory it lives as long as the process.
+///
+/// # Errors
+/// As those of [`ensure`].
+pub fn serving(
+    data_dir: Option<&Path>,
+    options: &PkiOptions,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> Result<ServingPki, PkiError> {
+    if let Some((certificate, key)) = &options.serving {
+        let pair = KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? };
+        return Ok(ServingPki { ca_pem: pair.certificate_pem.clone(), pair });
+    }
+    let (names, now) = (names::of(options)?, clock.now());
+    let Some(data_dir) = data_dir else {
+        let ca = issue::authority(CA_NAME, now, random)?;
+        let pair = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names }, now, random)?;
+        return Ok(ServingPki { ca_pem: ca.certificate_pem, pair });
+    };
+    let maker = Maker::new(data_dir, names, now, random);
+    let ca = maker.authority("ca", CA_NAME)?;
+    let pair = maker.serving(&ca)?;
+    let _ = maker.unsaved.into_inner().save()?;
+    Ok(ServingPki { ca_pem: ca.certificate_pem, pair })
+}
+
+/// The certificate of a server, and by whom clients know it.
+#[derive(Clone, Debug)]
+pub struct ServingPki {
+    /// What the listener presents.
+    pub pair: KeyAndCertificate,
+    /// The certificates by which clients know the server: the authority's, or the given serving certificate itself.
+    pub ca_pem: String,
 }
 
 /// Keys and certificates that live as long as the process: for servers in memory.
@@ -184,13 +251,22 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
     })?;
     Ok(Pki {
         front_proxy,
-        client_ca_pem: ca.certificate_pem.clone(),
+        client_ca_pem: client_ca(&ca, options)?,
         server_ca_pem: ca.certificate_pem.clone(),
         ca_pem: ca.certificate_pem,
         serving,
         admin,
         service_account: SigningKey { private_pem, public_pem, also_verified_by: String::new() },
     })
+}
+
+/// The authorities that sign certificates of clients: our own, and those of the operator.
+fn client_ca(own: &KeyAndCertificate, options: &PkiOptions) -> Result<String, PkiError> {
+    let mut pem = own.certificate_pem.clone();
+    if let Some(path) = &options.client_ca {
+        pem.push_str(&read_authorities("the client CA", path)?);
+    }
+    Ok(pem)
 }
 
 /// The server as a front proxy, with a pair and an authority of its own unless the operator gives a pair.
@@ -212,7 +288,7 @@ fn front_proxy(
         }
     };
     if let Some(path) = &options.client_ca {
-        ca_pem.push_str(&read(path)?);
+        ca_pem.push_str(&read_authorities("the CA of front proxies", path)?);
     }
     Ok(FrontProxy { client, ca_pem, headers })
 }
@@ -224,6 +300,15 @@ impl Pki {
     /// When certificates and keys cannot be used.
     pub fn server_config(&self) -> Result<ServerConfig, PkiError> {
         Ok(tls::server_config(&self.serving.certificate_pem, &self.serving.key_pem, &self.client_ca_pem)?)
+    }
+
+    /// The same for a listener to which front proxies come too: who is one is told by [`crate::ClientCertificates`].
+    ///
+    /// # Errors
+    /// When certificates and keys cannot be used.
+    pub fn server_config_for_proxies(&self) -> Result<ServerConfig, PkiError> {
+        let authorities = format!("{}\n{}", self.client_ca_pem, self.front_proxy.ca_pem);
+        Ok(tls::server_config(&self.serving.certificate_pem, &self.serving.key_pem, &authorities)?)
     }
 
     /// The administrator's kubeconfig for a server at `url`.
@@ -239,13 +324,17 @@ impl Pki {
         .to_yaml()
     }
 
-    /// Writes the administrator's kubeconfig, unless the file says the same already.
+    /// Notes the administrator's kubeconfig for a server at `url` among the files that are to be saved, unless the file says the
+    /// same already.
     ///
     /// # Errors
-    /// When the file cannot be written.
-    pub fn write_kubeconfig(&self, path: &Path, url: &str) -> Result<(), PkiError> {
+    /// When the file is there and cannot be read.
+    pub fn keep_kubeconfig(&self, path: &Path, url: &str, unsaved: &mut Unsaved) -> Result<(), PkiError> {
         let text = self.kubeconfig(url);
-        if load(path)?.as_deref() == Some(&text) { Ok(()) } else { write(path, &text, Durability::Replaceable) }
+        if load(path)?.as_deref() == Some(&text) {
+            return Ok(());
+        }
+        unsaved.keep(path.to_owned(), &text, Durability::Replaceable)
     }
 }
 
@@ -257,9 +346,21 @@ struct Maker<'a> {
     names: Vec<String>,
     now: SystemTime,
     random: &'a dyn Random,
+    unsaved: RefCell<Unsaved>,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    fn new(data_dir: &Path, names: Vec<String>, now: SystemTime, random: &'a dyn Random) -> Self {
+        let directory = data_dir.join("pki");
+        let unsaved = Unsaved::below(data_dir, &directory);
+        Self { directory, names, now, random, unsaved: RefCell::new(unsaved) }
+    }
+
+    /// Notes a file that is to be written.
+    fn keep(&self, path: PathBuf, content: &str, durability: Durability) -> Result<(), PkiError> {
+        self.unsaved.borrow_mut().keep(path, content, durability)
+    }
+
     fn authority(&self, stem: &str, common_name: &str) -> Result<KeyAndCertificate, PkiError> {
         let path = |extension: &str| self.directory.join(format!("{stem}.{extension}"));
         let (certificate, key) = (path("crt"), path("key"));
@@ -273,8 +374,8 @@ impl Maker<'_> {
             (None, _) => {
                 let pair = issue::authority(common_name, self.now, self.random)?;
                 // ORDER: the key first, so that a certificate never stands without it.
-                write(&key, &pair.key_pem, Durability::Durable)?;
-                write(&certificate, &pair.certificate_pem, Durability::Durable)?;
+                self.keep(key, &pair.key_pem, Durability::Durable)?;
+                self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
                 Ok(pair)
             }
         }
@@ -306,8 +407,8 @@ impl Maker<'_> {
             }
         }
         let pair = issue::leaf(ca, common_name, purpose, self.now, self.random)?;
-        write(&key, &pair.key_pem, Durability::Replaceable)?;
-        write(&certificate, &pair.certificate_pem, Durability::Replaceable)?;
+        self.keep(key, &pair.key_pem, Durability::Replaceable)?;
+        self.keep(certificate, &pair.certificate_pem, Durability::Replaceable)?;
         Ok(pair)
     }
 
@@ -319,15 +420,26 @@ impl Maker<'_> {
             return Ok(SigningKey { private_pem, public_pem, also_verified_by });
         }
         let (private_pem, public_pem) = issue::signing_key()?;
-        write(&private, &private_pem, Durability::Durable)?;
+        self.keep(private, &private_pem, Durability::Durable)?;
         // For those who verify tokens elsewhere; the server itself derives it.
-        write(&public, &public_pem, Durability::Replaceable)?;
+        self.keep(public, &public_pem, Durability::Replaceable)?;
         Ok(SigningKey { private_pem, public_pem, also_verified_by: String::new() })
     }
 }
 
 fn read(path: &Path) -> Result<String, PkiError> {
     std::fs::read_to_string(path).map_err(|source| file_error(path, source))
+}
+
+/// Reads certificates of others that are trusted. A file with none, or with one that can't be used, is a mistake that would be noticed
+/// late.
+///
+/// # Errors
+/// When the file cannot be read, or holds no such certificates.
+pub fn read_authorities(what: &'static str, path: &Path) -> Result<String, PkiError> {
+    let pem = read(path)?;
+    tls::authorities(what, &pem).map_err(|source| PkiError::Authorities { path: path.to_owned(), source })?;
+    Ok(pem)
 }
 
 fn load(path: &Path) -> Result<Option<String>, PkiError> {
@@ -340,195 +452,4 @@ fn write(path: &Path, content: &str, durability: Durability) -> Result<(), PkiEr
 
 fn file_error(path: &Path, source: io::Error) -> PkiError {
     PkiError::File { path: path.to_owned(), source }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::authenticate::ClientIdentity;
-    use keelson_meta::clock::ManualClock;
-    use keelson_meta::random::SystemRandom;
-    use rustls::pki_types::CertificateDer;
-    use rustls::pki_types::pem::PemObject;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
-
-    const START: Duration = Duration::from_secs(1_800_000_000);
-    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-    struct Home {
-        directory: tempfile::TempDir,
-        clock: ManualClock,
-    }
-
-    impl Home {
-        fn new() -> Self {
-            let clock = ManualClock::new(SystemTime::UNIX_EPOCH + START);
-            Self { directory: tempfile::tempdir().unwrap(), clock }
-        }
-
-        fn path(&self) -> PathBuf {
-            self.directory.path().join("data")
-        }
-
-        fn ensure(&self, extra_names: &[&str]) -> Result<Pki, PkiError> {
-            let extra_names = extra_names.iter().map(ToString::to_string).collect();
-            let options = PkiOptions { extra_names, ..PkiOptions::default() };
-            ensure(&self.path(), &options, &self.clock, &SystemRandom)
-        }
-    }
-
-    #[test]
-    fn later_starts_reuse_what_the_first_made() {
-        let home = Home::new();
-        let first = home.ensure(&[]).unwrap();
-        let second = home.ensure(&[]).unwrap();
-        assert_eq!(first.ca_pem, second.ca_pem);
-        assert_eq!(first.serving, second.serving);
-        assert_eq!(first.admin, second.admin);
-        assert_eq!(first.service_account.private_pem, second.service_account.private_pem);
-        assert_eq!(first.service_account.public_pem, second.service_account.public_pem);
-        second.server_config().unwrap();
-    }
-
-    #[test]
-    fn only_the_owner_can_read_what_is_written() {
-        let home = Home::new();
-        let pki = home.ensure(&[]).unwrap();
-        pki.write_kubeconfig(&home.path().join("kubeconfig"), "https://127.0.0.1:6443").unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&home.path()), 0o700);
-        assert_eq!(mode(&home.path().join("kubeconfig")), 0o600);
-        let directory = home.path().join("pki");
-        assert_eq!(mode(&directory), 0o700);
-        let files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(files.len(), 12, "{files:?}");
-        assert!(files.iter().all(|path| mode(path) == 0o600));
-    }
-
-    #[test]
-    fn the_serving_certificate_follows_its_names() {
-        let home = Home::new();
-        let first = home.ensure(&[]).unwrap();
-        let second = home.ensure(&["api.example.org", "192.0.2.7"]).unwrap();
-        assert_ne!(first.serving, second.serving);
-        assert_eq!(first.ca_pem, second.ca_pem);
-        assert_eq!(second.serving, home.ensure(&["api.example.org", "192.0.2.7"]).unwrap().serving);
-    }
-
-    #[test]
-    fn certificates_are_renewed_before_their_end_and_the_authority_stays() {
-        let home = Home::new();
-        let first = home.ensure(&[]).unwrap();
-        home.clock.advance(DAY * 300);
-        assert_eq!(first.serving, home.ensure(&[]).unwrap().serving);
-        home.clock.advance(DAY * 40);
-        let renewed = home.ensure(&[]).unwrap();
-        assert_ne!(first.serving, renewed.serving);
-        assert_ne!(first.admin, renewed.admin);
-        assert_eq!(first.ca_pem, renewed.ca_pem);
-    }
-
-    #[test]
-    fn a_leaf_that_lost_its_key_is_made_anew_and_an_authority_is_not() {
-        let home = Home::new();
-        let first = home.ensure(&[]).unwrap();
-        fs::remove_file(home.path().join("pki/admin.key")).unwrap();
-        assert_ne!(first.admin, home.ensure(&[]).unwrap().admin);
-        fs::remove_file(home.path().join("pki/ca.key")).unwrap();
-        assert!(matches!(home.ensure(&[]), Err(PkiError::KeyMissing { .. })));
-    }
-
-    #[test]
-    fn an_authority_is_changed_by_trusting_the_next_one_first() {
-        let (home, next) = (Home::new(), Home::new());
-        let (old, new) = (home.ensure(&[]).unwrap(), next.ensure(&[]).unwrap());
-        let file = |name: &str| home.path().join("pki").join(name);
-        fs::write(file("ca.crt"), format!("{}{}", old.ca_pem, new.ca_pem)).unwrap();
-        let both = home.ensure(&[]).unwrap();
-        assert_eq!((&both.serving, &both.admin), (&old.serving, &old.admin), "nothing is signed anew");
-        assert_eq!(both.client_ca_pem.matches("BEGIN CERTIFICATE").count(), 2);
-        assert!(both.kubeconfig("https://k").len() > old.kubeconfig("https://k").len(), "clients trust both");
-        fs::write(file("ca.crt"), format!("{}{}", new.ca_pem, old.ca_pem)).unwrap();
-        assert!(matches!(home.ensure(&[]), Err(PkiError::KeyMismatch { .. })));
-        fs::copy(next.path().join("pki/ca.key"), file("ca.key")).unwrap();
-        let changed = home.ensure(&[]).unwrap();
-        assert_ne!(changed.admin, old.admin);
-        changed.server_config().unwrap();
-    }
-
-    #[test]
-    fn the_administrator_is_a_master_while_the_certificate_holds() {
-        let home = Home::new();
-        let pki = home.ensure(&[]).unwrap();
-        let der = CertificateDer::from_pem_slice(pki.admin.certificate_pem.as_bytes()).unwrap();
-        let identity = ClientIdentity::from_certificate(&der).unwrap();
-        let user = identity.user_at(home.clock.now()).unwrap();
-        assert_eq!(user.name, ADMIN_NAME);
-        assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
-        assert!(identity.user_at(home.clock.now() + DAY * 366).is_none());
-    }
-
-    #[test]
-    fn a_front_proxy_has_an_authority_of_its_own_which_signs_for_nobody_else() {
-        let home = Home::new();
-        let first = home.ensure(&[]).unwrap();
-        assert_eq!(first.front_proxy.headers.allowed_names, [FRONT_PROXY_NAME]);
-        assert_ne!(first.front_proxy.ca_pem, first.ca_pem);
-        assert!(!first.client_ca_pem.contains(&first.front_proxy.ca_pem), "its certificates make nobody a user");
-        let second = home.ensure(&[]).unwrap();
-        assert_eq!((&second.front_proxy.ca_pem, &second.front_proxy.client), {
-            (&first.front_proxy.ca_pem, &first.front_proxy.client)
-        });
-        home.clock.advance(DAY * 340);
-        let renewed = home.ensure(&[]).unwrap();
-        assert_eq!(renewed.front_proxy.ca_pem, first.front_proxy.ca_pem);
-        assert_ne!(renewed.front_proxy.client, first.front_proxy.client);
-    }
-
-    #[test]
-    fn an_operator_can_give_the_certificate_of_the_front_proxy_and_who_signs_such() {
-        let (home, other) = (Home::new(), Home::new());
-        other.ensure(&[]).unwrap();
-        let file = |name: &str| other.path().join("pki").join(name);
-        let given = |client: bool, names: &[&str]| {
-            let front_proxy = FrontProxyOptions {
-                client: client.then(|| (file("front-proxy-client.crt"), file("front-proxy-client.key"))),
-                client_ca: Some(file("front-proxy-ca.crt")),
-                headers: RequestHeaders {
-                    allowed_names: names.iter().map(ToString::to_string).collect(),
-                    ..RequestHeaders::default()
-                },
-            };
-            let options = PkiOptions { front_proxy, ..PkiOptions::default() };
-            ensure(&home.path(), &options, &home.clock, &SystemRandom).unwrap().front_proxy
-        };
-        let of_others = given(true, &[]);
-        assert_eq!(of_others.client.certificate_pem, fs::read_to_string(file("front-proxy-client.crt")).unwrap());
-        assert_eq!(of_others.ca_pem, fs::read_to_string(file("front-proxy-ca.crt")).unwrap());
-        assert!(of_others.headers.allowed_names.is_empty());
-        assert!(!home.path().join("pki/front-proxy-ca.crt").exists());
-        let own = given(false, &["a"]);
-        assert_eq!(own.ca_pem.matches("BEGIN CERTIFICATE").count(), 2);
-        assert_eq!(own.headers.allowed_names, ["a", FRONT_PROXY_NAME]);
-        assert!(given(false, &[]).headers.allowed_names.is_empty());
-    }
-
-    #[test]
-    fn a_given_serving_certificate_is_used_as_it_is() {
-        let home = Home::new();
-        let other = Home::new();
-        other.ensure(&[]).unwrap();
-        let file = |name: &str| other.path().join("pki").join(name);
-        let options = PkiOptions {
-            serving: Some((file("apiserver.crt"), file("apiserver.key"))),
-            client_ca: Some(file("ca.crt")),
-            ..PkiOptions::default()
-        };
-        let pki = ensure(&home.path(), &options, &home.clock, &SystemRandom).unwrap();
-        assert_eq!(pki.serving.certificate_pem, fs::read_to_string(file("apiserver.crt")).unwrap());
-        assert_eq!(pki.client_ca_pem.matches("BEGIN CERTIFICATE").count(), 2);
-        pki.server_config().unwrap();
-    }
 }

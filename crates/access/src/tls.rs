@@ -7,9 +7,13 @@ use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+
+use crate::pki::KeyAndCertificate;
 
 /// Why no TLS settings could be made.
 #[derive(Debug, thiserror::Error)]
@@ -34,19 +38,25 @@ pub enum TlsError {
 /// # Errors
 /// When a PEM text cannot be used, or certificate and key do not fit.
 pub fn server_config(chain_pem: &str, key_pem: &str, client_ca_pem: &str) -> Result<ServerConfig, TlsError> {
+    let pair = KeyAndCertificate { certificate_pem: chain_pem.to_owned(), key_pem: key_pem.to_owned() };
+    serving(&pair, |provider| {
+        let roots = authorities("the client CA", client_ca_pem)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        verifier.allow_unauthenticated().build().map_err(setup)
+    })
+}
+
+/// Settings for a listener that presents this certificate, and whose clients are verified so.
+pub(crate) fn serving(
+    pair: &KeyAndCertificate,
+    verifier: impl FnOnce(&Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError>,
+) -> Result<ServerConfig, TlsError> {
     // The provider is named, not the process default: two linked providers without a default would fail at run time.
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let chain = certificates("the serving certificate", chain_pem)?;
-    let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
+    let chain = certificates("the serving certificate", &pair.certificate_pem)?;
+    let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes())
         .map_err(|error| TlsError::Pem { what: "the serving key", reason: error.to_string() })?;
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates("the client CA", client_ca_pem)? {
-        roots.add(certificate).map_err(setup)?;
-    }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .allow_unauthenticated()
-        .build()
-        .map_err(setup)?;
+    let verifier = verifier(&provider)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(setup)?
@@ -57,7 +67,17 @@ pub fn server_config(chain_pem: &str, key_pem: &str, client_ca_pem: &str) -> Res
     Ok(config)
 }
 
-fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// The authorities in a text, which must hold some, and none that can't be used.
+pub(crate) fn authorities(what: &'static str, pem: &str) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(what, pem)? {
+        roots.add(certificate).map_err(|error| TlsError::Pem { what, reason: error.to_string() })?;
+    }
+    Ok(roots)
+}
+
+/// The certificates in a text, which must hold some.
+pub(crate) fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let certificates = parsed.map_err(|error| TlsError::Pem { what, reason: error.to_string() })?;
     if certificates.is_empty() {

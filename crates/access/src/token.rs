@@ -1,7 +1,8 @@
 //! Tokens of service accounts: what they claim, and how claims are signed and read back (RFC 7519, ES256 of RFC 7518).
 //!
-//! A token that is read here was signed by this server, or with another key that it accepts, and is in time. Whether its account still exists is not known
-//! here. The form of the claims is kube-apiserver's (KEP-1205), so that tokens mean the same wherever they are verified.
+//! A token that is read here was signed by this server, or with another key that it accepts, and is in time. Whether its account still
+//! exists is not known here. The form of the claims is kube-apiserver's (KEP-1205), so that tokens mean the same wherever they are
+//! verified.
 
 mod claims;
 mod key;

@@ -15,6 +15,8 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// The name of clients that did not prove who they are.
 pub const ANONYMOUS: &str = "system:anonymous";
+/// The name of the server itself.
+pub const API_SERVER: &str = "system:apiserver";
 
 /// Who makes a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +40,7 @@ impl User {
     /// The server itself, which may do anything.
     pub fn api_server() -> Self {
         let groups = [MASTERS, AUTHENTICATED].map(str::to_owned).to_vec();
-        Self { name: "system:apiserver".to_owned(), groups, ..Self::default() }
+        Self { name: API_SERVER.to_owned(), groups, ..Self::default() }
     }
 
     /// A service account, as its token says who it is.

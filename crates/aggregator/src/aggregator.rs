@@ -1,13 +1,14 @@
 //! The task that follows the APIServices, and what it knows of them now.
 //!
-//! Events only say that something has changed: what is there is read from the cache, so a burst of changes makes one new value.
+//! Events only say what has changed: what is there is read from the cache, so a burst of changes makes one new value, and what has not
+//! changed is not looked at.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use keelson_controllers::{Backoff, Client, Outcome, Queue, follow};
+use keelson_controllers::{Backoff, Client, Outcome, Queue, SERVER_MANAGER, follow};
 use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_outbound::Outbound;
@@ -15,12 +16,10 @@ use keelson_registry::{Registry, Target};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::aggregated::Aggregated;
 use crate::api_service::ApiService;
-use crate::discovering::{Discovered, Discovering};
+use crate::api_services::ApiServices;
+use crate::discovery::{AggregatedDiscovery, DiscoveryFetcher};
 
-/// Who owns the fields that the server writes: upstream's name, by which its tools know them.
-const MANAGER: &str = "kube-apiserver";
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
 
 /// Follows the APIServices of one server.
@@ -29,14 +28,16 @@ pub struct Aggregator {
     outbound: Arc<Outbound>,
     client: Client,
     services: Target,
-    current: ArcSwap<Aggregated>,
-    discovering: Discovering,
+    current: ArcSwap<ApiServices>,
+    /// Held by whoever makes the next value.
+    showing: Mutex<()>,
+    discovery: DiscoveryFetcher,
     /// How often each APIService became unavailable, by its name and the reason.
     losses: Mutex<BTreeMap<(String, String), u64>>,
-    /// What was read, by name, so that only what has changed is read again.
-    known: Mutex<HashMap<String, Arc<ApiService>>>,
-    /// Whether the value is to be made anew: there is one thing to look at, all of them.
-    changed: Queue<()>,
+    /// The names of those that have changed since they were read. Each is there once, so they are no more than there are APIServices.
+    changed: Mutex<HashSet<String>>,
+    /// Whether the value is to be made anew.
+    reading: Queue<()>,
 }
 
 impl Aggregator {
@@ -45,7 +46,7 @@ impl Aggregator {
     /// # Errors
     /// 500 when APIServices are not served.
     pub fn start(registry: Arc<Registry>, outbound: Arc<Outbound>) -> Result<Arc<Self>, ApiError> {
-        let client = Client::of_server(registry.clone(), MANAGER);
+        let client = Client::of_server(registry.clone(), SERVER_MANAGER);
         let services = client.collection("apiregistration.k8s.io", "v1", "apiservices", None)?;
         let aggregator = Arc::new(Self {
             registry,
@@ -53,40 +54,62 @@ impl Aggregator {
             client,
             services,
             current: ArcSwap::default(),
-            discovering: Discovering::default(),
+            showing: Mutex::default(),
+            discovery: DiscoveryFetcher::default(),
             losses: Mutex::default(),
-            known: Mutex::default(),
-            changed: Queue::new(BACKOFF),
+            changed: Mutex::default(),
+            reading: Queue::new(BACKOFF),
         });
-        aggregator.read()?;
+        aggregator.read_all()?;
         Ok(aggregator)
     }
 
     /// What is registered now. A request takes it once.
     ///
     /// Cost: one atomic increment.
-    pub fn current(&self) -> Arc<Aggregated> {
+    pub fn current(&self) -> Arc<ApiServices> {
         self.current.load_full()
+    }
+
+    /// The same once it has what the cache knows of one version of a group. Whoever read that it is available can use it.
+    ///
+    /// Cost: a lookup in the cache, and what has changed.
+    pub fn current_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
+        let name = format!("{version}.{group}");
+        if let Err(error) = self.read(&HashSet::from([name])) {
+            tracing::warn!(%error, "an API service could not be read; what was known of it is used");
+        }
+        self.current()
+    }
+
+    /// The same with what any server has written before this call. Where the store can't tell, it is what is known.
+    pub async fn newest_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
+        if let Err(error) = self.registry.catch_up_with_store().await {
+            tracing::debug!(%error, "what is known of an API service may be old");
+        }
+        self.current_about(group, version)
     }
 
     /// What aggregated servers serve, as far as they said so.
     ///
     /// Cost: one atomic increment.
-    pub fn discovered(&self) -> Arc<Discovered> {
-        self.discovering.current()
+    pub fn discovery(&self) -> Arc<AggregatedDiscovery> {
+        self.discovery.current()
     }
 
     /// Follows the APIServices until the server stops.
     pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
         let caller = self.client.caller();
-        let following =
-            follow(&self.registry, caller, &self.services, FieldSelector::default(), |_| self.changed.add(()));
-        let reading = self.changed.run(1, |()| std::future::ready(self.read_again()));
+        let following = follow(&self.registry, caller, &self.services, FieldSelector::default(), |service| {
+            self.changed.lock().insert(service.name().to_owned());
+            self.reading.add(());
+        });
+        let reading = self.reading.run(1, |()| std::future::ready(self.read_again()));
         tokio::select! {
             () = stopping.cancelled() => {}
             never = following => match never {},
             never = reading => match never {},
-            never = self.discovering.run(&self.outbound, || self.current()) => match never {},
+            never = self.discovery.run(&self.outbound, || self.current()) => match never {},
         }
     }
 
@@ -117,31 +140,56 @@ impl Aggregator {
     }
 
     fn read_again(&self) -> Outcome {
-        match self.read() {
+        let changed = std::mem::take(&mut *self.changed.lock());
+        match self.read(&changed).and_then(|()| self.read_what_went()) {
             Ok(()) => Outcome::Done,
             Err(error) => {
+                self.changed.lock().extend(changed);
                 tracing::warn!(%error, "the API services could not be read; trying again");
                 Outcome::Again
             }
         }
     }
 
-    /// Makes the current value out of what the cache has.
-    fn read(&self) -> Result<(), ApiError> {
-        let snapshot = self.services.collection()?.snapshot();
-        let mut known = self.known.lock();
-        let mut next = HashMap::with_capacity(known.len());
-        for entry in snapshot.range("", None) {
-            let kept = known.remove(entry.name()).filter(|kept| kept.revision == entry.revision);
-            let service = kept.unwrap_or_else(|| Arc::new(ApiService::read(entry)));
-            next.insert(entry.name().to_owned(), service);
+    /// Takes in what the cache has of these.
+    fn read(&self, changed: &HashSet<String>) -> Result<(), ApiError> {
+        let collection = self.services.collection()?;
+        let showing = self.showing.lock();
+        let before = self.current();
+        let read = |name: &String| {
+            let entry = collection.get(&self.services.relative_key(name));
+            let known = before.named(name).map(|service| service.revision);
+            let is_known = entry.as_ref().map(|entry| entry.revision) == known;
+            (!is_known).then(|| (name.clone(), entry.map(|entry| Arc::new(ApiService::read(&entry)))))
+        };
+        let changes: Vec<_> = changed.iter().filter_map(read).collect();
+        if !changes.is_empty() {
+            self.show(&before, before.with(changes));
         }
-        *known = next;
-        let before = self.current.load_full();
-        let now = Arc::new(Aggregated::new(before.generation() + 1, known.values().cloned()));
+        drop(showing);
+        Ok(())
+    }
+
+    /// What went while nobody followed was not told.
+    fn read_what_went(&self) -> Result<(), ApiError> {
+        if self.services.collection()?.len() == self.current().len() { Ok(()) } else { self.read_all() }
+    }
+
+    /// Makes the current value anew out of what the cache has.
+    fn read_all(&self) -> Result<(), ApiError> {
+        let collection = self.services.collection()?;
+        let _showing = self.showing.lock();
+        let snapshot = collection.snapshot();
+        let before = self.current();
+        let all = snapshot.range("", None).map(|entry| Arc::new(ApiService::read(entry)));
+        self.show(&before, ApiServices::new(before.generation() + 1, all));
+        Ok(())
+    }
+
+    fn show(&self, before: &ApiServices, now: ApiServices) {
+        let now = Arc::new(now);
         self.current.store(now.clone());
         self.losses.lock().retain(|(name, _), _| now.named(name).is_some());
-        self.discovering.take_in(&before, &now);
-        Ok(())
+        self.discovery.update(before, &now);
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! Objects are read as they are stored. Whether they may say what they say was judged when they were written.
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use keelson_cache::Entry;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, Revision};
+use keelson_outbound::RemoteService;
 
 /// The port of a service that states none.
 const DEFAULT_PORT: u16 = 443;
@@ -50,25 +49,10 @@ pub struct Condition {
 /// Who serves a version of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// Whoever has the objects: the APIService names no service.
+    /// Whoever has the objects: the APIService names no service, or is that of the core group.
     Local,
     /// The server behind a service.
     Remote(RemoteService),
-}
-
-/// The service behind which an aggregated server is, and how that server is known.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RemoteService {
-    /// The service's namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The port of the service.
-    pub port: u16,
-    /// The authorities that may have signed the server's certificate (PEM); the system's where there is nothing.
-    pub ca_bundle: Vec<u8>,
-    /// Whether any certificate is believed.
-    pub insecure_skip_tls_verify: bool,
 }
 
 impl ApiService {
@@ -88,7 +72,11 @@ impl ApiService {
             version: text("version"),
             group_priority: number("groupPriorityMinimum"),
             version_priority: number("versionPriority"),
-            backend: RemoteService::of(spec).map_or(Backend::Local, Backend::Remote),
+            backend: match remote_service(spec) {
+                // The core group is served here, whatever its APIService says.
+                Some(remote) if !text("group").is_empty() => Backend::Remote(remote),
+                Some(_) | None => Backend::Local,
+            },
             condition: Condition::of(object),
             revision,
         }
@@ -99,10 +87,14 @@ impl ApiService {
         self.condition.as_ref().is_some_and(Condition::holds)
     }
 
+    /// The group and the version, by which what is known of it is kept.
+    pub(crate) fn group_version(&self) -> (String, String) {
+        (self.group.clone(), self.version.clone())
+    }
+
     /// The path of the version.
     pub fn path(&self) -> String {
-        let Self { group, version, .. } = self;
-        if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+        version_path(&self.group, &self.version)
     }
 
     /// Who serves it, where this is another server.
@@ -114,27 +106,24 @@ impl ApiService {
     }
 }
 
-impl RemoteService {
-    /// What a `spec` says of it; `None` where it names no service.
-    fn of(spec: &Value) -> Option<Self> {
-        let service = spec.get("service").filter(|service| service.is_object())?;
-        let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
-        let port = service["port"].as_u64().and_then(|port| u16::try_from(port).ok());
-        Some(Self {
-            namespace: text("namespace"),
-            name: text("name"),
-            port: port.filter(|port| *port > 0).unwrap_or(DEFAULT_PORT),
-            // The codec has seen that it is base64.
-            ca_bundle: BASE64.decode(spec["caBundle"].as_str().unwrap_or_default()).unwrap_or_default(),
-            insecure_skip_tls_verify: spec["insecureSkipTLSVerify"].as_bool().unwrap_or(false),
-        })
-    }
+/// The path of a version of a group.
+pub(crate) fn version_path(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
-impl fmt::Display for RemoteService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}:{}", self.namespace, self.name, self.port)
-    }
+/// The service that a `spec` names; `None` where it names none.
+fn remote_service(spec: &Value) -> Option<RemoteService> {
+    let service = spec.get("service").filter(|service| service.is_object())?;
+    let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
+    let port = service["port"].as_u64().and_then(|port| u16::try_from(port).ok());
+    Some(RemoteService {
+        namespace: text("namespace"),
+        name: text("name"),
+        port: port.filter(|port| *port > 0).unwrap_or(DEFAULT_PORT),
+        // The codec has seen that it is base64.
+        ca_bundle: BASE64.decode(spec["caBundle"].as_str().unwrap_or_default()).unwrap_or_default(),
+        insecure_skip_tls_verify: spec["insecureSkipTLSVerify"].as_bool().unwrap_or(false),
+    })
 }
 
 impl Condition {
@@ -181,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_service_has_a_port_and_says_whom_to_trust() {
-        let spec = json!({"service": {"namespace": "n", "name": "s"}, "caBundle": "YQ=="});
+        let spec = json!({"group": "g", "service": {"namespace": "n", "name": "s"}, "caBundle": "YQ=="});
         let expected = RemoteService {
             namespace: "n".to_owned(),
             name: "s".to_owned(),
@@ -191,7 +180,8 @@ mod tests {
         };
         let found = read(&spec, &json!([{"type": "Available", "status": "False"}]));
         assert_eq!((found.remote(), found.is_available()), (Some(&expected), false));
-        let spec = json!({"service": {"namespace": "n", "name": "s", "port": 8443}, "insecureSkipTLSVerify": true});
+        let service = json!({"namespace": "n", "name": "s", "port": 8443});
+        let spec = json!({"group": "g", "service": service, "insecureSkipTLSVerify": true});
         let found = read(&spec, &Value::Null);
         let found = found.remote().unwrap();
         assert_eq!((found.port, found.insecure_skip_tls_verify), (8443, true));

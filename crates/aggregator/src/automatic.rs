@@ -4,7 +4,7 @@
 //! way until the next start; one of a custom group comes, is put right and goes with the definitions. One without the label is
 //! somebody's own, and is left alone. One server of those on a store does this.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,27 +37,38 @@ pub struct AutomaticServices {
 
 #[derive(Default)]
 struct State {
-    wanted: BTreeMap<String, Wanted>,
-    /// Those that were there when this began.
+    /// What was served when it was last looked at.
+    surface: Arc<Surface>,
+    /// By group: the APIServices of its versions, by name.
+    wanted: HashMap<String, BTreeMap<String, Wanted>>,
+    /// Those that were there when this began, and have not been looked at.
     at_start: BTreeSet<String>,
-    /// Those that were as they should be once since then.
+    /// Those of the wanted ones that were as they should be once since then.
     settled: BTreeSet<String>,
+}
+
+impl State {
+    /// The APIService of a name such as `v1.apps`, as it is wanted.
+    fn wanted(&self, name: &str) -> Option<&Wanted> {
+        let (_, group) = name.split_once('.')?;
+        self.wanted.get(group)?.get(name)
+    }
 }
 
 /// When an APIService is kept as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum Automanaged {
     OnStart,
     Always,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
-    kept: Kept,
+    kept: Automanaged,
     spec: Value,
 }
 
-impl Kept {
+impl Automanaged {
     const fn as_str(self) -> &'static str {
         match self {
             Self::OnStart => "onstart",
@@ -102,20 +113,32 @@ impl AutomaticServices {
     }
 
     /// Takes in what is served now, and looks at what has changed of it.
-    fn want(&self, surface: &Surface) {
-        let wanted = wanted(surface);
+    fn want(&self, surface: &Arc<Surface>) {
         let mut state = self.state.lock();
-        let before = std::mem::take(&mut state.wanted);
-        let gone = before.keys().filter(|name| !wanted.contains_key(*name));
-        let new = wanted.iter().filter(|(name, wanted)| before.get(*name) != Some(wanted)).map(|(name, _)| name);
-        gone.chain(new).for_each(|name| self.queue.add(name.clone()));
-        state.wanted = wanted;
+        let last = std::mem::replace(&mut state.surface, surface.clone());
+        for group in surface.changed_groups(&last) {
+            let wanted = wanted(surface, group);
+            let before = state.wanted.remove(group).unwrap_or_default();
+            for gone in before.keys().filter(|name| !wanted.contains_key(*name)) {
+                state.settled.remove(gone);
+                self.queue.add(gone.clone());
+            }
+            let new = wanted.iter().filter(|(name, wanted)| before.get(*name) != Some(wanted)).map(|(name, _)| name);
+            new.for_each(|name| self.queue.add(name.clone()));
+            if !wanted.is_empty() {
+                state.wanted.insert(group.to_owned(), wanted);
+            }
+        }
     }
 
     async fn turn(&self, name: String) -> Outcome {
         match self.keep(&name).await {
             Ok(()) => {
-                self.state.lock().settled.insert(name);
+                let mut state = self.state.lock();
+                state.at_start.remove(&name);
+                if state.wanted(&name).is_some() {
+                    state.settled.insert(name);
+                }
                 Outcome::Done
             }
             Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
@@ -130,9 +153,9 @@ impl AutomaticServices {
     async fn keep(&self, name: &str) -> Result<(), ApiError> {
         let (wanted, was_there, is_settled) = {
             let state = self.state.lock();
-            (state.wanted.get(name).cloned(), state.at_start.contains(name), state.settled.contains(name))
+            (state.wanted(name).cloned(), state.at_start.contains(name), state.settled.contains(name))
         };
-        if wanted.as_ref().is_some_and(|wanted| wanted.kept == Kept::OnStart) && is_settled {
+        if wanted.as_ref().is_some_and(|wanted| wanted.kept == Automanaged::OnStart) && is_settled {
             return Ok(());
         }
         let (client, services) = (self.aggregator.client(), self.aggregator.services());
@@ -142,8 +165,8 @@ impl AutomaticServices {
                 None => Ok(()),
             };
         };
-        let Some(kept) = Kept::of(&stored.object) else { return Ok(()) };
-        if kept == Kept::OnStart && (!was_there || is_settled) {
+        let Some(kept) = Automanaged::of(&stored.object) else { return Ok(()) };
+        if kept == Automanaged::OnStart && !was_there {
             return Ok(());
         }
         match wanted {
@@ -153,13 +176,13 @@ impl AutomaticServices {
                 next.0.insert("spec", wanted.spec);
                 client.update(services, next).await.map(|_| ())
             }
-            None => self.take_away(kept, &stored).await,
+            None => self.delete(kept, &stored).await,
         }
     }
 
     /// Deletes one that nobody wants. What a server of another release has built in is not this one's to take away.
-    async fn take_away(&self, kept: Kept, stored: &Stored) -> Result<(), ApiError> {
-        if kept == Kept::OnStart && self.servers.all().await?.len() > 1 {
+    async fn delete(&self, kept: Automanaged, stored: &Stored) -> Result<(), ApiError> {
+        if kept == Automanaged::OnStart && self.servers.all().await?.len() > 1 {
             return Ok(());
         }
         self.aggregator.client().delete(self.aggregator.services(), stored).await
@@ -168,29 +191,32 @@ impl AutomaticServices {
 
 /// The APIServices of what a server has built in, which are made when it starts.
 pub fn builtin_services(surface: &Surface) -> Vec<Value> {
-    let wanted = wanted(surface).into_iter().filter(|(_, wanted)| wanted.kept == Kept::OnStart);
-    wanted.map(|(name, wanted)| object(&name, &wanted)).collect()
+    let wanted: BTreeMap<String, Wanted> = surface.groups().flat_map(|group| wanted(surface, group)).collect();
+    let at_start = wanted.into_iter().filter(|(_, wanted)| wanted.kept == Automanaged::OnStart);
+    at_start.map(|(name, wanted)| object(&name, &wanted)).collect()
 }
 
 /// The group of the APIServices, which has none itself: it can't be another server's.
 const OWN_GROUP: &str = "apiregistration.k8s.io";
 
-/// The APIServices of all that is served here, by name.
-fn wanted(surface: &Surface) -> BTreeMap<String, Wanted> {
-    let mut found: BTreeMap<(String, String), (Kept, u32, u32)> = BTreeMap::new();
-    for resource in surface.resources().filter(|resource| resource.group != OWN_GROUP) {
-        let kept = if resource.is_builtin() { Kept::OnStart } else { Kept::Always };
+/// The APIServices of what is served here of a group, by name: `v1.apps`, and `v1.` for the core group.
+fn wanted(surface: &Surface, group: &str) -> BTreeMap<String, Wanted> {
+    if group == OWN_GROUP {
+        return BTreeMap::new();
+    }
+    let mut found: BTreeMap<String, (Automanaged, u32, u32)> = BTreeMap::new();
+    for resource in surface.resources_of(group) {
+        let kept = if resource.is_builtin() { Automanaged::OnStart } else { Automanaged::Always };
         for version in resource.versions().iter().filter(|version| !version.hidden) {
-            let name = (resource.group.to_string(), version.name.to_string());
             let stated = (kept, resource.group_priority(), version.priority());
             // A custom resource in a built-in version changes nothing of it.
-            let known = found.entry(name).or_insert(stated);
-            if kept == Kept::OnStart {
+            let known = found.entry(version.name.to_string()).or_insert(stated);
+            if kept == Automanaged::OnStart {
                 *known = (kept, known.1.max(stated.1), known.2.max(stated.2));
             }
         }
     }
-    let named = found.into_iter().map(|((group, version), (kept, group_priority, priority))| {
+    let named = found.into_iter().map(|(version, (kept, group_priority, priority))| {
         let mut spec = json!({});
         if !group.is_empty() {
             spec["group"] = json!(group);

@@ -15,16 +15,16 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object};
-use keelson_outbound::Peer;
+use keelson_outbound::{Peer, RemoteService, SERVICE_NAME_LABEL};
 use keelson_registry::Target;
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::aggregator::Aggregator;
-use crate::api_service::{ApiService, Backend, Condition, RemoteService};
-use crate::asking::AGGREGATOR;
+use crate::api_service::{ApiService, Backend, Condition};
 use crate::endpoints::Endpoints;
+use crate::requester::AGGREGATOR;
 
 /// How often a server is checked of which nothing has changed.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -42,12 +42,12 @@ pub struct Availability {
     slices: Target,
     /// The names of APIServices to look at.
     queue: Queue<String>,
-    told: Mutex<HashMap<String, Told>>,
+    last_checks: Mutex<HashMap<String, LastCheck>>,
 }
 
 /// What was checked last, and what was said of it: when nothing of this has changed, there is nothing to look at.
 #[derive(Clone, PartialEq, Eq)]
-struct Told {
+struct LastCheck {
     uid: String,
     backend: Backend,
     condition: Condition,
@@ -61,7 +61,7 @@ impl Availability {
     pub fn new(aggregator: Arc<Aggregator>) -> Result<Self, ApiError> {
         let services = aggregator.client().collection("", "v1", "services", None)?;
         let slices = aggregator.client().collection("discovery.k8s.io", "v1", "endpointslices", None)?;
-        Ok(Self { aggregator, services, slices, queue: Queue::new(BACKOFF), told: Mutex::default() })
+        Ok(Self { aggregator, services, slices, queue: Queue::new(BACKOFF), last_checks: Mutex::default() })
     }
 
     /// Checks until told to stop.
@@ -84,10 +84,10 @@ impl Availability {
 
     /// Has an APIService looked at, unless it is as it was left.
     fn note(&self, service: &ApiService) {
-        let is_as_left = self.told.lock().get(&service.name).is_some_and(|told| {
-            told.uid == service.uid
-                && told.backend == service.backend
-                && service.condition.as_ref() == Some(&told.condition)
+        let is_as_left = self.last_checks.lock().get(&service.name).is_some_and(|check| {
+            check.uid == service.uid
+                && check.backend == service.backend
+                && service.condition.as_ref() == Some(&check.condition)
         });
         if !is_as_left {
             self.queue.add(service.name.clone());
@@ -96,14 +96,11 @@ impl Availability {
 
     /// Has those looked at that are behind a service, of which it or its endpoints have changed.
     fn look_at_those_behind(&self, entry: &Entry) {
-        let name = entry.labels.get(Endpoints::SERVICE_LABEL).unwrap_or(entry.name());
-        for service in self.aggregator.current().services() {
-            let is_behind = service.remote().is_some_and(|remote| {
-                entry.namespace() == Some(&remote.namespace) && [name, entry.name()].contains(&&*remote.name)
-            });
-            if is_behind {
-                self.queue.add(service.name.clone());
-            }
+        // A service, or a slice of one.
+        let (current, namespace) = (self.aggregator.current(), entry.namespace().unwrap_or_default());
+        let names = [Some(entry.name()), entry.labels.get(SERVICE_NAME_LABEL)];
+        for service in names.into_iter().flatten().flat_map(|name| current.behind(namespace, name)) {
+            self.queue.add(service.name.clone());
         }
     }
 
@@ -113,10 +110,10 @@ impl Availability {
         loop {
             ticks.tick().await;
             let current = self.aggregator.current();
-            for service in current.services().filter(|service| service.remote().is_some()) {
+            for (service, _) in current.remotes() {
                 self.queue.add(service.name.clone());
             }
-            self.told.lock().retain(|name, _| current.named(name).is_some());
+            self.last_checks.lock().retain(|name, _| current.named(name).is_some());
         }
     }
 
@@ -142,8 +139,8 @@ impl Availability {
         let is_told = service.condition.as_ref() == Some(&condition);
         let was_available = service.is_available();
         // Before it is written: what was written comes back as a change.
-        let told = Told { uid: service.uid, backend: service.backend, condition: condition.clone() };
-        self.told.lock().insert(service.name, told);
+        let check = LastCheck { uid: service.uid, backend: service.backend, condition: condition.clone() };
+        self.last_checks.lock().insert(service.name, check);
         if !is_told {
             let mut next = entry.object.decode(entry.revision);
             condition.tell(&mut next, &rfc3339(self.aggregator.client().now()));

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
-use keelson_cache::{Entry, IndexTerm};
+use keelson_cache::Entry;
 use keelson_meta::json::Value;
-use keelson_meta::{ApiError, Object, Revision};
+use keelson_meta::{ApiError, Revision};
+use keelson_outbound::{RemoteService, service_port_name, service_slices};
 use keelson_registry::Target;
 
-use crate::api_service::{Condition, RemoteService};
+use crate::api_service::Condition;
 
 /// The collections of services and of their endpoints.
 pub(crate) struct Endpoints<'t> {
@@ -18,9 +19,6 @@ pub(crate) struct Endpoints<'t> {
 }
 
 impl Endpoints<'_> {
-    /// The label of a slice that names its service.
-    pub(crate) const SERVICE_LABEL: &'static str = "kubernetes.io/service-name";
-
     /// What is wrong with a service, if anything.
     ///
     /// # Errors
@@ -35,16 +33,12 @@ impl Endpoints<'_> {
         if service.get(&["spec", "type"]).and_then(Value::as_str).unwrap_or("ClusterIP") != "ClusterIP" {
             return Ok(None);
         }
-        let Some(port_name) = port_name(&service, *port) else {
+        let Some(port_name) = service_port_name(&service, *port) else {
             let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
             return wrong("ServicePortError", message);
         };
         let slices = self.slices.collection()?.snapshot();
-        let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
-        let mut slices = slices
-            .select(&[IndexTerm::Label { key: Self::SERVICE_LABEL, value: name }], &from, Some(&to))
-            .filter(|slice| slice.labels.get(Self::SERVICE_LABEL) == Some(name))
-            .peekable();
+        let mut slices = service_slices(&slices, namespace, name).peekable();
         if slices.peek().is_none() {
             return wrong(
                 "EndpointsNotFound",
@@ -59,13 +53,6 @@ impl Endpoints<'_> {
         }
         Ok(None)
     }
-}
-
-/// The name of a port of a service; `None` where it has no such port.
-fn port_name(service: &Object, port: u16) -> Option<String> {
-    let ports = service.get(&["spec", "ports"]).and_then(Value::as_array)?;
-    let stated = ports.iter().find(|stated| stated["port"].as_u64() == Some(port.into()))?;
-    Some(stated["name"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Whether a slice has an endpoint that is ready, at this port.

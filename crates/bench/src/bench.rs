@@ -105,6 +105,15 @@ impl Bench {
         Ok(self.restartable(number).await?.0)
     }
 
+    /// The same with more arguments.
+    pub(crate) async fn fresh_with(&self, number: usize, args: &[&str]) -> Result<Server> {
+        let data = self.directory.path().join(format!("fresh-{number}"));
+        std::fs::create_dir(&data)?;
+        let mut launch = self.launch.clone();
+        launch.args.extend(args.iter().map(|arg| (*arg).to_owned()));
+        launch.start(&data, self.store.url(&format!("fresh-{number}")).as_deref()).await
+    }
+
     /// The same, with what starts it again on its data after it was stopped.
     pub(crate) async fn restartable(&self, number: usize) -> Result<(Server, Again)> {
         let name = format!("fresh-{number}");

@@ -5,6 +5,7 @@
 //! counted and dropped as they come, and nothing is parsed while a clock runs.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
+mod aggregated;
 mod bench;
 mod figure;
 mod load;

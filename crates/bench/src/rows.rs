@@ -9,7 +9,9 @@ mod custom;
 pub(crate) mod definitions;
 mod lists;
 mod memory;
+mod migration;
 mod objects;
+mod proxied;
 mod servers;
 mod start;
 mod watch;
@@ -23,6 +25,7 @@ use crate::store::BenchStore;
 use custom::Custom;
 use definitions::Definitions;
 use lists::Form;
+use proxied::Proxied;
 use servers::Objects;
 
 /// Connections that the row with the most of them has open, with some to spare.
@@ -51,8 +54,10 @@ pub(crate) enum Work {
     Restart,
     RestartLoaded,
     Converted,
+    Migration,
     Definitions(Definitions),
     Custom(Custom),
+    Proxied(Proxied),
     Cost(&'static str),
     TwoServers(Objects),
 }
@@ -71,36 +76,36 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 38] = [
+pub(crate) const ALL: [Row; 47] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
-    row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(5_000.0))),
-    row("memory-pods", "memory with the pods, at rest", Work::MemoryFilled, Some(Quantity::megabytes(1_000))),
+    row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
+    row("memory-pods", "memory with the pods, at rest", Work::MemoryFilled, Some(Quantity::megabytes(600))),
     row("update", "update a pod, 32 in flight, durable", Work::Update, Some(Quantity::Rate(6_000.0))),
     row("patch", "patch a label of a pod, 32 in flight, durable", Work::Patch, Some(Quantity::Rate(6_000.0))),
     row("apply", "apply a pod, 32 in flight, durable", Work::Apply, Some(Quantity::Rate(3_000.0))),
-    row("get", "get one pod, 32 in flight", Work::Get, Some(Quantity::Rate(15_000.0))),
-    row("list", "whole list, JSON", Work::List(Form::Json), Some(Quantity::millis(1_000))),
-    row("list-gzip", "whole list, gzip accepted", Work::List(Form::Gzip), Some(Quantity::millis(900))),
-    row("list-table", "whole list as a Table", Work::List(Form::Table), Some(Quantity::millis(1500))),
-    row("list-metadata", "whole list, metadata alone", Work::List(Form::Metadata), Some(Quantity::millis(600))),
-    row("list-protobuf", "whole list, protobuf", Work::List(Form::Protobuf), Some(Quantity::millis(1_000))),
-    row("list-yaml", "whole list, YAML", Work::List(Form::Yaml), Some(Quantity::millis(3_000))),
-    row("walk", "walk in chunks of 500", Work::Walk, Some(Quantity::millis(1_200))),
-    row("chunk", "one chunk of 500, median", Work::Chunk, Some(Quantity::millis(5))),
-    row("lists", "8 whole lists at once", Work::ListsAtOnce, Some(Quantity::millis(8_000))),
+    row("get", "get one pod, 32 in flight", Work::Get, Some(Quantity::Rate(30_000.0))),
+    row("list", "whole list, JSON", Work::List(Form::Json), Some(Quantity::millis(500))),
+    row("list-gzip", "whole list, gzip accepted", Work::List(Form::Gzip), Some(Quantity::millis(700))),
+    row("list-table", "whole list as a Table", Work::List(Form::Table), Some(Quantity::millis(1_000))),
+    row("list-metadata", "whole list, metadata alone", Work::List(Form::Metadata), Some(Quantity::millis(500))),
+    row("list-protobuf", "whole list, protobuf", Work::List(Form::Protobuf), Some(Quantity::millis(800))),
+    row("list-yaml", "whole list, YAML", Work::List(Form::Yaml), Some(Quantity::millis(2_500))),
+    row("walk", "walk in chunks of 500", Work::Walk, Some(Quantity::millis(600))),
+    row("chunk", "one chunk of 500, median", Work::Chunk, Some(Quantity::micros(2_500))),
+    row("lists", "8 whole lists at once", Work::ListsAtOnce, Some(Quantity::millis(4_000))),
     row("lists-memory", "8 whole lists at once, memory added", Work::ListsMemory, Some(Quantity::megabytes(50))),
-    row("selector", "label selector, 200 match", Work::Selector, Some(Quantity::millis(5))),
-    row("discovery", "aggregated discovery, 32 in flight", Work::Discovery, Some(Quantity::Rate(10_000.0))),
+    row("selector", "label selector, 200 match", Work::Selector, Some(Quantity::millis(1))),
+    row("discovery", "aggregated discovery, 32 in flight", Work::Discovery, Some(Quantity::Rate(25_000.0))),
     row("watch-500", "500 watchers, server CPU an event", Work::Watch(500), Some(Quantity::micros(3))),
     row("watch-2000", "2,000 watchers, server CPU an event", Work::Watch(2_000), Some(Quantity::micros(3))),
     row(
         "node-watchers",
         "pod create, 4,000 watchers of one node each, CPU",
         Work::NodeWatchers,
-        Some(Quantity::micros(400)),
+        Some(Quantity::micros(300)),
     ),
-    row("restart", "start to ready with the pods", Work::Restart, None),
+    row("restart", "start to ready with the pods", Work::Restart, Some(Quantity::millis(2_000))),
     row("restart-loaded", "start to ready with the pods, written to until the end", Work::RestartLoaded, None),
     row("list-converted", "20,000 autoscalers, stored in v2, in v1", Work::Converted, None),
     row(
@@ -121,6 +126,18 @@ pub(crate) const ALL: [Row; 38] = [
         Work::Definitions(Definitions::Served),
         Some(Quantity::millis(200)),
     ),
+    row(
+        "definition-cpu",
+        "server CPU of one more, when nobody asks",
+        Work::Definitions(Definitions::Cpu),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "definitions-document",
+        "discovery with them, compressed, 2 in flight",
+        Work::Definitions(Definitions::Document),
+        Some(Quantity::Rate(1_000.0)),
+    ),
     row("definitions-get", "get one object while they are created, p99", Work::Definitions(Definitions::Others), None),
     row(
         "definitions-start",
@@ -134,13 +151,35 @@ pub(crate) const ALL: [Row; 38] = [
         Work::Custom(Custom::Create),
         Some(Quantity::Ratio(0.8)),
     ),
+    row("custom-list", "whole list of custom resources, JSON", Work::Custom(Custom::List), Some(Quantity::millis(500))),
+    row("custom-chunk", "one chunk of 500 of them, median", Work::Custom(Custom::Chunk), Some(Quantity::micros(2_500))),
     row(
-        "custom-list",
-        "whole list of custom resources, JSON",
-        Work::Custom(Custom::List),
-        Some(Quantity::millis(1_000)),
+        "custom-watch",
+        "500 watchers of them, server CPU an event",
+        Work::Custom(Custom::Watch),
+        Some(Quantity::micros(3)),
     ),
-    row("custom-chunk", "one chunk of 500 of them, median", Work::Custom(Custom::Chunk), Some(Quantity::millis(5))),
+    row(
+        "migration",
+        "as many autoscalers as pods written anew in another version, beside a client",
+        Work::Migration,
+        Some(Quantity::millis(30_000)),
+    ),
+    row(
+        "proxied-added",
+        "what passing a get on to an aggregated server adds, median",
+        Work::Proxied(Proxied::Added),
+        Some(Quantity::micros(150)),
+    ),
+    row("proxied-get", "gets passed on, 32 in flight", Work::Proxied(Proxied::Get), None),
+    row("proxied-list", "lists of 4 MB passed on, 4 in flight", Work::Proxied(Proxied::List), None),
+    row(
+        "proxied-stream",
+        "MB of one body passed on, in a second",
+        Work::Proxied(Proxied::Stream),
+        Some(Quantity::Rate(1_000.0)),
+    ),
+    row("proxied-copied", "the same copied between two TLS connections", Work::Proxied(Proxied::Copied), None),
     row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
     row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
     row(
@@ -223,8 +262,10 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Watch(watchers) => watch::fan_out(bench, watchers).await,
         Work::NodeWatchers => watch::node_watchers(bench).await,
         Work::Converted => converted::list(bench).await,
+        Work::Migration => migration::figure(bench).await,
         Work::Definitions(which) => definitions::figure(bench, which).await,
         Work::Custom(which) => custom::figure(bench, which).await,
+        Work::Proxied(which) => proxied::figure(bench, which).await,
         Work::Cost(step) => costs::of(bench, step).await,
         Work::TwoServers(objects) => servers::create(bench, objects).await,
     }

@@ -76,11 +76,17 @@ impl Launch {
 }
 
 impl Server {
+    /// Sends it a signal, such as `-HUP`, unless it has ended.
+    pub(crate) async fn signal(&self, signal: &str) -> Result<()> {
+        if let Some(pid) = self.child.id() {
+            Command::new("kill").args([signal, &pid.to_string()]).status().await.context("cannot send a signal")?;
+        }
+        Ok(())
+    }
+
     /// Asks it to end and waits until it has.
     pub(crate) async fn stop(mut self) -> Result<()> {
-        if let Some(pid) = self.child.id() {
-            Command::new("kill").args(["-TERM", &pid.to_string()]).status().await.context("cannot send a signal")?;
-        }
+        self.signal("-TERM").await?;
         tokio::time::timeout(PATIENCE, self.child.wait()).await.context("the server does not end")??;
         Ok(())
     }

@@ -86,7 +86,6 @@ async fn main() {
         prefix: PREFIX.to_owned(),
         fields: ["spec.nodeName", "status.phase", "spec.schedulerName"].map(FieldPath::parse).to_vec(),
         dispatch: Some(0),
-        namespaced: true,
         complete: None,
         typed_items: false,
     };

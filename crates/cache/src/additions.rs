@@ -2,11 +2,12 @@
 //!
 //! An addition is loaded at the watermark of the moment in which it was asked for. What the tail tells of its keys from
 //! then on waits, decoded, until the load is done; then it is applied to what was loaded, and the routes lead to it. So
-//! nothing is lost and nothing is applied twice, and the tail never waits for a load.
+//! nothing is lost and nothing is applied twice, and the tail never waits for a load. A collection that has turned out to
+//! differ from the store is loaded in the same way, while readers still see what it was.
 //!
 //! This is driven by the tail's task (`tail`), which alone knows when no batch is half applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -70,6 +71,8 @@ struct Addition {
     id: u64,
     /// In the order of the request.
     collections: Vec<Arc<Collection>>,
+    /// Their prefixes, by which an event finds the addition that waits for it: of thousands each is asked for at every event.
+    prefixes: HashSet<Arc<str>>,
     /// What happened since the load began, by prefix.
     waiting: BTreeMap<Arc<str>, Vec<Change>>,
     waiting_bytes: usize,
@@ -77,7 +80,38 @@ struct Addition {
     attempt: u32,
     /// Whether the store has compacted the watermark, so that the load has to wait until the tail has got on.
     behind: bool,
-    done: oneshot::Sender<Result<Vec<Arc<Collection>>, AddError>>,
+    purpose: Purpose,
+}
+
+/// What a load is for.
+enum Purpose {
+    /// New collections, for who waits for them.
+    Add(oneshot::Sender<Result<Vec<Arc<Collection>>, AddError>>),
+    /// One that the routes lead to already, and that differs from the store. Nobody waits; where it fails, the next comparison
+    /// finds it again.
+    Repair,
+}
+
+impl Addition {
+    /// Whether it loads the collection of this prefix.
+    fn loads(&self, prefix: &str) -> bool {
+        self.prefixes.contains(prefix)
+    }
+
+    fn is_repair(&self) -> bool {
+        matches!(self.purpose, Purpose::Repair)
+    }
+
+    /// Says that nothing comes of it.
+    fn fail(self, error: AddError) {
+        match self.purpose {
+            Purpose::Add(done) => drop(done.send(Err(error))),
+            Purpose::Repair => {
+                let prefix = self.collections.first().map(|collection| collection.prefix());
+                tracing::warn!(prefix, %error, "a collection that differs from the store could not be loaded anew");
+            }
+        }
+    }
 }
 
 /// A load that is done.
@@ -101,15 +135,36 @@ impl Additions {
     pub(crate) fn begin(&mut self, request: AddRequest) {
         let AddRequest { specs, replaces, done } = request;
         match self.accept(specs, replaces) {
-            Ok(collections) => {
-                self.next_id += 1;
-                let (waiting, waiting_bytes) = (BTreeMap::new(), 0);
-                let mut addition =
-                    Addition { id: self.next_id, collections, waiting, waiting_bytes, attempt: 0, behind: false, done };
-                self.load(&mut addition);
-                self.under_way.push(addition);
-            }
+            Ok(collections) => self.begin_load(collections, Purpose::Add(done)),
             Err(error) => drop(done.send(Err(error))),
+        }
+    }
+
+    /// Begins to load a collection that differs from the store, unless it is on its way out or is loaded anew already.
+    ///
+    /// ORDER: as in [`Additions::begin`].
+    pub(crate) fn repair(&mut self, collection: Arc<Collection>) {
+        if !collection.is_removed() && self.routes.is_free(collection.prefix()).is_ok() {
+            self.routes.insert(collection.clone());
+            self.begin_load(vec![collection], Purpose::Repair);
+        }
+    }
+
+    fn begin_load(&mut self, collections: Vec<Arc<Collection>>, purpose: Purpose) {
+        self.next_id += 1;
+        let (id, waiting) = (self.next_id, BTreeMap::new());
+        let prefixes = collections.iter().map(|collection| collection.prefix().into()).collect();
+        let mut addition =
+            Addition { id, collections, prefixes, waiting, waiting_bytes: 0, attempt: 0, behind: false, purpose };
+        self.load(&mut addition);
+        self.under_way.push(addition);
+    }
+
+    /// Gives up repairs: all of them, or those of what has this prefix.
+    fn give_up_repairs(&mut self, prefix: Option<&str>) {
+        let is_meant = |addition: &Addition| addition.is_repair() && prefix.is_none_or(|prefix| addition.loads(prefix));
+        for addition in self.under_way.extract_if(.., |addition| is_meant(addition)) {
+            addition.collections.iter().for_each(|collection| drop(self.routes.remove(collection.prefix())));
         }
     }
 
@@ -117,6 +172,8 @@ impl Additions {
     fn accept(&mut self, specs: Vec<CollectionSpec>, replaces: bool) -> Result<Vec<Arc<Collection>>, AddError> {
         let mut collections = Vec::with_capacity(specs.len());
         let accepted = specs.into_iter().try_for_each(|spec| {
+            // What takes its place is loaded too.
+            self.give_up_repairs(Some(&spec.prefix));
             self.routes.is_free(&spec.prefix)?;
             self.shared.routes(|routes| match (replaces, routes.get(&spec.prefix)) {
                 (true, Some(_)) => Ok(()),
@@ -163,8 +220,8 @@ impl Additions {
         }
         for event in batch.events.iter().filter(|event| event.revision > after) {
             let Some((collection, key)) = self.routes.route(event.key.as_str()) else { continue };
-            let of = |addition: &&mut Addition| addition.collections.iter().any(|own| Arc::ptr_eq(own, collection));
-            let Some(addition) = self.under_way.iter_mut().find(of) else { continue };
+            let loads = |addition: &&mut Addition| addition.loads(collection.prefix());
+            let Some(addition) = self.under_way.iter_mut().find(loads) else { continue };
             let change = self.shared.change(collection, key, event);
             addition.waiting_bytes += key.len() + event.value.as_ref().map_or(0, Bytes::len);
             addition.waiting.entry(collection.prefix().into()).or_default().push(change);
@@ -180,6 +237,8 @@ impl Additions {
 
     /// Begins all loads anew: the tail has lost its place, and what waits has a gap.
     pub(crate) fn begin_again(&mut self) {
+        // What is in the cache was loaded anew with everything else.
+        self.give_up_repairs(None);
         self.again(|_| true);
     }
 
@@ -193,7 +252,7 @@ impl Additions {
                     self.under_way.push(addition);
                 } else {
                     self.forget(&addition.collections);
-                    drop(addition.done.send(Err(AddError::Overrun)));
+                    addition.fail(AddError::Overrun);
                 }
             }
         }
@@ -215,7 +274,7 @@ impl Additions {
         let current = |addition: &Addition| (addition.id, addition.attempt) == (done.id, done.attempt);
         let Some(place) = self.under_way.iter().position(current) else { return };
         let mut addition = self.under_way.remove(place);
-        if addition.done.is_closed() {
+        if matches!(&addition.purpose, Purpose::Add(done) if done.is_closed()) {
             self.forget(&addition.collections);
             return;
         }
@@ -228,24 +287,44 @@ impl Additions {
             }
             Err(error) => {
                 self.forget(&addition.collections);
-                drop(addition.done.send(Err(error.into())));
+                addition.fail(error.into());
                 return;
             }
         };
-        for (collection, loaded) in addition.collections.iter().zip(loaded) {
-            collection.restart(done.revision, loaded.trees, loaded.unreadable);
-            if let Some(changes) = addition.waiting.remove(collection.prefix()) {
-                collection.apply(changes);
-            }
-        }
         self.forget(&addition.collections);
+        let waiting = &mut addition.waiting;
+        let with_changes =
+            addition.collections.iter().zip(loaded).map(|(collection, loaded)| {
+                (collection, loaded, waiting.remove(collection.prefix()).unwrap_or_default())
+            });
+        let done_sender = match addition.purpose {
+            Purpose::Repair => {
+                with_changes.for_each(|(collection, loaded, changes)| self.mend(collection, loaded, changes));
+                return;
+            }
+            Purpose::Add(sender) => sender,
+        };
+        for (collection, loaded, changes) in with_changes {
+            collection.restart(done.revision, loaded.trees, loaded.unreadable);
+            collection.apply(changes);
+        }
         let wanted: Vec<_> =
             addition.collections.iter().filter(|collection| !collection.is_removed()).cloned().collect();
         self.shared.open(&wanted);
-        if let Err(Ok(unwanted)) = addition.done.send(Ok(addition.collections)) {
+        if let Err(Ok(unwanted)) = done_sender.send(Ok(addition.collections)) {
             let prefixes: Vec<String> = unwanted.iter().map(|collection| collection.prefix().to_owned()).collect();
             self.shared.close(&prefixes);
         }
+    }
+
+    /// Replaces what a collection holds by what the store has, up to the watermark at once: readers see no older state in between.
+    /// Its watches end, since what they have missed is not known.
+    fn mend(&self, collection: &Collection, mut loaded: Loaded, changes: Vec<Change>) {
+        changes.into_iter().for_each(|change| loaded.apply(change));
+        let reached = self.shared.watermark().get();
+        collection.restart(reached, loaded.trees, loaded.unreadable);
+        self.shared.counters().repairs.add(1);
+        tracing::warn!(collection = collection.prefix(), revision = %reached, "the cache was repaired");
     }
 
     /// Closes those with these prefixes, which will not be spliced in.

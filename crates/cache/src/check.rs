@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
-use keelson_storage::{KeyValue, Store, StoreError};
+use keelson_storage::{KeyValue, Store, StoreError, behind};
 use tokio::sync::mpsc;
 
 use crate::collection::Collection;
@@ -123,7 +123,7 @@ impl Compared {
     fn compare(&mut self, part: &[KeyValue]) {
         let collection = self.collection.clone();
         let relative = |stored: &KeyValue| collection.relative(stored.key.as_str()).to_owned();
-        let Some(end) = part.last().map(|last| relative(last) + "\0") else { return };
+        let Some(end) = part.last().map(|last| behind(&relative(last))) else { return };
         let snapshot = self.snapshot.clone();
         let mut cached = snapshot.range(&self.up_to, Some(&end)).peekable();
         for stored in part {

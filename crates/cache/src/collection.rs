@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::task::Waker;
 
+use keelson_codec::stored::Encoding;
 use keelson_codec::{Checked, DecodeError};
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, StoreKey};
@@ -15,6 +16,7 @@ use parking_lot::{MutexGuard, RwLock};
 
 use crate::cursor::{TooOld, WatchCursor};
 use crate::dispatch::Dispatch;
+use crate::encodings::{EncodingCounts, Encodings, StalePage};
 use crate::entry::{Decoder, Entry};
 use crate::environment::Environment;
 use crate::event::Event;
@@ -32,6 +34,9 @@ const APPLY_EVENTS: usize = 64;
 /// How many events are dropped under one lock.
 const TRIM_EVENTS: usize = 1024;
 
+/// How many objects are looked at under one lock for those that are stored in another encoding: a millisecond's work.
+const STALE_LOOKS: usize = 5000;
+
 /// One collection of the cache.
 pub struct Collection {
     prefix: Box<str>,
@@ -44,6 +49,8 @@ pub struct Collection {
 /// The newest state.
 struct Live {
     trees: Trees,
+    /// In which encodings the store has the objects.
+    encodings: EncodingCounts,
     /// The revision of the newest event, or at which the collection was loaded.
     revision: Revision,
     /// The keys whose values can't be read, and why not.
@@ -70,6 +77,31 @@ pub(crate) enum Content {
     Unreadable(DecodeError),
 }
 
+impl Content {
+    /// Puts this under a key. Returns what is shown there now, and what was before.
+    pub(crate) fn put_in(
+        self,
+        key: &Arc<str>,
+        trees: &mut Trees,
+        unreadable: &mut Unreadable,
+    ) -> (Option<Arc<Entry>>, Option<Arc<Entry>>) {
+        unreadable.remove(key);
+        let current = match self {
+            Self::Entry(entry) => Some(entry),
+            Self::Gone => None,
+            Self::Unreadable(error) => {
+                unreadable.insert(key.clone(), error);
+                None
+            }
+        };
+        let previous = match &current {
+            Some(entry) => trees.put(entry),
+            None => trees.remove(key),
+        };
+        (current, previous)
+    }
+}
+
 /// What a collection holds, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectionStats {
@@ -88,15 +120,27 @@ pub struct CollectionStats {
 impl Collection {
     /// An empty collection, before it is loaded.
     pub(crate) fn new(spec: CollectionSpec, environment: Arc<Environment>) -> Self {
-        let CollectionSpec { prefix, fields, dispatch, namespaced: _, complete, typed_items } = spec;
+        let CollectionSpec { prefix, fields, dispatch, complete, typed_items } = spec;
         let layout = Arc::new(Layout::new(fields, dispatch).with_typed_items(typed_items));
         let trees = Trees::empty(layout.clone());
         let dispatch = Dispatch::new(layout.clone());
         let history = History::new(Revision::ZERO, trees.clone(), dispatch, environment.budget.clone());
-        let live = Live { trees, revision: Revision::ZERO, unreadable: Unreadable::new(), removed: None };
+        let live = Live {
+            trees,
+            encodings: EncodingCounts::default(),
+            revision: Revision::ZERO,
+            unreadable: Unreadable::new(),
+            removed: None,
+        };
         Self {
             prefix: prefix.into(),
-            decoder: Decoder { id: DecoderId::next(), layout, complete, labels: LabelInterner::default() },
+            decoder: Decoder {
+                id: DecoderId::next(),
+                layout,
+                complete,
+                labels: LabelInterner::default(),
+                encodings: Encodings::default(),
+            },
             live: RwLock::new(live),
             feed: Arc::new(Feed::new(history, environment.clone())),
             environment,
@@ -133,7 +177,8 @@ impl Collection {
     }
 
     /// Says that this server is about to write an object under one of the collection's keys: when it comes back from the store
-    /// with these bytes, it is taken as it is. It must lack nothing that [`CollectionSpec::complete`] adds.
+    /// with these bytes, it is taken as it is. It must lack nothing that [`CollectionSpec::complete`] adds: what was completed for a
+    /// collection that this one has taken the place of is not announced.
     pub fn announce(&self, key: StoreKey, object: Checked) {
         self.environment.written.announce(key, object, self.decoder.id);
     }
@@ -186,6 +231,37 @@ impl Collection {
     /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// In which encodings the store has the objects, and how many in each. Cost: that of their number, which is small.
+    pub fn encodings(&self) -> Vec<(Arc<Encoding>, usize)> {
+        let counts = self.live.read().encodings.clone();
+        let all = self.decoder.encodings.all().into_iter().zip(counts.each().iter().copied());
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Whether the store has an object of the collection in an encoding of which `is_current` says that it is as it should be.
+    pub fn is_current(&self, entry: &Entry, is_current: impl Fn(&Encoding) -> bool) -> bool {
+        let all = self.decoder.encodings.all();
+        entry.encoding.among(&all).is_some_and(|encoding| is_current(encoding))
+    }
+
+    /// The next objects from a key on that the store has in another encoding: so many at the most, of some thousand that are looked at.
+    pub fn stale(&self, is_current: impl Fn(&Encoding) -> bool, from: &str, most: usize) -> StalePage {
+        let snapshot = self.snapshot();
+        // Of the encodings after the entries were taken, so that each of them is known.
+        let current: Vec<bool> = self.decoder.encodings.all().iter().map(|encoding| is_current(encoding)).collect();
+        let mut page = StalePage::default();
+        for (looked, entry) in snapshot.range(from, None).enumerate() {
+            if looked >= STALE_LOOKS || page.keys.len() >= most {
+                page.next = Some(entry.key.to_string());
+                break;
+            }
+            if entry.encoding.among(&current) != Some(&true) {
+                page.keys.push(entry.key.clone());
+            }
+        }
+        page
     }
 
     /// The oldest revision that [`watch`](Self::watch) accepts, and [`snapshot_at`](Self::snapshot_at) unless it has left the
@@ -299,6 +375,7 @@ impl Collection {
     /// Replaces everything by a state that was loaded at `revision`. Watches end with [`TooOld`].
     pub(crate) fn restart(&self, revision: Revision, trees: Trees, unreadable: Unreadable) {
         let mut woken = Vec::new();
+        let encodings = EncodingCounts::of(trees.entries.iter().map(|entry| entry.encoding));
         let old = {
             let mut history = self.history();
             let mut live = self.live.write();
@@ -307,7 +384,7 @@ impl Collection {
             }
             history.restart(revision, trees.clone());
             history.dispatch.wake_all(&mut woken);
-            std::mem::replace(&mut *live, Live { trees, revision, unreadable, removed: None })
+            std::mem::replace(&mut *live, Live { trees, encodings, revision, unreadable, removed: None })
         };
         woken.drain(..).for_each(Waker::wake);
         drop(old);
@@ -365,19 +442,9 @@ impl Live {
 
     fn apply(&mut self, change: Change, history: &mut History, woken: &mut Vec<Waker>) {
         self.revision = change.revision;
-        self.unreadable.remove(&change.key);
-        let current = match change.content {
-            Content::Entry(entry) => Some(entry),
-            Content::Gone => None,
-            Content::Unreadable(error) => {
-                self.unreadable.insert(change.key.clone(), error);
-                None
-            }
-        };
-        let previous = match &current {
-            Some(entry) => self.trees.put(entry),
-            None => self.trees.remove(&change.key),
-        };
+        let (current, previous) = change.content.put_in(&change.key, &mut self.trees, &mut self.unreadable);
+        let encoding = |entry: &Option<Arc<Entry>>| entry.as_ref().map(|entry| entry.encoding);
+        self.encodings.replace(encoding(&previous), encoding(&current));
         if previous.is_none() && current.is_none() {
             return;
         }
@@ -423,7 +490,6 @@ mod tests {
             prefix: "/registry/k/".to_owned(),
             fields: Vec::new(),
             dispatch: None,
-            namespaced: false,
             complete: None,
             typed_items: false,
         };

@@ -12,6 +12,7 @@ use keelson_codec::cursor::Cursor;
 use keelson_codec::stored::{Checked, DecodeError, StoredObject, Summary};
 use keelson_meta::Revision;
 
+use crate::encodings::{EncodingId, Encodings};
 use crate::labels::{LabelInterner, Labels};
 use crate::spec::{Complete, Layout};
 use crate::written::DecoderId;
@@ -32,6 +33,8 @@ pub struct Entry {
     pub rewritten: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// In which encoding the store has it.
+    pub(crate) encoding: EncodingId,
     /// Where in the object's bytes its owners begin.
     owners: Option<NonZeroU32>,
     /// How many bytes the object takes in a list. Trees sum this up, also for objects that nobody has looked at for long.
@@ -48,6 +51,7 @@ pub(crate) struct Decoder {
     pub(crate) layout: Arc<Layout>,
     pub(crate) complete: Option<Arc<dyn Complete>>,
     pub(crate) labels: LabelInterner,
+    pub(crate) encodings: Encodings,
 }
 
 /// The texts of the fields that the collection asks for, joined by NUL.
@@ -69,7 +73,8 @@ impl Decoder {
             None => (checked.object(), checked.summary(&self.layout.fields)?),
         };
         let rewritten = object.bytes().as_ptr() != value.as_ptr();
-        Ok(self.entry(key, (object, rewritten), &summary, revision))
+        let encoding = self.encodings.of(value, object);
+        Ok(self.entry(key, (object, rewritten, encoding), &summary, revision))
     }
 
     /// The same of an object that this server has written.
@@ -81,13 +86,14 @@ impl Decoder {
             object.text()
         );
         let summary = written.summary(&self.layout.fields)?;
-        Ok(self.entry(key, (object, false), &summary, revision))
+        let encoding = self.encodings.of(object.bytes(), object);
+        Ok(self.entry(key, (object, false, encoding), &summary, revision))
     }
 
     fn entry(
         &self,
         key: Arc<str>,
-        (object, rewritten): (&StoredObject, bool),
+        (object, rewritten, encoding): (&StoredObject, bool, EncodingId),
         summary: &Summary<'_>,
         revision: Revision,
     ) -> Entry {
@@ -98,6 +104,7 @@ impl Decoder {
             object: object.clone(),
             rewritten,
             terminating: summary.deletion_timestamp.is_some(),
+            encoding,
             owners: summary.owners,
             list_bytes: list_bytes(object, revision, &self.layout),
             layout: self.layout.clone(),
@@ -209,7 +216,13 @@ mod tests {
 
     fn decoder(fields: &[FieldPath]) -> Decoder {
         let layout = Layout::new(fields.to_vec(), None);
-        Decoder { id: DecoderId::next(), layout: Arc::new(layout), complete: None, labels: LabelInterner::default() }
+        Decoder {
+            id: DecoderId::next(),
+            layout: Arc::new(layout),
+            complete: None,
+            labels: LabelInterner::default(),
+            encodings: Encodings::default(),
+        }
     }
 
     #[test]

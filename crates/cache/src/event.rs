@@ -3,6 +3,7 @@
 //! A frame is encoded when the first watcher asks for it and shared by all others. Events that have been in the history
 //! for long give their frames back; a watcher that is still behind them encodes for itself.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -73,20 +74,30 @@ impl Event {
 
     /// The frame in the identity view: one line of JSON. A deletion shows the old content with the event's revision.
     pub fn frame(&self, kind: FrameKind) -> Bytes {
-        self.frame_in(ViewId::IDENTITY, kind, |entry, revision| {
+        let framed = self.frame_in(ViewId::IDENTITY, kind, |entry, revision| {
             let kind = match kind {
                 FrameKind::Added => EventType::Added,
                 FrameKind::Modified => EventType::Modified,
                 FrameKind::Deleted => EventType::Deleted,
             };
-            event_frame(kind, &entry.object, revision, None)
-        })
+            Ok::<_, Infallible>(event_frame(kind, &entry.object, revision, None))
+        });
+        let Ok(frame) = framed;
+        frame
     }
 
     /// The frame in any view. `encode` makes it from the object and the revision to show it with; it is called once for
     /// each view and kind as long as the event is recent, and its result must depend on nothing else.
-    pub fn frame_in(&self, view: ViewId, kind: FrameKind, encode: impl FnOnce(&Entry, Revision) -> Bytes) -> Bytes {
-        let encoded = || self.object(kind).map_or_else(Bytes::new, |entry| encode(entry, self.revision));
+    ///
+    /// # Errors
+    /// That of `encode`, which is not kept.
+    pub fn frame_in<E>(
+        &self,
+        view: ViewId,
+        kind: FrameKind,
+        encode: impl FnOnce(&Entry, Revision) -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let encoded = || self.object(kind).map_or_else(|| Ok(Bytes::new()), |entry| encode(entry, self.revision));
         let mut frames = self.frames.lock();
         match &mut *frames {
             Frames::Closed => {
@@ -96,13 +107,13 @@ impl Event {
             // The lock is held while encoding, so that nobody encodes the same frame at the same time.
             Frames::Kept(kept) => {
                 match kept.iter().find(|(in_view, of_kind, _)| (*in_view, *of_kind) == (view, kind)) {
-                    Some((_, _, frame)) => frame.clone(),
+                    Some((_, _, frame)) => Ok(frame.clone()),
                     None => {
-                        let frame = encoded();
+                        let frame = encoded()?;
                         if kept.len() < MAX_FRAMES {
                             kept.push((view, kind, frame.clone()));
                         }
-                        frame
+                        Ok(frame)
                     }
                 }
             }

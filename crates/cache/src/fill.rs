@@ -8,13 +8,14 @@
 //! meanwhile; so it has no gap at any moment.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use keelson_meta::Revision;
-use keelson_storage::{KeyValue, RangeRequest, Store, StoreError, StoreEvent, StoreKey};
+use keelson_storage::{KeyValue, RangeRequest, Store, StoreError, StoreEvent, StoreKey, pages};
 use tokio::sync::watch;
 
 use crate::collection::Collection;
@@ -177,26 +178,21 @@ impl Filler {
         keys.sort_unstable();
         keys.dedup();
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(HashMap::new()) };
-        let beyond = StoreKey::new(format!("{last}\0"));
+        let beyond = last.behind();
         let relative = |key: &StoreKey| collection.relative(key.as_str()).to_owned();
         let between = collection.snapshot().count(&relative(first), Some(&relative(&beyond)));
         let mut found = HashMap::with_capacity(keys.len());
         if between <= keys.len().saturating_mul(SPARSE) {
-            let (mut from, to) = (first.clone(), beyond);
-            loop {
-                let request = RangeRequest { from, to: to.clone(), revision: Some(begin), limit: Some(load::PAGE) };
-                let page = self.store.range(request).await?;
-                let next = page.entries.last().filter(|_| page.more).map(|last| format!("{}\0", last.key));
-                let wanted = page.entries.into_iter().filter(|stored| keys.binary_search(&stored.key).is_ok());
+            let request =
+                RangeRequest { from: first.clone(), to: beyond, revision: Some(begin), limit: Some(load::PAGE) };
+            let mut pages = pin!(pages(self.store.clone(), request));
+            while let Some(page) = pages.try_next().await? {
+                let wanted = page.into_iter().filter(|stored| keys.binary_search(&stored.key).is_ok());
                 found.extend(wanted.map(|stored| (stored.key.clone(), stored)));
-                match next {
-                    Some(next) => from = StoreKey::new(next),
-                    None => break,
-                }
             }
         } else {
             let asked = stream::iter(keys).map(|key| {
-                let to = StoreKey::new(format!("{key}\0"));
+                let to = key.behind();
                 let request = RangeRequest { from: key, to, revision: Some(begin), limit: Some(1) };
                 async { Ok::<_, StoreError>(self.store.range(request).await?.entries) }
             });

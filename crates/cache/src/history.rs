@@ -1,9 +1,9 @@
 //! The history of a collection: a ring of events, and states kept on the way.
 //!
 //! A position counts events; the state at a position is the one after all events before it. What happened before the
-//! collection was loaded may be put in front later, so the first position is not 0. A state is kept every [`ROOT_SPACING`] events. Later, some are let go, so that the distance between two grows with
-//! their age: any state the ring covers is at most half a spacing, or a quarter of its own age, away from a kept one.
-//! The ring is bounded by time (through compaction) and, over all collections, by bytes.
+//! collection was loaded may be put in front later, so the first position is not 0. A state is kept every [`ROOT_SPACING`] events. Later,
+//! some are let go, so that the distance between two grows with their age: any state the ring covers is at most half a spacing, or a
+//! quarter of its own age, away from a kept one. The ring is bounded by time (through compaction) and, over all collections, by bytes.
 //!
 //! Invariant: the state at every revision from `floor` on can be rebuilt, and every event after `floor` is in the ring.
 
@@ -117,14 +117,14 @@ impl Past {
 }
 
 /// How to get from a kept state to another one.
-pub(crate) enum Steps {
+pub(crate) enum Replay {
     /// These events, in order, happen.
     Redo(Vec<Arc<Event>>),
     /// These events, newest first, are taken back.
     Undo(Vec<Arc<Event>>),
 }
 
-impl Steps {
+impl Replay {
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Redo(events) | Self::Undo(events) => events.is_empty(),
@@ -274,7 +274,7 @@ impl History {
     }
 
     /// The oldest state that can be rebuilt, as a state that is kept and the way from there.
-    pub(crate) fn state_at_floor(&mut self, live: &Trees) -> (Trees, Steps) {
+    pub(crate) fn state_at_floor(&mut self, live: &Trees) -> (Trees, Replay) {
         self.nearest(self.first, live)
     }
 
@@ -316,13 +316,13 @@ impl History {
     }
 
     /// The kept state nearest to a position, and the steps from there. `live` is the newest state.
-    pub(crate) fn nearest(&mut self, position: u64, live: &Trees) -> (Trees, Steps) {
+    pub(crate) fn nearest(&mut self, position: u64, live: &Trees) -> (Trees, Replay) {
         if let Some(at) = self.remembered.iter().position(|kept| kept.position == position)
             && let Some(kept) = self.remembered.remove(at)
         {
             let trees = kept.trees.clone();
             self.remembered.push_back(kept);
-            return (trees, Steps::Redo(Vec::new()));
+            return (trees, Replay::Redo(Vec::new()));
         }
         let kept = self.roots.iter().chain(&self.remembered).map(|kept| (kept.position, &kept.trees));
         let (from, trees) = kept.fold((self.end(), live), |best, candidate| {
@@ -330,9 +330,9 @@ impl History {
         });
         let between = |from: u64, to: u64| (from..to).filter_map(|at| self.event(at).cloned());
         let steps = if from <= position {
-            Steps::Redo(between(from, position).collect())
+            Replay::Redo(between(from, position).collect())
         } else {
-            Steps::Undo(between(position, from).rev().collect())
+            Replay::Undo(between(position, from).rev().collect())
         };
         (trees.clone(), steps)
     }

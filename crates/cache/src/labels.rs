@@ -4,14 +4,16 @@
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// How many texts or sets an interner holds before it first looks for unused ones.
-const FIRST_SWEEP: usize = 1024;
+/// In how many parts the pools of an interner are locked, so that those who decode on several cores seldom wait for each other.
+const SHARDS: usize = 16;
+/// How many texts or sets a shard holds before it first looks for unused ones.
+const FIRST_SWEEP: usize = 64;
 /// As many labels as hardly any object has more of.
 const COMMON_LABELS: usize = 8;
 /// As many bytes as the labels of hardly any object have more of.
@@ -66,13 +68,14 @@ impl Labels {
 /// Makes equal labels share their memory.
 #[derive(Default)]
 pub(crate) struct LabelInterner {
-    pools: Mutex<Pools>,
+    /// Made with the first labels, for there are thousands of collections without any.
+    pools: OnceLock<Box<Pools>>,
 }
 
 #[derive(Default)]
 struct Pools {
-    terms: Pool<Arc<str>>,
-    sets: Pool<Arc<LabelSet>>,
+    terms: Sharded<str>,
+    sets: Sharded<LabelSet>,
     /// Seeded by chance, so that nobody can send labels that all fall together.
     hasher: RandomState,
 }
@@ -97,69 +100,80 @@ impl LabelInterner {
         terms.sort_unstable();
         // What another server stored may name a label twice.
         terms.dedup();
-        Labels(Some(self.pools.lock().set(&terms)))
+        Labels(Some(self.pools.get_or_init(Box::default).set(&terms)))
     }
 }
 
 impl Pools {
     /// The set of these terms, which strictly ascend.
-    fn set(&mut self, terms: &[&str]) -> Arc<LabelSet> {
-        let Self { terms: known, sets, hasher } = self;
+    fn set(&self, terms: &[&str]) -> Arc<LabelSet> {
         let is_set = |set: &LabelSet| set.0.len() == terms.len() && set.0.iter().zip(terms).all(|(a, b)| **a == **b);
-        sets.intern(
-            hash(hasher, terms.iter().copied()),
-            |set| is_set(set),
-            |set| hash(hasher, set.0.iter().map(|term| &**term)),
-            || {
-                let term = |text: &&str| {
-                    let of = |text: &str| hash(hasher, [text].into_iter());
-                    known.intern(of(text), |known| known == *text, |known| of(known), || Arc::from(*text))
-                };
-                Arc::new(LabelSet(terms.iter().map(term).collect()))
-            },
-        )
+        // ORDER: terms are interned while the shard of the set is locked, never the other way round.
+        self.sets
+            .intern(self.hash(terms), is_set, || Arc::new(LabelSet(terms.iter().map(|term| self.term(term)).collect())))
+    }
+
+    fn term(&self, text: &str) -> Arc<str> {
+        self.terms.intern(self.hash(&[text]), |known| known == text, || Arc::from(text))
+    }
+
+    fn hash(&self, texts: &[&str]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        texts.iter().for_each(|text| text.hash(&mut hasher));
+        hasher.finish()
     }
 }
 
-fn hash<'a>(hasher: &RandomState, texts: impl Iterator<Item = &'a str>) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    texts.for_each(|text| text.hash(&mut hasher));
-    hasher.finish()
+/// A pool in parts, each with a lock of its own.
+struct Sharded<T: ?Sized>([Mutex<Pool<T>>; SHARDS]);
+
+impl<T: ?Sized> Default for Sharded<T> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl<T: ?Sized> Sharded<T> {
+    /// The value that is wanted, which has this hash. It is made if it is not known.
+    fn intern(&self, hash: u64, is_wanted: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        // The tables go by the upper and the lowest bits.
+        let shard = usize::try_from((hash >> u16::BITS) % SHARDS as u64).expect("there are few shards");
+        self.0[shard].lock().intern(hash, is_wanted, make)
+    }
 }
 
 /// Values that are shared as long as somebody uses them.
-struct Pool<T> {
-    known: HashTable<T>,
+struct Pool<T: ?Sized> {
+    known: HashTable<Known<T>>,
     /// The size at which unused values are looked for. Twice what was in use the last time: O(1) a value in the mean.
     sweep_at: usize,
 }
 
-impl<T> Default for Pool<T> {
+struct Known<T: ?Sized> {
+    /// Kept, since a table that grows asks for it while others wait.
+    hash: u64,
+    value: Arc<T>,
+}
+
+impl<T: ?Sized> Default for Pool<T> {
     fn default() -> Self {
         Self { known: HashTable::new(), sweep_at: FIRST_SWEEP }
     }
 }
 
-impl<T: ?Sized> Pool<Arc<T>> {
-    /// The value that is wanted, which has this hash. It is made if it is not known.
-    fn intern(
-        &mut self,
-        hash: u64,
-        is_wanted: impl Fn(&T) -> bool,
-        hash_of: impl Fn(&T) -> u64,
-        make: impl FnOnce() -> Arc<T>,
-    ) -> Arc<T> {
-        if let Some(known) = self.known.find(hash, |known| is_wanted(known)) {
-            return known.clone();
+impl<T: ?Sized> Pool<T> {
+    fn intern(&mut self, hash: u64, is_wanted: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        if let Some(known) = self.known.find(hash, |known| known.hash == hash && is_wanted(&known.value)) {
+            return known.value.clone();
         }
         if self.known.len() >= self.sweep_at {
             // The pool itself has each once.
-            self.known.retain(|known| Arc::strong_count(known) > 1);
+            self.known.retain(|known| Arc::strong_count(&known.value) > 1);
             self.sweep_at = FIRST_SWEEP.max(self.known.len() * 2);
         }
-        let made = make();
-        self.known.insert_unique(hash, made.clone(), |known| hash_of(known));
-        made
+        let value = make();
+        self.known.insert_unique(hash, Known { hash, value: value.clone() }, |known| known.hash);
+        value
     }
 }
 
@@ -183,11 +197,12 @@ mod tests {
     fn equal_labels_share_memory_and_unused_ones_are_let_go() {
         let interner = LabelInterner::default();
         let kept = interner.intern([("app", "web")].into_iter());
-        for n in 0..10 * FIRST_SWEEP {
+        for n in 0..10 * SHARDS * FIRST_SWEEP {
             interner.intern([("n", n.to_string().as_str())].into_iter());
         }
         assert!(kept.same(&interner.intern([("app", "web")].into_iter())));
-        let pools = interner.pools.lock();
-        assert!(pools.sets.known.len() <= FIRST_SWEEP && pools.terms.known.len() <= FIRST_SWEEP);
+        let pools = interner.pools.get().unwrap();
+        assert!(pools.sets.0.iter().all(|shard| shard.lock().known.len() <= FIRST_SWEEP));
+        assert!(pools.terms.0.iter().all(|shard| shard.lock().known.len() <= FIRST_SWEEP));
     }
 }

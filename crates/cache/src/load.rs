@@ -1,20 +1,21 @@
 //! Reads collections out of the store: one scan for all of them, decoded on several cores while the next page is on its
 //! way.
 //!
-//! A scan goes from the first of the prefixes to the end of the last one. A page of it holds whatever stands there; where
-//! it ends in keys that nobody wants, the next one begins at the next prefix that somebody does. So thousands of empty
-//! collections cost a page or two, and what lies between them costs at most a page for each gap. Memory is bounded by
-//! what is kept: one page more than the runtime has threads is in work, whatever the collections hold, so that the scan does not wait
-//! for those who decode.
+//! Where the store has a faster way than the order of the keys, a scan takes that, and sorts what came. Otherwise it goes from the
+//! first of the prefixes to the end of the last one. A page of it holds whatever stands there; where it ends in keys that nobody
+//! wants, the next one begins at the next prefix that somebody does. So thousands of empty collections cost a page or two, and what
+//! lies between them costs at most a page for each gap. Memory is bounded by what is kept: one page more than the runtime has threads is
+//! in work, whatever the collections hold, so that the scan does not wait for those who decode.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::{Stream, TryStreamExt as _, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use keelson_meta::Revision;
-use keelson_storage::{KeyValue, RangeRequest, Store, StoreError, StoreKey};
+use keelson_storage::{KeyValue, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreKey, behind, pages_from};
 
-use crate::collection::{Collection, Unreadable};
+use crate::collection::{Change, Collection, Unreadable};
+use crate::cores;
 use crate::entry::Entry;
 use crate::shared::Shared;
 use crate::trees::Trees;
@@ -52,7 +53,7 @@ impl Wanted {
     /// Where to read on behind a key; `None` where nothing that is wanted can follow.
     fn behind(&self, key: &str) -> Option<StoreKey> {
         match self.find(key) {
-            Ok(_) => Some(StoreKey::new(format!("{key}\0"))),
+            Ok(_) => Some(StoreKey::new(behind(key))),
             Err(next) => self.0.get(next).map(|prefix| StoreKey::new(&**prefix)),
         }
     }
@@ -65,19 +66,20 @@ pub(crate) fn pages(
     wanted: Wanted,
     revision: Revision,
 ) -> impl Stream<Item = Result<Vec<KeyValue>, StoreError>> + Send + 'static {
-    let first = wanted.0.first().map(|prefix| StoreKey::new(&**prefix));
-    let to = wanted.0.last().map(|prefix| StoreKey::prefix_end(prefix));
-    stream::try_unfold(first.zip(to), move |ends| {
-        let (store, wanted) = (store.clone(), wanted.clone());
-        async move {
-            let Some((from, to)) = ends else { return Ok(None) };
-            let request = RangeRequest { from, to: to.clone(), revision: Some(revision), limit: Some(PAGE) };
-            let page = store.range(request).await?;
-            let last = page.entries.last().filter(|_| page.more);
-            let next = last.and_then(|stored| wanted.behind(stored.key.as_str()));
-            Ok(Some((page.entries, next.map(|from| (from, to)))))
-        }
-    })
+    let ends = wanted.0.first().zip(wanted.0.last());
+    let request = ends.map(|(first, last)| {
+        let (from, to) = (StoreKey::new(&**first), StoreKey::prefix_end(last));
+        RangeRequest { from, to, revision: Some(revision), limit: Some(PAGE) }
+    });
+    let pages = request.map(|request| pages_from(store, request, move |last| wanted.behind(last.as_str())));
+    stream::iter(pages).flatten()
+}
+
+/// What the store holds of the prefixes at a revision, in whichever order it is had soonest.
+fn scan(store: &Arc<dyn Store>, wanted: &Wanted, revision: Revision) -> Scan {
+    let ranges = wanted.0.iter().map(|prefix| (StoreKey::new(&**prefix), StoreKey::prefix_end(prefix)));
+    let request = ScanRequest { ranges: ranges.collect(), revision };
+    store.scan(request).unwrap_or_else(|| pages(store.clone(), wanted.clone(), revision).boxed())
 }
 
 /// What was read of a collection.
@@ -86,10 +88,16 @@ pub(crate) struct Loaded {
     pub(crate) unreadable: Unreadable,
 }
 
+impl Loaded {
+    /// Adds a change that happened after it was read.
+    pub(crate) fn apply(&mut self, change: Change) {
+        change.content.put_in(&change.key, &mut self.trees, &mut self.unreadable);
+    }
+}
+
 /// What was read of a collection so far.
 #[derive(Default)]
 struct Read {
-    /// In key order.
     entries: Vec<Arc<Entry>>,
     unreadable: Unreadable,
 }
@@ -106,12 +114,12 @@ pub(crate) async fn collections(
         collections.iter().enumerate().map(|(place, collection)| (collection.prefix(), place)).collect();
     // In the order of the prefixes, as the scan finds them.
     let sorted: Arc<[Arc<Collection>]> = by_prefix.values().map(|place| collections[*place].clone()).collect();
-    let decoded = pages(store.clone(), wanted.clone(), revision)
+    let decoded = scan(store, &wanted, revision)
         .map_ok(|page| {
             let (shared, wanted, sorted) = (shared.clone(), wanted.clone(), sorted.clone());
             on_a_core(move || decode(&shared, &wanted, &sorted, &page))
         })
-        .try_buffered(decoders() + 1);
+        .try_buffer_unordered(decoders() + 1);
     let nothing = BTreeMap::<usize, Read>::new();
     let mut read = decoded
         .try_fold(nothing, async |mut so_far, page| {
@@ -138,7 +146,12 @@ async fn build(collection: &Arc<Collection>, read: Read) -> Result<Loaded, Store
     if entries.is_empty() {
         return Ok(Loaded { trees: Trees::empty(layout), unreadable });
     }
-    let trees = on_a_core(move || Trees::from_sorted(entries, layout)).await?;
+    let trees = on_a_core(move || {
+        let order = cores::order(&entries, |entry| ["", &entry.key]);
+        let entries: Vec<_> = order.into_iter().map(|place| entries[place as usize].clone()).collect();
+        Trees::from_sorted(&entries, layout)
+    });
+    let trees = trees.await?;
     Ok(Loaded { trees, unreadable })
 }
 

@@ -59,7 +59,7 @@ impl Term {
 
 impl Postings {
     /// The index with these terms, each with its keys. Terms and keys strictly ascend. O(n).
-    pub(crate) fn from_sorted<'a>(terms: impl IntoIterator<Item = (Term, Vec<&'a str>)>) -> Self {
+    pub(crate) fn from_sorted<'a>(terms: impl IntoIterator<Item = (Term, impl IntoIterator<Item = &'a str>)>) -> Self {
         let pairs = terms
             .into_iter()
             .flat_map(|(mut term, keys)| keys.into_iter().map(move |key| (term.with(key).to_vec(), ())));

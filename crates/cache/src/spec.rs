@@ -18,8 +18,6 @@ pub struct CollectionSpec {
     /// The place in `fields` of the field by which events are dispatched and objects are indexed, such as
     /// `spec.nodeName` of pods.
     pub dispatch: Option<usize>,
-    /// Whether its keys are `<namespace>/<name>`.
-    pub namespaced: bool,
     /// What an object is completed by when it is read.
     pub complete: Option<Arc<dyn Complete>>,
     /// Whether its objects name their kind and version in lists too, as custom resources do.

@@ -127,11 +127,7 @@ impl Follower {
                 _ = age.tick() => self.drop_aged(),
                 error = &mut stalled => return error,
                 Some(done) = self.additions.next() => self.additions.finish(done),
-                Some(command) = self.commands.recv() => {
-                    if let Err(error) = self.obey(command).await {
-                        return error;
-                    }
-                }
+                Some(command) = self.commands.recv() => self.obey(command),
             }
         }
     }
@@ -139,7 +135,7 @@ impl Follower {
     /// Does what is asked for.
     ///
     /// ORDER: no batch is half applied when this is called.
-    async fn obey(&mut self, command: Command) -> Result<(), StoreError> {
+    fn obey(&mut self, command: Command) {
         match command {
             Command::Add(request) => self.additions.begin(request),
             Command::Remove { prefixes, done } => {
@@ -148,9 +144,8 @@ impl Follower {
                 // Who asked may have gone.
                 let _gone = done.send(());
             }
-            Command::Repair(collection) => self.repair(&collection).await?,
+            Command::Repair(collection) => self.additions.repair(collection),
         }
-        Ok(())
     }
 
     /// Waits, while collections still come and go.
@@ -163,7 +158,7 @@ impl Follower {
                 Some(command) = self.commands.recv() => match command {
                     // It has to be loaded from the store, which does not answer; it will be found again.
                     Command::Repair(_) => {}
-                    command => drop(self.obey(command).await),
+                    command => self.obey(command),
                 },
             }
         }
@@ -213,19 +208,6 @@ impl Follower {
             collection.restart(revision, loaded.trees, loaded.unreadable);
         }
         self.shared.watermark().advance(revision);
-        Ok(())
-    }
-
-    /// Replaces one collection by what the store holds at the watermark. Its watches end: what they have missed is not
-    /// known. No batch is half applied when this is called, so the watermark is where all collections stand.
-    async fn repair(&self, collection: &Arc<Collection>) -> Result<(), StoreError> {
-        let reached = self.shared.watermark().get();
-        let loaded = load::collections(&self.store, &self.shared, std::slice::from_ref(collection), reached).await?;
-        for loaded in loaded {
-            collection.restart(reached, loaded.trees, loaded.unreadable);
-        }
-        self.shared.counters().repairs.add(1);
-        tracing::warn!(collection = collection.prefix(), revision = %reached, "the cache was repaired");
         Ok(())
     }
 

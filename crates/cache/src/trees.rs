@@ -4,12 +4,16 @@
 //! revision uses the index of that revision. The index names keys, not entries: a write that keeps an object's labels
 //! leaves the index alone. What about every second object has is in no index: it is found by looking through the range.
 
-use std::collections::HashMap;
+mod build;
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, OnceLock};
 
 use keelson_codec::gzip::DeflateBlock;
 
 use crate::common::{CommonTerms, is_common};
+use crate::cores::both;
 use crate::entry::Entry;
 use crate::event::Event;
 use crate::postings::{Keys, Postings, Stretch, Term};
@@ -95,29 +99,12 @@ impl Trees {
     }
 
     /// The state with exactly these entries, whose keys ascend.
-    pub(crate) fn from_sorted(entries: Vec<Arc<Entry>>, layout: Arc<Layout>) -> Self {
-        let dispatch = layout.dispatch;
-        let mut labels: HashMap<&str, Vec<&str>> = HashMap::new();
-        let mut values: HashMap<&str, Vec<&str>> = HashMap::new();
-        for entry in &entries {
-            entry.labels.terms().iter().for_each(|term| labels.entry(term).or_default().push(&entry.key));
-            dispatched(entry, dispatch).into_iter().for_each(|value| values.entry(value).or_default().push(&entry.key));
-        }
-        let labels = labels.into_iter().filter_map(|(term, keys)| Some((Term::new(&[term])?, keys)));
-        let values = values.into_iter().filter_map(|(value, keys)| Some((Term::new(&[DISPATCH_MARK, value])?, keys)));
-        let mut terms: Vec<(Term, Vec<&str>)> = labels.chain(values).collect();
-        terms.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let mut common = CommonTerms::default();
-        terms.retain(|(term, keys)| {
-            let posted = !is_common(keys.len(), entries.len());
-            if !posted {
-                common.add(term.text(), keys.len());
-            }
-            posted
-        });
-        let index = Postings::from_sorted(terms);
-        let entries =
-            CowTree::from_sorted(entries.into_iter().map(|entry| (Arc::<[u8]>::from(entry.key.clone()), entry)));
+    pub(crate) fn from_sorted(entries: &[Arc<Entry>], layout: Arc<Layout>) -> Self {
+        let ((index, common), entries) = both(
+            entries.len(),
+            || build::index(entries, layout.dispatch),
+            || CowTree::from_sorted(entries.iter().map(|entry| (&*entry.key, entry.clone()))),
+        );
         Self { entries, index, common, until_look: 0, layout }
     }
 
@@ -241,6 +228,3 @@ fn has(entry: &Entry, term: &[u8], dispatch: Option<usize>) -> bool {
 fn dispatched(entry: &Entry, dispatch: Option<usize>) -> Option<&str> {
     dispatch.map(|place| entry.field(place)).filter(|value| !value.is_empty())
 }
-
-#[cfg(test)]
-mod tests;

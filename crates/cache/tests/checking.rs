@@ -1,4 +1,6 @@
-//! Comparing the cache with the store: what differs is loaded anew, and what is equal is left alone.
+//! Comparisons of the cache with the store: a difference is loaded anew, and equal collections are left alone.
+//!
+//! Such differences do not arise by themselves, so the tests make them behind the back of the tail.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,13 +23,20 @@ fn body(number: u32) -> Body {
 
 /// A cache that is compared with its store, over 1,200 pods: several pages.
 async fn start() -> (FaultyStore, Arc<Cache>) {
-    let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+    let (store, _, cache) = start_over_memory().await;
+    (store, cache)
+}
+
+/// The same with the store that nothing ails.
+async fn start_over_memory() -> (FaultyStore, MemoryStore, Arc<Cache>) {
+    let inner = MemoryStore::new();
+    let store = FaultyStore::new(Arc::new(inner.clone()));
     for number in 0..1200 {
         commit(&store, &format!("a/p{number:04}"), Some(&body(number))).await;
     }
     let config = CacheConfig { check_interval: Some(INTERVAL), ..config() };
     let cache = Cache::start(Arc::new(store.clone()), specs(), config).await.unwrap();
-    (store, cache)
+    (store, inner, cache)
 }
 
 async fn swallow(store: &FaultyStore, key: &str, written: Option<&Body>) {
@@ -58,6 +67,37 @@ async fn check_repaired(key: &str, written: Option<&Body>) {
     assert_eq!(again.next(10).await.unwrap().events.len(), 1);
     tokio::time::sleep(INTERVAL * 3).await;
     assert_eq!(cache.stats().repairs, 1, "what is equal is left alone");
+}
+
+/// The store may take long to answer: whoever follows what was not lost, in that collection or another, is told meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_collection_is_loaded_anew_while_others_are_told_of_changes() {
+    let (store, inner, cache) = start_over_memory().await;
+    let lost = "a/p0700";
+    swallow(&store, lost, Some(&body(5000))).await;
+    catch_up(&store, &cache).await;
+    let newest = cache.watermark();
+    store.set_calls(Fault::Slow(Duration::from_secs(20)));
+    let mut nodes = cache.collection(NODES).unwrap().watch(newest, Scope::All).unwrap();
+    let mut number = 0;
+    while cache.stats().repairs == 0 {
+        number += 1;
+        assert!(number < 1000, "it was never loaded anew");
+        commit(&inner, "a/p0001", Some(&body(number))).await;
+        let node = StoreKey::new(format!("{NODES}n1"));
+        let write = Write::Put { key: node, value: value("n1", &body(number)), expires: None };
+        keelson_storage::Store::commit(&inner, Transaction { compares: Vec::new(), writes: vec![write] })
+            .await
+            .unwrap();
+        let written = tokio::time::Instant::now();
+        assert_eq!(nodes.next(10).await.unwrap().events.len(), 1);
+        assert!(written.elapsed() < Duration::from_secs(1), "it was told after {:?}", written.elapsed());
+        let shown = pods(&cache).get("a/p0001").map(|entry| body_of(&entry));
+        assert_eq!(shown, Some(body(number)), "readers see no older state at any time");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let shown = |key: &str| pods(&cache).get(key).map(|entry| body_of(&entry));
+    assert_eq!((shown(lost), shown("a/p0001")), (Some(body(5000)), Some(body(number))));
 }
 
 #[tokio::test(start_paused = true)]

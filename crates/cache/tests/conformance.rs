@@ -45,7 +45,6 @@ impl CachedStore {
             prefix: PREFIX.to_owned(),
             fields: Vec::new(),
             dispatch: None,
-            namespaced: true,
             complete: None,
             typed_items: false,
         };

@@ -1,4 +1,6 @@
-//! Following a store that fails: the tail is opened again, nothing is lost, and what can't be told is admitted.
+//! Following a store that fails: the tail is opened again, nothing is lost, and a gap is admitted.
+//!
+//! The store in memory fails on demand; real engines are made to fail in their own crates.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -103,6 +105,22 @@ async fn a_restart_knows_the_history_that_the_store_knows() {
     let seen = pods(&cache).watch(first, Scope::All).unwrap().try_next(10).unwrap();
     assert_eq!(seen.events.iter().map(|event| event.revision).collect::<Vec<_>>(), [second, third]);
     assert_eq!(seen.events[0].previous.as_ref().unwrap().revision, first);
+}
+
+/// Tails, of which history is read, tell nothing here until the cache serves.
+#[tokio::test]
+async fn a_start_waits_for_the_objects_and_not_for_what_led_to_them() {
+    let store = faulty();
+    let first = commit(&store, "a/p1", Some(&body(1))).await;
+    let second = commit(&store, "a/p1", Some(&body(2))).await;
+    store.set_tails(Fault::Hang);
+    let starting = Cache::start(Arc::new(store.clone()), specs(), config());
+    let cache = tokio::time::timeout(PATIENCE, starting).await.expect("it starts").unwrap();
+    assert_eq!(pods(&cache).get("a/p1").unwrap().revision, second);
+    assert!(pods(&cache).snapshot_at(first).is_err(), "nobody has told it yet");
+    store.set_tails(Fault::None);
+    filled(&cache).await;
+    assert_eq!(pods(&cache).snapshot_at(first).unwrap().get("a/p1").unwrap().revision, first);
 }
 
 #[tokio::test]

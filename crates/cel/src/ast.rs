@@ -82,7 +82,7 @@ pub struct StructField {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fold {
     /// The macro that it was, as far as it can be done without the general loop.
-    pub shape: FoldShape,
+    pub shape: FoldKind,
     /// The variable for the element, the key, or the index where there are two.
     pub variable: String,
     /// The variable for the value where there are two.
@@ -103,7 +103,7 @@ pub struct Fold {
 
 /// The macro that a loop was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoldShape {
+pub enum FoldKind {
     /// Whether the predicate holds for all.
     All,
     /// Whether it holds for one.

@@ -6,7 +6,7 @@
 mod escape;
 mod schema;
 
-pub use escape::escape;
+pub use escape::{escape, is_identifier};
 pub use schema::from_schema;
 
 use crate::types::Type;

@@ -1,8 +1,8 @@
 //! Reads an expression.
 //!
 //! A parser of our own rather than one of the registry's: those there report mistakes in words of their own, and users know
-//! upstream's, which come from how its generated parser recovers (a word too many is dropped, a missing one is thought of,
-//! and else all is passed over until something that may follow). Nesting and size are bounded, so that no text can exhaust
+//! upstream's, which come from how its generated parser recovers (it deletes one token, or inserts one, or skips tokens until one
+//! that may follow). Nesting and size are bounded, so that no text can exhaust
 //! the stack or the memory.
 
 mod literals;
@@ -11,7 +11,7 @@ mod recovery;
 
 use crate::ast::{Call, Expr, ExprKind, Literal, MapEntry, StructField};
 use crate::lexer::{Token, TokenKind, tokens};
-use crate::source::{Issue, MAX_CODE_POINTS, Source};
+use crate::source::{Issue, MAX_CODE_POINTS, MAX_ISSUES, Source};
 use crate::stack::with_room;
 use recovery::Follow;
 
@@ -21,8 +21,6 @@ const MAX_DEPTH: u32 = 250;
 const MAX_TREE_DEPTH: u32 = 800;
 /// Of how many nodes the tree may consist. Macros repeat what they stand behind.
 const MAX_NODES: usize = 200_000;
-/// How many mistakes are told.
-const MAX_ISSUES: usize = 100;
 
 /// An expression that was read.
 #[derive(Debug)]

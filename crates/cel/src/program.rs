@@ -11,14 +11,13 @@ use crate::cost::actual::Meter;
 use crate::cost::estimate::{Bounds, estimate};
 use crate::environment::Environment;
 use crate::library::Native;
-use crate::library::regex::RegexCall;
+use crate::library::regex::{Pattern, RegexCall};
 use crate::library::times::Timestamp;
 use crate::overloads::CostRule;
 use crate::parser::parse;
 use crate::source::Source;
 use crate::types::Type;
 use crate::values::{EvalError, Outcome, Value};
-use regex::Regex;
 
 /// A compiled expression.
 #[derive(Debug)]
@@ -28,6 +27,7 @@ pub struct Program {
     cost: Bounds,
     used: Vec<usize>,
     names: Vec<String>,
+    states: u64,
 }
 
 /// Why an expression can't be compiled.
@@ -91,7 +91,8 @@ struct CallNode {
 
 #[derive(Debug)]
 struct RegexNode {
-    regex: Regex,
+    /// The expression, where it is written in the program.
+    known: Option<Pattern>,
     call: RegexCall,
     rule: CostRule,
     args: Vec<Node>,
@@ -99,7 +100,7 @@ struct RegexNode {
 
 #[derive(Debug)]
 struct FoldNode {
-    shape: crate::ast::FoldShape,
+    shape: crate::ast::FoldKind,
     /// Whether there are variables for both the key and the value.
     is_double: bool,
     /// The place of the gathered value; the variables are behind it.
@@ -136,7 +137,7 @@ impl Program {
         let source = Source::new(text);
         let checked = parse(&source, environment.macros()).and_then(|parsed| check(parsed, environment));
         let checked: Checked = checked.map_err(|issues| CompileError::Invalid(source.report(&issues)))?;
-        let (root, used) =
+        let plan::Plan { root, used, states } =
             plan::plan(&checked, environment).map_err(|fault| CompileError::Instantiation(fault.to_string()))?;
         Ok(Self {
             root,
@@ -144,6 +145,7 @@ impl Program {
             cost: estimate(&checked, environment),
             used,
             names: environment.variables().iter().map(|variable| variable.name.clone()).collect(),
+            states,
         })
     }
 
@@ -182,6 +184,11 @@ impl Program {
     /// What it costs at least and at most.
     pub fn cost(&self) -> Bounds {
         self.cost
+    }
+
+    /// How many states its regular expressions have together: as many as there can be where they are only known when it runs.
+    pub fn regex_states(&self) -> u64 {
+        self.states
     }
 
     /// Whether it uses a variable.

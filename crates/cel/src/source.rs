@@ -7,6 +7,10 @@ use std::fmt::Write;
 
 /// Of how many code points an expression may consist.
 pub const MAX_CODE_POINTS: usize = 100_000;
+/// Of how many issues is told, and how many there are besides.
+pub const MAX_ISSUES: usize = 100;
+/// After so many bytes of text no more lines are shown with what is wrong in them: each issue of a long line would repeat it.
+const MAX_SHOWN_BYTES: usize = 64 * 1024;
 /// A line longer than so many bytes is not shown with what is wrong in it.
 const MAX_SNIPPET_BYTES: usize = 16_384;
 
@@ -60,18 +64,28 @@ impl Source {
 
     /// All that is wrong, in the order of places, as upstream writes it.
     pub fn report(&self, issues: &[Issue]) -> String {
-        let mut sorted: Vec<&Issue> = issues.iter().collect();
+        let mut sorted: Vec<&Issue> = issues.iter().take(MAX_ISSUES).collect();
         sorted.sort_by_key(|issue| issue.offset);
-        let lines: Vec<String> = sorted.into_iter().map(|issue| self.report_one(issue)).collect();
-        lines.join("\n")
+        let mut out = String::new();
+        for issue in sorted {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            let shows_line = out.len() < MAX_SHOWN_BYTES;
+            out.push_str(&self.report_one(issue, shows_line));
+        }
+        if let Some(more) = issues.len().checked_sub(MAX_ISSUES).filter(|more| *more > 0) {
+            out.push_str(&format!("\n{more} more errors were truncated"));
+        }
+        out
     }
 
-    fn report_one(&self, issue: &Issue) -> String {
+    fn report_one(&self, issue: &Issue, shows_line: bool) -> String {
         let Some(offset) = issue.offset else { return format!("ERROR: <input>:-1:0: {}", issue.message) };
         let (line, column) = self.place(offset);
         let snippet = self.line(line);
         let mut out = format!("ERROR: <input>:{line}:{}: {}", column + 1, issue.message);
-        if snippet.len() <= MAX_SNIPPET_BYTES {
+        if shows_line && snippet.len() <= MAX_SNIPPET_BYTES {
             let is_wide = |c: char| c.len_utf8() > 1;
             let dots: String = snippet.chars().take(column).map(|c| if is_wide(c) { '．' } else { '.' }).collect();
             let mark = if snippet.chars().nth(column).is_some_and(is_wide) { '＾' } else { '^' };

@@ -3,11 +3,13 @@
 //! What comes from the object is looked at where it stands: a text is borrowed from the tree, and a list or a map is a
 //! reference to it together with its declaration. Only what an expression makes is made.
 
+mod elements;
 mod equality;
 mod json;
 mod tree;
 
 pub use self::json::to_json;
+pub use elements::Elements;
 pub use equality::{compare, equals, joined};
 pub use tree::{TreeMap, from_tree};
 

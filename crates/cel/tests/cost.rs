@@ -1,4 +1,4 @@
-//! What expressions may cost before there is data, what they do cost, and that they end when it is too much.
+//! Costs of expressions: the bound before there is data, the actual cost, and the end of an evaluation that exceeds it.
 //!
 //! The numbers are worked out by hand from the model: they decide which definitions are accepted.
 
@@ -36,6 +36,8 @@ fn declared_sizes_bound_the_estimate() {
     assert_eq!(estimated(contains, &text(&json!({"type": "string", "maxLength": 25}))), 2 + 10);
     assert_eq!(estimated(contains, &text(&json!({"type": "string", "enum": ["a", "abcdefghij"]}))), 2 + 1);
     assert_eq!(estimated(contains, &text(&json!({"type": "string"}))), 2 + 314_573);
+    // What is not known to be a list has elements of no size.
+    assert!(estimated("dyn([1, 2]).join(',') == ''", &object(&json!({}))) < 100);
     assert!(estimated("['a'].join('/') == 'a'", &object(&json!({}))) > 1 << 60);
     assert_eq!(estimated("has(self.s)", &text(&json!({"type": "string"}))), 1);
 }
@@ -76,6 +78,49 @@ fn what_grows_without_bound_is_ended() {
     ] {
         is_too_costly(expression, &object);
     }
+}
+
+#[test]
+fn what_upstream_does_not_count_is_ended_too() {
+    let texts = |count: usize| json!({"l": (0..count).map(|index| format!("{index}")).collect::<Vec<_>>(), "s": "a".repeat(50_000)});
+    let environment = Environment::kubernetes().with("self", Type::Dyn);
+    let run = |expression: &str, object: &Json, meter: &mut Meter| {
+        let program = Program::compile(expression, &environment).expect("an expression");
+        program.evaluate(&[values::from_tree(object, None)], meter).map(|value| value.type_name())
+    };
+    // Each asks for expressions of its own, which all have to be compiled.
+    let compiling = "self.l.all(x, 'a'.matches('[a-z]{40}[0-9]' + x) || true)";
+    let mut meter = Meter::new(1_000_000);
+    assert_eq!(run(compiling, &texts(100), &mut meter), Ok("bool"));
+    assert!(meter.work() > 100 * 30_000, "{}", meter.work());
+    let mut little = Meter::new(1_000_000).with_work(meter.work() / 2);
+    assert_eq!(run(compiling, &texts(200), &mut little), Err(EvalError::TooCostly));
+    assert!(little.used() < 1_000_000, "it is not upstream's count that ends it");
+    // A short expression that is large, and a long text.
+    let large = "'x'.matches('([a-z]{30}|[0-9]{30}){33}') || self.s.matches('([a-z]{30}|[0-9]{30}){33}')";
+    let mut meter = Meter::new(1_000_000);
+    assert_eq!(run(large, &texts(0), &mut meter), Ok("bool"));
+    let mut little = Meter::new(1_000_000).with_work(meter.work() / 2);
+    assert_eq!(run(large, &texts(0), &mut little), Err(EvalError::TooCostly));
+    // Behind each match all of the rest is searched.
+    let searching = "self.s.findAll('a|.*b').size() > 0";
+    assert_eq!(run(searching, &json!({"s": "a".repeat(500)}), &mut Meter::new(1_000_000)), Ok("bool"));
+    assert_eq!(run(searching, &texts(0), &mut Meter::new(1_000_000)), Err(EvalError::TooCostly));
+}
+
+#[test]
+fn what_is_wrong_with_a_long_expression_is_told_of_within_bounds() {
+    let told = |name: &str, times: usize| {
+        let text = format!("[{}]", vec![name; times].join(", "));
+        Program::compile(&text, &Environment::kubernetes()).expect_err("it is wrong").to_string()
+    };
+    let many = told("a", 150);
+    assert!(many.ends_with("\n50 more errors were truncated"), "{}", &many[many.len() - 200..]);
+    assert_eq!(many.matches("ERROR: ").count(), 100);
+    let long = told("abcdefghijklmnopqrstuvwxyz", 500);
+    assert!(long.len() < 150_000 && long.ends_with("\n400 more errors were truncated"), "{}", long.len());
+    let one = told("a", 1);
+    assert_eq!(one.matches('\n').count(), 2, "{one}");
 }
 
 #[test]

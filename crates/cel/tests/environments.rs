@@ -1,4 +1,4 @@
-//! What expressions see where they stand: in rules, policies, conditions of webhooks and of tokens.
+//! Environments of expressions: the variables and functions of rules, policies, conditions of webhooks and of tokens.
 //!
 //! The authorizer is one of the tests' own, which writes down what it is asked.
 

@@ -1,4 +1,4 @@
-//! What is said of expressions that can't be compiled, place for place.
+//! Faults of expressions that can't be compiled, place for place.
 //!
 //! The places are where users look, and the words those that they know from upstream.
 

@@ -1,4 +1,4 @@
-//! What holds of any expression: it is read, checked and run without a panic, within its cost, and the same each time.
+//! Properties of any expression: it is read, checked and run without a panic, within its cost, and the same each time.
 //!
 //! Expressions are made of parts that mostly fit, of any words, and of any characters.
 

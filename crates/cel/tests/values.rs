@@ -1,4 +1,4 @@
-//! What expressions come to: tables of expressions and their values, library by library.
+//! Tables of expressions and their values, library by library.
 //!
 //! A value is written as `format` writes it, an error with a `!` in front.
 

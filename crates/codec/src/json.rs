@@ -11,6 +11,7 @@ use keelson_meta::json::{Map, Number, Slot, Text, Value};
 
 use crate::cursor::{not_plain, quote_or_backslash};
 use crate::pretty;
+use crate::room::{Rest, count_any};
 use crate::syntax;
 pub use crate::syntax::{JsonError, MAX_DEPTH};
 
@@ -19,7 +20,7 @@ const MAX_DUPLICATES: usize = 100;
 /// How many bytes of paths are written for that. A path is as long as the keys that a client chose for it, and may be met
 /// as often as there is room for a short key behind it.
 const MAX_DUPLICATE_BYTES: usize = 64 * 1024;
-/// An array of more elements than this grows by small steps, since what it holds may be most of what the server has to keep.
+/// Of this many elements on an array is read into a place of its own, since it may be most of what the server has to keep.
 const LARGE_ARRAY: usize = 4096;
 /// Numbers of up to this many digits fit into 64 bits.
 const MAX_COUNT_DIGITS: usize = 19;
@@ -229,9 +230,11 @@ impl<'t> Reader<'t> {
             }
             self.at += 1;
             let value = self.value(&Path::Key(path, &key), depth)?;
-            grow(&mut self.members);
+            // The members of all objects that are open stand there.
+            let rest = Rest::new(self.text.as_bytes(), 0, self.at);
+            rest.make_room(&mut self.members, |text| count_any(text, [b':']));
+            rest.make_room(&mut self.places, |text| count_any(text, [b':']));
             self.members.push(Slot::new(key, value));
-            grow(&mut self.places);
             self.places.push(place);
             more = self.separator(b'}')?;
         }
@@ -244,7 +247,7 @@ impl<'t> Reader<'t> {
     }
 
     fn array(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, GaveUp> {
-        let start = self.elements.len();
+        let (start, opened) = (self.elements.len(), self.at);
         self.at += 1;
         let mut more = self.peek()? != b']';
         while more {
@@ -253,18 +256,18 @@ impl<'t> Reader<'t> {
             self.elements.push(element);
             more = self.separator(b']')?;
             if more && self.elements.len() - start == LARGE_ARRAY {
-                return self.large_array(path, depth, start);
+                return self.large_array(path, depth, start, opened);
             }
         }
         self.at += 1;
         Ok(Value::Array(self.elements.drain(start..).collect()))
     }
 
-    /// The rest of an array of which the elements on the stack are the first.
-    fn large_array(&mut self, path: &Path<'_>, depth: usize, start: usize) -> Result<Value, GaveUp> {
+    /// The rest of an array that was opened at a place of the text, and of which the elements on the stack are the first.
+    fn large_array(&mut self, path: &Path<'_>, depth: usize, start: usize, opened: usize) -> Result<Value, GaveUp> {
         let mut array: Vec<Value> = self.elements.drain(start..).collect();
         loop {
-            grow(&mut array);
+            Rest::new(self.text.as_bytes(), opened, self.at).make_room(&mut array, commas);
             let element = self.value(&Path::Index(path, array.len()), depth)?;
             array.push(element);
             if !self.separator(b']')? {
@@ -380,11 +383,27 @@ fn replace_lone_surrogates(quoted: &str) -> Option<Text> {
     serde_json::from_str(&whole).ok()
 }
 
-/// Makes room for one more element, of a large array by an eighth: doubling would take up to twice what it holds.
-pub(crate) fn grow<T>(array: &mut Vec<T>) {
-    if array.len() == array.capacity() && array.len() >= LARGE_ARRAY {
-        array.reserve_exact(array.len() / 8);
+/// How many commas stand between the elements of the array that this text goes on, up to its end. Of text that is no JSON it may say
+/// anything: only how much room is made depends on it.
+fn commas(text: &[u8]) -> usize {
+    let (mut found, mut depth, mut at) = (0, 0usize, 0);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b',' if depth == 0 => found += 1,
+            b']' if depth == 0 => break,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => {
+                at += 1;
+                while text.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if text[at] == b'\\' { 2 } else { 1 };
+                }
+            }
+            _ => {}
+        }
+        at += 1;
     }
+    found
 }
 
 fn deeper(depth: usize) -> Result<usize, GaveUp> {

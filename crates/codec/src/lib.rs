@@ -10,6 +10,7 @@ pub mod json;
 pub mod list;
 pub mod outline;
 pub mod pretty;
+mod room;
 pub mod stored;
 mod syntax;
 pub mod watch;

@@ -6,7 +6,7 @@
 //! other texts the outline is wrong, but reading it never panics and always ends.
 
 use crate::cursor::Cursor;
-use crate::json::grow;
+use crate::room::{Rest, count_values};
 use crate::syntax::MAX_DEPTH;
 
 /// About how many bytes of an object there are for each value.
@@ -198,7 +198,8 @@ impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
             b'[' if depth < MAX_DEPTH => (Kind::Array, Found::default()),
             _ => self.scalar(),
         };
-        grow(&mut self.outline.nodes);
+        let rest = Rest::new(self.outline.text.as_bytes(), 0, self.cursor.position());
+        rest.make_room(&mut self.outline.nodes, count_values);
         self.outline.nodes.push(Node {
             key: key.span,
             content: content.span,

@@ -25,10 +25,12 @@ use crate::json::JsonError;
 
 mod canonical;
 mod checked;
+mod encoding;
 mod summary;
 
 use canonical::Canonical;
 pub use checked::Checked;
+pub use encoding::Encoding;
 pub use summary::{FieldPath, Summary};
 
 /// Metadata that says which object this is, written before the `resourceVersion`.
@@ -98,6 +100,19 @@ pub struct StoredObject {
     splice: u32,
 }
 
+/// What stands before the metadata in the stored bytes of all objects of a kind in a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHeader(Box<[u8]>);
+
+impl StoredHeader {
+    /// The header of a kind.
+    pub fn of(kind: &GroupVersionKind) -> Self {
+        let mut header = Vec::new();
+        write_header(&mut header, &kind.kind, &kind.group_version().to_string());
+        Self(header.into())
+    }
+}
+
 impl StoredObject {
     /// Writes the object in canonical form. `resourceVersion` and `selfLink` are left out; a missing kind or apiVersion
     /// becomes the empty string and missing metadata becomes `{}`. The tree must not be deeper than what can be read.
@@ -160,6 +175,12 @@ impl StoredObject {
         (decoded(&text), owners)
     }
 
+    /// `metadata.managedFields` as text, of which no tree is made.
+    pub fn managed_fields_text(&self) -> Option<&str> {
+        let (_, value) = self.managed_fields()?;
+        std::str::from_utf8(&self.bytes[value]).ok()
+    }
+
     /// Where `metadata.managedFields` stands: the member, with the comma before it if there is one, and its value.
     fn managed_fields(&self) -> Option<(Range<usize>, Range<usize>)> {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
@@ -213,6 +234,12 @@ impl StoredObject {
     pub fn api_version(&self) -> &str {
         let kind_end = KIND_START.len() + self.kind().len() + 1;
         self.header_text(kind_end + API_VERSION_START.len())
+    }
+
+    /// Whether it is stored as this kind in this version: one comparison, where [`kind`](Self::kind) and
+    /// [`api_version`](Self::api_version) look for what they return. False, too, where the same names are written with escapes.
+    pub fn has_header(&self, header: &StoredHeader) -> bool {
+        self.bytes[..self.body as usize] == *header.0
     }
 
     /// What a cache needs to know about the object, in one pass over the bytes and without a value tree. Cheaper of one that

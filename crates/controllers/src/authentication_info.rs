@@ -14,8 +14,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
 use tokio_util::sync::CancellationToken;
 
-use crate::bootstrap::MANAGER;
-use crate::client::Client;
+use crate::client::{Client, SERVER_MANAGER};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
@@ -46,14 +45,14 @@ impl AuthenticationPublication {
         own: AuthenticationInfo,
         published: impl Fn(&RequestHeaders) + Send + Sync + 'static,
     ) -> Self {
-        let client = Client::of_server(registry.clone(), MANAGER);
+        let client = Client::of_server(registry.clone(), SERVER_MANAGER);
         Self { registry, client, own, published: Box::new(published), queue: Queue::new(BACKOFF) }
     }
 
     /// Runs until the server stops.
     pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
         let Ok(target) = self.client.collection("", "v1", "configmaps", Some(NAMESPACE)) else { return };
-        let Ok(selector) = FieldSelector::parse(&format!("metadata.name={NAME}")) else { return };
+        let selector = FieldSelector::exact("metadata.name", NAME);
         let following = follow(&self.registry, self.client.caller(), &target, selector, |_| self.queue.add(()));
         let looking = async {
             loop {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::authentication_info::AuthenticationPublication;
-use crate::client::Client;
+use crate::client::{Client, SERVER_MANAGER};
 use crate::cluster_role_aggregation::ClusterRoleAggregation;
 use crate::kubernetes_service::KubernetesService;
 use policy::Piece;
@@ -28,8 +28,6 @@ use policy::Piece;
 const AT_ONCE: usize = 64;
 /// How long after a failure a step is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Who owns what is made here, as in the reference server.
-pub(crate) const MANAGER: &str = "kube-apiserver";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
@@ -92,8 +90,8 @@ impl Progress {
 }
 
 impl Bootstrap {
-    /// For the objects of this registry, what its servers tell aggregated ones, and the service of its servers. Roles that are made of others are filled by the
-    /// controller for them, if there is one.
+    /// For the objects of this registry, what its servers tell aggregated ones, and the service of its servers. Roles that are made of
+    /// others are filled by the controller for them, if there is one.
     pub fn new(
         registry: Arc<Registry>,
         authentication: Arc<AuthenticationPublication>,
@@ -101,7 +99,7 @@ impl Bootstrap {
         aggregation: Option<Arc<ClusterRoleAggregation>>,
     ) -> Self {
         let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
-        let (client, progress) = (Client::of_server(registry, MANAGER), Arc::new(progress));
+        let (client, progress) = (Client::of_server(registry, SERVER_MANAGER), Arc::new(progress));
         Self { client, authentication, service, aggregation, api_services: Vec::new(), progress }
     }
 

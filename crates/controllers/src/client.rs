@@ -16,6 +16,7 @@ use keelson_meta::options::{
 };
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Caller, Registry, Target, Written, accept};
+use keelson_storage::Compare;
 
 /// How many objects a chunk of a list has.
 const CHUNK: usize = 500;
@@ -31,6 +32,9 @@ pub struct Client {
     registry: Arc<Registry>,
     caller: Caller,
 }
+
+/// The name by which the server owns fields of what it writes by itself, as the reference server does.
+pub const SERVER_MANAGER: &str = "kube-apiserver";
 
 /// An object, and the revision that wrote it.
 #[derive(Clone, Debug)]
@@ -51,6 +55,11 @@ impl Client {
     pub fn of_controller(registry: Arc<Registry>, account: &str, manager: &'static str) -> Self {
         let caller = registry.controller(account).managing(manager);
         Self { registry, caller }
+    }
+
+    /// What the verbs are of.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// Who calls.
@@ -89,12 +98,11 @@ impl Client {
         }
     }
 
-    /// The objects that have these labels, in chunks; begun anew when it takes longer than history is kept.
+    /// The objects that the selector selects, in chunks; begun anew when it takes longer than history is kept.
     ///
     /// # Errors
-    /// Those of the verb, and 500 for a selector that can't be read.
-    pub async fn list(&self, target: &Target, labels: &str) -> Result<Vec<Stored>, ApiError> {
-        let label_selector = LabelSelector::parse(labels).map_err(ApiError::Internal)?;
+    /// Those of the verb.
+    pub async fn list(&self, target: &Target, label_selector: LabelSelector) -> Result<Vec<Stored>, ApiError> {
         let mut options = ListOptions { label_selector, limit: NonZeroUsize::new(CHUNK), ..ListOptions::default() };
         let mut found = Vec::new();
         loop {
@@ -129,10 +137,24 @@ impl Client {
     /// # Errors
     /// Those of the verb, of which 409 says that it has changed.
     pub async fn update(&self, target: &Target, object: Object) -> Result<Stored, ApiError> {
+        self.update_while(target, object, Vec::new()).await
+    }
+
+    /// The same on these conditions besides, which are compared in the transaction of the write.
+    ///
+    /// # Errors
+    /// Those of an update, and 503 when they do not hold.
+    pub(crate) async fn update_while(
+        &self,
+        target: &Target,
+        object: Object,
+        conditions: Vec<Compare>,
+    ) -> Result<Stored, ApiError> {
         let name = object.name().to_owned();
         let object = accept(target, object.into_value(), &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = UpdateOptions::default();
-        Ok(stored(&self.registry.update(target, &name, object, &self.caller, &options).await?))
+        let written = self.registry.update_while(target, &name, object, &self.caller, &options, conditions).await?;
+        Ok(stored(&written))
     }
 
     /// Deletes all objects of a collection that nobody holds; what is left then.
@@ -195,7 +217,7 @@ pub(crate) fn collection(
     plural: &str,
     namespace: Option<&str>,
 ) -> Result<Target, ApiError> {
-    let found = registry.surface().lookup(group, version, plural);
+    let found = registry.surface().lookup_stored(group, version, plural);
     let found = found.ok_or_else(|| ApiError::Internal(format!("{plural} are not served in {group}/{version}")))?;
     Ok(found.in_namespace(namespace))
 }

@@ -75,8 +75,13 @@ impl ClusterRoleAggregation {
     /// Fills all roles with what the others hold now; whether that changed any.
     async fn fill(&self) -> Result<bool, ApiError> {
         let mut changed = false;
-        let mut all: Vec<Object> =
-            self.client.list(&self.roles, "").await?.into_iter().map(|Stored { object, .. }| object).collect();
+        let mut all: Vec<Object> = self
+            .client
+            .list(&self.roles, LabelSelector::everything())
+            .await?
+            .into_iter()
+            .map(|Stored { object, .. }| object)
+            .collect();
         all.sort_by(|left, right| left.name().cmp(right.name()));
         for role in &all {
             let Some(rules) = aggregate(role, &all) else { continue };
@@ -96,9 +101,9 @@ fn aggregate(role: &Object, all: &[Object]) -> Option<Vec<Value>> {
     let selectors = role.get(&["aggregationRule", "clusterRoleSelectors"])?.as_array()?;
     let mut rules: Vec<Value> = Vec::new();
     for selector in selectors {
-        let selector = read_selector(selector)?;
+        let selector = LabelSelector::of_object(selector)?;
         let parts = all.iter().filter(|part| part.name() != role.name());
-        for part in parts.filter(|part| selects(&selector, part)) {
+        for part in parts.filter(|part| selector.selects(part)) {
             let more = part.get(&["rules"]).and_then(Value::as_array).into_iter().flatten();
             for rule in more {
                 if !rules.contains(rule) {
@@ -108,31 +113,6 @@ fn aggregate(role: &Object, all: &[Object]) -> Option<Vec<Value>> {
         }
     }
     Some(rules)
-}
-
-fn selects(selector: &LabelSelector, role: &Object) -> bool {
-    selector.matches(|key| role.labels().find(|(known, _)| *known == key).map(|(_, value)| value))
-}
-
-/// A selector in the form that objects have, through the form that queries have: both say the same.
-fn read_selector(selector: &Value) -> Option<LabelSelector> {
-    let mut parts = Vec::new();
-    for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
-        parts.push(format!("{key}={}", value.as_str()?));
-    }
-    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
-        let key = expression.get("key")?.as_str()?;
-        let values = expression.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let values = values.collect::<Vec<_>>().join(",");
-        parts.push(match expression.get("operator")?.as_str()? {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            _ => return None,
-        });
-    }
-    LabelSelector::parse(&parts.join(",")).ok()
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 //!
 //! An index says who might have to be looked at ([`graph`]); what happens to an object is decided only on the newest state
 //! of it and of its owners, and done on the condition that it still is that object. So a late index delays a decision and
-//! never makes a wrong one, and every step can be taken again after a failure or a restart.
+//! never makes a wrong one, and every step can be taken again after a failure or a restart. Objects that other servers have
+//! ([`elsewhere`]) are looked at by workers of their own, and are left alone while these servers do not answer.
 
+mod elsewhere;
 mod graph;
 mod metadata;
+mod objects;
 mod owners;
 
 use std::collections::HashSet;
@@ -17,25 +20,32 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::TooOld;
+use keelson_meta::ApiError;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
-use keelson_meta::options::{DeleteOptions, GetOptions, Preconditions, PropagationPolicy};
-use keelson_meta::{ApiError, Revision};
-use keelson_registry::{Caller, Registry, Surface, Target};
+use keelson_meta::options::PropagationPolicy;
+use keelson_registry::{Registry, Surface};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::queue::{Backoff, Outcome, Queue};
-use graph::{Dependent, Graph, ObjectId};
+use elsewhere::Elsewhere;
+pub use elsewhere::{EventElsewhere, ObjectElsewhere, ObjectsElsewhere, PageElsewhere, ResourceElsewhere};
+use graph::{CollectionPlace, Dependent, Graph, ObjectId, Visits};
 use metadata::{Metadata, OwnerReference};
-use owners::{Location, find_owner, target_of};
+use objects::{Objects, Visited};
+use owners::{Location, World, find_owner};
 
 /// Its service account.
 const ACCOUNT: &str = "generic-garbage-collector";
 /// How many objects are worked on at once: enough to share commits, few enough to leave room for clients.
 const AT_ONCE: usize = 32;
+/// The same for those of which other servers have to be asked.
+const AT_ONCE_ELSEWHERE: usize = 64;
 /// How long an object that could not be dealt with is left alone before it is looked at again.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_mins(1) };
+/// The same where other servers are asked: no longer than until one that came back should be noticed.
+const BACKOFF_ELSEWHERE: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(15) };
 /// How long events gather after some were looked at: a look asks every collection, which costs as much as many events.
 const REST: Duration = Duration::from_millis(10);
 /// How long after a failure the collections are loaded anew.
@@ -43,10 +53,9 @@ const LOAD_AGAIN: Duration = Duration::from_secs(1);
 
 /// The controller.
 pub struct GarbageCollection {
-    registry: Arc<Registry>,
-    caller: Caller,
+    objects: Objects,
     graph: Mutex<Graph>,
-    queue: Queue<ObjectId>,
+    visits: Visits,
 }
 
 /// What is known of the owner that a reference names.
@@ -60,33 +69,59 @@ enum Owner {
     Waiting,
 }
 
+/// Who looks at an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Worker {
+    /// One that asks nobody else, and passes on what others have to be asked for.
+    Here,
+    /// One that may wait for other servers.
+    Elsewhere,
+}
+
 impl GarbageCollection {
     /// A collector over a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
+        Self::over(registry, Elsewhere::new(None))
+    }
+
+    /// The same, over what other servers have too.
+    pub fn with_elsewhere(registry: Arc<Registry>, servers: Arc<dyn ObjectsElsewhere>) -> Self {
+        Self::over(registry, Elsewhere::new(Some(servers)))
+    }
+
+    fn over(registry: Arc<Registry>, elsewhere: Elsewhere) -> Self {
         let caller = registry.controller(ACCOUNT);
-        Self { registry, caller, graph: Mutex::default(), queue: Queue::new(BACKOFF) }
+        Self {
+            objects: Objects { registry, caller, elsewhere: Arc::new(elsewhere) },
+            graph: Mutex::default(),
+            visits: Visits { here: Queue::new(BACKOFF), elsewhere: Queue::new(BACKOFF_ELSEWHERE) },
+        }
     }
 
     /// Runs until the server stops.
     pub async fn run(self, stopping: CancellationToken) {
-        let collect = self.queue.run(AT_ONCE, |id| self.turn(id));
+        let collect = self.visits.here.run(AT_ONCE, |id| self.turn(id, Worker::Here));
+        let collect_elsewhere = self.visits.elsewhere.run(AT_ONCE_ELSEWHERE, |id| self.turn(id, Worker::Elsewhere));
         tokio::select! {
             () = stopping.cancelled() => {}
             never = self.follow() => match never {},
+            never = self.objects.elsewhere.follow() => match never {},
             never = collect => match never {},
+            never = collect_elsewhere => match never {},
         }
     }
 
     /// Keeps the index as new as the cache, over what is served.
     async fn follow(&self) -> Infallible {
-        let mut changes = self.registry.surfaces().changes();
+        let mut changes = self.objects.registry.surfaces().changes();
         loop {
             changes.mark_unchanged();
-            let mut surface = self.registry.surface();
-            match Graph::load(&surface).await {
+            let mut surface = self.objects.registry.surface();
+            match Graph::load(self.world(&surface)).await {
                 Ok((graph, visits)) => {
                     *self.graph.lock() = graph;
-                    visits.into_iter().for_each(|id| self.queue.add(id));
+                    visits.into_iter().for_each(|id| self.visits.add(id));
+                    self.objects.elsewhere.look_again();
                     let overtaken = loop {
                         match self.follow_on(&mut surface, &mut changes).await {
                             Ok(()) => tokio::time::sleep(REST).await,
@@ -103,28 +138,44 @@ impl GarbageCollection {
         }
     }
 
-    /// Waits for events, or for resources that come and go, and takes them in.
+    /// Waits for events, for resources that come and go, or for what other servers tell, and takes them in.
     async fn follow_on(&self, surface: &mut Arc<Surface>, changes: &mut watch::Receiver<u64>) -> Result<(), TooOld> {
         tokio::select! {
             biased;
             // The sender lives as long as the registry.
             _ = changes.changed() => {
-                *surface = self.registry.surface();
+                *surface = self.objects.registry.surface();
                 let mut graph = std::mem::take(&mut *self.graph.lock());
-                let followed = graph.follow(surface).await;
+                let followed = graph.follow(self.world(surface)).await;
                 *self.graph.lock() = graph;
-                followed?.into_iter().for_each(|id| self.queue.add(id));
+                self.objects.elsewhere.look_again();
+                followed?.into_iter().for_each(|id| self.visits.add(id));
                 Ok(())
             }
-            polled = poll_fn(|context| self.graph.lock().poll(surface, context, &self.queue)) => polled,
+            () = self.objects.elsewhere.changed() => {
+                if self.graph.lock().take_elsewhere(self.world(surface), &self.visits) {
+                    self.objects.elsewhere.look_again();
+                }
+                Ok(())
+            }
+            polled = poll_fn(|context| self.graph.lock().poll(self.world(surface), context, &self.visits)) => polled,
         }
     }
 
-    async fn turn(&self, id: ObjectId) -> Outcome {
-        match self.visit(&id).await {
+    fn world<'a>(&'a self, surface: &'a Arc<Surface>) -> World<'a> {
+        World { surface, elsewhere: &self.objects.elsewhere }
+    }
+
+    async fn turn(&self, id: ObjectId, worker: Worker) -> Outcome {
+        match self.visit(&id, worker).await {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             // Somebody was faster; what they left is looked at.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
+            // That a server is away is told by the condition of its API services.
+            Err(error @ ApiError::ServiceUnavailable { .. }) if worker == Worker::Elsewhere => {
+                tracing::debug!(key = %id.key, %error, "garbage collection waits for another server");
+                Outcome::Again
+            }
             Err(error) => {
                 tracing::warn!(key = %id.key, %error, "garbage collection of an object failed and is tried again");
                 Outcome::Again
@@ -133,39 +184,57 @@ impl GarbageCollection {
     }
 
     /// Does what has to be done about an object now.
-    async fn visit(&self, id: &ObjectId) -> Result<(), ApiError> {
-        let Some(target) = target_of(&self.registry.surface(), id) else { return Ok(()) };
-        let entry = self.registry.get(&target, id.name(), &self.caller, &GetOptions::default()).await?;
-        let object = Visited { id, target, metadata: Metadata::read(&entry), revision: entry.revision };
-        if object.metadata.holds(FINALIZER_ORPHAN) {
-            return self.orphan_dependents(&object).await;
+    async fn visit(&self, id: &ObjectId, worker: Worker) -> Result<(), ApiError> {
+        let Some(object) = self.objects.get(id).await? else { return Ok(()) };
+        let metadata = object.metadata();
+        let [orphans, waits] = [FINALIZER_ORPHAN, FINALIZER_FOREGROUND].map(|finalizer| metadata.holds(finalizer));
+        if orphans || waits {
+            let dependents = self.dependents(&object)?;
+            let is_elsewhere = |dependent: &Dependent| matches!(dependent.id.collection, CollectionPlace::Elsewhere(_));
+            if orphans && worker == Worker::Here && dependents.iter().any(is_elsewhere) {
+                self.visits.elsewhere.add(id.clone());
+                return Ok(());
+            }
+            return match orphans {
+                true => self.orphan_dependents(&object, dependents).await,
+                false => self.delete_dependents(&object, dependents).await,
+            };
         }
-        if object.metadata.holds(FINALIZER_FOREGROUND) {
-            return self.delete_dependents(&object).await;
-        }
-        if object.metadata.is_deleted() || object.metadata.owners().is_empty() {
+        if metadata.is_deleted() || metadata.owners().is_empty() {
             return Ok(());
         }
-        self.judge(&object).await
+        if worker == Worker::Here && metadata.owners().iter().any(|owner| self.is_elsewhere(owner, id)) {
+            self.visits.elsewhere.add(id.clone());
+            return Ok(());
+        }
+        self.judge(&object, &metadata).await
+    }
+
+    /// Whether another server has the owner that a reference names.
+    fn is_elsewhere(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
+        let surface = self.objects.registry.surface();
+        let place = find_owner(self.world(&surface), reference, dependent).map(Location::id);
+        place.is_some_and(|id| matches!(id.collection, CollectionPlace::Elsewhere(_)))
     }
 
     /// Takes the references to an object off its dependents, and then the finalizer off it.
-    async fn orphan_dependents(&self, owner: &Visited<'_>) -> Result<(), ApiError> {
-        let dependents = self.dependents(owner)?;
+    async fn orphan_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
+        let uid = owner.metadata().uid.to_string();
         stream::iter(dependents)
-            .map(|dependent| self.remove_owner(dependent.id, &owner.metadata.uid))
+            .map(|dependent| self.remove_owner(dependent.id, &owner.id, &uid))
             .buffer_unordered(AT_ONCE)
             .try_collect::<()>()
             .await?;
-        self.remove_finalizer(owner, FINALIZER_ORPHAN).await
+        self.objects.remove_finalizer(owner, FINALIZER_ORPHAN).await
     }
 
-    async fn remove_owner(&self, id: ObjectId, owner: &str) -> Result<(), ApiError> {
-        let Some(target) = target_of(&self.registry.surface(), &id) else { return Ok(()) };
+    async fn remove_owner(&self, dependent: ObjectId, owner: &ObjectId, uid: &str) -> Result<(), ApiError> {
         let removed = async {
-            let entry = self.registry.get(&target, id.name(), &self.caller, &GetOptions::default()).await?;
-            let uid = Metadata::read(&entry).uid;
-            self.registry.remove_owners(&target, id.name(), &uid, &[owner.to_owned()], &self.caller).await
+            let Some(object) = self.objects.get(&dependent).await? else { return Ok(()) };
+            if !self.may_be_owner(&object.metadata(), &dependent, owner, uid) {
+                return Ok(());
+            }
+            self.objects.remove_owners(&object, &[uid.to_owned()]).await
         };
         match removed.await {
             Err(ApiError::NotFound { .. }) => Ok(()),
@@ -173,29 +242,34 @@ impl GarbageCollection {
         }
     }
 
-    /// Has the dependents of an object looked at, and takes the finalizer off it once none is left that blocks it. The index
-    /// sends it here again when that is so.
-    async fn delete_dependents(&self, owner: &Visited<'_>) -> Result<(), ApiError> {
-        let dependents = self.dependents(owner)?;
-        let blocked = dependents.iter().any(|dependent| dependent.blocks);
-        for dependent in dependents {
-            self.queue.add(dependent.id);
-        }
-        if blocked { Ok(()) } else { self.remove_finalizer(owner, FINALIZER_FOREGROUND).await }
+    /// Whether an object of this uid may be an owner of another. What another server has may say that it has any uid, so it has to be
+    /// where the reference leads as well.
+    fn may_be_owner(&self, dependent: &Metadata<'_>, id: &ObjectId, owner: &ObjectId, uid: &str) -> bool {
+        let surface = self.objects.registry.surface();
+        let leads = |reference: &OwnerReference<'_>| {
+            let place = find_owner(self.world(&surface), reference, id);
+            reference.uid == uid && place.is_some_and(|place| place.is_of(owner))
+        };
+        matches!(owner.collection, CollectionPlace::Here(_)) || dependent.owners().iter().any(leads)
     }
 
-    async fn remove_finalizer(&self, object: &Visited<'_>, finalizer: &str) -> Result<(), ApiError> {
-        let uid = &object.metadata.uid;
-        self.registry.remove_finalizer(&object.target, object.id.name(), uid, finalizer, &self.caller).await
+    /// Has the dependents of an object looked at, and takes the finalizer off it once none is left that blocks it. The index
+    /// sends it here again when that is so.
+    async fn delete_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
+        let blocked = dependents.iter().any(|dependent| dependent.blocks);
+        for dependent in dependents {
+            self.visits.add(dependent.id);
+        }
+        if blocked { Ok(()) } else { self.objects.remove_finalizer(owner, FINALIZER_FOREGROUND).await }
     }
 
     /// Decides about an object by its owners: it stays while it has one, and goes with the last.
-    async fn judge(&self, object: &Visited<'_>) -> Result<(), ApiError> {
+    async fn judge(&self, object: &Visited, metadata: &Metadata<'_>) -> Result<(), ApiError> {
         let mut present = false;
         let mut waiting = false;
         let mut removed = Vec::new();
-        for reference in object.metadata.owners() {
-            match self.look_up(reference, object.id).await? {
+        for reference in metadata.owners() {
+            match self.look_up(reference, &object.id).await? {
                 Owner::Present => present = true,
                 Owner::Gone => removed.push(reference.uid.to_string()),
                 Owner::Waiting => {
@@ -204,23 +278,22 @@ impl GarbageCollection {
                 }
             }
         }
-        let (target, name, uid) = (&object.target, object.id.name(), &object.metadata.uid);
         if present {
             return match removed.as_slice() {
                 [] => Ok(()),
-                removed => self.registry.remove_owners(target, name, uid, removed, &self.caller).await,
+                removed => self.objects.remove_owners(object, removed).await,
             };
         }
         let policy = match waiting {
             true => self.policy_below_waiting(object).await?,
             false => None,
         };
-        self.delete(object, policy).await
+        self.delete(object, metadata, policy).await
     }
 
     /// What the deletion of an object does to its dependents when its owner waits for it: they go first as well. In a circle
     /// everybody would wait for everybody, so there the object no longer blocks its owners.
-    async fn policy_below_waiting(&self, object: &Visited<'_>) -> Result<Option<PropagationPolicy>, ApiError> {
+    async fn policy_below_waiting(&self, object: &Visited) -> Result<Option<PropagationPolicy>, ApiError> {
         let dependents = self.dependents(object)?;
         let circular = {
             let graph = self.graph.lock();
@@ -228,55 +301,50 @@ impl GarbageCollection {
             dependents.iter().any(|dependent| waiting.contains(&dependent.id))
         };
         if circular {
-            self.registry.unblock_owners(&object.target, object.id.name(), &object.metadata.uid, &self.caller).await?;
+            self.objects.unblock_owners(object).await?;
         }
         Ok((!dependents.is_empty()).then_some(PropagationPolicy::Foreground))
     }
 
-    fn dependents(&self, owner: &Visited<'_>) -> Result<Vec<Dependent>, ApiError> {
-        self.graph.lock().dependents(&self.registry.surface(), &owner.metadata.uid, &self.queue)
+    fn dependents(&self, owner: &Visited) -> Result<Vec<Dependent>, ApiError> {
+        let surface = self.objects.registry.surface();
+        self.graph.lock().dependents(self.world(&surface), &owner.metadata().uid, &self.visits)
     }
 
     /// Deletes an object, if it still is what was judged.
-    async fn delete(&self, object: &Visited<'_>, policy: Option<PropagationPolicy>) -> Result<(), ApiError> {
-        let finalizers = object.metadata.finalizers();
+    async fn delete(
+        &self,
+        object: &Visited,
+        metadata: &Metadata<'_>,
+        policy: Option<PropagationPolicy>,
+    ) -> Result<(), ApiError> {
+        let finalizers = metadata.finalizers();
         let asked = |finalizer: &str| finalizers.iter().any(|held| held == finalizer);
         let policy = policy.unwrap_or(match () {
             () if asked(FINALIZER_ORPHAN) => PropagationPolicy::Orphan,
             () if asked(FINALIZER_FOREGROUND) => PropagationPolicy::Foreground,
             () => PropagationPolicy::Background,
         });
-        let preconditions = Preconditions {
-            uid: Some(object.metadata.uid.to_string()),
-            resource_version: Some(object.revision.get().to_string()),
-        };
-        let options = DeleteOptions { preconditions, propagation_policy: Some(policy), ..DeleteOptions::default() };
-        self.registry.delete(&object.target, object.id.name(), &self.caller, &options).await.map(|_| ())
+        self.objects.delete(object, policy).await
     }
 
     /// Looks for an owner where it must be, and whether what is there is the one that is meant.
     async fn look_up(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> Result<Owner, ApiError> {
-        let Some(id) = find_owner(&self.registry.surface(), reference, dependent).map(Location::id) else {
-            return Ok(Owner::Present);
+        let id = {
+            let surface = self.objects.registry.surface();
+            find_owner(self.world(&surface), reference, dependent).map(Location::id)
         };
-        let Some(target) = target_of(&self.registry.surface(), &id) else { return Ok(Owner::Present) };
-        let entry = match self.registry.get(&target, id.name(), &self.caller, &GetOptions::default()).await {
+        let Some(id) = id else { return Ok(Owner::Present) };
+        let owner = match self.objects.get(&id).await {
             Err(ApiError::NotFound { .. }) => return Ok(Owner::Gone),
             found => found?,
         };
-        let owner = Metadata::read(&entry);
+        let Some(owner) = owner else { return Ok(Owner::Present) };
+        let owner = owner.metadata();
         Ok(match () {
             () if owner.uid != reference.uid => Owner::Gone,
             () if owner.holds(FINALIZER_FOREGROUND) => Owner::Waiting,
             () => Owner::Present,
         })
     }
-}
-
-/// An object and its newest state.
-struct Visited<'a> {
-    id: &'a ObjectId,
-    target: Target,
-    metadata: Metadata<'a>,
-    revision: Revision,
 }

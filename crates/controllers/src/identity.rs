@@ -6,6 +6,7 @@
 //! good. The lease of a server that stops is deleted at once; those of servers that died are collected (`servers`).
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -16,19 +17,24 @@ use keelson_registry::Registry;
 use keelson_storage::{Fence, Identity, StoreKey};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, clean_up};
+use crate::client::{Client, SERVER_MANAGER, Stored, clean_up};
+use crate::conflicts::retry_conflicts;
 use crate::leases;
 
 /// The label by which the leases of servers are found.
 pub const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
 /// What that label says for an API server.
 pub const IDENTITY_VALUE: &str = "kube-apiserver";
+/// What it says of an aggregated server, which publishes its storage versions at the main server.
+pub const AGGREGATED_IDENTITY: &str = "keelson-apiserver";
 /// The label with a server's host name.
 const HOST_LABEL: &str = "kubernetes.io/hostname";
 /// The annotation with the address at which other servers reach this one.
-pub(crate) const ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
-/// The name by which an API server owns fields.
-pub(crate) const MANAGER: &str = "kube-apiserver";
+pub(crate) const PEER_ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
+/// The annotation with the address at which clients do, where that is another one.
+pub(crate) const CLIENT_ADDRESS_ANNOTATION: &str = "keelson.io/advertise-address";
+/// The annotation of a server that publishes no storage versions, by which what it published before is known to be void.
+pub const UNPUBLISHED_ANNOTATION: &str = "keelson.io/storage-versions-unpublished";
 /// How long after a failure a registration or renewal is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a registration is tried at once when others write the same lease.
@@ -41,8 +47,10 @@ pub struct IdentityConfig {
     pub server_id: String,
     /// The name of its host.
     pub host: String,
-    /// The address, with its port, at which other servers reach it.
-    pub address: String,
+    /// The address, with its port, at which clients reach it.
+    pub address: SocketAddr,
+    /// The one at which other servers do.
+    pub peer_address: SocketAddr,
     /// What else it tells others, in the annotations of its lease.
     pub annotations: BTreeMap<String, String>,
     /// How long its lease stands without a renewal; whole seconds count.
@@ -83,7 +91,7 @@ impl IdentityLease {
         random: &dyn Random,
         config: IdentityConfig,
     ) -> Result<Self, ApiError> {
-        let client = Client::of_server(registry, MANAGER);
+        let client = Client::of_server(registry, SERVER_MANAGER);
         let key = identity_key(&config.server_id)?;
         let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
         let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };
@@ -192,20 +200,14 @@ impl IdentityLease {
         self.fence.lose();
         self.held = None;
         tracing::error!(server_id = self.config.server_id, why, "this server lost its identity; it registers anew");
+        // ORDER: before it registers, since what it had published may be collected.
+        self.client.registry().close_encodings().await;
         self.take(Namesake::GiveWay).await
     }
 
     async fn take(&mut self, namesake: Namesake) -> Result<(), ApiError> {
-        let mut taken = self.try_take(namesake).await;
-        for _ in 1..TAKE_ATTEMPTS {
-            // A server of the same name that is just stopping writes it too.
-            let Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. } | ApiError::NotFound { .. }) = taken
-            else {
-                break;
-            };
-            taken = self.try_take(namesake).await;
-        }
-        match taken? {
+        // A server of the same name that is just stopping writes it too.
+        match retry_conflicts(TAKE_ATTEMPTS, || self.try_take(namesake)).await? {
             Some(lease) => {
                 self.registration += 1;
                 self.hold(lease);
@@ -249,9 +251,12 @@ impl IdentityLease {
 
     /// The lease of a registration that begins now.
     fn lease(&self, now: SystemTime) -> Value {
-        let IdentityConfig { server_id, host, address, annotations, duration, .. } = &self.config;
+        let IdentityConfig { server_id, host, address, peer_address, annotations, duration, .. } = &self.config;
         let mut annotations = annotations.clone();
-        annotations.insert(ADDRESS_ANNOTATION.to_owned(), address.clone());
+        annotations.insert(PEER_ADDRESS_ANNOTATION.to_owned(), peer_address.to_string());
+        if address != peer_address {
+            annotations.insert(CLIENT_ADDRESS_ANNOTATION.to_owned(), address.to_string());
+        }
         let mut labels = json!({IDENTITY_LABEL: IDENTITY_VALUE});
         if label_value_faults(host).is_empty() {
             labels[HOST_LABEL] = json!(host);

@@ -12,17 +12,16 @@ use std::time::Duration;
 
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
+use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Family, Registry, ServiceRanges, Target};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored, clean_up};
+use crate::client::{Client, SERVER_MANAGER, Stored, clean_up};
 use crate::servers::{Addresses, RegisteredServers};
 
 /// How often the objects are looked at, as in the reference server.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Who owns what is written here, as in the reference server.
-const MANAGER: &str = "kube-apiserver";
 
 /// The name of all these objects.
 const NAME: &str = "kubernetes";
@@ -49,7 +48,7 @@ pub struct KubernetesService {
 impl KubernetesService {
     /// For a server that listens on `port`.
     pub fn new(registry: Arc<Registry>, ranges: ServiceRanges, servers: Arc<RegisteredServers>, port: u16) -> Self {
-        Self { client: Client::of_server(registry, MANAGER), ranges, servers, port }
+        Self { client: Client::of_server(registry, SERVER_MANAGER), ranges, servers, port }
     }
 
     /// Runs until the server stops, and takes its address away then.
@@ -192,8 +191,8 @@ impl KubernetesService {
         for slice in &wanted {
             self.write_slice(&target, slice).await?;
         }
-        let ours = format!("{SLICE_SERVICE}={NAME},{SLICE_MANAGER}={OURS}");
-        for left in self.client.list(&target, &ours).await? {
+        let ours = LabelSelector::everything().and_label(SLICE_SERVICE, NAME).and_label(SLICE_MANAGER, OURS);
+        for left in self.client.list(&target, ours).await? {
             if !wanted.iter().any(|slice| slice["metadata"]["name"] == left.object.name()) {
                 unless_changed(self.client.delete(&target, &left).await)?;
             }

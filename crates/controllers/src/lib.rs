@@ -6,6 +6,7 @@ mod authentication_info;
 mod bootstrap;
 mod client;
 mod cluster_role_aggregation;
+mod conflicts;
 mod follow;
 mod garbage_collection;
 mod identity;
@@ -18,20 +19,32 @@ mod observed;
 mod pod_garbage_collection;
 mod queue;
 mod servers;
+mod storage_versions;
 mod switches;
 
 pub use authentication_info::AuthenticationPublication;
 pub use bootstrap::{Bootstrap, Progress};
-pub use client::{Client, Stored};
+pub use client::{Client, SERVER_MANAGER, Stored};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
+pub use conflicts::retry_conflicts;
 pub use follow::follow;
-pub use garbage_collection::GarbageCollection;
-pub use identity::{IDENTITY_LABEL, IDENTITY_VALUE, IdentityConfig, IdentityLease, identity_key};
+pub use garbage_collection::{
+    EventElsewhere, GarbageCollection, ObjectElsewhere, ObjectsElsewhere, PageElsewhere, ResourceElsewhere,
+};
+pub use identity::{
+    AGGREGATED_IDENTITY, IDENTITY_LABEL, IDENTITY_VALUE, IdentityConfig, IdentityLease, UNPUBLISHED_ANNOTATION,
+    identity_key,
+};
 pub use kubernetes_service::KubernetesService;
 pub use leadership::Leadership;
 pub use namespace_deletion::{Content, Elsewhere, Left, NamespaceDeletion};
 pub use namespace_objects::NamespaceObjects;
+pub use observed::{Observations, Seen};
 pub use pod_garbage_collection::{PodGarbageCollection, QUARANTINE};
 pub use queue::{Backoff, Outcome, Queue};
 pub use servers::{IdentityCollection, Life, RegisteredServer, RegisteredServers};
+pub use storage_versions::{
+    Publication, StorageVersionCollection, StorageVersionEntry, StorageVersionMigrator, StorageVersionPublication,
+    storage_state_definition,
+};
 pub use switches::{Controller, Switches};

@@ -78,7 +78,7 @@ impl NamespaceObjects {
         else {
             return;
         };
-        let Ok(selector) = FieldSelector::parse(&format!("metadata.name={}", self.name)) else { return };
+        let selector = FieldSelector::exact("metadata.name", self.name);
         let (registry, caller) = (&self.registry, self.client.caller());
         let add = |entry: &Entry| self.queue.add(entry.name().to_owned());
         let of_namespaces = follow(registry, caller, &namespaces, FieldSelector::default(), add);

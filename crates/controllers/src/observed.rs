@@ -1,4 +1,4 @@
-//! Leases that still change: all that a server can know of others without comparing its clock with theirs.
+//! Leases and records of servers that still change: all that a server can know of others without comparing its clock with theirs.
 //!
 //! As in the leader election of Kubernetes' clients, a lease stands as long as it was seen to change within its time, by
 //! the own monotonic clock; when its holder says that it was renewed is not looked at. Time counts only while somebody
@@ -11,73 +11,71 @@ use std::time::Duration;
 use keelson_meta::Revision;
 use tokio::time::Instant;
 
-use crate::client::Stored;
-
-/// The longest time between two looks after which the first is still good for something: looks are 10 seconds apart.
-const LONGEST_PAUSE: Duration = Duration::from_secs(25);
-
 /// What was seen of leases so far.
-#[derive(Default)]
-pub(crate) struct Observations {
-    seen: HashMap<String, Seen>,
+#[derive(Debug)]
+pub struct Observations {
+    /// The longest time between two looks after which the first is still good for something.
+    longest_pause: Duration,
+    known: HashMap<String, Known>,
     looked: Option<Instant>,
 }
 
-/// A lease as it is now, and what was seen of it.
-pub(crate) struct Observed {
-    pub(crate) lease: Stored,
+/// What was seen of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
     /// How long it has been seen to stay as it is.
-    pub(crate) unchanged: Duration,
+    pub unchanged: Duration,
     /// Whether it was seen to change or to appear, ever.
-    pub(crate) moved: bool,
+    pub moved: bool,
 }
 
-#[derive(Clone, Copy)]
-struct Seen {
+#[derive(Clone, Copy, Debug)]
+struct Known {
     revision: Revision,
     since: Instant,
     moved: bool,
 }
 
 impl Observations {
-    /// Takes in what the leases are now.
-    pub(crate) fn look(&mut self, leases: Vec<Stored>) -> Vec<Observed> {
+    /// Of who looks so often that a longer time than this between two looks was a pause.
+    pub fn new(longest_pause: Duration) -> Self {
+        Self { longest_pause, known: HashMap::new(), looked: None }
+    }
+
+    /// Takes in which leases there are now, by name and revision, and tells of each what was seen of it.
+    pub fn look<'n>(&mut self, leases: impl IntoIterator<Item = (&'n str, Revision)>) -> Vec<Seen> {
         let now = Instant::now();
-        let paused = self.looked.replace(now).is_none_or(|looked| now - looked > LONGEST_PAUSE);
-        let before = mem::take(&mut self.seen);
-        let mut observed = Vec::with_capacity(leases.len());
-        for lease in leases {
-            let name = lease.object.name().to_owned();
-            let fresh = |moved| Seen { revision: lease.revision, since: now, moved };
-            let seen = match before.get(&name) {
-                Some(known) if known.revision != lease.revision => fresh(true),
+        let paused = self.looked.replace(now).is_none_or(|looked| now - looked > self.longest_pause);
+        let before = mem::take(&mut self.known);
+        let mut seen = Vec::new();
+        for (name, revision) in leases {
+            let fresh = |moved| Known { revision, since: now, moved };
+            let known = match before.get(name) {
+                Some(known) if known.revision != revision => fresh(true),
                 Some(known) if !paused => *known,
                 Some(_) => fresh(false),
                 None => fresh(!paused),
             };
-            observed.push(Observed { lease, unchanged: now - seen.since, moved: seen.moved });
-            self.seen.insert(name, seen);
+            seen.push(Seen { unchanged: now - known.since, moved: known.moved });
+            self.known.insert(name.to_owned(), known);
         }
-        observed
+        seen
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use keelson_meta::Object;
-    use keelson_meta::json::json;
-
     use super::*;
+
+    fn observations() -> Observations {
+        Observations::new(Duration::from_secs(25))
+    }
 
     /// Looks at leases of these names and revisions, and tells of each whether it was seen to move and for how many seconds
     /// it has not.
     fn check(observations: &mut Observations, leases: &[(&str, u64)], expect: &[(bool, u64)]) {
-        let stored = |(name, revision): &(&str, u64)| {
-            let object = Object::from_value(json!({"metadata": {"name": name}})).unwrap();
-            Stored { object, revision: Revision::new(*revision) }
-        };
-        let observed = observations.look(leases.iter().map(stored).collect());
-        let found: Vec<_> = observed.iter().map(|lease| (lease.moved, lease.unchanged.as_secs())).collect();
+        let seen = observations.look(leases.iter().map(|(name, revision)| (*name, Revision::new(*revision))));
+        let found: Vec<_> = seen.iter().map(|seen| (seen.moved, seen.unchanged.as_secs())).collect();
         assert_eq!(found, expect);
     }
 
@@ -87,7 +85,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_as_old_as_it_was_seen_to_stay_the_same() {
-        let mut seen = Observations::default();
+        let mut seen = observations();
         check(&mut seen, &[("a", 1), ("b", 2)], &[(false, 0), (false, 0)]);
         seconds(10).await;
         check(&mut seen, &[("a", 1), ("b", 3), ("c", 4)], &[(false, 10), (true, 0), (true, 0)]);
@@ -99,7 +97,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_nobody_looked_at_has_not_aged() {
-        let mut seen = Observations::default();
+        let mut seen = observations();
         check(&mut seen, &[("a", 1), ("b", 2)], &[(false, 0), (false, 0)]);
         seconds(10).await;
         check(&mut seen, &[("a", 1), ("b", 3)], &[(false, 10), (true, 0)]);

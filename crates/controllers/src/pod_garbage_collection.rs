@@ -52,7 +52,7 @@ impl PodGarbageCollection {
     /// # Errors
     /// 500 when the catalogue has no pods and nodes.
     pub fn new(registry: Arc<Registry>, quarantine: Duration) -> Result<Self, ApiError> {
-        let (pods, nodes) = (target(&registry, "pods")?, target(&registry, "nodes")?);
+        let (pods, nodes) = (registry.target("", "pods")?, registry.target("", "nodes")?);
         let caller = registry.controller(ACCOUNT);
         Ok(Self { registry, caller, quarantine, pods, nodes })
     }
@@ -159,10 +159,6 @@ impl PodGarbageCollection {
         let options = ListOptions { resource_version_raw: "0".to_owned(), ..ListOptions::default() };
         self.registry.list(target, &self.caller, &options).await?.items.into_entries().await
     }
-}
-
-fn target(registry: &Registry, plural: &str) -> Result<Target, ApiError> {
-    registry.surface().target("", plural)
 }
 
 /// Whether a node does not work, and an operator says that it will not again.

@@ -180,7 +180,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 }
 
 impl Backoff {
-    fn after(self, attempts: u32) -> Duration {
+    pub(crate) fn after(self, attempts: u32) -> Duration {
         self.first.saturating_mul(2_u32.saturating_pow(attempts)).min(self.longest)
     }
 }

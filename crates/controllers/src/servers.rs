@@ -7,20 +7,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Revision};
 use keelson_registry::Registry;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Client;
-use crate::identity::{ADDRESS_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, MANAGER};
+use crate::client::{Client, SERVER_MANAGER, Stored};
+use crate::identity::{
+    AGGREGATED_IDENTITY, CLIENT_ADDRESS_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, PEER_ADDRESS_ANNOTATION,
+};
 use crate::leases;
-use crate::observed::{Observations, Observed};
+use crate::observed::{Observations, Seen};
 
 /// How many renewals a server may miss before it is taken to be gone, as far as clients are sent to it.
 const MISSED_RENEWALS: u32 = 3;
 /// After how many of its intervals a renewal is late: half of one more is for the time between two looks.
 const LATE_AFTER: f32 = 1.5;
+/// The longest time between two looks at the leases that was no pause: looks are 10 seconds apart.
+const LONGEST_PAUSE: Duration = Duration::from_secs(25);
 /// How often the leases of dead servers are looked for at the least.
 const COLLECTION_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -41,8 +46,10 @@ pub struct RegisteredServer {
     pub id: String,
     /// By what its process is told from others of its name.
     pub holder: String,
-    /// The address at which others reach it.
+    /// The address at which clients reach it.
     pub address: Option<SocketAddr>,
+    /// The one at which other servers do.
+    pub peer_address: Option<SocketAddr>,
     /// All that it says of itself.
     pub annotations: BTreeMap<String, String>,
     /// The revision that wrote its lease last.
@@ -93,7 +100,8 @@ pub(crate) struct Addresses {
 impl RegisteredServers {
     /// The servers that renew their leases every `interval`, and this one, at `own` if others can reach it.
     pub fn new(registry: Arc<Registry>, own: Option<SocketAddr>, interval: Duration) -> Self {
-        let (client, seen) = (Client::of_server(registry, MANAGER), Mutex::default());
+        let seen = Mutex::new(Observations::new(LONGEST_PAUSE));
+        let client = Client::of_server(registry, SERVER_MANAGER);
         Self { client, own, interval, seen }
     }
 
@@ -102,7 +110,9 @@ impl RegisteredServers {
     /// # Errors
     /// Those of a list.
     pub async fn all(&self) -> Result<Vec<RegisteredServer>, ApiError> {
-        Ok(self.look().await?.iter().map(|observed| self.read(observed)).collect())
+        let is_main =
+            |(lease, _): &&(Stored, Seen)| lease.object.labels().any(|label| label == (IDENTITY_LABEL, IDENTITY_VALUE));
+        Ok(self.look().await?.iter().filter(is_main).map(|(lease, seen)| self.read(lease, *seen)).collect())
     }
 
     pub(crate) const fn own(&self) -> Option<SocketAddr> {
@@ -123,22 +133,27 @@ impl RegisteredServers {
         Ok(found)
     }
 
-    async fn look(&self) -> Result<Vec<Observed>, ApiError> {
-        let labels = format!("{IDENTITY_LABEL}={IDENTITY_VALUE}");
-        let found = self.client.list(&leases::collection(&self.client)?, &labels).await?;
-        Ok(self.seen.lock().look(found))
+    /// The leases of servers, those behind this one among them.
+    async fn look(&self) -> Result<Vec<(Stored, Seen)>, ApiError> {
+        let identities =
+            LabelSelector::everything().and_label_in(IDENTITY_LABEL, [IDENTITY_VALUE, AGGREGATED_IDENTITY]);
+        let found = self.client.list(&leases::collection(&self.client)?, identities).await?;
+        let seen = self.seen.lock().look(found.iter().map(|lease| (lease.object.name(), lease.revision)));
+        Ok(found.into_iter().zip(seen).collect())
     }
 
-    fn read(&self, observed: &Observed) -> RegisteredServer {
-        let lease = &observed.lease;
+    fn read(&self, lease: &Stored, seen: Seen) -> RegisteredServer {
         let annotations = lease.object.annotations().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let annotations: BTreeMap<String, String> = annotations.collect();
-        let address = annotations.get(ADDRESS_ANNOTATION).and_then(|address| address.parse().ok());
-        let life = Life::of(observed.moved, observed.unchanged, self.interval);
+        let address = |name: &str| annotations.get(name).and_then(|address| address.parse().ok());
+        let peer_address = address(PEER_ADDRESS_ANNOTATION);
+        let address = address(CLIENT_ADDRESS_ANNOTATION).or(peer_address);
+        let life = Life::of(seen.moved, seen.unchanged, self.interval);
         RegisteredServer {
             id: lease.object.name().to_owned(),
             holder: leases::holder(&lease.object).to_owned(),
             address,
+            peer_address,
             annotations,
             revision: lease.revision,
             life,
@@ -157,7 +172,11 @@ impl IdentityCollection {
     /// A controller over a registry, for leases that stand for `duration`. It shares what is known of `servers`, which
     /// outlives its turns.
     pub fn new(registry: Arc<Registry>, servers: Arc<RegisteredServers>, duration: Duration) -> Self {
-        Self { client: Client::of_server(registry, MANAGER), servers, interval: duration.min(COLLECTION_INTERVAL) }
+        Self {
+            client: Client::of_server(registry, SERVER_MANAGER),
+            servers,
+            interval: duration.min(COLLECTION_INTERVAL),
+        }
     }
 
     /// Runs until told to stop.
@@ -177,9 +196,9 @@ impl IdentityCollection {
 
     async fn collect(&self) -> Result<(), ApiError> {
         let collection = leases::collection(&self.client)?;
-        for Observed { lease, unchanged, .. } in self.servers.look().await? {
+        for (lease, seen) in self.servers.look().await? {
             // One that does not say how long it stands is no server's.
-            if leases::duration(&lease.object).is_some_and(|duration| unchanged < duration) {
+            if leases::duration(&lease.object).is_some_and(|duration| seen.unchanged < duration) {
                 continue;
             }
             // Only if it still is as it was read: a server that came back meanwhile keeps its lease.

@@ -21,16 +21,22 @@ pub enum Controller {
     ClusterRoleAggregation,
     /// Deletes pods whose nodes are gone, and the oldest that have ended.
     PodGarbageCollector,
+    /// Takes away what servers have published of their storage versions that are gone.
+    StorageVersionGarbageCollector,
+    /// Writes anew what is stored in another version than all servers agree on.
+    StorageVersionMigrator,
 }
 
 /// All controllers, by the names that kube-controller-manager gives them: today's and the one from before 1.28.
-const CONTROLLERS: [(Controller, &str, &str); 6] = [
+const CONTROLLERS: [(Controller, &str, &str); 8] = [
     (Controller::ClusterRoleAggregation, "clusterrole-aggregation-controller", "clusterrole-aggregation"),
     (Controller::GarbageCollector, "garbage-collector-controller", "garbagecollector"),
     (Controller::Namespace, "namespace-controller", "namespace"),
     (Controller::PodGarbageCollector, "pod-garbage-collector-controller", "podgc"),
     (Controller::RootCaCertificates, "root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
     (Controller::ServiceAccount, "serviceaccount-controller", "serviceaccount"),
+    (Controller::StorageVersionGarbageCollector, "storageversion-garbage-collector-controller", "storage-version-gc"),
+    (Controller::StorageVersionMigrator, "storage-version-migrator-controller", "storageversionmigrator"),
 ];
 
 /// Those that run only where they are named.
@@ -128,16 +134,29 @@ mod tests {
     fn controllers_are_switched_as_in_the_controller_manager() {
         use Controller::{
             ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector, RootCaCertificates,
-            ServiceAccount,
+            ServiceAccount, StorageVersionGarbageCollector, StorageVersionMigrator,
         };
         check("namespace-controller,serviceaccount", &[Namespace, ServiceAccount]);
         check(
             "*,-root-ca-certificate-publisher-controller",
-            &[ClusterRoleAggregation, GarbageCollector, Namespace, ServiceAccount],
+            &[
+                ClusterRoleAggregation,
+                GarbageCollector,
+                Namespace,
+                ServiceAccount,
+                StorageVersionGarbageCollector,
+                StorageVersionMigrator,
+            ],
         );
         check(
             "-serviceaccount,podgc,*,-garbagecollector,-clusterrole-aggregation",
-            &[Namespace, PodGarbageCollector, RootCaCertificates],
+            &[
+                Namespace,
+                PodGarbageCollector,
+                RootCaCertificates,
+                StorageVersionGarbageCollector,
+                StorageVersionMigrator,
+            ],
         );
         check("-podgc,podgc", &[]);
         let error = Switches::parse(["*", "-deployment-controller"]).unwrap_err();

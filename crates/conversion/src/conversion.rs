@@ -1,7 +1,6 @@
 //! A conversion from one version of a kind to another, and the table of all of them.
 //!
-//! The table is made of the families at its first use. A conversion is found by names, once when a surface is made, or when
-//! an object that lies in another version is met.
+//! The table is made of the families at its first use. Others find a conversion through a [`View`](crate::View), which is made once.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -13,7 +12,7 @@ use thiserror::Error;
 use crate::families::{FAMILIES, Family, Form};
 
 /// A change of an object's fields on its way to or from the hub.
-pub(crate) type Step = fn(&mut Map) -> Result<(), ConversionError>;
+pub(crate) type ConvertFn = fn(&mut Map) -> Result<(), ConversionError>;
 
 /// How an object gets from one version to another.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub struct Conversion {
     to: &'static Form,
     from_api_version: String,
     to_api_version: String,
-    steps: [Option<Step>; 2],
+    steps: [Option<ConvertFn>; 2],
 }
 
 /// Why an object could not be converted. Trying again changes nothing.
@@ -61,7 +60,12 @@ impl Conversion {
     ///
     /// The group is the one under which the kind is asked for: events are in two groups, and either finds them.
     /// `None` when the kind is not served in both.
-    pub fn between(group: &str, kind: &str, from_gv: (&str, &str), to_gv: (&str, &str)) -> Option<&'static Self> {
+    pub(crate) fn between(
+        group: &str,
+        kind: &str,
+        from_gv: (&str, &str),
+        to_gv: (&str, &str),
+    ) -> Option<&'static Self> {
         let table = Table::get();
         let from = table.forms.get(&(kind, from_gv.0, from_gv.1))?;
         let to = table.forms.get(&(kind, to_gv.0, to_gv.1))?;
@@ -140,7 +144,7 @@ impl Conversion {
         Self::with_steps(kind, from, to, steps)
     }
 
-    fn with_steps(kind: &'static str, from: &'static Form, to: &'static Form, steps: [Option<Step>; 2]) -> Self {
+    fn with_steps(kind: &'static str, from: &'static Form, to: &'static Form, steps: [Option<ConvertFn>; 2]) -> Self {
         Self { kind, from, to, from_api_version: from.api_version(), to_api_version: to.api_version(), steps }
     }
 }

@@ -3,7 +3,7 @@
 //! Versions without steps have the same fields. Whether that is so was found by comparing their published schemas; what
 //! upstream's hand-written conversions add to that is in the modules that the steps come from.
 
-use crate::conversion::Step;
+use crate::conversion::ConvertFn;
 use crate::{autoscaling, events, resource};
 
 /// A kind in all the forms that it is served or stored in.
@@ -18,11 +18,11 @@ pub(crate) struct Form {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     /// What leads to the hub; `None` when the fields are the hub's.
-    pub(crate) to_hub: Option<Step>,
+    pub(crate) to_hub: Option<ConvertFn>,
     /// What leads here from the hub.
-    pub(crate) from_hub: Option<Step>,
+    pub(crate) from_hub: Option<ConvertFn>,
     /// What a request's object goes through when it is stored in this form.
-    pub(crate) canonical: Option<[Option<Step>; 2]>,
+    pub(crate) canonical: Option<[Option<ConvertFn>; 2]>,
 }
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
@@ -92,7 +92,7 @@ impl Form {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    const fn canonical(mut self, steps: [Option<Step>; 2]) -> Self {
+    const fn canonical(mut self, steps: [Option<ConvertFn>; 2]) -> Self {
         self.canonical = Some(steps);
         self
     }
@@ -108,6 +108,6 @@ const fn hub(group: &'static str, version: &'static str) -> Form {
 }
 
 /// A form with fields of its own.
-const fn form(group: &'static str, version: &'static str, to_hub: Step, from_hub: Step) -> Form {
+const fn form(group: &'static str, version: &'static str, to_hub: ConvertFn, from_hub: ConvertFn) -> Form {
     Form { group, version, to_hub: Some(to_hub), from_hub: Some(from_hub), canonical: None }
 }

@@ -1,9 +1,9 @@
 //! Conversion of built-in objects between the versions they are served in.
 //!
 //! A kind that is served in several versions has one form to which every other form leads and from which it comes: the
-//! hub. [`Conversion::between`] puts the two steps together; most pairs need neither, since their fields are the same, and
+//! hub. A [`Conversion`] puts the two steps together; most pairs need neither, since their fields are the same, and
 //! say so, so that a caller may swap the `apiVersion` in stored bytes instead of decoding them. [`View`] finds the one for
-//! an object that may be stored in any version.
+//! an object that may be in any version.
 //! Nothing here knows bytes, defaults or requests. An object is expected to have passed its schema; what a schema can't
 //! see, the text of annotations, is checked here. Fields that no version knows survive every conversion.
 

@@ -154,9 +154,9 @@ fn carry(from: &mut Map, field: &str, to: &mut Map) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversion::Step;
+    use crate::conversion::ConvertFn;
 
-    fn check(step: Step, from: &Value, to: &Value) {
+    fn check(step: ConvertFn, from: &Value, to: &Value) {
         let Value::Object(mut tree) = from.clone() else { panic!("not an object") };
         step(&mut tree).expect("it converts");
         assert_eq!(Value::Object(tree).to_string(), to.to_string(), "order counts");
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn wrong_shapes_are_refused_and_missing_ones_are_not() {
-        for step in [nest_claim as Step, flatten_claim, nest_template, flatten_template, lift_slice, wrap_slice] {
+        for step in [nest_claim as ConvertFn, flatten_claim, nest_template, flatten_template, lift_slice, wrap_slice] {
             check(step, &json!({}), &json!({}));
             check(step, &json!({"spec": null}), &json!({"spec": null}));
             assert!(step(json!({"spec": 1}).as_object_mut().expect("an object")).is_err());

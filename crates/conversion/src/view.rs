@@ -59,6 +59,13 @@ impl View {
         self.sources.iter().find(|source| source.from_api_version() == stored).map(|source| Passage::Through(source))
     }
 
+    /// The `apiVersion`s that stored objects may be in: first that of the view, then each that leads to it.
+    pub fn readable(&self) -> impl Iterator<Item = &str> {
+        let sources = self.sources.iter().map(|source| source.from_api_version());
+        let others = sources.chain(self.renamed.iter().map(String::as_str));
+        std::iter::once(&*self.api_version).chain(others.filter(|other| *other != self.api_version))
+    }
+
     /// Whether every stored object is in this version, so that none has to be looked at: a kind of the program that never had
     /// another one. That a kind is served in one version does not say so.
     pub fn is_sole(&self) -> bool {

@@ -20,27 +20,27 @@ mod scheduling;
 mod services;
 mod storage;
 
-use crate::shape::Shape;
+use crate::type_defaults::TypeDefaults;
 
-/// The shape of a kind in a version; `None` for one without defaults.
-pub(crate) fn shape(group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind in a version; `None` for one without defaults.
+pub(crate) fn defaults(group: &str, version: &str, kind: &str) -> Option<&'static TypeDefaults> {
     match group {
-        "" => core::shape(kind),
-        "admissionregistration.k8s.io" => admissionregistration::shape(kind),
-        "apiextensions.k8s.io" => apiextensions::shape(kind),
-        "apiregistration.k8s.io" => apiregistration::shape(kind),
-        "apps" => apps::shape(kind),
-        "authentication.k8s.io" => authentication::shape(kind),
-        "autoscaling" => autoscaling::shape(version, kind),
-        "batch" => batch::shape(kind),
-        "certificates.k8s.io" => certificates::shape(kind),
-        "discovery.k8s.io" => discovery::shape(kind),
-        "flowcontrol.apiserver.k8s.io" => flowcontrol::shape(kind),
-        "networking.k8s.io" => networking::shape(kind),
-        "rbac.authorization.k8s.io" => rbac::shape(kind),
-        "resource.k8s.io" => resource::shape(version, kind),
-        "scheduling.k8s.io" => scheduling::shape(kind),
-        "storage.k8s.io" => storage::shape(kind),
+        "" => core::defaults(kind),
+        "admissionregistration.k8s.io" => admissionregistration::defaults(kind),
+        "apiextensions.k8s.io" => apiextensions::defaults(kind),
+        "apiregistration.k8s.io" => apiregistration::defaults(kind),
+        "apps" => apps::defaults(kind),
+        "authentication.k8s.io" => authentication::defaults(kind),
+        "autoscaling" => autoscaling::defaults(version, kind),
+        "batch" => batch::defaults(kind),
+        "certificates.k8s.io" => certificates::defaults(kind),
+        "discovery.k8s.io" => discovery::defaults(kind),
+        "flowcontrol.apiserver.k8s.io" => flowcontrol::defaults(kind),
+        "networking.k8s.io" => networking::defaults(kind),
+        "rbac.authorization.k8s.io" => rbac::defaults(kind),
+        "resource.k8s.io" => resource::defaults(version, kind),
+        "scheduling.k8s.io" => scheduling::defaults(kind),
+        "storage.k8s.io" => storage::defaults(kind),
         _ => None,
     }
 }

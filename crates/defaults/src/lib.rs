@@ -1,44 +1,44 @@
 //! Kubernetes' defaults, filled in where a client left something out of an object of a built-in kind.
 //!
-//! Defaults are data wherever a field has one, whatever the rest of the object says: a [`Shape`](shape::Shape) for each
-//! kind names them. The few that depend on other fields are functions beside the shape that uses them.
-//! Knows JSON and nothing of storage, time or other objects. Filling in twice changes nothing more. An object may still be
-//! of the wrong types: what is not as expected is left to the schema to refuse.
+//! Defaults are data wherever a field has one, whatever the rest of the object says: a [`TypeDefaults`](type_defaults::TypeDefaults) for
+//! each kind names them. The few that depend on other fields are functions beside the defaults that use them. Knows JSON and nothing of
+//! storage, time or other objects. Filling in twice changes nothing more. An object may still be of the wrong types: what is not as
+//! expected is left to the schema to refuse.
 
 mod groups;
 mod image;
 mod missing;
 mod pod;
-mod shape;
 mod template;
+mod type_defaults;
 mod volumes;
 
 use keelson_codec::Checked;
 use keelson_meta::{GroupVersionKind, Object};
 
-use shape::Shape;
+use type_defaults::TypeDefaults;
 
 /// The defaults of a kind in one version, which are found once and then filled into as many objects as there are.
 #[derive(Clone, Copy)]
 pub struct Defaults {
-    shape: &'static Shape,
+    defaults: &'static TypeDefaults,
 }
 
 impl Defaults {
     /// The defaults of a kind in a version; `None` for one without any.
     pub fn of(kind: &GroupVersionKind) -> Option<Self> {
-        let shape = groups::shape(&kind.group, &kind.version, &kind.kind)?;
-        Some(Self { shape })
+        let defaults = groups::defaults(&kind.group, &kind.version, &kind.kind)?;
+        Some(Self { defaults })
     }
 
     /// Fills in what the object, which is in that version, leaves out.
     pub fn fill(self, object: &mut Object) {
-        self.shape.fill(&mut object.0);
+        self.defaults.fill(&mut object.0);
     }
 
     /// Whether filling in would change an object, as it lies in a store. Cost: about a third of what checking its text takes.
     pub fn lacks(self, checked: &Checked) -> bool {
-        self.shape.lacks_root(checked.cursor())
+        self.defaults.lacks_root(checked.cursor())
     }
 }
 

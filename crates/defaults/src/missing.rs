@@ -1,7 +1,7 @@
-//! Looks for missing defaults in the bytes of an object: one walk along its shape that steps over all the rest.
+//! Looks for missing defaults in the bytes of an object: one walk along the defaults of its type that steps over all the rest.
 //!
 //! For caches, which read many objects of which hardly one lacks anything: no tree is built, but for the few fields that a
-//! function of a [`Step`] reads. Says exactly what [`Shape::fill`] would do, for compact and valid JSON.
+//! function of a [`FollowUp`] reads. Says exactly what [`TypeDefaults::fill`] would do, for compact and valid JSON.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,9 @@ use keelson_codec::cursor::{Cursor, RawText};
 use keelson_codec::json;
 use keelson_meta::json::{Map, Value};
 
-use crate::shape::{Rule, Shape, Step};
+use crate::type_defaults::{FollowUp, Rule, TypeDefaults};
 
-impl Shape {
+impl TypeDefaults {
     /// Whether filling in would change the object at the cursor.
     pub(crate) fn lacks_root(&self, mut cursor: Cursor<'_>) -> bool {
         // What comes behind the last field that matters is not looked at, as the status of most objects.
@@ -70,16 +70,16 @@ impl Shape {
         found.place += self.fields.len();
         for step in self.then {
             match step {
-                Step::Also(shape) => {
-                    if shape.look(key, value, object, found, end) {
+                FollowUp::Also(defaults) => {
+                    if defaults.look(key, value, object, found, end) {
                         return true;
                     }
                 }
-                Step::If { flag, .. } => found.flag |= key.is(flag) && value.clone().raw() == b"true",
-                Step::WithoutAll { fields, .. } => {
+                FollowUp::If { flag, .. } => found.flag |= key.is(flag) && value.clone().raw() == b"true",
+                FollowUp::WithoutAll { fields, .. } => {
                     found.others |= value.peek() != b'n' && fields.iter().any(|field| key.is(field));
                 }
-                Step::Run(paths, _) => pick(key, value, paths.iter().copied(), &mut found.picked),
+                FollowUp::Run(paths, _) => pick(key, value, paths.iter().copied(), &mut found.picked),
             }
         }
         false
@@ -93,10 +93,10 @@ impl Shape {
         }
         found.place += self.fields.len();
         self.then.iter().any(|step| match step {
-            Step::Also(shape) => shape.lacks_rest(object, found),
-            Step::If { then, .. } => found.flag && then.lacks(&mut object.clone()),
-            Step::WithoutAll { .. } => !found.others,
-            Step::Run(_, function) => {
+            FollowUp::Also(defaults) => defaults.lacks_rest(object, found),
+            FollowUp::If { then, .. } => found.flag && then.lacks(&mut object.clone()),
+            FollowUp::WithoutAll { .. } => !found.others,
+            FollowUp::Run(_, function) => {
                 let mut filled = found.picked.clone();
                 function(&mut filled);
                 filled != found.picked
@@ -105,16 +105,16 @@ impl Shape {
     }
 }
 
-/// What the members of an object have told so far. A shape has at most one step of each kind but for those that run.
+/// What the members of an object have told so far. A type has at most one follow-up of each kind but for those that run.
 #[derive(Default)]
 struct Found {
-    /// One bit for each field of the shape, and of those that it includes, that is there.
+    /// One bit for each field of the type that has defaults, and of those that it includes, that is there.
     stated: u64,
-    /// How many fields the shapes before have.
+    /// How many fields the types before have.
     place: usize,
-    /// Whether the flag of an [`If`](Step::If) is true.
+    /// Whether the flag of an [`If`](FollowUp::If) is true.
     flag: bool,
-    /// Whether there is any of the fields of [`WithoutAll`](Step::WithoutAll).
+    /// Whether there is any of the fields of [`WithoutAll`](FollowUp::WithoutAll).
     others: bool,
     /// What the functions read.
     picked: Map,
@@ -151,9 +151,9 @@ impl Rule {
     fn lacks(&self, object: &Cursor<'_>, cursor: &mut Cursor<'_>) -> bool {
         let value = cursor.clone();
         match self {
-            Self::In(shape) => return shape.lacks(cursor),
-            Self::Always(shape) => return value.clone().raw() == b"null" || shape.lacks(cursor),
-            Self::Each(shape) => return each_lacks(shape, cursor),
+            Self::In(defaults) => return defaults.lacks(cursor),
+            Self::Always(defaults) => return value.clone().raw() == b"null" || defaults.lacks(cursor),
+            Self::Each(defaults) => return each_lacks(defaults, cursor),
             _ => {}
         }
         let raw = cursor.raw();
@@ -177,7 +177,7 @@ fn is_other(raw: &[u8], object: &Cursor<'_>, from: &str) -> bool {
     member(object, from).map(|mut from| from.raw()).is_some_and(|from| from != b"null" && from != raw)
 }
 
-fn each_lacks(shape: &Shape, cursor: &mut Cursor<'_>) -> bool {
+fn each_lacks(defaults: &TypeDefaults, cursor: &mut Cursor<'_>) -> bool {
     if cursor.peek() != b'[' {
         cursor.skip();
         return false;
@@ -192,7 +192,7 @@ fn each_lacks(shape: &Shape, cursor: &mut Cursor<'_>) -> bool {
             }
             // Nothing at all is an empty object there.
             b'n' => return true,
-            _ if shape.lacks(cursor) => return true,
+            _ if defaults.lacks(cursor) => return true,
             _ => {}
         }
     }

@@ -4,47 +4,48 @@
 
 use keelson_meta::json::{Map, Value};
 
-use crate::shape::Rule::{Always, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text};
-use crate::shape::{Shape, Step, set, text};
+use crate::type_defaults::Rule::{Always, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text};
+use crate::type_defaults::{FollowUp, TypeDefaults, set, text};
 use crate::volumes::{FIELD_REFERENCE, VOLUME};
 
 /// A pod.
-pub(crate) const POD: Shape = Shape::of(&[("spec", Always(&SPEC_OF_POD))]);
+pub(crate) const POD: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC_OF_POD))]);
 
 /// A pod template object.
-pub(crate) const POD_TEMPLATE: Shape = Shape::of(&[("template", Always(&TEMPLATE))]);
+pub(crate) const POD_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("template", Always(&TEMPLATE))]);
 
 /// A template inside of a workload.
-pub(crate) const TEMPLATE: Shape = Shape::of(&[("spec", Always(&SPEC))]);
+pub(crate) const TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC))]);
 
-const SPEC_OF_POD: Shape = Shape {
+const SPEC_OF_POD: TypeDefaults = TypeDefaults {
     fields: &[
         ("enableServiceLinks", Flag(true)),
         ("initContainers", Each(&RUNNING_CONTAINER)),
         ("containers", Each(&RUNNING_CONTAINER)),
     ],
-    then: &[Step::Also(&AROUND_CONTAINERS), Step::If { flag: "hostNetwork", then: &ON_HOST }],
+    then: &[FollowUp::Also(&AROUND_CONTAINERS), FollowUp::If { flag: "hostNetwork", then: &ON_HOST }],
 };
 
 /// A container asks for at least what it may not exceed.
-const RUNNING_CONTAINER: Shape = Shape {
-    fields: &[("resources", In(&const { Shape::of(&[("requests", EntriesOf("limits"))]) }))],
-    then: &[Step::Also(&CONTAINER)],
+const RUNNING_CONTAINER: TypeDefaults = TypeDefaults {
+    fields: &[("resources", In(&const { TypeDefaults::of(&[("requests", EntriesOf("limits"))]) }))],
+    then: &[FollowUp::Also(&CONTAINER)],
 };
 
 /// On the host's network, a container's port is the host's.
-const ON_HOST: Shape = Shape::of(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
+const ON_HOST: TypeDefaults =
+    TypeDefaults::of(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
 
-const ON_HOST_PORTS: Shape =
-    Shape::of(&[("ports", Each(&const { Shape::of(&[("hostPort", Copied("containerPort"))]) }))]);
+const ON_HOST_PORTS: TypeDefaults =
+    TypeDefaults::of(&[("ports", Each(&const { TypeDefaults::of(&[("hostPort", Copied("containerPort"))]) }))]);
 
-const SPEC: Shape = Shape {
+const SPEC: TypeDefaults = TypeDefaults {
     fields: &[("initContainers", Each(&CONTAINER)), ("containers", Each(&CONTAINER))],
-    then: &[Step::Also(&AROUND_CONTAINERS)],
+    then: &[FollowUp::Also(&AROUND_CONTAINERS)],
 };
 
 /// All of a spec but for the containers that its kind has rules of its own for.
-const AROUND_CONTAINERS: Shape = Shape {
+const AROUND_CONTAINERS: TypeDefaults = TypeDefaults {
     fields: &[
         ("volumes", Each(&VOLUME)),
         ("ephemeralContainers", Each(&CONTAINER)),
@@ -54,11 +55,11 @@ const AROUND_CONTAINERS: Shape = Shape {
         ("securityContext", Empty),
         ("schedulerName", Text("default-scheduler")),
     ],
-    then: &[Step::Run(&["serviceAccountName", "serviceAccount"], service_account)],
+    then: &[FollowUp::Run(&["serviceAccountName", "serviceAccount"], service_account)],
 };
 
-const CONTAINER: Shape = Shape::of(&[
-    ("ports", Each(&const { Shape::of(&[("protocol", Text("TCP"))]) })),
+const CONTAINER: TypeDefaults = TypeDefaults::of(&[
+    ("ports", Each(&const { TypeDefaults::of(&[("protocol", Text("TCP"))]) })),
     ("env", Each(&ENVIRONMENT)),
     ("livenessProbe", In(&PROBE)),
     ("readinessProbe", In(&PROBE)),
@@ -69,22 +70,23 @@ const CONTAINER: Shape = Shape::of(&[
     ("imagePullPolicy", By("image", |container| Some(pull_policy(text(container, "image"))))),
 ]);
 
-const ENVIRONMENT: Shape = Shape::of(&[("valueFrom", In(&const { Shape::of(&[("fieldRef", In(&FIELD_REFERENCE))]) }))]);
+const ENVIRONMENT: TypeDefaults =
+    TypeDefaults::of(&[("valueFrom", In(&const { TypeDefaults::of(&[("fieldRef", In(&FIELD_REFERENCE))]) }))]);
 
-const PROBE: Shape = Shape::of(&[
+const PROBE: TypeDefaults = TypeDefaults::of(&[
     ("timeoutSeconds", Positive(1)),
     ("periodSeconds", Positive(10)),
     ("successThreshold", Positive(1)),
     ("failureThreshold", Positive(3)),
     ("httpGet", In(&HTTP_GET)),
-    ("grpc", In(&const { Shape::of(&[("service", Text(""))]) })),
+    ("grpc", In(&const { TypeDefaults::of(&[("service", Text(""))]) })),
 ]);
 
-const LIFECYCLE: Shape = Shape::of(&[("postStart", In(&HANDLER)), ("preStop", In(&HANDLER))]);
+const LIFECYCLE: TypeDefaults = TypeDefaults::of(&[("postStart", In(&HANDLER)), ("preStop", In(&HANDLER))]);
 
-const HANDLER: Shape = Shape::of(&[("httpGet", In(&HTTP_GET))]);
+const HANDLER: TypeDefaults = TypeDefaults::of(&[("httpGet", In(&HTTP_GET))]);
 
-const HTTP_GET: Shape = Shape::of(&[("path", Text("/")), ("scheme", Text("HTTP"))]);
+const HTTP_GET: TypeDefaults = TypeDefaults::of(&[("path", Text("/")), ("scheme", Text("HTTP"))]);
 
 /// Images that may change behind their name are always pulled.
 pub(crate) fn pull_policy(image: &str) -> Value {

@@ -4,7 +4,7 @@
 
 use keelson_meta::json::{Map, Value};
 
-use crate::shape::{is_absent, object, peek, set};
+use crate::type_defaults::{is_absent, object, peek, set};
 
 /// What workloads take over from their templates, and where they put it.
 pub(crate) const SELECTION: &[&str] = &["metadata.labels", "spec.selector", "spec.template.metadata.labels"];

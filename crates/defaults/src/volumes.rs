@@ -1,17 +1,17 @@
 //! Defaults of the volumes of pods, and what persistent volumes share with them.
 //!
-//! Each source has its own shape, named after the field that it stands in.
+//! Each source has defaults of its own, named after the field that it stands in.
 
 use crate::groups::core::CLAIM_SPEC;
 use crate::pod::pull_policy;
-use crate::shape::Rule::{Always, By, Each, Flag, In, Number, Text, TextIfAbsent};
-use crate::shape::{Shape, Step, text};
+use crate::type_defaults::Rule::{Always, By, Each, Flag, In, Number, Text, TextIfAbsent};
+use crate::type_defaults::{FollowUp, TypeDefaults, text};
 
 /// The permissions of files that are made for a pod: 0644.
 const MODE: i64 = 0o644;
 
 /// A volume of a pod.
-pub(crate) const VOLUME: Shape = Shape {
+pub(crate) const VOLUME: TypeDefaults = TypeDefaults {
     fields: &[
         ("secret", In(&FILES)),
         ("configMap", In(&FILES)),
@@ -26,7 +26,7 @@ pub(crate) const VOLUME: Shape = Shape {
         ("image", In(&IMAGE)),
     ],
     // A volume that does not say what it is, is an empty directory.
-    then: &[Step::WithoutAll { fields: &SOURCES, gets: "emptyDir" }],
+    then: &[FollowUp::WithoutAll { fields: &SOURCES, gets: "emptyDir" }],
 };
 
 /// What a volume can be. The commonest come first, as they are looked for in this order.
@@ -64,39 +64,41 @@ const SOURCES: [&str; 30] = [
 ];
 
 /// A path on the host; the empty type means that nothing is checked.
-pub(crate) const HOST_PATH: Shape = Shape::of(&[("type", TextIfAbsent(""))]);
+pub(crate) const HOST_PATH: TypeDefaults = TypeDefaults::of(&[("type", TextIfAbsent(""))]);
 
-pub(crate) const AZURE_DISK: Shape = Shape::of(&[
+pub(crate) const AZURE_DISK: TypeDefaults = TypeDefaults::of(&[
     ("cachingMode", TextIfAbsent("ReadWrite")),
     ("fsType", TextIfAbsent("ext4")),
     ("readOnly", Flag(false)),
     ("kind", TextIfAbsent("Shared")),
 ]);
 
-pub(crate) const ISCSI: Shape = Shape::of(&[("iscsiInterface", Text("default"))]);
+pub(crate) const ISCSI: TypeDefaults = TypeDefaults::of(&[("iscsiInterface", Text("default"))]);
 
-pub(crate) const RBD: Shape =
-    Shape::of(&[("pool", Text("rbd")), ("user", Text("admin")), ("keyring", Text("/etc/ceph/keyring"))]);
+pub(crate) const RBD: TypeDefaults =
+    TypeDefaults::of(&[("pool", Text("rbd")), ("user", Text("admin")), ("keyring", Text("/etc/ceph/keyring"))]);
 
-pub(crate) const SCALE_IO: Shape = Shape::of(&[("storageMode", Text("ThinProvisioned")), ("fsType", Text("xfs"))]);
+pub(crate) const SCALE_IO: TypeDefaults =
+    TypeDefaults::of(&[("storageMode", Text("ThinProvisioned")), ("fsType", Text("xfs"))]);
 
 /// A reference to a field of the pod itself.
-pub(crate) const FIELD_REFERENCE: Shape = Shape::of(&[("apiVersion", Text("v1"))]);
+pub(crate) const FIELD_REFERENCE: TypeDefaults = TypeDefaults::of(&[("apiVersion", Text("v1"))]);
 
-const FILES: Shape = Shape::of(&[("defaultMode", Number(MODE))]);
+const FILES: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE))]);
 
-const DOWNWARD: Shape = Shape::of(&[("defaultMode", Number(MODE)), ("items", Each(&ITEM))]);
+const DOWNWARD: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE)), ("items", Each(&ITEM))]);
 
-const ITEM: Shape = Shape::of(&[("fieldRef", In(&FIELD_REFERENCE))]);
+const ITEM: TypeDefaults = TypeDefaults::of(&[("fieldRef", In(&FIELD_REFERENCE))]);
 
-const PROJECTED: Shape = Shape::of(&[("defaultMode", Number(MODE)), ("sources", Each(&SOURCE))]);
+const PROJECTED: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE)), ("sources", Each(&SOURCE))]);
 
-const SOURCE: Shape = Shape::of(&[
-    ("serviceAccountToken", In(&const { Shape::of(&[("expirationSeconds", Number(3600))]) })),
-    ("downwardAPI", In(&const { Shape::of(&[("items", Each(&ITEM))]) })),
+const SOURCE: TypeDefaults = TypeDefaults::of(&[
+    ("serviceAccountToken", In(&const { TypeDefaults::of(&[("expirationSeconds", Number(3600))]) })),
+    ("downwardAPI", In(&const { TypeDefaults::of(&[("items", Each(&ITEM))]) })),
 ]);
 
-const EPHEMERAL: Shape =
-    Shape::of(&[("volumeClaimTemplate", In(&const { Shape::of(&[("spec", Always(&CLAIM_SPEC))]) }))]);
+const EPHEMERAL: TypeDefaults =
+    TypeDefaults::of(&[("volumeClaimTemplate", In(&const { TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC))]) }))]);
 
-const IMAGE: Shape = Shape::of(&[("pullPolicy", By("reference", |image| Some(pull_policy(text(image, "reference")))))]);
+const IMAGE: TypeDefaults =
+    TypeDefaults::of(&[("pullPolicy", By("reference", |image| Some(pull_policy(text(image, "reference")))))]);

@@ -46,6 +46,11 @@ pub(crate) struct Aggregated {
 }
 
 impl Aggregated {
+    /// Whether a form is there, and compressed where that is wanted.
+    pub(crate) fn is_ready(&self, form: AggregatedForm, compressed: bool) -> bool {
+        self.forms[form.index()].get().is_some_and(|made| !compressed || made.compressed.get().is_some())
+    }
+
     /// Whether the content is there.
     pub(crate) fn is_made(&self) -> bool {
         self.content.get().is_some()

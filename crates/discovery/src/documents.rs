@@ -14,6 +14,9 @@ use crate::negotiate::AggregatedForm;
 use crate::order::{OrderedGroup, arrange, shown};
 use crate::source::SourceOrder;
 
+/// Documents of as many versions take less than a millisecond to make: several times those that are built in.
+const QUICK_VERSIONS: usize = 100;
+
 /// The documents of one set of fragments. Immutable; a change of the set makes a new one.
 #[derive(Debug)]
 pub struct Documents {
@@ -25,6 +28,8 @@ pub struct Documents {
     aggregated_core: Aggregated,
     aggregated_groups: Aggregated,
     group_list: OnceLock<Bytes>,
+    /// How many versions all groups have.
+    versions: usize,
 }
 
 impl Documents {
@@ -39,6 +44,7 @@ impl Documents {
             aggregated_core: Aggregated::default(),
             aggregated_groups: Aggregated::default(),
             group_list: OnceLock::new(),
+            versions: fragments.len(),
         }
     }
 
@@ -50,6 +56,11 @@ impl Documents {
     /// `/apis`, aggregated: all other groups.
     pub fn aggregated_groups(&self, form: AggregatedForm) -> &Document {
         self.aggregated_groups.document(form, || self.shown_groups())
+    }
+
+    /// Whether that is there already, compressed if that is wanted, or is so small that it is made at once.
+    pub fn is_ready(&self, form: AggregatedForm, compressed: bool) -> bool {
+        self.versions <= QUICK_VERSIONS || self.aggregated_groups.is_ready(form, compressed)
     }
 
     /// Whether somebody has asked for that already, in whichever form.
@@ -81,13 +92,15 @@ impl Documents {
         group.is_empty() || place.is_some_and(|place| self.groups[place].versions.iter().any(of_program))
     }
 
-    /// `/apis/<group>/<version>`, or `/api/<version>` for the empty group: the resources of a version.
+    /// `/apis/<group>/<version>`, or `/api/<version>` for the empty group: the resources of a version. An aggregated server tells its
+    /// own: of these only what it told last is known, which may be nothing.
     pub fn resources(&self, group: &str, version: &str) -> Option<Bytes> {
         let group = match group {
             "" => self.core.as_ref()?,
             name => &self.groups[self.groups.binary_search_by(|group| group.name().cmp(name)).ok()?],
         };
-        group.versions.iter().find(|known| known.source().version == version).map(|version| version.resources())
+        let found = group.versions.iter().find(|known| known.source().version == version)?;
+        (found.source().order != SourceOrder::Aggregated).then(|| found.resources())
     }
 
     /// All group versions in the order of discovery, the core group first.

@@ -12,6 +12,7 @@ mod documents;
 mod fragment;
 mod json;
 mod legacy;
+mod merge;
 mod negotiate;
 mod order;
 mod remote;
@@ -21,8 +22,9 @@ mod source;
 pub use aggregated::Document;
 pub use documents::Documents;
 pub use fragment::Fragment;
+pub use merge::{PeerDocuments, ServedVersion};
 pub use negotiate::{AggregatedForm, etag_matches};
-pub use remote::{aggregated_versions, legacy_resources};
+pub use remote::{aggregated_versions, legacy_resources, served_versions};
 pub use root::root_paths;
 pub use source::{
     DiscoveredKind, DiscoveredResource, DiscoveredSubresource, Freshness, SourceOrder, Text, VersionSource, fragments,

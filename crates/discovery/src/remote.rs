@@ -7,17 +7,27 @@ use std::collections::HashMap;
 
 use keelson_meta::json::Value;
 
-use crate::source::{DiscoveredKind, DiscoveredResource, DiscoveredSubresource, Text, scope};
+use crate::merge::ServedVersion;
+use crate::source::{DiscoveredKind, DiscoveredResource, DiscoveredSubresource, Freshness, Text, scope};
 
 /// The resources of each version of each group, in the order in which the server says them.
 ///
 /// # Errors
 /// What of the document is not as it should be.
 pub fn aggregated_versions(list: &Value) -> Result<HashMap<(String, String), Vec<DiscoveredResource>>, String> {
+    let versions = served_versions(list)?.into_iter();
+    Ok(versions.map(|served| ((served.group, served.version), served.resources)).collect())
+}
+
+/// The versions of all groups, in the order in which the server says them.
+///
+/// # Errors
+/// What of the document is not as it should be.
+pub fn served_versions(list: &Value) -> Result<Vec<ServedVersion>, String> {
     if text(list, "kind")? != "APIGroupDiscoveryList" {
         return Err(format!("the kind {:?} is not APIGroupDiscoveryList", text(list, "kind")?));
     }
-    let mut found = HashMap::new();
+    let mut found = Vec::new();
     for group in objects(list, "items")? {
         let name = match group.get("metadata") {
             Some(metadata) => text(metadata, "name")?,
@@ -25,7 +35,13 @@ pub fn aggregated_versions(list: &Value) -> Result<HashMap<(String, String), Vec
         };
         for version in objects(group, "versions")? {
             let resources: Result<_, _> = objects(version, "resources")?.iter().map(resource).collect();
-            found.insert((name.clone(), text(version, "version")?), resources?);
+            let is_stale = text(version, "freshness")? == "Stale";
+            found.push(ServedVersion {
+                group: name.clone(),
+                version: text(version, "version")?,
+                freshness: if is_stale { Freshness::Stale } else { Freshness::Current },
+                resources: resources?,
+            });
         }
     }
     Ok(found)

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use keelson_resources::{
-    Catalogue, GroupVersionEntry, Resource, ResponseKind, ServedVersion, StorageKind, Subresource, Verb,
+    Catalogue, GroupVersionEntry, Resource, ResourceStorage, ResponseKind, ServedVersion, Subresource, Verb,
     storage_version_hash,
 };
 
@@ -111,6 +111,24 @@ pub struct DiscoveredKind {
 }
 
 impl DiscoveredResource {
+    /// Whether both are shown alike in the aggregated form, which does not tell in which version objects are stored.
+    pub(crate) fn is_shown_alike(&self, other: &Self) -> bool {
+        let Self {
+            plural,
+            singular,
+            kind,
+            scope,
+            verbs,
+            short_names,
+            categories,
+            storage_version_hash: _,
+            subresources,
+        } = self;
+        (plural, singular, kind, scope) == (&other.plural, &other.singular, &other.kind, &other.scope)
+            && (verbs, short_names, categories) == (&other.verbs, &other.short_names, &other.categories)
+            && *subresources == other.subresources
+    }
+
     /// Whether its objects live in namespaces.
     pub fn is_namespaced(&self) -> bool {
         self.scope == NAMESPACED
@@ -138,7 +156,7 @@ impl DiscoveredResource {
 
 impl DiscoveredResource {
     /// The same of a custom resource, as upstream shows those: with verbs in an order of their own, and kinds that name their group and
-    /// their version. One that takes no new objects shows no verb that makes or changes any.
+    /// their version. It shows the verbs that it has; one that takes no new objects shows none that makes or changes any.
     pub fn of_custom(resource: &Resource, version: &ServedVersion, takes_new: bool) -> Self {
         let own = |kind: DiscoveredKind| match kind {
             DiscoveredKind { group, kind, .. } if group.is_empty() => {
@@ -147,14 +165,17 @@ impl DiscoveredResource {
             foreign => foreign,
         };
         let plain = Self::of(resource, version, None);
-        let shown = |verb: &&&str| takes_new || !CHANGING_VERBS.contains(verb);
+        let shown = |verb: &&&str| {
+            plain.verbs.iter().any(|known| *known == ***verb) && (takes_new || !CHANGING_VERBS.contains(verb))
+        };
+        let verbs = CUSTOM_VERBS.iter().filter(shown).map(|verb| Text::Borrowed(verb)).collect();
         // As upstream has it, nobody is told of a stored version that is not served.
         let is_served = |stored: &Text| resource.versions.iter().any(|known| known.name == *stored && !known.hidden);
-        let told = matches!(&resource.storage, StorageKind::Persisted { version, .. } if is_served(version));
+        let told = matches!(&resource.storage, ResourceStorage::Persisted { version, .. } if is_served(version));
         Self {
             kind: own(plain.kind),
             storage_version_hash: plain.storage_version_hash.filter(|_| told),
-            verbs: CUSTOM_VERBS.iter().filter(shown).map(|verb| Text::Borrowed(verb)).collect(),
+            verbs,
             subresources: plain
                 .subresources
                 .into_iter()

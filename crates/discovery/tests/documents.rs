@@ -1,4 +1,6 @@
-//! The documents of the built-in resources, compared with what kube-apiserver 1.36.2 serves for the same set.
+//! The documents of the built-in resources, compared with those of kube-apiserver 1.36.2 for the same set.
+//!
+//! Clients find resources by them, so every member counts, and the order too.
 
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 //!
 //! Versions that are not served are there for what lies in the store, and no client finds them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use keelson_cache::Collection;
@@ -10,42 +11,43 @@ use keelson_meta::json::Value;
 use keelson_meta::{Object, version_names};
 use keelson_outbound::{ConversionWebhook, Outbound};
 use keelson_registry::{Contribution, DefinedBy};
-use keelson_resources::{Resource, ScalePaths, Scope, SelectableField, ServedVersion, StorageKind, Subresource, Text};
+use keelson_resources::{
+    Resource, ResourceStorage, ScalePaths, Scope, SelectableField, ServedVersion, Subresource, Text, Verb,
+};
+use keelson_schema::{KeptPrograms, Schema, SchemaDocument, StructuralError};
 use keelson_tables::{CellType, CustomColumn, Printer};
 
 use crate::definition::{Definition, Names, text};
 use crate::extensions::KnownDefinition;
-use crate::schema;
+use crate::schema::{self, KeptSchema};
 
 /// What is told to who makes an object of a definition that is being deleted.
 const TERMINATING: &str = "create not allowed while custom resource definition is terminating";
 
 /// What a definition contributes.
 ///
-/// Cost: that of compiling its schemas and expressions.
-pub(crate) fn of(known: &KnownDefinition, definitions: &Arc<Collection>, outbound: &Arc<Outbound>) -> Contribution {
+/// Cost: that of compiling its schemas. Expressions are compiled when an object is first judged by them.
+pub(crate) fn of(
+    known: &KnownDefinition,
+    definitions: &Arc<Collection>,
+    outbound: &Arc<Outbound>,
+    programs: &Arc<KeptPrograms>,
+) -> Contribution {
     let KnownDefinition { entry, read: definition } = known;
     let object = &entry.object.decode(entry.revision);
-    let stated = object.get(&["spec", "versions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let stated = versions(object);
     let resource = resource(object, definition, stated);
-    let kind_in = |version: &Value| resource.gvk(&text(version.get("name")));
-    let schemas: Vec<_> = stated.iter().map(|version| schema::of_version(&kind_in(version), version)).collect();
     let mut contribution = Contribution::new(resource).defined_by(DefinedBy {
         collection: definitions.clone(),
         name: definition.name.clone(),
         state: definition.state(),
         terminating: TERMINATING,
     });
-    for (place, (version, schema)) in stated.iter().zip(&schemas).enumerate() {
-        let name = text(version.get("name"));
-        contribution = contribution.with_printer(&name, &Printer::custom_until_unusable(columns(version)));
-        if let Some(schema) = schema {
-            contribution =
-                contribution.with_schema(&name, schema).with_document(&name, &schema::stated_in(entry, place));
-        }
-        if is(version, "deprecated") {
-            contribution = contribution.with_deprecation(&name, &deprecation(definition, version, stated));
-        }
+    for (place, version) in stated.iter().enumerate() {
+        let kind = contribution.resource().gvk(&text(version.get("name")));
+        let source = schema::stated_in(entry, place);
+        let schema = schema::of_version(&kind, version, &source, programs).map(|schema| (schema, source));
+        contribution = with_version(contribution, definition, version, stated, schema.as_ref());
     }
     if definition.terminating {
         contribution = contribution.refusing_new(TERMINATING);
@@ -57,6 +59,58 @@ pub(crate) fn of(known: &KnownDefinition, definitions: &Arc<Collection>, outboun
     }
 }
 
+/// What a definition contributes that is part of a program and not stored anywhere. It has all the names that it asks for. What
+/// it says of conversion is not looked at: its versions differ by name alone unless the program gives a
+/// [`Converter`](keelson_registry::Converter). Where verbs are given it has these alone, in this order, and no subresources.
+///
+/// Cost: that of compiling its schemas and expressions.
+///
+/// # Errors
+/// When a schema of it can't be compiled, which says where.
+pub fn of_program(object: &Object, verbs: Option<&'static [Verb]>) -> Result<Contribution, StructuralError> {
+    let mut definition = Definition::read(object);
+    definition.accepted = definition.requested.clone().completed();
+    let stated = versions(object);
+    let mut resource = resource(object, &definition, stated);
+    if let Some(verbs) = verbs {
+        let alone = |version: &mut Arc<ServedVersion>| {
+            let version = Arc::make_mut(version);
+            (version.verbs, version.subresources) = (Cow::Borrowed(verbs), Vec::new());
+        };
+        resource.versions.iter_mut().for_each(alone);
+    }
+    let mut contribution = Contribution::new(resource);
+    for version in stated {
+        let kind = contribution.resource().gvk(&text(version.get("name")));
+        let schema = schema::compiled(&kind, version)?.map(|schema| (schema, KeptSchema::of(version)));
+        contribution = with_version(contribution, &definition, version, stated, schema.as_ref());
+    }
+    Ok(contribution)
+}
+
+fn versions(object: &Object) -> &[Value] {
+    object.get(&["spec", "versions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
+}
+
+/// The contribution with all that is known of a version: columns, schema, deprecation.
+fn with_version(
+    contribution: Contribution,
+    definition: &Definition,
+    version: &Value,
+    stated: &[Value],
+    schema: Option<&(Schema, Arc<dyn SchemaDocument>)>,
+) -> Contribution {
+    let name = text(version.get("name"));
+    let mut contribution = contribution.with_printer(&name, &Printer::custom_until_unusable(columns(version)));
+    if let Some((schema, document)) = schema {
+        contribution = contribution.with_schema(&name, schema).with_document(&name, document);
+    }
+    if is(version, "deprecated") {
+        contribution = contribution.with_deprecation(&name, &deprecation(definition, version, stated));
+    }
+    contribution
+}
+
 fn resource(object: &Object, definition: &Definition, stated: &[Value]) -> Resource {
     let Names { plural, singular, short_names, kind, list_kind, categories } = definition.accepted.clone();
     let plural = if plural.is_empty() { definition.requested.plural.clone() } else { plural };
@@ -65,8 +119,8 @@ fn resource(object: &Object, definition: &Definition, stated: &[Value]) -> Resou
     let namespaced = text(object.get(&["spec", "scope"])) == "Namespaced";
     let stored = stated.iter().find(|version| is(version, "storage")).map(|version| text(version.get("name")));
     let storage = match (custom.storage.clone(), stored) {
-        (StorageKind::Persisted { prefix, group, .. }, Some(version)) => {
-            StorageKind::Persisted { prefix, group, version: version.into() }
+        (ResourceStorage::Persisted { prefix, group, .. }, Some(version)) => {
+            ResourceStorage::Persisted { prefix, group, version: version.into() }
         }
         (storage, _) => storage,
     };

@@ -87,6 +87,16 @@ impl Names {
         }
     }
 
+    /// The same with the names that upstream derives where they are not stated.
+    pub(crate) fn completed(self) -> Self {
+        let derived = |name: String, from: String| if name.is_empty() { from } else { name };
+        Self {
+            singular: derived(self.singular, self.kind.to_lowercase()),
+            list_kind: derived(self.list_kind, format!("{}List", self.kind)),
+            ..self
+        }
+    }
+
     /// As they stand in a status: both `plural` and `kind` always do.
     pub(crate) fn write(&self) -> Value {
         let mut out = keelson_meta::json::Map::new();

@@ -1,8 +1,8 @@
 //! The deletion of the objects of a definition that is being deleted: through the registry, so that finalizers hold. The definition
 //! goes when they are gone.
 //!
-//! Nothing new comes meanwhile, since what is served of such a definition refuses it, and a server that has not seen of it yet finds out when
-//! it writes.
+//! Nothing new comes meanwhile, since what is served of such a definition refuses it, and a server that has not seen of it yet finds out
+//! when it writes.
 
 use keelson_controllers::Outcome;
 use keelson_meta::{ApiError, Object};

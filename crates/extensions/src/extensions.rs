@@ -4,26 +4,27 @@
 //! who write to the store. ORDER: a definition is looked at for its status after what it defines is served, so that a client
 //! that reads of it being established finds it here.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_cache::Entry;
-use keelson_controllers::{Backoff, Client, Queue};
-use keelson_meta::ApiError;
-use keelson_meta::options::{ListOptions, ResourceVersionMatch};
+use keelson_controllers::{Backoff, Client, Queue, SERVER_MANAGER};
+use keelson_meta::options::{GetOptions, ListOptions, ResourceVersionMatch};
+use keelson_meta::{ApiError, Revision};
 use keelson_outbound::Outbound;
-use keelson_registry::{Registry, SurfaceError, Target, WatchOutput};
+use keelson_registry::{Contribution, Registry, SurfaceError, Target, WatchOutput};
+use keelson_schema::ProgramStats;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::by_group::{ByGroup, group_of};
 use crate::definition::Definition;
 use crate::names::NameIndex;
 use crate::serving::Serving;
 
-/// Who owns the fields of a status that the server writes: upstream's name, by which its tools know them.
-const MANAGER: &str = "kube-apiserver";
 /// How many definitions are written to at once: enough to share commits.
 const WRITES_AT_ONCE: usize = 32;
 /// Of how many definitions the objects are deleted at once. Many are deleted at once of each.
@@ -34,6 +35,8 @@ const STATUS_BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), long
 const EMPTYING_BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(1) };
 /// How long after a failure the definitions are followed anew, or a change of what is served is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long a request waits for a definition that is stored to be served here. To compile it takes milliseconds.
+const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Follows the definitions, and serves what they define.
 pub struct Extensions {
@@ -45,15 +48,17 @@ pub struct Extensions {
     pub(crate) definitions: Target,
     known: Mutex<Known>,
     pub(crate) serving: Serving,
+    /// Up to which revision what is defined is served.
+    served_up_to: watch::Sender<Revision>,
     statuses: Queue<String>,
     /// The definitions whose objects are to be deleted, while this server is the one that does it.
     emptying: Mutex<Option<Arc<Queue<String>>>>,
 }
 
-/// All definitions, by name, and who has which names.
+/// All definitions, and who has which names.
 #[derive(Default)]
 struct Known {
-    definitions: HashMap<String, KnownDefinition>,
+    definitions: ByGroup<KnownDefinition>,
     names: NameIndex,
 }
 
@@ -65,12 +70,19 @@ pub(crate) struct KnownDefinition {
 }
 
 impl Extensions {
-    /// Serves what is defined by the definitions that are stored now.
+    /// Serves what is defined by the definitions that are stored now, and what is `supplied` where none of them asks for its name or its
+    /// kind.
     ///
     /// # Errors
     /// 500 when definitions are not served, or their objects can't be loaded.
-    pub async fn start(registry: Arc<Registry>, outbound: Arc<Outbound>) -> Result<Arc<Self>, ApiError> {
-        let client = Client::of_server(registry.clone(), MANAGER);
+    pub async fn start(
+        registry: Arc<Registry>,
+        outbound: Arc<Outbound>,
+        supplied: Vec<Contribution>,
+    ) -> Result<Arc<Self>, ApiError> {
+        let internal = |error: SurfaceError| ApiError::Internal(error.to_string());
+        registry.surfaces().put(supplied.clone()).await.map_err(internal)?;
+        let client = Client::of_server(registry.clone(), SERVER_MANAGER);
         let definitions = client.collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", None)?;
         let extensions = Self {
             registry,
@@ -78,7 +90,8 @@ impl Extensions {
             client,
             definitions,
             known: Mutex::default(),
-            serving: Serving::default(),
+            serving: Serving::new(supplied),
+            served_up_to: watch::Sender::new(Revision::ZERO),
             statuses: Queue::new(STATUS_BACKOFF),
             emptying: Mutex::default(),
         };
@@ -89,7 +102,8 @@ impl Extensions {
         for entry in snapshot.range("", None) {
             extensions.note(entry, &mut found);
         }
-        extensions.serve(&found).await.map_err(|error| ApiError::Internal(error.to_string()))?;
+        extensions.serve(&found).await.map_err(internal)?;
+        extensions.served_up_to.send_replace(snapshot.revision);
         extensions.look_at(&found);
         Ok(Arc::new(extensions))
     }
@@ -110,13 +124,35 @@ impl Extensions {
         let queue = Arc::new(Queue::new(EMPTYING_BACKOFF));
         // ORDER: the queue is there before it is looked what is known, so that nothing falls in between.
         *self.emptying.lock() = Some(queue.clone());
-        let known: Vec<String> = self.known.lock().definitions.keys().cloned().collect();
+        let known: Vec<String> = self.known.lock().definitions.names().cloned().collect();
         self.look_at(&known.into_iter().collect());
         tokio::select! {
             () = stopping.cancelled() => {}
             never = queue.run(EMPTIED_AT_ONCE, |name| self.empty(name)) => match never {},
         }
         *self.emptying.lock() = None;
+    }
+
+    /// Waits until a resource is served as its definition says that is stored now, if there is one: another server on the store may
+    /// have said that it is established before this one has served it. After 5 seconds it is waited no longer.
+    ///
+    /// Cost: a read of the newest definition.
+    pub async fn catch_up(self: Arc<Self>, group: String, plural: String) {
+        let name = format!("{plural}.{group}");
+        let options = GetOptions::default();
+        let newest = self.registry.get(&self.definitions, &name, self.client.caller(), &options);
+        // Where there is no definition, or the store can't be asked, there is nothing to wait for.
+        let Ok(definition) = newest.await else { return };
+        let mut served = self.served_up_to.subscribe();
+        let waited = tokio::time::timeout(CATCH_UP, served.wait_for(|revision| *revision >= definition.revision)).await;
+        if waited.is_err() {
+            tracing::warn!(definition = name, "a definition that is stored is not served yet");
+        }
+    }
+
+    /// What was counted of the compiled expressions of schemas.
+    pub fn program_stats(&self) -> ProgramStats {
+        self.serving.programs.stats()
     }
 
     /// A definition as it was last seen; `None` when it is gone.
@@ -153,7 +189,9 @@ impl Extensions {
         let mut initial = HashSet::new();
         while let Some(outputs) = watch.next().await {
             let mut changed = BTreeSet::new();
+            let mut up_to = Revision::ZERO;
             for output in outputs {
+                up_to = up_to.max(revision_of(&output));
                 match output {
                     WatchOutput::Initial(entry) => {
                         initial.insert(entry.name().to_owned());
@@ -169,7 +207,7 @@ impl Extensions {
                             .known
                             .lock()
                             .definitions
-                            .keys()
+                            .names()
                             .filter(|name| !initial.contains(*name))
                             .cloned()
                             .collect();
@@ -184,6 +222,7 @@ impl Extensions {
                 tracing::warn!(%error, "custom resources can't be served as they are defined; it is tried again");
                 tokio::time::sleep(AGAIN).await;
             }
+            self.served_up_to.send_if_modified(|before| std::mem::replace(before, up_to.max(*before)) < up_to);
             self.look_at(&changed);
         }
         Ok(())
@@ -198,7 +237,7 @@ impl Extensions {
         let read = Arc::new(Definition::read(&entry.object.decode(entry.revision)));
         let mut known = self.known.lock();
         changed.extend(known.names.note(&read, entry.revision));
-        known.definitions.insert(name.to_owned(), KnownDefinition { entry: entry.clone(), read });
+        known.definitions.insert(name, KnownDefinition { entry: entry.clone(), read });
         changed.insert(name.to_owned());
     }
 
@@ -216,9 +255,14 @@ impl Extensions {
         if changed.is_empty() {
             return Ok(());
         }
-        let all = || self.known.lock().definitions.values().cloned().collect();
+        // Who stands back for another of the same kind is served when that one goes.
+        let groups: HashSet<&str> = changed.iter().map(|name| group_of(name)).collect();
+        let known_now = || {
+            let known = self.known.lock();
+            groups.iter().flat_map(|group| known.definitions.in_group(group).cloned()).collect()
+        };
         let definitions = self.definitions.collection().map_err(|error| SurfaceError::Cache(error.to_string()))?;
-        self.serving.adjust(&self.registry, definitions, &self.outbound, changed, all).await
+        self.serving.adjust(&self.registry, definitions, &self.outbound, &groups, known_now).await
     }
 
     /// Has these definitions looked at by who writes to them.
@@ -234,5 +278,14 @@ impl Extensions {
                 Some(_) | None => {}
             }
         }
+    }
+}
+
+/// The revision up to which a watch has told of all changes with this, as far as that is known.
+fn revision_of(output: &WatchOutput) -> Revision {
+    match output {
+        WatchOutput::Event(_, event) => event.revision,
+        WatchOutput::Bookmark { revision, .. } => *revision,
+        WatchOutput::Initial(_) | WatchOutput::Error(_) => Revision::ZERO,
     }
 }

@@ -7,6 +7,7 @@
 //! schema's matter (`schema`); webhooks that lead their versions to each other are called by `keelson-outbound`.
 
 mod approval;
+mod by_group;
 mod conditions;
 mod contribution;
 mod definition;
@@ -17,4 +18,5 @@ mod schema;
 mod serving;
 mod status;
 
+pub use contribution::of_program;
 pub use extensions::Extensions;

@@ -8,12 +8,17 @@ use std::sync::Arc;
 use keelson_cache::Entry;
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::Value;
-use keelson_schema::{Schema, SchemaDocument};
+use keelson_schema::{KeptPrograms, Schema, SchemaDocument, StructuralError};
 
-/// The schema of a version; `None` where it says nothing that can be used, and then objects are taken as they are.
-pub(crate) fn of_version(kind: &GroupVersionKind, version: &Value) -> Option<Schema> {
-    let document = version.get("schema")?.get("openAPIV3Schema")?;
-    match Schema::structural(kind, document) {
+/// The schema of a version of a stored definition, whose expressions are compiled when an object is first judged by them; `None` where it
+/// says nothing that can be used, and then objects are taken as they are.
+pub(crate) fn of_version(
+    kind: &GroupVersionKind,
+    version: &Value,
+    source: &Arc<dyn SchemaDocument>,
+    programs: &Arc<KeptPrograms>,
+) -> Option<Schema> {
+    match Schema::structural_on_demand(kind, stated(version)?, source.clone(), programs) {
         Ok(schema) => Some(schema),
         Err(error) => {
             // Only an older server can have stored it.
@@ -21,6 +26,18 @@ pub(crate) fn of_version(kind: &GroupVersionKind, version: &Value) -> Option<Sch
             None
         }
     }
+}
+
+/// The schema of a version; `None` where it states none.
+///
+/// # Errors
+/// When it can't be compiled.
+pub(crate) fn compiled(kind: &GroupVersionKind, version: &Value) -> Result<Option<Schema>, StructuralError> {
+    stated(version).map(|document| Schema::structural(kind, document)).transpose()
+}
+
+fn stated(version: &Value) -> Option<&Value> {
+    version.get("schema")?.get("openAPIV3Schema")
 }
 
 /// Where the schema of a version lies.
@@ -41,5 +58,21 @@ impl SchemaDocument for StatedSchema {
         let mut definition = self.definition.object.decode(self.definition.revision);
         let versions = definition.0.get_mut("spec")?.get_mut("versions")?;
         Some(versions.get_mut(self.version)?.get_mut("schema")?.get_mut("openAPIV3Schema")?.take())
+    }
+}
+
+/// The schema of a version whose definition is stored nowhere.
+#[derive(Debug)]
+pub(crate) struct KeptSchema(Option<Value>);
+
+impl KeptSchema {
+    pub(crate) fn of(version: &Value) -> Arc<dyn SchemaDocument> {
+        Arc::new(Self(stated(version).cloned()))
+    }
+}
+
+impl SchemaDocument for KeptSchema {
+    fn read(&self) -> Option<Value> {
+        self.0.clone()
     }
 }

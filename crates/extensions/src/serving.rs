@@ -2,34 +2,48 @@
 //!
 //! Of definitions that have one kind, which servers may have accepted at the same time, the oldest is served.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use keelson_cache::Collection;
 use keelson_meta::GroupResource;
 use keelson_outbound::Outbound;
 use keelson_registry::{Contribution, Registry, Surface, SurfaceError};
+use keelson_schema::KeptPrograms;
 use keelson_supervision::outcome;
 use tokio::sync::Mutex;
 
+use crate::by_group::ByGroup;
 use crate::contribution;
 use crate::definition::Definition;
 use crate::extensions::KnownDefinition;
 use crate::names::oldest_of_each_kind;
 
-/// The definitions that are served, by name.
+/// The definitions that are served.
 #[derive(Default)]
-pub(crate) struct Serving(Mutex<HashMap<String, Arc<Definition>>>);
+pub(crate) struct Serving {
+    served: Mutex<ByGroup<Arc<Definition>>>,
+    /// What is served where no definition takes its place.
+    supplied: Vec<Contribution>,
+    /// The compiled expressions of their schemas.
+    pub(crate) programs: Arc<KeptPrograms>,
+}
 
 impl Serving {
-    /// Whether what a definition defines is served.
-    pub(crate) async fn serves(&self, definition: &Definition) -> bool {
-        self.0.lock().await.get(&definition.name).is_some_and(|served| served.uid == definition.uid)
+    /// Nothing but what the server has by itself, which is served already.
+    pub(crate) fn new(supplied: Vec<Contribution>) -> Self {
+        Self { supplied, ..Self::default() }
     }
 
-    /// Serves what is defined by `all` definitions, of which these have changed.
+    /// Whether what a definition defines is served.
+    pub(crate) async fn serves(&self, definition: &Definition) -> bool {
+        self.served.lock().await.get(&definition.name).is_some_and(|served| served.uid == definition.uid)
+    }
+
+    /// Serves what is defined by the definitions of these groups, which are `known_now` once nobody else changes what is served.
     ///
-    /// Cost: a few comparisons for each definition, the compilation of those that changed, and one copy of the surface's tables.
+    /// Cost: a few comparisons for each definition of the groups, the compilation of those that changed, and one copy of the surface's
+    /// tables.
     ///
     /// # Errors
     /// When objects can't be loaded; some of the changes may be made then.
@@ -38,29 +52,32 @@ impl Serving {
         registry: &Registry,
         definitions: &Arc<Collection>,
         outbound: &Arc<Outbound>,
-        changed: &BTreeSet<String>,
-        all: impl FnOnce() -> Vec<KnownDefinition>,
+        groups: &HashSet<&str>,
+        known_now: impl FnOnce() -> Vec<KnownDefinition>,
     ) -> Result<(), SurfaceError> {
-        let mut served = self.0.lock().await;
-        let all = all();
-        let (gone, wanted) = differences(&served, &registry.surface(), changed, &all);
-        if !gone.is_empty() {
-            let resources: Vec<GroupResource> =
-                gone.iter().filter_map(|name| served.get(name)).map(|definition| resource_of(definition)).collect();
-            registry.surfaces().remove(&resources).await;
-            gone.iter().for_each(|name| drop(served.remove(name)));
-        }
-        if wanted.is_empty() {
+        let mut served = self.served.lock().await;
+        let (gone, wanted) = differences(&served, &registry.surface(), groups, &known_now());
+        if gone.is_empty() && wanted.is_empty() {
             return Ok(());
         }
-        let contributions = compiled(&wanted, definitions, outbound).await;
-        match registry.surfaces().put(contributions.clone()).await {
-            Ok(_) => served.extend(wanted.into_iter().map(|known| (known.read.name.clone(), known.read))),
+        let (giving_way, back) = self.supplied_changes(&served, groups, &gone, &wanted);
+        let resources = gone.iter().filter_map(|name| served.get(name)).map(|definition| resource_of(definition));
+        let resources: Vec<GroupResource> = resources.chain(giving_way).collect();
+        let mut contributions = compiled(&wanted, definitions, outbound, &self.programs).await;
+        contributions.extend(back);
+        // One change, so that a definition that was made anew is served all the time.
+        let changed = registry.surfaces().exchange(resources.clone(), contributions.clone()).await;
+        if changed.is_err() {
+            registry.surfaces().remove(&resources).await;
+        }
+        gone.iter().for_each(|name| drop(served.remove(name)));
+        match changed {
+            Ok(_) => wanted.into_iter().for_each(|known| drop(served.insert(&known.read.name, known.read.clone()))),
             Err(SurfaceError::Taken(_)) => {
                 // One that can't be served must not keep the others from being served.
                 for (known, contribution) in wanted.into_iter().zip(contributions) {
                     match registry.surfaces().put(vec![contribution]).await {
-                        Ok(_) => drop(served.insert(known.read.name.clone(), known.read)),
+                        Ok(_) => drop(served.insert(&known.read.name, known.read.clone())),
                         Err(error @ SurfaceError::Taken(_)) => {
                             tracing::warn!(definition = known.read.name, %error, "a definition is not served");
                         }
@@ -74,22 +91,50 @@ impl Serving {
     }
 }
 
+impl Serving {
+    /// What of the supplied resources gives way once these definitions are `gone` and `wanted`, and what comes back.
+    fn supplied_changes(
+        &self,
+        served: &ByGroup<Arc<Definition>>,
+        groups: &HashSet<&str>,
+        gone: &[String],
+        wanted: &[KnownDefinition],
+    ) -> (Vec<GroupResource>, Vec<Contribution>) {
+        let (mut giving_way, mut back) = (Vec::new(), Vec::new());
+        for supplied in self.supplied.iter().filter(|supplied| groups.contains(&*supplied.resource().group)) {
+            let before: Vec<_> = served.in_group(&supplied.resource().group).collect();
+            let was_taken = before.iter().any(|definition| is_in_place_of(definition, supplied));
+            let stays = before.iter().filter(|definition| !gone.contains(&definition.name));
+            let is_taken = stays
+                .map(|definition| &**definition)
+                .chain(wanted.iter().map(|known| &known.read))
+                .any(|definition| is_in_place_of(definition, supplied));
+            match (was_taken, is_taken) {
+                (false, true) => giving_way.push(supplied.resource().group_resource()),
+                (true, false) => back.push(supplied.clone()),
+                (true, true) | (false, false) => {}
+            }
+        }
+        (giving_way, back)
+    }
+}
+
+/// Whether a definition asks for the name or the kind of something that is contributed.
+fn is_in_place_of(definition: &Definition, contribution: &Contribution) -> bool {
+    let resource = contribution.resource();
+    definition.group == *resource.group
+        && (definition.requested.plural == *resource.plural || definition.accepted.kind == *resource.kind)
+}
+
 /// The definitions that are served no longer, and those that are served anew or differently.
 fn differences(
-    served: &HashMap<String, Arc<Definition>>,
+    served: &ByGroup<Arc<Definition>>,
     surface: &Surface,
-    changed: &BTreeSet<String>,
-    all: &[KnownDefinition],
+    groups: &HashSet<&str>,
+    known: &[KnownDefinition],
 ) -> (Vec<String>, Vec<KnownDefinition>) {
-    let changed_now = all.iter().map(|known| &*known.read).filter(|definition| changed.contains(&definition.name));
-    let changed_then = changed.iter().filter_map(|name| served.get(name)).map(|definition| &**definition);
-    // Who stands back for another of the same kind is served when that one goes.
-    let groups: HashSet<&str> = changed_now.chain(changed_then).map(|definition| definition.group.as_str()).collect();
-    let candidates: Vec<&KnownDefinition> = all
-        .iter()
-        .filter(|known| groups.contains(known.read.group.as_str()))
-        .filter(|known| known.read.is_served() && !is_builtin(surface, &known.read))
-        .collect();
+    let candidates: Vec<&KnownDefinition> =
+        known.iter().filter(|known| known.read.is_served() && !is_builtin(surface, &known.read)).collect();
     let chosen = oldest_of_each_kind(candidates.iter().map(|known| &*known.read));
     let chosen: HashSet<&str> = chosen.values().map(|definition| definition.name.as_str()).collect();
     let by_name: HashMap<&str, &KnownDefinition> = candidates
@@ -100,7 +145,7 @@ fn differences(
     let stays = |definition: &Definition| {
         by_name.get(definition.name.as_str()).is_some_and(|known| known.read.uid == definition.uid)
     };
-    let in_groups = served.values().filter(|definition| groups.contains(definition.group.as_str()));
+    let in_groups = groups.iter().flat_map(|group| served.in_group(group));
     let gone = in_groups.filter(|definition| !stays(definition)).map(|definition| definition.name.clone()).collect();
     let is_new =
         |known: &&&KnownDefinition| served.get(&known.read.name).is_none_or(|it| !it.is_served_alike(&known.read));
@@ -120,13 +165,16 @@ pub(crate) fn resource_of(definition: &Definition) -> GroupResource {
     GroupResource { group: definition.group.clone(), resource: definition.requested.plural.clone() }
 }
 
-/// What definitions contribute. Schemas and expressions are compiled, which may take long.
+/// What definitions contribute. Schemas are compiled, which may take long.
 async fn compiled(
     wanted: &[KnownDefinition],
     definitions: &Arc<Collection>,
     outbound: &Arc<Outbound>,
+    programs: &Arc<KeptPrograms>,
 ) -> Vec<Contribution> {
-    let (wanted, definitions, outbound) = (wanted.to_vec(), definitions.clone(), outbound.clone());
-    let compile = move || wanted.iter().map(|known| contribution::of(known, &definitions, &outbound)).collect();
+    let (definitions, outbound, programs) = (definitions.clone(), outbound.clone(), programs.clone());
+    let wanted = wanted.to_vec();
+    let compile =
+        move || wanted.iter().map(|known| contribution::of(known, &definitions, &outbound, &programs)).collect();
     outcome(tokio::task::spawn_blocking(compile)).await
 }

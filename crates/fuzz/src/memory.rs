@@ -30,6 +30,8 @@ struct Counts {
 pub struct Cost {
     /// The most bytes that it held at once, beyond those that were held before.
     pub peak: usize,
+    /// The bytes that it holds when it is done, what it returns included.
+    pub held: usize,
     /// The bytes that it asked for altogether: where work is done by allocating, its amount.
     pub asked: usize,
 }
@@ -42,7 +44,8 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let after = COUNTS.get();
     COUNTS.set(Counts { peak: before.peak.max(after.peak), ..after });
     let peak = usize::try_from(after.peak - before.held).unwrap_or(0);
-    (done, Cost { peak, asked: after.asked - before.asked })
+    let held = usize::try_from(after.held - before.held).unwrap_or(0);
+    (done, Cost { peak, held, asked: after.asked - before.asked })
 }
 
 fn count(taken: usize, given_back: usize) {
@@ -96,8 +99,8 @@ mod tests {
             vec![0_u8; 100]
         });
         assert_eq!(kept.len(), 100);
-        assert_eq!(cost, Cost { peak: 1000, asked: 10_100 });
+        assert_eq!(cost, Cost { peak: 1000, held: 100, asked: 10_100 });
         let ((), inner) = measure(|| drop(kept));
-        assert_eq!(inner, Cost { peak: 0, asked: 0 });
+        assert_eq!(inner, Cost { peak: 0, held: 0, asked: 0 });
     }
 }

@@ -121,7 +121,7 @@ fn check(target: &Target, input: &[u8]) -> Result<u64, String> {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
     })?;
-    let Cost { peak, asked } = cost;
+    let Cost { peak, asked, held: _ } = cost;
     if peak > BASE_BYTES + HELD_PER_BYTE * input.len() {
         return Err(format!("{} bytes of input made {peak} bytes be held at once", input.len()));
     }

@@ -1,4 +1,6 @@
-//! A seeded run of every target, the same each time and over within seconds; `cargo xtask fuzz` runs for longer.
+//! A seeded run of every target, the same each time and over within seconds.
+//!
+//! It shows that the targets work; `cargo xtask fuzz` runs for longer and looks for findings.
 
 use keelson_fuzz::{Budget, Finding, all, run};
 

@@ -1,4 +1,4 @@
-//! How much memory bodies cost that are as large as the server takes them: at most twenty times their length, in every encoding.
+//! Memory of bodies that are as large as the server takes them: at most twenty times their length, in every encoding.
 //!
 //! Bodies are made of what costs most for each byte. Counted are requested bytes, at the moment when they were the most.
 

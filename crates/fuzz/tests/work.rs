@@ -1,4 +1,4 @@
-//! That the work on large inputs grows with their length: ten times as many items ask for about ten times as much memory.
+//! Work on large inputs, which grows with their length: ten times as many items ask for about ten times as much memory.
 //!
 //! Counted instead of timed, so that it is the same on every machine. What copies each item for each other shows. What only compares
 //! them asks for no memory: that is timed by what its thread runs, once with many items and ten times with few.
@@ -205,6 +205,47 @@ fn structural_schemas_of_long_lists() {
     };
     check_time("items that are there twice", twice, |object| assert!(faults(&set, object, None) > 0));
     assert_eq!(faults(&set, &twice(10 * FAULTS_MAX), None), FAULTS_MAX);
+}
+
+#[test]
+fn patterns_are_not_compiled_before_they_are_asked() {
+    let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Patterns".into() };
+    let property = |index: usize| {
+        (format!("p{index}"), json!({"type": "string", "pattern": format!("^[a-z\\p{{L}}]{{0,200}}x{index}$")}))
+    };
+    let properties: Value = (0..900).map(property).collect::<keelson_meta::json::Map>().into();
+    let document = json!({"type": "object", "properties": properties});
+    let (schema, cost) = measure(|| Schema::structural(&kind, &document).expect("a schema"));
+    assert!(cost.asked < 8_000_000, "{cost:?}");
+    let rules = schema.rules().expect("it is structural");
+    let found = rules.judge(&json!({"p7": "yx7", "p8": "x7"}), None, None);
+    assert_eq!(found.faults.len(), 1);
+    assert_eq!(found.faults[0].field, "p8");
+}
+
+#[test]
+fn values_that_are_compared_with_many() {
+    let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Many".into() };
+    let names = |count: usize| -> Vec<String> { (0..count).map(|number| format!("n{number}")).collect() };
+    let schema = |items: usize| {
+        let list = json!({"type": "array", "items": {"type": "string", "enum": names(items)}});
+        let document = json!({"type": "object", "properties": {"list": list, "spec": {"type": "object", "required": names(items)}}});
+        Schema::structural(&kind, &document).expect("a schema")
+    };
+    check_time(
+        "items of an enum",
+        |items| (schema(items), json!({"list": names(items)})),
+        |(schema, object)| {
+            assert_eq!(schema.rules().expect("it is structural").judge(object, None, None).faults.len(), 0);
+        },
+    );
+    let missing = schema(10 * FAULTS_MAX);
+    let found = missing.rules().expect("it is structural").judge(&json!({"spec": {}}), None, None);
+    assert_eq!(found.faults.len(), FAULTS_MAX);
+    // One fault tells of all that is allowed: many of these are not kept.
+    let object = json!({"list": vec!["other"; FAULTS_MAX]});
+    let (found, cost) = measure(|| missing.rules().expect("it is structural").judge(&object, None, None));
+    assert!(!found.faults.is_empty() && cost.peak < 32_000_000, "{cost:?}");
 }
 
 /// A path is as long as the keys in it: what is said of many faults below a long one would be their product.

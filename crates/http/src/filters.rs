@@ -1,8 +1,8 @@
 //! The filters that every request passes before a handler sees it, in one readable order.
 //!
-//! request id → counting → panics → authentication → impersonation → authorization → time limit → flow control → long work → router, or
+//! request id → counting → panics → time limit → authentication → impersonation → authorization → flow control → long work → router, or
 //! the proxy in its place for what an aggregated server answers. The
-//! stamps of the way back (`Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, places, stalled bodies) are put on
+//! stamps of the way back (`Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, seats, stalled bodies) are put on
 //! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 
 mod authentication;
@@ -10,7 +10,7 @@ mod authorization;
 mod flow_control;
 mod impersonation;
 mod long_work;
-mod panics;
+pub(crate) mod panics;
 mod request_id;
 mod time_limit;
 
@@ -25,14 +25,16 @@ use http::request::Parts;
 use http::{Extensions, Method, Response};
 use hyper::body::Body as _;
 use keelson_access::user::UNAUTHENTICATED;
-use keelson_access::{Authorizer, ClientIdentity, PrivilegedGroup};
+use keelson_access::{Authorizer, ClientCertificates, ClientIdentity, PrivilegedGroup, User, VerifiedInHandshake};
 use keelson_meta::{ApiError, Clock, Random};
 use keelson_registry::{Caller, Target};
+use keelson_supervision::TaskGroup;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::authentication::TokenAuthenticator;
-use self::flow_control::{Cost, FlowControl, Places, Sent};
+pub(crate) use self::flow_control::InitialSeats;
+use self::flow_control::{Cost, FlowControl, Seats, Sent};
 pub use self::flow_control::{FlowLimits, LevelLimits};
 pub(crate) use self::flow_control::{has_long_query, is_copied};
 use self::long_work::LongWork;
@@ -41,6 +43,7 @@ use crate::metrics::{Metrics, Observation, ResourceNames};
 use crate::negotiation::{self, MediaType};
 use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
 use crate::request_info::RequestInfo;
+use crate::request_query::RequestQuery;
 use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
@@ -53,9 +56,9 @@ const SMALL_BYTES: u64 = 64 * 1024;
 pub(crate) struct LongRunning;
 
 /// The client that a request comes from.
-pub trait Peer: Send + Sync {
+pub trait ClientConnection: Send + Sync {
     /// Who it has proved to be by its certificate.
-    fn identity(&self) -> Option<&ClientIdentity>;
+    fn identity(&self) -> Option<Arc<ClientIdentity>>;
 
     /// Told when it has proved who it is, by whatever means.
     fn is_known(&self);
@@ -71,7 +74,7 @@ pub trait Peer: Send + Sync {
 enum Answerer {
     /// This server, if it serves what is asked for.
     Here(Option<Target>),
-    /// An aggregated server.
+    /// An aggregated server, or a peer.
     Elsewhere(Remote),
 }
 
@@ -79,6 +82,7 @@ enum Answerer {
 pub struct Pipeline {
     router: Router,
     proxy: Option<Proxy>,
+    certificates: Arc<dyn ClientCertificates>,
     tokens: Option<Arc<dyn TokenAuthenticator>>,
     authorizer: Arc<dyn Authorizer>,
     flow_control: Arc<FlowControl>,
@@ -105,6 +109,7 @@ impl Pipeline {
         Self {
             router,
             proxy: None,
+            certificates: Arc::new(VerifiedInHandshake),
             tokens: None,
             authorizer: Arc::new(PrivilegedGroup),
             flow_control,
@@ -123,6 +128,18 @@ impl Pipeline {
         self
     }
 
+    /// The same that judges the certificates of clients by itself.
+    #[must_use]
+    pub fn with_certificates(mut self, certificates: Arc<dyn ClientCertificates>) -> Self {
+        self.certificates = certificates;
+        self
+    }
+
+    /// Who judges the certificates of clients.
+    pub fn certificates(&self) -> &Arc<dyn ClientCertificates> {
+        &self.certificates
+    }
+
     /// The same that knows the users of bearer tokens.
     #[must_use]
     pub fn with_tokens(mut self, tokens: Arc<dyn TokenAuthenticator>) -> Self {
@@ -132,8 +149,8 @@ impl Pipeline {
 
     /// The same that passes requests on to aggregated servers.
     #[must_use]
-    pub fn with_remote_servers(mut self, servers: impl RemoteServers + 'static) -> Self {
-        self.proxy = Some(Proxy::new(Box::new(servers)));
+    pub fn with_remote_servers(mut self, servers: impl RemoteServers + 'static, tasks: TaskGroup) -> Self {
+        self.proxy = Some(Proxy::new(Box::new(servers), tasks));
         self
     }
 
@@ -150,23 +167,22 @@ impl Pipeline {
     /// Answers one request.
     pub async fn answer(
         self: &Arc<Self>,
-        peer: &dyn Peer,
+        client: &dyn ClientConnection,
         mut parts: Parts,
         body: RequestBody,
     ) -> Response<ResponseBody> {
         let mut info = RequestInfo::parse(&parts.method, &parts.uri);
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
-        let answerer = match self.proxy.as_ref().and_then(|proxy| proxy.remote(&info.path)) {
-            Some(remote) => {
-                info = RequestInfo::parse_elsewhere(&parts.method, &parts.uri);
-                parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
-                parts.extensions.insert(Held::new(peer.held()));
-                parts.extensions.extend(with_address(peer));
-                Answerer::Elsewhere(remote)
-            }
-            None => Answerer::Here(self.router.target(&info)),
-        };
+        let answerer = self.answerer(&info, &parts);
+        if let Answerer::Elsewhere(_) = &answerer {
+            info = RequestInfo::parse_elsewhere(&parts.method, &parts.uri);
+        }
+        if self.may_be_passed_on(&answerer, &info) {
+            parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
+            parts.extensions.insert(Held::new(client.held()));
+            parts.extensions.extend(with_address(client));
+        }
         let (long_running, is_session) = (info.is_long_running(), info.is_session);
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
@@ -174,22 +190,22 @@ impl Pipeline {
         };
         let mut observation = Observation::begin(&self.metrics, &info, served);
 
-        let answer = pin!(self.run_filters(peer, info, answerer, parts, body, error_form));
+        let answer = pin!(self.run_filters(client, info, answerer, parts, body, error_form));
         let outcome = panics::caught(answer).await;
-        let (mut response, places) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
+        let (mut response, seats) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
 
         if long_running {
             response.extensions_mut().insert(LongRunning);
         }
         observation.answered(response.status());
         let is_small = response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES);
-        let places = places.filter(|_| !is_small);
+        let seats = seats.filter(|_| !is_small);
         let passed_on = response.extensions().get::<PassedOn>().copied();
         if passed_on.is_none() {
             respond::bound_warnings(response.headers_mut());
         }
         let response =
-            response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, places))) });
+            response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, seats))) });
         if passed_on.is_some_and(|passed_on| passed_on.as_it_is) {
             return response;
         }
@@ -197,31 +213,72 @@ impl Pipeline {
         if is_session { response } else { flow_control::marked(response) }
     }
 
+    /// Whether another server answers, or may be found to when this one has nothing to say.
+    fn may_be_passed_on(&self, answerer: &Answerer, info: &RequestInfo) -> bool {
+        match answerer {
+            Answerer::Elsewhere(_) => true,
+            Answerer::Here(None) => self.proxy.is_some() && Proxy::may_be_elsewhere(&info.path),
+            Answerer::Here(Some(_)) => false,
+        }
+    }
+
+    /// Who answers a request that nobody seemed to, once all is known that was written before: a client may have read of a server
+    /// that this one has not read of yet.
+    async fn newest_answerer(&self, answerer: Answerer, info: &RequestInfo, parts: &Parts) -> Answerer {
+        let Some(proxy) = self.proxy.as_ref().filter(|_| self.may_be_passed_on(&answerer, info)) else {
+            return answerer;
+        };
+        let is_unknown = matches!(answerer, Answerer::Here(None)) && !self.router.serves(info);
+        // It was judged by what it asks for, which has to be the same there.
+        if !is_unknown || RequestInfo::parse_elsewhere(&parts.method, &parts.uri) != *info {
+            return answerer;
+        }
+        proxy.newest_remote(&info.path).await.map_or(answerer, Answerer::Elsewhere)
+    }
+
+    /// Who answers: the aggregated server of the version, else this server, or a peer for a resource that only peers serve.
+    fn answerer(&self, info: &RequestInfo, parts: &Parts) -> Answerer {
+        let proxy = self.proxy.as_ref();
+        if let Some(remote) = proxy.and_then(|proxy| proxy.remote(&info.path)) {
+            return Answerer::Elsewhere(remote);
+        }
+        let target = self.router.target(info);
+        if target.is_none()
+            && info.is_resource_request
+            && !self.router.serves(info)
+            && let Some(remote) = proxy.and_then(|proxy| proxy.peer(info, &parts.headers))
+        {
+            return Answerer::Elsewhere(remote);
+        }
+        Answerer::Here(target)
+    }
+
     /// The filters that may refuse.
     async fn run_filters(
         self: &Arc<Self>,
-        peer: &dyn Peer,
+        client: &dyn ClientConnection,
         info: RequestInfo,
         answerer: Answerer,
-        parts: Parts,
+        mut parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
-    ) -> Result<(Response<ResponseBody>, Option<Places>), ApiError> {
-        let tokens = self.tokens.as_deref();
-        let user = authentication::user(peer.identity(), tokens, &parts.headers, self.clock.now()).await?;
-        if !user.is_in(UNAUTHENTICATED) {
-            peer.is_known();
-        }
-        impersonation::refuse(&user, &parts.headers)?;
-        authorization::permit(&user, &info, &parts.uri, &*self.authorizer).await?;
+    ) -> Result<(Response<ResponseBody>, Option<Seats>), ApiError> {
         let limit = time_limit::of(&info, &parts)?;
-        let deadline = limit.map(|limit| Instant::now() + limit);
         let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
+        let begun = Instant::now();
+        let deadline = limit.map(|limit| begun + limit);
         let answered = pin!(async {
-            let (cost, places) = match &answerer {
+            let user = self.permitted_user(client, &info, &parts);
+            let user = match deadline {
+                Some(_) => user.await?,
+                // A watch has no limit, but who asks for it is found out in the time of other requests.
+                None => time_limit::within(Some(begun + time), pin!(user)).await??,
+            };
+            let query = RequestQuery::of(&info, &parts.uri);
+            let (cost, seats) = match &answerer {
                 Answerer::Here(target) => {
                     let sent = Sent::of(&parts, &mut body).await;
-                    let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, target));
+                    let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, &query, target));
                     let cost = flow_control::of(&info, &parts, &about.unwrap_or_default(), sent);
                     (cost, self.flow_control.acquire(&user, &info, cost, time).await)
                 }
@@ -230,22 +287,47 @@ impl Pipeline {
                     (Cost::default(), self.flow_control.acquire_elsewhere(server, &user, &info, time).await)
                 }
             };
-            let places = match places {
-                Ok(places) => places,
-                Err(seconds) => return (respond::overloaded(seconds), None),
+            let seats = match seats {
+                Ok(seats) => seats,
+                Err(seconds) => return Ok::<_, ApiError>((respond::overloaded(seconds), None)),
+            };
+            let seats = match seats {
+                Some(seats) if info.is_long_running() => {
+                    parts.extensions.insert(InitialSeats::new(seats));
+                    None
+                }
+                seats => seats,
             };
             let caller = Caller::new(user, self.authorizer.clone()).until(deadline);
-            let request =
-                Box::new(ApiRequest { info, parts, body, caller, error_form, stopping: self.stopping.clone() });
+            let stopping = self.stopping.clone();
+            let request = Box::new(ApiRequest { info, parts, query, body, caller, error_form, stopping });
+            let answerer = self.newest_answerer(answerer, &request.info, &request.parts).await;
             let response = match (answerer, &self.proxy) {
                 (Answerer::Elsewhere(remote), Some(proxy)) => Box::pin(proxy.pass_on(remote, request)).await,
                 (Answerer::Here(target), _) => self.route(request, target, cost).await,
                 (Answerer::Elsewhere(_), None) => respond::no_such_page(),
             };
-            (response, places)
+            Ok((response, seats))
         });
-        let (response, places) = time_limit::within(deadline, answered).await?;
-        Ok((time_limit::watched(limit, response), places))
+        let (response, seats) = time_limit::within(deadline, answered).await??;
+        Ok((time_limit::watched(limit, response), seats))
+    }
+
+    /// The user of a request, who may make it.
+    async fn permitted_user(
+        &self,
+        client: &dyn ClientConnection,
+        info: &RequestInfo,
+        parts: &Parts,
+    ) -> Result<Arc<User>, ApiError> {
+        let tokens = self.tokens.as_deref();
+        let user = authentication::user(client.identity().as_deref(), tokens, &parts.headers, self.clock.now()).await?;
+        if !user.is_in(UNAUTHENTICATED) {
+            client.is_known();
+        }
+        let user = impersonation::acting_as(user, &parts.headers, &*self.authorizer).await?;
+        authorization::permit(&user, info, &parts.uri, &*self.authorizer).await?;
+        Ok(user)
     }
 
     async fn route(
@@ -270,9 +352,9 @@ impl fmt::Debug for Pipeline {
 }
 
 /// Where a client is, for the extensions of its request.
-fn with_address(peer: &dyn Peer) -> Extensions {
+fn with_address(client: &dyn ClientConnection) -> Extensions {
     let mut extensions = Extensions::new();
-    if let Some(address) = peer.address() {
+    if let Some(address) = client.address() {
         extensions.insert(ClientAddress(address));
     }
     extensions

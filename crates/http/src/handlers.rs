@@ -29,13 +29,14 @@ use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
-use keelson_meta::options::{ListOptions, Query};
+use keelson_meta::options::Query;
 use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Warnings, Written};
-use keelson_resources::{CreateHandler, SubresourceHandler};
+use keelson_resources::{CreateHandler, SubresourceHandler, Verb};
 
 use crate::body::ResponseBody;
 use crate::filters::{has_long_query, is_copied};
 use crate::request_info::{RequestInfo, RequestVerb};
+use crate::request_query::RequestQuery;
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
 
@@ -43,13 +44,20 @@ use crate::service::{ApiRequest, ApiService};
 #[derive(Clone)]
 pub struct ResourceHandlers {
     registry: Arc<Registry>,
-    tokens: Arc<ServiceAccountTokens>,
+    /// Where there are no service accounts there are none.
+    tokens: Option<Arc<ServiceAccountTokens>>,
 }
 
 impl ResourceHandlers {
-    /// Handlers over a registry, and over the tokens of its service accounts.
-    pub fn new(registry: Arc<Registry>, tokens: Arc<ServiceAccountTokens>) -> Self {
-        Self { registry, tokens }
+    /// Handlers over a registry.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self { registry, tokens: None }
+    }
+
+    /// The same with the tokens of its service accounts.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Arc<ServiceAccountTokens>) -> Self {
+        Self { tokens: Some(tokens), ..self }
     }
 
     /// What answers a request. Each is boxed alone: one value that had room for the largest would be copied for the smallest.
@@ -59,28 +67,37 @@ impl ResourceHandlers {
             None if target.resource.create_handler == Some(CreateHandler::Binding) => {
                 return binding::handle(registry, target, request).boxed();
             }
-            None | Some(SubresourceHandler::Part) => {}
+            None | Some(SubresourceHandler::Confined) => {}
             Some(SubresourceHandler::Scale) => return scale::handle(registry, target, request).boxed(),
             Some(SubresourceHandler::Binding) => return binding::handle(registry, target, request).boxed(),
             Some(SubresourceHandler::Eviction) => return eviction::handle(registry, target, request).boxed(),
-            Some(SubresourceHandler::Token) => return token::create(&self.tokens, target, request).boxed(),
+            Some(SubresourceHandler::Token) => {
+                return token::create(self.tokens.as_deref(), target, request).boxed();
+            }
             Some(SubresourceHandler::Kubelet | SubresourceHandler::PodProxy | SubresourceHandler::Proxy) => {
                 return remote::handle(registry, target, request).boxed();
             }
         }
-        match request.info.verb {
-            RequestVerb::Get => get::handle(registry, target, request).boxed(),
-            RequestVerb::List => list::handle(registry, target, request).boxed(),
-            RequestVerb::Watch => watch::handle(registry, target, request).boxed(),
-            RequestVerb::Create if target.stored().is_none() => {
-                review::handle(registry, &self.tokens, target, request).boxed()
+        let RequestVerb::Resource(verb) = request.info.verb else {
+            return future::ready(Err(ApiError::MethodNotAllowed)).boxed();
+        };
+        if verb.is_write()
+            && let Err(error) = registry.check_published(target)
+        {
+            return future::ready(Err(error)).boxed();
+        }
+        match verb {
+            Verb::Get => get::handle(registry, target, request).boxed(),
+            Verb::List => list::handle(registry, target, request).boxed(),
+            Verb::Watch => watch::handle(registry, target, request).boxed(),
+            Verb::Create if target.stored().is_none() => {
+                review::handle(registry, self.tokens.as_deref(), target, request).boxed()
             }
-            RequestVerb::Create => create::handle(registry, target, request).boxed(),
-            RequestVerb::Update => update::handle(registry, target, request).boxed(),
-            RequestVerb::Patch => patch::handle(registry, target, request).boxed(),
-            RequestVerb::Delete => delete::one(registry, target, request).boxed(),
-            RequestVerb::DeleteCollection => delete::collection(registry, target, request).boxed(),
-            RequestVerb::Other(_) => future::ready(Err(ApiError::MethodNotAllowed)).boxed(),
+            Verb::Create => create::handle(registry, target, request).boxed(),
+            Verb::Update => update::handle(registry, target, request).boxed(),
+            Verb::Patch => patch::handle(registry, target, request).boxed(),
+            Verb::Delete => delete::one(registry, target, request).boxed(),
+            Verb::DeleteCollection => delete::collection(registry, target, request).boxed(),
         }
     }
 }
@@ -119,35 +136,52 @@ impl ApiService for ResourceHandlers {
         })
     }
 
-    fn estimate(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
-        let about = self.estimate_objects(info, parts, target);
-        Estimate { is_judged_long: target.is_judged_long(), ..about }
+    fn estimate(&self, info: &RequestInfo, parts: &Parts, query: &RequestQuery, target: &Target) -> Estimate {
+        let about = self.estimate_objects(info, parts, query, target);
+        match info.verb {
+            RequestVerb::Resource(Verb::Create | Verb::Update | Verb::Patch) => {
+                Estimate { effort: target.effort(), ..about }
+            }
+            _ => about,
+        }
     }
+}
+
+/// Whether a watch begins with the objects there are, as far as its query says so without its selectors.
+fn begins_with_objects(query: &Query<'_>) -> bool {
+    let is_from_nowhere = || matches!(query.get("resourceVersion"), None | Some("" | "0"));
+    query.flag("sendInitialEvents").unwrap_or_else(is_from_nowhere)
 }
 
 impl ResourceHandlers {
     /// What the caches tell of the objects that a request is about.
-    fn estimate_objects(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
+    fn estimate_objects(&self, info: &RequestInfo, parts: &Parts, query: &RequestQuery, target: &Target) -> Estimate {
         match info.verb {
             // To read such selectors takes too long here. They can't ask for more than everything.
-            RequestVerb::List | RequestVerb::DeleteCollection if has_long_query(parts) => {
-                let query = Query::parse(parts.uri.query().unwrap_or_default());
-                self.registry.estimate_unread(target, query.get("limit").is_some())
+            RequestVerb::Resource(Verb::List | Verb::DeleteCollection | Verb::Watch) if has_long_query(parts) => {
+                if info.verb == RequestVerb::Resource(Verb::Watch) && !begins_with_objects(query.pairs()) {
+                    return Estimate::default();
+                }
+                self.registry.estimate_unread(target, query.pairs().get("limit").is_some())
             }
-            RequestVerb::List | RequestVerb::DeleteCollection => {
-                let options = ListOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()), false);
+            RequestVerb::Resource(Verb::List | Verb::DeleteCollection) => {
                 // What can't be read costs nothing, and is refused by the handler.
-                options.map(|options| self.registry.estimate_list(target, &options)).unwrap_or_default()
+                query.list_options().map(|options| self.registry.estimate_list(target, options)).unwrap_or_default()
             }
-            RequestVerb::Get if is_copied(parts) && target.version.is_sole() => Estimate::copied_object(),
-            RequestVerb::Get | RequestVerb::Update | RequestVerb::Patch | RequestVerb::Delete => {
+            RequestVerb::Resource(Verb::Get) if is_copied(parts) && target.version.is_sole() => {
+                Estimate::copied_object()
+            }
+            RequestVerb::Resource(Verb::Get | Verb::Update | Verb::Patch | Verb::Delete) => {
                 self.registry.estimate_object(target)
             }
             // The object is named in the body.
-            RequestVerb::Create if target.resource.create_handler == Some(CreateHandler::Binding) => {
+            RequestVerb::Resource(Verb::Create) if target.resource.create_handler == Some(CreateHandler::Binding) => {
                 Estimate::any_object()
             }
-            RequestVerb::Watch | RequestVerb::Create | RequestVerb::Other(_) => Estimate::default(),
+            RequestVerb::Resource(Verb::Watch) => {
+                query.list_options().map(|options| self.registry.estimate_watch(target, options)).unwrap_or_default()
+            }
+            RequestVerb::Resource(Verb::Create) | RequestVerb::Other(_) => Estimate::default(),
         }
     }
 }

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::StatusCode;
+use keelson_supervision::{Failure, Supervisor};
+use tokio_util::sync::CancellationToken;
 
 /// What a check found: nothing wrong, or what is.
 pub type CheckResult = Result<(), String>;
@@ -52,6 +54,12 @@ pub struct HealthAnswer {
 }
 
 impl Health {
+    /// The checks of a server that lives and is well by these, and is ready when it is well and not stopping.
+    pub fn new(live: HealthChecks, well: HealthChecks, stopping: CancellationToken) -> Self {
+        let stops = move || if stopping.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) };
+        Self { live, ready: well.clone().add("shutdown", stops), well }
+    }
+
     /// Answers for a path such as `/readyz` or `/livez/ping`; `None` if it is not one of these.
     pub fn answer(&self, path: &str, query: &str) -> Option<HealthAnswer> {
         let (endpoint, check) = match path.trim_matches('/').split_once('/') {
@@ -91,6 +99,15 @@ impl HealthChecks {
     pub fn add_each(mut self, checks: impl Fn() -> Vec<(String, CheckResult)> + Send + Sync + 'static) -> Self {
         self.groups.push(Arc::new(checks));
         self
+    }
+
+    /// Adds one for each background task, named `task/NAME`: a server lives as long as each of them does.
+    #[must_use]
+    pub fn add_tasks(self, supervisor: Supervisor) -> Self {
+        let result = |failure: Option<Failure>| failure.map_or(Ok(()), |failure| Err(failure.to_string()));
+        self.add_each(move || {
+            supervisor.tasks().into_iter().map(|(task, failure)| (format!("task/{task}"), result(failure))).collect()
+        })
     }
 
     /// Asks all checks whose names are wanted.

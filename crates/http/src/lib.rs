@@ -14,6 +14,7 @@ pub mod negotiation;
 pub mod pages;
 pub mod proxy;
 pub mod request_info;
+pub mod request_query;
 pub mod respond;
 pub mod router;
 pub mod service;

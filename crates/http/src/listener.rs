@@ -5,8 +5,8 @@
 //! lying (`sending.rs`, `stall.rs`), and what the snapshots of slow lists may keep (`pinned.rs`).
 //!
 //! Stopping: no new connection is accepted, every open one is told to finish (GOAWAY on HTTP/2, no keep-alive on
-//! HTTP/1.1), watches see the same token and end cleanly, answers in flight run to their end as long as they move. What does not
-//! move is cut after a few seconds; what else is left at the deadline is cut then.
+//! HTTP/1.1), watches see the same token and end cleanly, requests in flight run to their end as long as they move. What does not
+//! move is cut after a few seconds, what asks nothing at once or after a moment; what else is left at the deadline is cut then.
 
 mod ahead;
 mod connection;

@@ -26,6 +26,7 @@ pub use edge::Edge;
 pub use observation::{Observation, ResourceNames};
 pub use source::{HistogramSample, MetricKind, MetricSource, Sample};
 
+use crate::negotiation::Serving;
 use edge::PollsCollector;
 use requests::Requests;
 use source::{HistogramCollector, SourceCollector};
@@ -51,6 +52,10 @@ pub struct Metrics {
     /// How often the aggregated document of discovery was made, and how long that took, in seconds.
     aggregations: Counter,
     aggregation_times: Histogram,
+    /// How often the document of this server alone was asked for, and that of all servers, which was there or was made for that.
+    own_discovery: Counter,
+    shared_discovery_kept: Counter,
+    shared_discovery_made: Counter,
 }
 
 /// Upper ends of the buckets of [`Metrics::note_discovery`], in seconds.
@@ -73,6 +78,19 @@ impl Metrics {
         registry.register("aggregator_discovery_aggregation_count", help, aggregations.clone());
         let help = "How long it took to make the aggregated document of discovery, in seconds";
         registry.register("aggregator_discovery_aggregation_duration", help, aggregation_times.clone());
+        let [own_discovery, shared_discovery_kept, shared_discovery_made] = [
+            ("nopeer_requests", "Requests for the document of discovery of this server alone"),
+            ("peer_aggregated_cache_hits", "Requests for the document of discovery of all servers that found it made"),
+            (
+                "peer_aggregated_cache_misses",
+                "Requests for the document of discovery of all servers for which it was made",
+            ),
+        ]
+        .map(|(name, help)| {
+            let counter = Counter::default();
+            registry.register(format!("aggregator_discovery_{name}"), help, counter.clone());
+            counter
+        });
         let edge = Arc::new(Edge::default());
         registry.register_collector(Box::new(PollsCollector(edge.clone())));
         let metrics = Self {
@@ -83,6 +101,9 @@ impl Metrics {
             edge: edge.clone(),
             aggregations,
             aggregation_times,
+            own_discovery,
+            shared_discovery_kept,
+            shared_discovery_made,
         };
         metrics.add_source(move || edge.samples());
         metrics.add_source(process::ProcessSource::new());
@@ -94,10 +115,17 @@ impl Metrics {
         &self.edge
     }
 
-    /// Notes that the aggregated document of discovery was made, which took so long.
-    pub fn note_discovery(&self, took: Duration) {
-        self.aggregations.inc();
-        self.aggregation_times.observe(took.as_secs_f64());
+    /// Notes that an aggregated document of discovery was asked for, and how long it took to make it, if it was not there.
+    pub fn note_discovery(&self, serving: Serving, made: Option<Duration>) {
+        if let Some(took) = made {
+            self.aggregations.inc();
+            self.aggregation_times.observe(took.as_secs_f64());
+        }
+        match (serving, made) {
+            (Serving::Own, _) => self.own_discovery.inc(),
+            (Serving::Any, None) => self.shared_discovery_kept.inc(),
+            (Serving::Any, Some(_)) => self.shared_discovery_made.inc(),
+        };
     }
 
     /// Says how to tell whether a version of a resource (group, version, plural) is served. What was counted of others is forgotten.

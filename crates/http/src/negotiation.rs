@@ -12,7 +12,7 @@ use http::request::Parts;
 use keelson_discovery::AggregatedForm;
 use keelson_meta::ApiError;
 use keelson_meta::error::{MediaTypes, NotAcceptableForm};
-use keelson_openapi::Form;
+use keelson_openapi::DocumentEncoding;
 use keelson_tables::wire::MetaVersion;
 
 /// An encoding of objects.
@@ -173,7 +173,16 @@ pub enum DiscoveryForm {
     /// The small documents from before aggregation.
     Legacy(MediaKind),
     /// One document with everything.
-    Aggregated(AggregatedForm, MediaKind),
+    Aggregated(AggregatedForm, MediaKind, Serving),
+}
+
+/// Who serves what a document of discovery shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// Any of the servers on the store.
+    Any,
+    /// The server that is asked: what servers ask each other for.
+    Own,
 }
 
 /// Looks whether `Accept` names one of these media types, or all, as upstream's router does: whatever the parameters.
@@ -218,7 +227,8 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
 }
 
 /// Picks what is shown of objects, and how. Tables are not written in protobuf; tables and bare metadata are not indented.
-/// Custom resources have no form in protobuf, and upstream's router does not know them. `go_type` says what the answer is in upstream's code, whose name a refusal tells.
+/// Custom resources have no form in protobuf, and upstream's router does not know them. `go_type` says what the answer is in upstream's
+/// code, whose name a refusal tells.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met, or the first that can asks for the metadata of a list where the answer is an
@@ -251,7 +261,7 @@ pub fn negotiate_representation(
     Ok(representation)
 }
 
-/// Picks the form of `/api` and `/apis`. `profile` is not looked at: without peers both profiles are the same document.
+/// Picks the form of `/api` and `/apis`.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met.
@@ -263,7 +273,8 @@ pub fn negotiate_discovery(headers: &HeaderMap) -> Result<DiscoveryForm, ApiErro
         }
         let parameter = |name| clause.parameter(name).unwrap_or_default();
         let form = AggregatedForm::from_parameters(parameter("g"), parameter("v"), parameter("as"))?;
-        Some(DiscoveryForm::Aggregated(form, kind))
+        let serving = if parameter("profile") == "nopeer" { Serving::Own } else { Serving::Any };
+        Some(DiscoveryForm::Aggregated(form, kind, serving))
     })
 }
 
@@ -271,15 +282,15 @@ pub fn negotiate_discovery(headers: &HeaderMap) -> Result<DiscoveryForm, ApiErro
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met.
-pub fn negotiate_openapi_v2(headers: &HeaderMap) -> Result<Form, ApiError> {
+pub fn negotiate_openapi_v2(headers: &HeaderMap) -> Result<DocumentEncoding, ApiError> {
     // The second is what clients sent before it was noticed that no media type may have an `@`.
     const PROTOBUF: [&str; 2] =
         ["com.github.proto-openapi.spec.v2.v1.0+protobuf", "com.github.proto-openapi.spec.v2@v1.0+protobuf"];
     choose(&accepted(headers), |clause| {
         if clause.matches(MediaKind::Json) {
-            return Some(Form::Json);
+            return Some(DocumentEncoding::Json);
         }
-        PROTOBUF.iter().any(|subtype| clause.names("application", subtype)).then_some(Form::Protobuf)
+        PROTOBUF.iter().any(|subtype| clause.names("application", subtype)).then_some(DocumentEncoding::Protobuf)
     })
 }
 
@@ -486,7 +497,10 @@ mod tests {
         let check = |accept: &str, expect: &str| {
             let text = match negotiate_discovery(&parts("/", &[("accept", accept)]).headers) {
                 Ok(DiscoveryForm::Legacy(kind)) => format!("legacy {kind:?}"),
-                Ok(DiscoveryForm::Aggregated(version, kind)) => format!("{} {kind:?}", version.version()),
+                Ok(DiscoveryForm::Aggregated(version, kind, Serving::Any)) => format!("{} {kind:?}", version.version()),
+                Ok(DiscoveryForm::Aggregated(version, kind, Serving::Own)) => {
+                    format!("own {} {kind:?}", version.version())
+                }
                 Err(error) => error.status().message,
             };
             assert_eq!(text, expect, "{accept}");
@@ -494,7 +508,9 @@ mod tests {
         check(V2, "v2 Json");
         check(&format!("{V2},{BETA},application/json"), "v2 Json");
         check(&format!("{BETA},application/json"), "v2beta1 Json");
-        check(&format!("{V2};profile=nopeer"), "v2 Json");
+        check(&format!("{V2};profile=nopeer"), "own v2 Json");
+        check(&format!("{V2};profile=nopeer,{V2}"), "own v2 Json");
+        check(&format!("{V2};profile=other"), "v2 Json");
         check(&V2.replace("json", "yaml"), "v2 Yaml");
         check("application/json", "legacy Json");
         check("application/yaml", "legacy Yaml");

@@ -4,6 +4,7 @@
 //! changes meanwhile. They are kept as bytes: an answer copies them. What takes longer to make than a request may hold a thread of
 //! the runtime is made beside it, once.
 
+mod documentation;
 mod openapi;
 
 use std::fmt;
@@ -22,11 +23,12 @@ use crate::body::{ResponseBody, empty};
 use crate::health::Health;
 use crate::metrics::{CLASSIC_CONTENT_TYPE, Metrics, OPEN_METRICS_CONTENT_TYPE};
 use crate::negotiation::{
-    DiscoveryForm, MEDIA_TYPES, MediaKind, MediaType, OBJECT_OFFERS, accepts_gzip, error_form, negotiate_discovery,
-    negotiate_routed, routed, wants_pretty,
+    DiscoveryForm, MEDIA_TYPES, MediaKind, MediaType, OBJECT_OFFERS, Serving, accepts_gzip, error_form,
+    negotiate_discovery, negotiate_routed, routed, wants_pretty,
 };
 use crate::request_info::RequestInfo;
 use crate::{respond, version};
+pub use documentation::{Documentation, OtherDocuments, OtherServers};
 use openapi::Description;
 
 /// Paths at `/` beside those of groups and versions.
@@ -63,8 +65,28 @@ pub struct IssuerDocuments {
 pub struct ServedDocuments {
     /// Which groups, versions and resources there are.
     pub discovery: Documents,
-    /// What can be done with them.
+    /// The same of all servers on the store, where others serve more.
+    pub of_all_servers: Option<Documents>,
+    /// What can be done with what this server serves.
     pub openapi: Descriptions,
+}
+
+impl ServedDocuments {
+    /// The documents that show what these servers serve.
+    fn discovery_of(&self, serving: Serving) -> &Documents {
+        match serving {
+            Serving::Any => self.of_all_servers.as_ref().unwrap_or(&self.discovery),
+            Serving::Own => &self.discovery,
+        }
+    }
+
+    /// Those that a form of discovery shows.
+    fn discovery_in(&self, form: DiscoveryForm) -> &Documents {
+        match form {
+            DiscoveryForm::Legacy(_) => self.discovery_of(Serving::Any),
+            DiscoveryForm::Aggregated(_, _, serving) => self.discovery_of(serving),
+        }
+    }
 }
 
 /// What answers paths that are no resource.
@@ -141,7 +163,7 @@ impl Pages {
             };
         }
         let Some(page) = Page::parse(&info.path) else { return respond::no_such_page() };
-        let answer = if has_method(&documents.discovery, &page, &parts.method) {
+        let answer = if has_method(documents, &page, &parts.method) {
             self.page(&page, documents, parts).await
         } else {
             Err(ApiError::MethodNotAllowed)
@@ -164,26 +186,23 @@ impl Pages {
             Page::Core => {
                 routed(&parts.headers, MEDIA_TYPES)?;
                 let older = |documents: &Documents| documents.api_versions(&self.server_address);
-                discover(discovery, parts, Documents::aggregated_core, older)
+                discover(documents, parts, Documents::aggregated_core, older)
             }
-            Page::Groups => {
-                let begun = (!discovery.has_aggregated_groups()).then(Instant::now);
-                let answer = discover(discovery, parts, Documents::aggregated_groups, Documents::group_list);
-                if let Some(begun) = begun.filter(|_| discovery.has_aggregated_groups()) {
-                    self.metrics.note_discovery(begun.elapsed());
+            Page::Groups => self.groups(documents, parts).await,
+            Page::Group(group) => match documents.discovery_of(Serving::Any).group(group) {
+                Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
+                None => Ok(respond::no_such_page()),
+            },
+            Page::GroupVersion(group, version) => {
+                match documents.discovery_of(Serving::Any).resources(group, version) {
+                    Some(document) => {
+                        respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?)
+                    }
+                    // What is no part of the program is unknown to upstream's router.
+                    None if discovery.is_builtin(group) => Err(ApiError::UnknownResource),
+                    None => Ok(respond::no_such_page()),
                 }
-                answer
             }
-            Page::Group(group) => match discovery.group(group) {
-                Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
-                None => Ok(respond::no_such_page()),
-            },
-            Page::GroupVersion(group, version) => match discovery.resources(group, version) {
-                Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
-                // What is no part of the program is unknown to upstream's router.
-                None if discovery.is_builtin(group) => Err(ApiError::UnknownResource),
-                None => Ok(respond::no_such_page()),
-            },
             // Indented whatever the client, as the reference sends it.
             Page::Version => {
                 routed(&parts.headers, &["application/json"])?;
@@ -195,6 +214,23 @@ impl Pages {
             Page::IssuerConfiguration => of_issuer(parts, &["application/json"], &self.issuer.configuration),
             Page::KeySet => of_issuer(parts, &["application/jwk-set+json"], &self.issuer.key_set),
         }
+    }
+
+    async fn groups(
+        &self,
+        documents: &Arc<ServedDocuments>,
+        parts: &Parts,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        let form = negotiate_discovery(&parts.headers)?;
+        let shown = documents.discovery_in(form);
+        let was_there = shown.has_aggregated_groups();
+        let begun = Instant::now();
+        prepare(documents, parts, form).await?;
+        let answer = discover(documents, parts, Documents::aggregated_groups, Documents::group_list);
+        if let DiscoveryForm::Aggregated(_, _, serving) = form {
+            self.metrics.note_discovery(serving, (!was_there).then(|| begun.elapsed()));
+        }
+        answer
     }
 
     fn scrape(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, ApiError> {
@@ -220,22 +256,27 @@ impl Pages {
 impl ServedDocuments {
     /// The documents of the built-in resources.
     pub(crate) fn builtin() -> Arc<Self> {
-        use keelson_openapi::{Fragment, Shared, VersionDescription};
+        use keelson_openapi::{Fragment, SharedDefinitions, VersionDescription};
         let catalogue = keelson_resources::Catalogue::builtin();
         let versions = VersionDescription::all(catalogue);
-        let shared = Shared::new(keelson_schema::Schemas::builtin(), &versions, version::GIT_VERSION);
+        let shared = SharedDefinitions::new(keelson_schema::Schemas::builtin(), &versions, version::GIT_VERSION);
         let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
         let openapi = Descriptions::assemble(&shared, &fragments);
-        Arc::new(Self { discovery: Documents::assemble(&keelson_discovery::fragments(catalogue)), openapi })
+        let discovery = Documents::assemble(&keelson_discovery::fragments(catalogue));
+        Arc::new(Self { discovery, of_all_servers: None, openapi })
     }
 }
 
 /// Whether a page is shown for this method. Upstream's router serves some of them, for GET alone; the others look at no
 /// method. What is not there is not found, whatever the method.
-fn has_method(documents: &Documents, page: &Page<'_>, method: &Method) -> bool {
+fn has_method(documents: &ServedDocuments, page: &Page<'_>, method: &Method) -> bool {
     match page {
-        Page::Group(group) if documents.group(group).is_none() => true,
-        Page::GroupVersion(group, version) if documents.resources(group, version).is_none() => true,
+        Page::Group(group) if documents.discovery_of(Serving::Any).group(group).is_none() => true,
+        Page::GroupVersion(group, version)
+            if documents.discovery_of(Serving::Any).resources(group, version).is_none() =>
+        {
+            true
+        }
         Page::Core | Page::Group(_) | Page::GroupVersion(..) | Page::Version => *method == Method::GET,
         Page::IssuerConfiguration | Page::KeySet => *method == Method::GET,
         Page::Root | Page::Groups | Page::Metrics | Page::OpenApi(_) => true,
@@ -244,18 +285,38 @@ fn has_method(documents: &Documents, page: &Page<'_>, method: &Method) -> bool {
 
 /// Discovery in the form that the client accepts best.
 fn discover(
-    documents: &Documents,
+    documents: &ServedDocuments,
     parts: &Parts,
     aggregated: impl Fn(&Documents, AggregatedForm) -> &Document,
     legacy: impl Fn(&Documents) -> Bytes,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let media = |kind| MediaType { kind, pretty: kind == MediaKind::Json && wants_pretty(parts) };
-    match negotiate_discovery(&parts.headers)? {
+    let form = negotiate_discovery(&parts.headers)?;
+    let documents = documents.discovery_in(form);
+    match form {
         DiscoveryForm::Legacy(kind) => respond::object(StatusCode::OK, legacy(documents), media(kind)),
-        DiscoveryForm::Aggregated(form, kind) => {
+        DiscoveryForm::Aggregated(form, kind, _) => {
             with_etag(aggregated(documents, form), form, media(kind), &parts.headers)
         }
     }
+}
+
+/// Makes a large document of all groups beside the runtime's own threads, unless it is there.
+async fn prepare(documents: &Arc<ServedDocuments>, parts: &Parts, form: DiscoveryForm) -> Result<(), ApiError> {
+    let DiscoveryForm::Aggregated(form, _, serving) = form else { return Ok(()) };
+    let gzip = accepts_gzip(&parts.headers);
+    if documents.discovery_of(serving).is_ready(form, gzip) {
+        return Ok(());
+    }
+    let documents = documents.clone();
+    let make = move || {
+        let document = documents.discovery_of(serving).aggregated_groups(form);
+        if respond::is_compressed(gzip, document.json.len()) {
+            document.compressed(respond::COMPRESS);
+        }
+    };
+    let made = tokio::task::spawn_blocking(make).await;
+    made.map_err(|error| ApiError::Internal(format!("the document could not be made: {error}")))
 }
 
 /// A document of the issuer of tokens; there is none where no tokens are issued.
@@ -484,9 +545,9 @@ mod tests {
             })
         };
         let fragments: Vec<_> = (0..3000).map(fragment).collect();
-        let shared = keelson_openapi::Shared::new(keelson_schema::Schemas::builtin(), &[], "v1");
+        let shared = keelson_openapi::SharedDefinitions::new(keelson_schema::Schemas::builtin(), &[], "v1");
         let openapi = Descriptions::assemble(&shared, &[]);
-        Arc::new(ServedDocuments { discovery: Documents::assemble(&fragments), openapi })
+        Arc::new(ServedDocuments { discovery: Documents::assemble(&fragments), of_all_servers: None, openapi })
     }
 
     #[tokio::test]
@@ -513,7 +574,7 @@ mod tests {
         let first = answer(&documents, "/openapi/v2", &[]);
         let meanwhile = async {
             let mut answered = 0;
-            while !documents.openapi.is_ready(&keelson_openapi::Wanted::V2(keelson_openapi::Form::Json)) {
+            while !documents.openapi.is_ready(&keelson_openapi::Wanted::V2(keelson_openapi::DocumentEncoding::Json)) {
                 answered += usize::from(answer(&documents, "/version", &[]).await.status() == 200);
                 tokio::task::yield_now().await;
             }

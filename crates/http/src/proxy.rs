@@ -1,4 +1,4 @@
-//! Requests that an aggregated server answers: passed on as they are, and its answers passed back.
+//! Requests that another server answers, an aggregated one or a peer on the same store: passed on as they are, and its answers passed back.
 //!
 //! They come here after the filters, so that whoever asks is known and may ask. The server is told who that is, in header fields that
 //! nobody else can set (`headers.rs`); paths and queries are written as upstream's proxy writes them (`target.rs`). Bodies are streams in
@@ -15,37 +15,62 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
-use keelson_outbound::{PassError, Upstream};
+use keelson_meta::go_format::quote;
+use keelson_outbound::{ForwardError, PEER_PROXIED, Upstream};
+use keelson_supervision::TaskGroup;
+use tokio::time::error::Elapsed;
 
 pub(crate) use self::answer::PassedOn;
 pub use self::headers::BelievedFields;
 use crate::body::ResponseBody;
+use crate::request_info::RequestInfo;
 use crate::respond;
 use crate::service::ApiRequest;
 
 /// How long a server may take to tell its resources, as upstream has it.
 const DISCOVERY_TIME: Duration = Duration::from_secs(5);
 
+/// How long a server may take to answer a request for another protocol.
+const UPGRADE_TIME: Duration = Duration::from_secs(60);
+
 /// Whoever knows which versions of groups other servers serve.
 pub trait RemoteServers: Send + Sync {
     /// Who serves a version in this server's place; `None` for what is served here, or nowhere.
     fn find(&self, group: &str, version: &str) -> Option<Remote>;
 
+    /// The same, once all that any server has written before this call is known here.
+    fn find_newest<'s>(&'s self, group: &'s str, version: &'s str) -> BoxFuture<'s, Option<Remote>>;
+
+    /// Another server on the store that serves a resource which this one does not.
+    fn find_peer(&self, _group: &str, _version: &str, _resource: &str) -> Option<Arc<Upstream>> {
+        None
+    }
+
+    /// Told how a peer, or the way to it, answered a request for such a resource.
+    fn note_peer_answer(&self, _group: &str, _version: &str, _resource: &str, _code: StatusCode) {}
+
     /// The header fields that servers believe now: those of this server, and all that the servers on its store publish.
     fn believed(&self) -> Arc<BelievedFields>;
 }
 
-/// A server that serves a version of a group.
+/// A server that answers requests in the place of this one.
 #[derive(Clone, Debug)]
 pub struct Remote {
     /// The way to it.
     pub upstream: Arc<Upstream>,
     /// Whether requests are passed on to it.
     pub is_available: bool,
+    /// Whether it is on the same store, and passes requests on too.
+    pub is_peer: bool,
 }
+
+/// The value of the field by which a peer knows that it is not to pass a request on.
+const PROXIED: HeaderValue = HeaderValue::from_static("true");
 
 /// The address that a request comes from, in its extensions.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +79,8 @@ pub(crate) struct ClientAddress(pub(crate) IpAddr);
 /// Passes requests on.
 pub(crate) struct Proxy {
     servers: Box<dyn RemoteServers>,
+    /// What passes the bytes of upgraded connections.
+    tasks: TaskGroup,
 }
 
 impl fmt::Debug for Proxy {
@@ -64,8 +91,8 @@ impl fmt::Debug for Proxy {
 
 impl Proxy {
     /// Passes requests on to these servers.
-    pub(crate) fn new(servers: Box<dyn RemoteServers>) -> Self {
-        Self { servers }
+    pub(crate) fn new(servers: Box<dyn RemoteServers>, tasks: TaskGroup) -> Self {
+        Self { servers, tasks }
     }
 
     /// Who answers requests for a path.
@@ -74,37 +101,83 @@ impl Proxy {
         self.servers.find(group, version)
     }
 
-    /// Passes a request on that passed the filters.
-    pub(crate) async fn pass_on(&self, remote: Remote, request: Box<ApiRequest>) -> Response<ResponseBody> {
-        let Remote { upstream, is_available } = remote;
-        if !is_available {
-            return unavailable();
+    /// Which peer answers a request for a resource that is not served here. One that comes from a peer is not passed on again.
+    pub(crate) fn peer(&self, info: &RequestInfo, headers: &HeaderMap) -> Option<Remote> {
+        if headers.get(PEER_PROXIED) == Some(&PROXIED) {
+            return None;
         }
+        let upstream = self.servers.find_peer(&info.group, &info.version, &info.resource)?;
+        Some(Remote { upstream, is_available: true, is_peer: true })
+    }
+
+    /// Whether another server may serve a path, though none is known to.
+    pub(crate) fn may_be_elsewhere(path: &str) -> bool {
+        group_version(path).is_some()
+    }
+
+    /// Who answers requests for a path, after all that was written before, by this server or another.
+    pub(crate) async fn newest_remote(&self, path: &str) -> Option<Remote> {
+        let (group, version, _) = group_version(path)?;
+        self.servers.find_newest(group, version).await
+    }
+
+    /// Passes a request on that passed the filters.
+    pub(crate) async fn pass_on(&self, mut remote: Remote, request: Box<ApiRequest>) -> Response<ResponseBody> {
+        if !remote.is_available {
+            // Another server may have found it available, and told a client so.
+            match self.newest_remote(&request.info.path).await {
+                Some(newest) if newest.is_available => remote = newest,
+                Some(_) | None => return unavailable(),
+            }
+        }
+        if !remote.is_peer {
+            return self.send(remote, request).await;
+        }
+        let RequestInfo { group, version, resource, .. } = request.info.clone();
+        let response = self.send(remote, request).await;
+        self.servers.note_peer_answer(&group, &version, &resource, response.status());
+        response
+    }
+
+    async fn send(&self, Remote { upstream, is_peer, .. }: Remote, request: Box<ApiRequest>) -> Response<ResponseBody> {
         let ApiRequest { info, mut parts, body, caller, stopping, .. } = *request;
         let is_discovery = group_version(&info.path).is_some_and(|(_, _, rest)| rest.is_empty());
+        if headers::goes_in_circles(&parts.headers) {
+            return respond::text_error(StatusCode::LOOP_DETECTED, "the request is passed on in a circle\n");
+        }
         let upgrade = tunnel::wanted(&mut parts);
         let held = parts.extensions.remove::<tunnel::Held>();
-        let Some(passed) = self.passed(&parts, &upstream, caller.user(), upgrade.is_some()) else {
+        let Some(mut passed) = self.passed(&parts, &upstream, caller.user(), upgrade.is_some()) else {
             return respond::text_error(StatusCode::INTERNAL_SERVER_ERROR, "the request can't be passed on\n");
         };
+        if is_peer {
+            passed.headers.insert(PEER_PROXIED, PROXIED);
+        }
         let body = (!body.is_empty()).then(|| body.boxed_unsync());
         if let Some(client) = upgrade {
-            return match upstream.upgrade(passed, body).await {
-                Ok((answer, place)) => tunnel::open(client, answer, (place, held), stopping),
-                Err(PassError::Dial(why)) => unreachable(format!("error dialing backend: {why}")),
-                Err(PassError::Failed(why)) => unreachable(why),
+            let answer = tokio::time::timeout(UPGRADE_TIME, upstream.upgrade(passed, body)).await;
+            return match answer.unwrap_or_else(late) {
+                Ok((answer, permit)) => tunnel::open(client, answer, (permit, held), &self.tasks),
+                Err(ForwardError::Dial(why)) => unreachable(format!("error dialing backend: {why}")),
+                Err(ForwardError::Failed(why)) => unreachable(why),
                 Err(error) => refused(error),
             };
         }
-        let sent = upstream.pass(passed, body);
-        let answer = if is_discovery {
-            let late = |_| Err(PassError::Failed("context deadline exceeded".to_owned()));
-            tokio::time::timeout(DISCOVERY_TIME, sent).await.unwrap_or_else(late)
+        let answer = if info.is_long_running() {
+            upstream.forward_shared(passed, body).await
+        } else if is_discovery {
+            tokio::time::timeout(DISCOVERY_TIME, upstream.forward(passed, body)).await.unwrap_or_else(late)
         } else {
-            sent.await
+            upstream.forward(passed, body).await
         };
         match answer {
-            Ok((answer, place)) => answer::pass_back(answer, place, info.is_long_running().then_some(stopping)),
+            Ok((answer, _)) if answer.status().is_informational() => {
+                let protocol = answer.headers().get(UPGRADE).and_then(|protocol| protocol.to_str().ok());
+                let protocol = quote(protocol.unwrap_or_default());
+                let why = format!("backend tried to switch protocol {protocol} when \"\" was requested");
+                refused(ForwardError::Failed(why))
+            }
+            Ok((answer, permit)) => answer::pass_back(answer, permit, info.is_long_running().then_some(stopping)),
             Err(error) => refused(error),
         }
     }
@@ -137,6 +210,11 @@ impl Proxy {
     }
 }
 
+/// The answer of a server that takes too long.
+fn late<T>(_: Elapsed) -> Result<T, ForwardError> {
+    Err(ForwardError::Failed("context deadline exceeded".to_owned()))
+}
+
 /// The group and the version that a path names, and what follows them: nothing where the path is theirs, with or without a slash.
 fn group_version(path: &str) -> Option<(&str, &str, &str)> {
     let (group, rest) = path.strip_prefix("/apis/")?.split_once('/')?;
@@ -152,15 +230,17 @@ fn unreachable(why: String) -> Response<ResponseBody> {
     respond::text_error(StatusCode::SERVICE_UNAVAILABLE, why + "\n")
 }
 
-fn refused(error: PassError) -> Response<ResponseBody> {
+fn refused(error: ForwardError) -> Response<ResponseBody> {
     match error {
-        PassError::Unresolved(why) => {
+        ForwardError::Unresolved(why) => {
             tracing::debug!(why, "an aggregated server can't be found");
             unavailable()
         }
         // It is over when others are, and nobody knows when that is.
-        PassError::Busy(_) => respond::overloaded(1),
-        PassError::Dial(why) | PassError::Failed(why) => unreachable(format!("error trying to reach service: {why}")),
+        ForwardError::Busy(_) => respond::overloaded(1),
+        ForwardError::Dial(why) | ForwardError::Failed(why) => {
+            unreachable(format!("error trying to reach service: {why}"))
+        }
     }
 }
 

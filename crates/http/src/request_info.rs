@@ -8,28 +8,15 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::{Method, Uri};
+use keelson_resources::Verb;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
 /// What a request wants to do, in the words of authorization rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestVerb {
-    /// Read one object.
-    Get,
-    /// Read a collection.
-    List,
-    /// Follow the changes of a collection.
-    Watch,
-    /// Make an object.
-    Create,
-    /// Replace an object.
-    Update,
-    /// Change parts of an object.
-    Patch,
-    /// Delete one object.
-    Delete,
-    /// Delete a collection.
-    DeleteCollection,
+    /// A verb of resources.
+    Resource(Verb),
     /// The lower-case method: of every request that is not for a resource, and of unusual methods.
     Other(Cow<'static, str>),
 }
@@ -38,14 +25,7 @@ impl RequestVerb {
     /// The verb as authorization rules and texts write it.
     pub fn as_str(&self) -> &str {
         match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-            Self::DeleteCollection => "deletecollection",
+            Self::Resource(verb) => verb.as_str(),
             Self::Other(method) => method,
         }
     }
@@ -53,37 +33,28 @@ impl RequestVerb {
     /// Whether the verb changes nothing.
     pub fn is_read(&self) -> bool {
         match self {
-            Self::Get | Self::List | Self::Watch => true,
-            Self::Create | Self::Update | Self::Patch | Self::Delete | Self::DeleteCollection => false,
+            Self::Resource(verb) => matches!(verb, Verb::Get | Verb::List | Verb::Watch),
             Self::Other(method) => matches!(&**method, "get" | "head" | "options"),
         }
     }
 
-    /// The verb as the catalogue of resources has it; `None` for what no resource serves.
-    pub fn served(&self) -> Option<keelson_resources::Verb> {
-        use keelson_resources::Verb;
+    /// The verb as resources serve it; `None` for what no resource serves.
+    pub fn served(&self) -> Option<Verb> {
         match self {
-            Self::Get => Some(Verb::Get),
-            Self::List => Some(Verb::List),
-            Self::Watch => Some(Verb::Watch),
-            Self::Create => Some(Verb::Create),
-            Self::Update => Some(Verb::Update),
-            Self::Patch => Some(Verb::Patch),
-            Self::Delete => Some(Verb::Delete),
-            Self::DeleteCollection => Some(Verb::DeleteCollection),
+            Self::Resource(verb) => Some(*verb),
             Self::Other(_) => None,
         }
     }
 
     fn of_resource(method: &Method) -> Self {
-        match method.as_str() {
-            "GET" | "HEAD" => Self::Get,
-            "POST" => Self::Create,
-            "PUT" => Self::Update,
-            "PATCH" => Self::Patch,
-            "DELETE" => Self::Delete,
-            _ => Self::of_page(method),
-        }
+        Self::Resource(match method.as_str() {
+            "GET" | "HEAD" => Verb::Get,
+            "POST" => Verb::Create,
+            "PUT" => Verb::Update,
+            "PATCH" => Verb::Patch,
+            "DELETE" => Verb::Delete,
+            _ => return Self::of_page(method),
+        })
     }
 
     fn of_page(method: &Method) -> Self {
@@ -184,7 +155,7 @@ impl RequestInfo {
                 return;
             }
             self.watch_path = true;
-            verb = if verb == RequestVerb::Get { RequestVerb::Watch } else { verb };
+            verb = if verb == RequestVerb::Resource(Verb::Get) { RequestVerb::Resource(Verb::Watch) } else { verb };
             parts = rest;
         }
         self.is_resource_request = true;
@@ -197,7 +168,7 @@ impl RequestInfo {
 
     /// Whether the answer is a stream without end.
     pub fn is_long_running(&self) -> bool {
-        self.verb == RequestVerb::Watch || self.is_session
+        self.verb == RequestVerb::Resource(Verb::Watch) || self.is_session
     }
 
     fn non_resource(method: &Method) -> Self {
@@ -256,11 +227,14 @@ impl RequestInfo {
             return;
         }
         match self.verb {
-            RequestVerb::Get => self.verb = if wants_watch(query) { RequestVerb::Watch } else { RequestVerb::List },
-            RequestVerb::Delete => self.verb = RequestVerb::DeleteCollection,
+            RequestVerb::Resource(Verb::Get) => {
+                let verb = if wants_watch(query) { Verb::Watch } else { Verb::List };
+                self.verb = RequestVerb::Resource(verb);
+            }
+            RequestVerb::Resource(Verb::Delete) => self.verb = RequestVerb::Resource(Verb::DeleteCollection),
             _ => {}
         }
-        if matches!(self.verb, RequestVerb::List | RequestVerb::Watch) {
+        if matches!(self.verb, RequestVerb::Resource(Verb::List | Verb::Watch)) {
             self.name = selected_name(query);
         }
     }

@@ -161,7 +161,12 @@ pub fn compressed(
     if !is_compressed(accepts_gzip, body.len()) {
         return bytes(code, content_type, body);
     }
-    let mut response = bytes(code, content_type, kept(COMPRESS));
+    gzipped(code, content_type, kept(COMPRESS))
+}
+
+/// Bytes of a given type, which are in the gzip format.
+pub fn gzipped(code: StatusCode, content_type: &'static str, gzip: Bytes) -> Response<ResponseBody> {
+    let mut response = bytes(code, content_type, gzip);
     mark_gzip(response.headers_mut());
     response
 }

@@ -7,14 +7,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, Response};
 use keelson_meta::ApiError;
 use keelson_registry::{Estimate, Surface, Target};
+use keelson_resources::Verb;
 
 use crate::body::ResponseBody;
 use crate::pages::{Pages, ServedDocuments};
 use crate::request_info::{RequestInfo, RequestVerb};
+use crate::request_query::RequestQuery;
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
 
@@ -22,34 +25,53 @@ use crate::service::{ApiRequest, ApiService};
 type SurfaceSource = Box<dyn Fn() -> Arc<Surface> + Send + Sync>;
 
 /// Tells the documents of what is served.
-type DocumentsSource = Box<dyn Fn(&Surface) -> Arc<ServedDocuments> + Send + Sync>;
+type DocumentsSource = Box<dyn Fn(Arc<Surface>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync>;
+
+/// Waits until a resource, named by group and plural, is served as it is defined now.
+type CatchUp = Box<dyn Fn(&str, &str) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Finds the handler of each request.
 pub struct Router {
     surface: SurfaceSource,
+    catch_up: Option<CatchUp>,
     documents: DocumentsSource,
     pages: Pages,
     service: Arc<dyn ApiService>,
 }
 
 impl Router {
-    /// Routes resources to `service`, and the rest to `pages`, which show the documents of what is served. Each request asks `surface` once what is
-    /// served.
+    /// Routes resources to `service`, and the rest to `pages`, which show the documents of what is served now, as `surface` says.
     pub fn new(
         surface: impl Fn() -> Arc<Surface> + Send + Sync + 'static,
-        documents: impl Fn(&Surface) -> Arc<ServedDocuments> + Send + Sync + 'static,
+        documents: impl Fn(Arc<Surface>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync + 'static,
         pages: Pages,
         service: Arc<dyn ApiService>,
     ) -> Self {
-        Self { surface: Box::new(surface), documents: Box::new(documents), pages, service }
+        Self { surface: Box::new(surface), catch_up: None, documents: Box::new(documents), pages, service }
+    }
+
+    /// The same that asks `catch_up` to wait before it says of a resource that it is not served, as another server may serve it
+    /// already. Group and plural are told.
+    #[must_use]
+    pub fn with_catch_up(
+        mut self,
+        catch_up: impl Fn(&str, &str) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        self.catch_up = Some(Box::new(catch_up));
+        self
     }
 
     /// Answers a request that passed the filters, and that is for [`target`](Self::target).
     pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
         let ApiRequest { info, parts, error_form, .. } = &*request;
         if !info.is_resource_request {
-            return self.pages.answer(&(self.documents)(&(self.surface)()), info, parts).await;
+            let documents = (self.documents)((self.surface)()).await;
+            return self.pages.answer(&documents, info, parts).await;
         }
+        let target = match target {
+            Some(target) => Some(target),
+            None => self.target_later(info).await,
+        };
         match check(info, target, &parts.method) {
             Ok(target) => self.service.call(request, target).await,
             Err(error) => match (self.refuse_custom(info), error) {
@@ -57,6 +79,18 @@ impl Router {
                 (Some(Refusal::NoSuchPage), _) => respond::no_such_page(),
             },
         }
+    }
+
+    /// What a request is for that was for nothing, once what is defined now is served.
+    async fn target_later(&self, info: &RequestInfo) -> Option<Target> {
+        let catch_up = self.catch_up.as_ref().filter(|_| !self.serves(info) && !info.group.is_empty())?;
+        catch_up(&info.group, &info.resource).await;
+        self.target(info)
+    }
+
+    /// Whether the resource that a request is for is served in its version, whatever else is asked for.
+    pub fn serves(&self, info: &RequestInfo) -> bool {
+        (self.surface)().lookup(&info.group, &info.version, &info.resource).is_some()
     }
 
     /// What is said of a path that leads nowhere, or a verb that is not served there, where upstream's router knows nothing: of all
@@ -70,7 +104,7 @@ impl Router {
             return Some(Refusal::NoSuchPage);
         };
         let in_namespace = info.namespace.is_some();
-        let spans = matches!(info.verb, RequestVerb::List | RequestVerb::Watch);
+        let spans = matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::Watch));
         if in_namespace != target.is_namespaced() && !(target.is_namespaced() && spans) {
             return Some(Refusal::NoSuchPage);
         }
@@ -85,8 +119,8 @@ impl Router {
     }
 
     /// What the objects are that a request for [`target`](Self::target) is about.
-    pub fn estimate(&self, info: &RequestInfo, parts: &Parts, target: &Target) -> Estimate {
-        self.service.estimate(info, parts, target)
+    pub fn estimate(&self, info: &RequestInfo, parts: &Parts, query: &RequestQuery, target: &Target) -> Estimate {
+        self.service.estimate(info, parts, query, target)
     }
 
     /// What a request is for, if it is a resource that is served.
@@ -119,42 +153,42 @@ enum Refusal {
 fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<Target, ApiError> {
     let target = target.ok_or(ApiError::UnknownResource)?;
     let verbs = target.subresource.as_ref().map_or(&target.version.verbs, |subresource| &subresource.verbs);
-    let in_place = match (target.resource.is_namespaced(), &info.namespace) {
+    let scope = match (target.resource.is_namespaced(), &info.namespace) {
         (true, Some(_)) => PathScope::Own,
         (true, None) => PathScope::AllNamespaces,
         // As above.
         (false, Some(_)) if !target.resource.is_namespaces() => return Err(ApiError::UnknownResource),
         (false, _) => PathScope::Own,
     };
-    if in_place == PathScope::AllNamespaces && info.name_in_path {
+    if scope == PathScope::AllNamespaces && info.name_in_path {
         return Err(ApiError::UnknownResource);
     }
     let fits = *method != Method::HEAD
         && info.verb.served().is_some_and(|verb| verbs.contains(&verb))
-        && verb_fits(info, in_place);
+        && verb_fits(info, scope);
     if fits { Ok(target) } else { Err(ApiError::MethodNotAllowed) }
 }
 
 /// How a path relates to where objects of the resource live.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathScope {
-    /// The one place, or one namespace.
+    /// The whole cluster of a cluster-scoped resource, or one namespace.
     Own,
     /// All namespaces at once, which can only be read.
     AllNamespaces,
 }
 
 /// Whether the verb goes with what the path names: an object, a collection, or all namespaces.
-fn verb_fits(info: &RequestInfo, place: PathScope) -> bool {
+fn verb_fits(info: &RequestInfo, scope: PathScope) -> bool {
     match &info.verb {
-        RequestVerb::List | RequestVerb::Watch => true,
-        RequestVerb::Get | RequestVerb::Update | RequestVerb::Patch | RequestVerb::Delete => {
+        RequestVerb::Resource(Verb::List | Verb::Watch) => true,
+        RequestVerb::Resource(Verb::Get | Verb::Update | Verb::Patch | Verb::Delete) => {
             info.name_in_path && !info.watch_path
         }
-        RequestVerb::Create => {
-            !info.watch_path && place == PathScope::Own && info.name_in_path == info.subresource.is_some()
+        RequestVerb::Resource(Verb::Create) => {
+            !info.watch_path && scope == PathScope::Own && info.name_in_path == info.subresource.is_some()
         }
-        RequestVerb::DeleteCollection => !info.watch_path && place == PathScope::Own,
+        RequestVerb::Resource(Verb::DeleteCollection) => !info.watch_path && scope == PathScope::Own,
         RequestVerb::Other(_) => false,
     }
 }
@@ -168,7 +202,6 @@ impl fmt::Debug for Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::future::BoxFuture;
 
     struct Nothing;
 
@@ -181,8 +214,12 @@ mod tests {
     fn check(method: &str, uri: &str, expect: u16) {
         let surface = Surface::of_builtin();
         let documents = ServedDocuments::builtin();
-        let router =
-            Router::new(move || surface.clone(), move |_| documents.clone(), Pages::for_tests(), Arc::new(Nothing));
+        let router = Router::new(
+            move || surface.clone(),
+            move |_| Box::pin(std::future::ready(documents.clone())),
+            Pages::for_tests(),
+            Arc::new(Nothing),
+        );
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::parse(&method, &uri.parse().unwrap());
         let checked = super::check(&info, router.target(&info), &method);

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::body::{RequestBody, ResponseBody};
 use crate::negotiation::MediaType;
 use crate::request_info::RequestInfo;
+use crate::request_query::RequestQuery;
 
 /// A request for a resource that passed every filter.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct ApiRequest {
     pub info: RequestInfo,
     /// Method, target and headers.
     pub parts: Parts,
+    /// The query of the target.
+    pub query: RequestQuery,
     /// The body, not yet read.
     pub body: RequestBody,
     /// Who asks, and until when.
@@ -39,7 +42,7 @@ pub trait ApiService: Send + Sync + 'static {
     fn call(&self, request: Box<ApiRequest>, target: Target) -> BoxFuture<'static, Response<ResponseBody>>;
 
     /// What the objects are that a request is about, before it is answered. Quick, and never a reason to refuse.
-    fn estimate(&self, _info: &RequestInfo, _parts: &Parts, _target: &Target) -> Estimate {
+    fn estimate(&self, _info: &RequestInfo, _parts: &Parts, _query: &RequestQuery, _target: &Target) -> Estimate {
         Estimate::default()
     }
 }

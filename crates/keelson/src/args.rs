@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use keelson_server::{AddressRange, PortRange, ServiceRoute};
+use keelson_server::{AddressRange, AuthorizationMode, PortRange, ServiceRoute};
 
 /// More threads than processors are of no use, and no machine has more of these.
 const MAX_THREADS: i64 = 4096;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Start the server.
     Serve(Box<Serve>),
-    /// Tools for stores.
+    /// Tools for stores, and for what servers keep there.
     #[command(subcommand)]
     Storage(Storage),
 }
@@ -85,6 +85,13 @@ pub(crate) struct Serve {
     pub(crate) client_ca_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) front_proxy: front_proxy::FrontProxy,
+    /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
+    #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
+    pub(crate) token_auth_file: Option<PathBuf>,
+    /// Who decides what users may do: RBAC by the stored roles and bindings, AlwaysAllow lets everybody do anything (for
+    /// development).
+    #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',', default_value = "RBAC")]
+    pub(crate) authorization_mode: Vec<AuthorizationMode>,
     /// Feature gates, such as APIListChunking=false.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]
     pub(crate) feature_gates: Vec<(FeatureGate, bool)>,
@@ -96,12 +103,31 @@ pub(crate) struct Serve {
     #[arg(long, env = "KEELSON_LIMIT_AT_ANY_VERSION")]
     pub(crate) limit_at_any_version: bool,
     /// Store a resource in another version than usual, such as horizontalpodautoscalers.autoscaling=v1, as long as servers
-    /// run that do not know the usual one. May be repeated.
+    /// run that do not know the usual one; kubernetes=1.33 stores all resources as servers of that release can read them. May be repeated,
+    /// and of settings for one resource the last counts.
     #[arg(long, env = "KEELSON_STORAGE_VERSION", value_delimiter = ',')]
     pub(crate) storage_version: Vec<String>,
+    /// A file of such settings, one a line, which is read again at SIGHUP: the server goes over to what it says then.
+    #[arg(long, env = "KEELSON_STORAGE_VERSION_FILE")]
+    pub(crate) storage_version_file: Option<PathBuf>,
     /// The address at which others reach the server; the one that it listens on, or the host's own, unless given.
     #[arg(long, env = "KEELSON_ADVERTISE_ADDRESS")]
     pub(crate) advertise_address: Option<IpAddr>,
+    /// The authority that signs the serving certificates of the other servers on the store (PEM): with it servers of different releases or
+    /// settings answer for each other.
+    #[arg(long, env = "KEELSON_PEER_CA_FILE")]
+    pub(crate) peer_ca_file: Option<PathBuf>,
+    /// The address at which other servers reach this one, where clients reach it at another.
+    #[arg(long, env = "KEELSON_PEER_ADVERTISE_IP")]
+    pub(crate) peer_advertise_ip: Option<IpAddr>,
+    /// The port at which other servers reach this one, where clients reach it at another.
+    #[arg(long, env = "KEELSON_PEER_ADVERTISE_PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) peer_advertise_port: Option<u16>,
+    /// Whether built-in versions of groups are served, such as storagemigration.k8s.io/v1beta1=false, /v1 for the core group, or
+    /// api/alpha=false for all alpha versions (api/beta, api/ga, api/all likewise). What is stored of one that is not served stays. May be
+    /// repeated.
+    #[arg(long, env = "KEELSON_RUNTIME_CONFIG", value_delimiter = ',')]
+    pub(crate) runtime_config: Vec<String>,
     /// The range of the addresses of services, or one of each IP family, the preferred one first.
     #[arg(long, env = "KEELSON_SERVICE_CLUSTER_IP_RANGE", value_delimiter = ',', default_value = "10.96.0.0/12")]
     pub(crate) service_cluster_ip_range: Vec<AddressRange>,
@@ -143,6 +169,8 @@ pub(crate) enum LogFormat {
 pub(crate) enum FeatureGate {
     /// Lists in chunks (KEP-365).
     ApiListChunking,
+    /// Storage versions (KEP-2339).
+    StorageVersionApi,
 }
 
 #[derive(Subcommand)]
@@ -182,6 +210,26 @@ pub(crate) enum Storage {
         /// The store to write.
         to: String,
     },
+    /// Tell of each resource in which version the servers store it, whether they agree, how much lies in the store in an older one, and
+    /// what is being written anew. Asks a running server.
+    Versions(Versions),
+}
+
+/// Settings of `storage versions`.
+#[derive(ClapArgs)]
+pub(crate) struct Versions {
+    /// Wait until all servers agree and nothing is stored in an older version, and show how far that is.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// How long to wait at the most (such as 5m, 90s); without it there is no end.
+    #[arg(long, requires = "wait", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given.
+    #[arg(long)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The data directory of the server.
+    #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
+    pub(crate) data_dir: PathBuf,
 }
 
 /// Reads `5m`, `90s`, `1h30m`, `250ms`.
@@ -220,7 +268,8 @@ fn feature_gate(text: &str) -> Result<(FeatureGate, bool), String> {
     let on = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
     match name {
         "APIListChunking" => Ok((FeatureGate::ApiListChunking, on)),
-        _ => Err(format!("there is no feature gate {name:?}; there is: APIListChunking")),
+        "StorageVersionAPI" => Ok((FeatureGate::StorageVersionApi, on)),
+        _ => Err(format!("there is no feature gate {name:?}; there are: APIListChunking, StorageVersionAPI")),
     }
 }
 

@@ -4,8 +4,10 @@
 
 mod args;
 mod descriptors;
+mod output;
 mod serve;
 mod storage;
+mod storage_versions;
 
 use std::process::ExitCode;
 
@@ -31,7 +33,33 @@ fn main() -> ExitCode {
 }
 
 /// One line with all causes, and no backtrace: what went wrong here is for operators to mend.
-#[expect(clippy::print_stderr, reason = "this is what the user who gave the command reads")]
 fn complain(error: &anyhow::Error) {
-    eprintln!("keelson: {error:#}");
+    output::note(format_args!("keelson: {}", causes(error)));
+}
+
+/// An error and what has caused it, each said once: the text of some errors ends with their cause.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let twice = anyhow!("os error 2").context("/proc/x: os error 2").context("opening the store");
+        assert_eq!(causes(&twice), "opening the store: /proc/x: os error 2");
+        let once = anyhow!("os error 2").context("/proc/x");
+        assert_eq!(causes(&once), "/proc/x: os error 2");
+    }
 }

@@ -4,19 +4,28 @@
 //! while if that hangs.
 
 use std::io::IsTerminal as _;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use keelson_server::{Config, Proxy, RegistryConfig, Server, ServiceRanges, StoreConfig, Switches, catalogue};
-use tokio::signal::unix::{SignalKind, signal};
+use keelson_server::{
+    Config, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges, StoreConfig, Switches, catalogue,
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{FeatureGate, LogFormat, Serve};
 use crate::descriptors;
+use crate::output::{self, Log};
+use crate::storage_versions::StorageVersions;
 
 /// How long a server that can't go on may take to stop in order, and any server to end work that is left when it has stopped,
 /// before its process is ended as it is.
 const LAST_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a server may take to publish what it stores before it is announced all the same.
+const PUBLICATION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the server until SIGINT or SIGTERM, or until it can't go on.
 pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
@@ -34,17 +43,24 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
 
 async fn serve(args: Serve) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(&args.data_dir).context("finding the data directory")?;
-    let mut config = config(args, &data_dir)?;
-    config.connections = config.connections.min(descriptors::raise());
-    let server = Server::start(config).await?;
-    announce(&server, &data_dir);
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone());
+    let mut config = config(args, &versions, &data_dir)?;
+    let room = descriptors::raise();
+    config.connections = config.connections.min(room.clients);
+    config.outbound_connections = config.outbound_connections.min(room.others);
+    // ORDER: before the server starts. What it leaves in the store only an end in order takes back.
+    let mut signals = Signals::listen()?;
+    let Some(server) = start(config, &mut signals).await? else { return Ok(()) };
+    let announced = async {
+        // It answers already. Whoever reads that it is ready may write.
+        let _ = tokio::time::timeout(PUBLICATION_PATIENCE, server.published()).await;
+        announce(&server, &data_dir);
+        std::future::pending::<()>().await;
+    };
     let fault = tokio::select! {
-        _ = terminate.recv() => None,
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted.context("listening for SIGINT")?;
-            None
-        }
+        () = signals.received() => None,
+        () = announced => None,
+        failed = versions.follow(&server) => match failed? {},
         why = server.replaced() => Some(why),
         failure = server.failed() => {
             end_soon(failure.to_string());
@@ -55,6 +71,43 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     match fault {
         Some(why) => bail!(why),
         None => Ok(()),
+    }
+}
+
+/// Starts the server; `None` where a signal comes before it serves.
+async fn start(config: Config, signals: &mut Signals) -> anyhow::Result<Option<RunningServer>> {
+    let told = CancellationToken::new();
+    let mut starting = pin!(Server::start_unless(config, told.clone().cancelled_owned()));
+    tokio::select! {
+        started = &mut starting => return started,
+        () = signals.received() => told.cancel(),
+    }
+    // It has begun nothing, or is about to take its place among others, from which it has to be taken again.
+    match tokio::time::timeout(LAST_GRACE, starting).await.context("the start could not be broken off in time")?? {
+        Some(server) => server.shutdown().await,
+        None => tracing::info!("stopped before the server was ready"),
+    }
+    Ok(None)
+}
+
+/// The signals that ask for an end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        let terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+        let interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        Ok(Self { terminate, interrupt })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }
 
@@ -69,21 +122,24 @@ fn end_soon(why: String) {
     });
 }
 
-fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
+fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     let mut registry = RegistryConfig {
         limit_at_any_version: args.limit_at_any_version,
         skip_unreadable: args.skip_unreadable,
         ..RegistryConfig::default()
     };
-    for setting in &args.storage_version {
-        registry.store_as(catalogue(), setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
-    }
+    versions.read_into(&mut registry)?;
+    registry
+        .serve(catalogue(), &args.runtime_config)
+        .map_err(anyhow::Error::msg)
+        .context("reading --runtime-config")?;
     registry.service_ranges = ServiceRanges::new(args.service_cluster_ip_range, args.service_node_port_range)
         .map_err(anyhow::Error::msg)
         .context("reading --service-cluster-ip-range")?;
     for (gate, on) in args.feature_gates {
         match gate {
             FeatureGate::ApiListChunking => registry.chunking = on,
+            FeatureGate::StorageVersionApi => registry.storage_version_api = on,
         }
     }
     let store = args.store.as_deref().map(StoreConfig::parse).transpose().context("reading --store")?;
@@ -102,6 +158,11 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
         config.never_chunk(catalogue(), name).context("--no-chunking")?;
     }
     config.advertise_address = args.advertise_address;
+    config.token_file = args.token_auth_file;
+    config.authorization = args.authorization_mode;
+    config.peer_ca_file = args.peer_ca_file;
+    config.peer_advertise_ip = args.peer_advertise_ip;
+    config.peer_advertise_port = args.peer_advertise_port;
     if args.proxy_from_environment {
         config.proxy = Proxy::from_environment().map_err(anyhow::Error::msg).context("reading HTTPS_PROXY")?;
     }
@@ -121,21 +182,23 @@ fn config(args: Serve, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-#[expect(clippy::print_stdout, reason = "this is what the user who started the server reads")]
-fn announce(server: &keelson_server::RunningServer, data_dir: &std::path::Path) {
-    println!("keelson is ready on https://{}", server.addr());
-    println!("  server id:  {}", server.server_id());
-    println!("  data:       {}", data_dir.display());
+fn announce(server: &RunningServer, data_dir: &std::path::Path) {
+    output::announce(format_args!("keelson is ready on https://{}", server.addr()));
+    output::announce(format_args!("  server id:  {}", server.server_id()));
+    output::announce(format_args!("  data:       {}", data_dir.display()));
     if let Some(kubeconfig) = server.kubeconfig() {
-        println!("  kubeconfig: {}", kubeconfig.display());
-        println!("  try:        kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+        let kubeconfig = kubeconfig.display();
+        output::announce(format_args!("  kubeconfig: {kubeconfig}"));
+        output::announce(format_args!("  try:        kubectl --kubeconfig {kubeconfig} get namespaces"));
     }
 }
 
 fn init_log(format: LogFormat) {
     let filter = EnvFilter::try_from_env("KEELSON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    // What the log can't take it must not complain of on standard error, which is the log.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Log).log_internal_errors(false);
+    let log = log.with_ansi(colours);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),

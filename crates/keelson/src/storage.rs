@@ -1,6 +1,10 @@
-//! `keelson storage`: backup, restore and verification of the embedded store, and moving from one store to another.
+//! `keelson storage`: backup, restore and verification of the embedded store, moving from one store to another, and the versions in which
+//! servers store what they have (`versions`).
 //!
-//! No server may run on the store meanwhile, except for a backup, which can be taken while one does.
+//! No server may run on the store meanwhile, except for a backup, which can be taken while one does, and for the versions, which a running
+//! server is asked for.
+
+mod versions;
 
 use std::time::{Duration, Instant};
 
@@ -8,35 +12,40 @@ use anyhow::{Context as _, ensure};
 use keelson_server::{Checked, CopyProgress, StoreConfig};
 
 use crate::args::Storage;
+use crate::output::{answer, note};
 
 /// How often a copy tells how far it is.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs one of the storage commands.
-#[expect(clippy::print_stdout, reason = "this is what the user who gave the command reads")]
 pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
     match command {
         Storage::Backup { file, data_dir } => {
             keelson_server::backup(&data_dir, &file).context("the backup was not made")?;
-            println!("wrote {}", file.display());
+            answer(format_args!("wrote {}", file.display()))?;
         }
         Storage::Restore { file, data_dir, bump_revision } => {
             let revision = keelson_server::restore(&file, &data_dir, bump_revision).context("nothing was restored")?;
-            println!("restored {} into {}; revisions go on at {revision}", file.display(), data_dir.display());
+            answer(format_args!(
+                "restored {} into {}; revisions go on at {revision}",
+                file.display(),
+                data_dir.display()
+            ))?;
         }
         Storage::Check { data_dir } => {
             let checked = keelson_server::check(&data_dir).context("the store was not checked")?;
             for finding in &checked.findings {
-                println!("{finding}");
+                answer(format_args!("{finding}"))?;
             }
             if checked.in_use {
-                println!("a server is running on it, so its log was not looked at");
+                answer(format_args!("a server is running on it, so its log was not looked at"))?;
             }
             let found = checked.findings.len();
             ensure!(found == 0, "the store in {} is damaged in {found} places; restore a backup", data_dir.display());
             let Checked { rows, revision, .. } = checked;
-            println!("the store in {} is whole: {rows} versions, revision {revision}", data_dir.display());
+            answer(format_args!("the store in {} is whole: {rows} versions, revision {revision}", data_dir.display()))?;
         }
+        Storage::Versions(settings) => versions::run(&settings)?,
         Storage::Copy { from, to } => {
             let from = StoreConfig::parse(&from).context("reading the URL of the source")?;
             let to = StoreConfig::parse(&to).context("reading the URL of the target")?;
@@ -44,7 +53,7 @@ pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
                 tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
             let copied = runtime.block_on(keelson_server::copy_store(&from, &to, Progress::default().reporter()));
             let copied = copied.context("the copy is not finished")?;
-            println!("copied {} objects from {from} to {to}, and found them equal", copied.compared);
+            answer(format_args!("copied {} objects from {from} to {to}, and found them equal", copied.compared))?;
         }
     }
     Ok(())
@@ -62,13 +71,12 @@ impl Default for Progress {
 }
 
 impl Progress {
-    #[expect(clippy::print_stderr, reason = "this is what the user who gave the command reads")]
     fn reporter(mut self) -> impl FnMut(CopyProgress) {
         move |progress| {
             if self.told.elapsed() >= PROGRESS_INTERVAL {
                 self.told = Instant::now();
                 let CopyProgress { pass, compared, total, written, .. } = progress;
-                eprintln!("pass {pass}: {compared} of {total} objects compared, {written} written");
+                note(format_args!("pass {pass}: {compared} of {total} objects compared, {written} written"));
             }
         }
     }

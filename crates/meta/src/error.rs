@@ -199,6 +199,8 @@ pub struct ForbiddenDetail {
     pub path: Option<String>,
     /// The subresource, absent for the object itself.
     pub subresource: Option<String>,
+    /// What the authorizer gave as its reason, empty for none.
+    pub reason: String,
 }
 
 /// The texts of a 406.

@@ -33,11 +33,6 @@ pub enum FieldErrorKind {
     },
     /// Its value breaks a rule, and says nothing more that is worth to be shown.
     InvalidUnshown,
-    /// Its value breaks a rule, and is shown as upstream's language writes it.
-    InvalidInGo {
-        /// The value as it is shown.
-        shown: &'static str,
-    },
     /// Its value appears twice where values must differ.
     Duplicate {
         /// The value given.
@@ -79,9 +74,11 @@ impl FieldError {
     /// About how many bytes it has.
     pub fn about_bytes(&self) -> usize {
         let shown = match &self.kind {
+            FieldErrorKind::NotSupported { value, supported } => {
+                about_bytes(value) + supported.iter().map(|text| text.len() + 4).sum::<usize>()
+            }
             FieldErrorKind::Invalid { value }
             | FieldErrorKind::Duplicate { value }
-            | FieldErrorKind::NotSupported { value, .. }
             | FieldErrorKind::NotFound { value }
             | FieldErrorKind::TypeInvalid { value } => about_bytes(value),
             _ => 0,
@@ -102,11 +99,6 @@ impl FieldError {
     /// The value breaks a rule, but is not shown.
     pub fn invalid_unshown(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::InvalidUnshown, detail)
-    }
-
-    /// The value breaks a rule, and is no JSON value.
-    pub fn invalid_in_go(field: impl Into<String>, shown: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(field, FieldErrorKind::InvalidInGo { shown }, detail)
     }
 
     /// The value appears twice.
@@ -193,7 +185,7 @@ impl FieldErrorKind {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
-            Self::Invalid { .. } | Self::InvalidUnshown | Self::InvalidInGo { .. } => "FieldValueInvalid",
+            Self::Invalid { .. } | Self::InvalidUnshown => "FieldValueInvalid",
             Self::Duplicate { .. } | Self::DuplicateUnshown => "FieldValueDuplicate",
             Self::NotSupported { .. } => "FieldValueNotSupported",
             Self::NotFound { .. } => "FieldValueNotFound",
@@ -208,9 +200,7 @@ impl FieldErrorKind {
     fn title(&self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid { .. } | Self::InvalidUnshown | Self::InvalidInGo { .. } | Self::TypeInvalid { .. } => {
-                "Invalid value"
-            }
+            Self::Invalid { .. } | Self::InvalidUnshown | Self::TypeInvalid { .. } => "Invalid value",
             Self::Duplicate { .. } | Self::DuplicateUnshown => "Duplicate value",
             Self::NotSupported { .. } => "Unsupported value",
             Self::NotFound { .. } => "Not found",
@@ -233,7 +223,6 @@ impl FieldErrorKind {
                 other => go_format::json(other),
             }),
             Self::TooMany { actual } => Some(actual.to_string()),
-            Self::InvalidInGo { shown } => Some((*shown).to_owned()),
             Self::InvalidUnshown
             | Self::DuplicateUnshown
             | Self::Required

@@ -1,7 +1,7 @@
 //! Texts as Go prints them, because clients read (and match on) messages that upstream formats with Go's `%q`,
 //! `encoding/json` and `strconv`.
 
-use crate::json::{Found, Value};
+use crate::json::{Value, ValueKind};
 use std::fmt::Write;
 
 /// The text in double quotes with Go's escapes, like `%q`.
@@ -102,18 +102,22 @@ pub fn parse_bool(text: &str) -> bool {
 
 /// The message for a JSON value of the wrong type for a field, such as
 /// `json: cannot unmarshal number into Go struct field ConfigMap.data of type string`.
-pub fn type_error(field: &str, found: &Found, go_type: &str) -> String {
+pub fn type_error(field: &str, found: &ValueKind, go_type: &str) -> String {
     format!("json: cannot unmarshal {} into Go struct field {field} of type {go_type}", self::found(found, go_type))
 }
 
 /// What Go's decoder calls a JSON value that it can't use for this type.
-pub fn found(found: &Found, go_type: &str) -> String {
+pub fn found(found: &ValueKind, go_type: &str) -> String {
     match found {
-        Found::Boolean => "bool".to_owned(),
+        ValueKind::Boolean => "bool".to_owned(),
         // Where a whole number is wanted, only the value of a number can be at fault, so Go names it.
-        Found::Integer(number) | Found::Number(number) if go_type.starts_with("int") => format!("number {number}"),
-        Found::Integer(_) => "number".to_owned(),
-        Found::Null | Found::Number(_) | Found::String | Found::Array | Found::Object => found.name().to_owned(),
+        ValueKind::Integer(number) | ValueKind::Number(number) if go_type.starts_with("int") => {
+            format!("number {number}")
+        }
+        ValueKind::Integer(_) => "number".to_owned(),
+        ValueKind::Null | ValueKind::Number(_) | ValueKind::String | ValueKind::Array | ValueKind::Object => {
+            found.name().to_owned()
+        }
     }
 }
 

@@ -10,13 +10,13 @@
 
 mod convert;
 mod equal;
-mod found;
 mod index;
 mod macros;
 mod map;
 mod serde;
 mod size;
 mod to_value;
+mod value_kind;
 
 #[cfg(test)]
 mod tests;
@@ -25,11 +25,11 @@ pub use compact_str::CompactString as Text;
 pub use serde_json::Number;
 
 pub use crate::json_value as json;
-pub use found::Found;
 pub use index::ValueIndex;
 pub use map::{Entry, IntoIter, Iter, IterMut, Map, OccupiedEntry, Slot, VacantEntry, is_same_name};
 pub use size::{about_bytes, about_bytes_of_members};
 pub use to_value::to_value;
+pub use value_kind::ValueKind;
 
 /// A JSON value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,16 +1,20 @@
 //! Label selectors: `app=web,tier in (a,b),!legacy`.
 //!
-//! [`LabelSelector`] holds the meaning, `parse` holds the grammar. The grammar and its messages are upstream's, oddities
-//! included: `in` and `notin` are names except where an operator can stand, and values of a set may be empty.
+//! [`LabelSelector`] holds the meaning, `parse` the grammar, `structured` the form that selectors have in objects. The grammar and its
+//! messages are upstream's, oddities included: `in` and `notin` are names except where an operator can stand, and values of a set may be
+//! empty.
 
 mod by_key;
 mod parse;
+mod structured;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use by_key::ByKey;
+
+use crate::object::Object;
 
 /// Up to this many requirements are asked one after another, which is faster than to join them.
 const FEW_REQUIREMENTS: usize = 8;
@@ -65,9 +69,12 @@ impl LabelSelector {
     /// # Errors
     /// The text for the client.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut requirements = parse::requirements(text)?;
+        Ok(Self::sorted(parse::requirements(text)?))
+    }
+
+    fn sorted(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|one, other| one.key.cmp(&other.key));
-        Ok(Self::of(requirements))
+        Self::of(requirements)
     }
 
     fn of(requirements: Vec<Requirement>) -> Self {
@@ -97,6 +104,11 @@ impl LabelSelector {
             Some(by_key) => by_key.match_all(all()),
             None => self.matches(get),
         }
+    }
+
+    /// Whether the selector holds for this object.
+    pub fn selects(&self, object: &Object) -> bool {
+        self.matches(|wanted| object.labels().find(|(name, _)| *name == wanted).map(|(_, value)| value))
     }
 
     /// Whether the selector holds for an object of which `get` tells the labels.

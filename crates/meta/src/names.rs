@@ -41,6 +41,8 @@ pub enum NameRule {
     PathSegment,
     /// An IP address in its canonical form. `IPAddress` objects.
     IpAddress,
+    /// A group, a dot and the plural name of a resource. `StorageVersion` objects.
+    GroupResource,
 }
 
 impl NameRule {
@@ -54,6 +56,7 @@ impl NameRule {
             Self::Dns1035Label => dns_1035_label_faults(&masked),
             Self::PathSegment => path_segment_faults(name, prefix),
             Self::IpAddress => ip_address_faults(name),
+            Self::GroupResource => group_resource_faults(name),
         }
     }
 }
@@ -146,6 +149,16 @@ pub fn label_value_faults(value: &str) -> Vec<String> {
         faults.push(regex_fault(LABEL_VALUE_TEXT, LABEL_VALUE, &["MyValue", "my_value", "12345"]));
     }
     faults
+}
+
+/// The complaints about the name of a storage version (KEP-2339).
+fn group_resource_faults(name: &str) -> Vec<String> {
+    let Some((group, resource)) = name.rsplit_once('.') else {
+        return vec!["name must be in the form of <group>.<resource>".to_owned()];
+    };
+    let group = dns_subdomain_faults(group).into_iter().map(|fault| format!("the group segment {fault}"));
+    let resource = dns_1035_label_faults(resource).into_iter().map(|fault| format!("the resource segment {fault}"));
+    group.chain(resource).collect()
 }
 
 fn ip_address_faults(text: &str) -> Vec<String> {

@@ -22,7 +22,7 @@ const FAST_DIGITS: i32 = 18;
 const MOST_DIGITS: usize = 28;
 
 /// An amount, in nano units, to be compared and added. What is beyond 128 bits counts as the largest that fits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
 /// How many nano units a unit has.
@@ -115,7 +115,7 @@ enum Form {
 }
 
 /// A quantity taken apart.
-struct Parts<'a> {
+struct Components<'a> {
     negative: bool,
     whole: &'a str,
     fraction: &'a str,
@@ -153,7 +153,7 @@ pub fn canonical(text: &str) -> Result<Option<String>, String> {
 }
 
 /// Whether upstream keeps the text because it judges it canonical. Not all such texts are: `05` is kept too.
-fn is_kept(parts: &Parts<'_>, form: Form, digits: &str, value: i128) -> bool {
+fn is_kept(parts: &Components<'_>, form: Form, digits: &str, value: i128) -> bool {
     let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
     let places = i32::try_from(parts.fraction.len()).unwrap_or(i32::MAX);
     match form {
@@ -172,7 +172,7 @@ fn is_kept(parts: &Parts<'_>, form: Form, digits: &str, value: i128) -> bool {
     }
 }
 
-fn split(text: &str) -> Result<Parts<'_>, String> {
+fn split(text: &str) -> Result<Components<'_>, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let stripped = unsigned.trim_start_matches('0');
     let (whole, rest) = take(stripped, |b| b.is_ascii_digit());
@@ -188,7 +188,7 @@ fn split(text: &str) -> Result<Parts<'_>, String> {
     if !end.is_empty() {
         return Err(WRONG_FORMAT.to_owned());
     }
-    Ok(Parts { negative: text.starts_with('-'), whole, fraction, suffix: rest })
+    Ok(Components { negative: text.starts_with('-'), whole, fraction, suffix: rest })
 }
 
 fn take(text: &str, accept: impl Fn(u8) -> bool) -> (&str, &str) {
@@ -359,6 +359,8 @@ mod tests {
         fn writing_is_stable(digits in "[1-9][0-9]{0,10}", fraction in "([.][0-9]{1,9})?", suffix in "(|n|u|m|k|M|G|T|Ki|Mi|Gi|e3|e-3)") {
             let text = format!("{digits}{fraction}{suffix}");
             if let Some(written) = canonical(&text).unwrap() {
+                // What is no multiple of 1024 is written without its suffix, and read as decimal from then on, as upstream does.
+                prop_assume!(!suffix.ends_with('i') || written.ends_with('i'));
                 prop_assert_eq!(canonical(&written).unwrap(), None, "{} was written {}", text, written);
             }
         }

@@ -16,10 +16,18 @@ pub fn compare(a: &str, b: &str) -> Ordering {
 
 /// How mature a version is, by the word in its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Maturity {
+pub enum Maturity {
+    /// `v1alpha1`
     Alpha,
+    /// `v1beta1`
     Beta,
+    /// `v1`
     Stable,
+}
+
+/// How mature the version of this name is; `None` for a name that is not of that form.
+pub fn maturity(name: &str) -> Option<Maturity> {
+    parse_version(name).map(|(maturity, ..)| maturity)
 }
 
 /// Maturity, major and minor number of a name such as `v1beta2`; `None` when it is not of that form.

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
 use keelson_openapi::{
-    CustomKind, Descriptions, Form, Fragment, ResourceDescription, Shared, VersionDescription, Wanted,
+    CustomKind, Descriptions, DocumentEncoding, Fragment, ResourceDescription, SharedDefinitions, VersionDescription,
+    Wanted,
 };
 use keelson_resources::{Catalogue, Verb};
 use keelson_schema::{SchemaDocument, Schemas};
@@ -67,15 +68,15 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 fn main() {
     let all = [Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
     let builtin = VersionDescription::all(Catalogue::builtin());
-    let shared = Shared::new(Schemas::builtin(), &builtin, "v1");
+    let shared = SharedDefinitions::new(Schemas::builtin(), &builtin, "v1");
     let mut fragments: Vec<_> = builtin.into_iter().map(Fragment::new).collect();
     let first = fragments.len();
     fragments.extend((0..MANY).map(|number| fragment(number, &all)));
     let length = |descriptions: &Descriptions, wanted: &Wanted| {
-        descriptions.document(wanted).map_or(0, |document| document.bytes.len())
+        descriptions.document(wanted).map_or(0, |document| document.length())
     };
     println!("{MANY} group versions beside the built-in ones");
-    let v2 = Wanted::V2(Form::Json);
+    let v2 = Wanted::V2(DocumentEncoding::Json);
     for (name, wanted) in [("index of version 3", &Wanted::V3Index), ("version 2", &v2)] {
         let descriptions = Descriptions::assemble(&shared, &fragments);
         let (bytes, taken) = timed(|| length(&descriptions, wanted));

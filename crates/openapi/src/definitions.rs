@@ -70,14 +70,14 @@ mod tests {
     use keelson_resources::Catalogue;
 
     use super::*;
-    use crate::part::Part;
+    use crate::document_scope::DocumentScope;
 
     fn check(path: &str, expected: &[&str], unexpected: &[&str]) {
         let versions = VersionDescription::all(Catalogue::builtin());
-        let described = versions.iter().map(Part::Version).chain([Part::CodeVersion]);
-        let part = described.into_iter().find(|part| part.path() == path).expect("a part");
-        let items = part.items(Schemas::builtin());
-        let found = needed(&part.references(&items), Schemas::builtin());
+        let described = versions.iter().map(DocumentScope::Version).chain([DocumentScope::CodeVersion]);
+        let scope = described.into_iter().find(|scope| scope.path() == path).expect("it is described");
+        let items = scope.items(Schemas::builtin());
+        let found = needed(&scope.references(&items), Schemas::builtin());
         for name in expected {
             assert!(found.contains(name), "{path} lacks {name}");
         }

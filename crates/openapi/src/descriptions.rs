@@ -7,18 +7,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use crate::definitions::needed;
 use crate::document::{self, Document};
+use crate::document_scope::DocumentScope;
 use crate::foreign::ForeignDocument;
+use crate::foreign_paths::{ForeignDefinitions, ForeignPaths, own_definition};
 use crate::fragment::Fragment;
 use crate::json::join;
-use crate::part::Part;
 use crate::piece::Piece;
-use crate::shared::{Rendering, Shared};
+use crate::shared::{Rendering, SharedDefinitions};
 use crate::v2;
 
 /// The form of a document. Version 3 is only given as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum DocumentEncoding {
     /// JSON.
     Json,
     /// gnostic's protobuf messages, which client-go asks for.
@@ -29,7 +31,7 @@ pub enum Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// All of it, in version 2.
-    V2(Form),
+    V2(DocumentEncoding),
     /// Where the documents of version 3 are.
     V3Index,
     /// The document of a part of the API in version 3, by a path such as `api/v1` or `apis/apps/v1`.
@@ -39,11 +41,13 @@ pub enum Wanted {
 /// The documents of one set of fragments. Immutable; a change of the set makes a new one.
 #[derive(Debug)]
 pub struct Descriptions {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDefinitions>,
     /// By path, each path once.
     fragments: Vec<Arc<Fragment>>,
     /// What other servers describe, by path.
     foreign: BTreeMap<String, Arc<ForeignDocument>>,
+    /// The same in version 2.
+    foreign_paths: BTreeMap<String, Arc<ForeignPaths>>,
     index: OnceLock<Arc<Document>>,
     v2_json: OnceLock<Arc<Document>>,
     v2_protobuf: OnceLock<Arc<Document>>,
@@ -51,19 +55,36 @@ pub struct Descriptions {
 
 impl Descriptions {
     /// The documents of these fragments; the order in which they are given does not matter.
-    pub fn assemble(shared: &Arc<Shared>, fragments: &[Arc<Fragment>]) -> Self {
+    pub fn assemble(shared: &Arc<SharedDefinitions>, fragments: &[Arc<Fragment>]) -> Self {
         let mut fragments = fragments.to_vec();
         fragments.sort_by(|a, b| a.path().cmp(b.path()));
         fragments.dedup_by(|later, earlier| later.path() == earlier.path());
         let (index, v2_json, v2_protobuf) = Default::default();
-        Self { shared: shared.clone(), fragments, foreign: BTreeMap::new(), index, v2_json, v2_protobuf }
+        Self {
+            shared: shared.clone(),
+            fragments,
+            foreign: BTreeMap::new(),
+            foreign_paths: BTreeMap::new(),
+            index,
+            v2_json,
+            v2_protobuf,
+        }
     }
 
-    /// The same with what other servers describe, each part of the API instead of that of the same path. Only version 3 has it.
+    /// The same with what other servers describe in version 3 and in version 2, each part of the API instead of that of the same path.
     #[must_use]
-    pub fn with_foreign(mut self, documents: impl IntoIterator<Item = Arc<ForeignDocument>>) -> Self {
+    pub fn with_foreign(
+        mut self,
+        documents: impl IntoIterator<Item = Arc<ForeignDocument>>,
+        paths: impl IntoIterator<Item = Arc<ForeignPaths>>,
+    ) -> Self {
         self.foreign = documents.into_iter().map(|document| (document.path().to_owned(), document)).collect();
-        self.fragments.retain(|fragment| !self.foreign.contains_key(fragment.path()));
+        // A slash at the end, by which parts are sorted as their paths are.
+        self.foreign_paths = paths.into_iter().map(|paths| (format!("{}/", paths.path()), paths)).collect();
+        self.fragments.retain(|fragment| {
+            !self.foreign.contains_key(fragment.path())
+                && !self.foreign_paths.contains_key(&*format!("{}/", fragment.path()))
+        });
         self
     }
 
@@ -72,12 +93,14 @@ impl Descriptions {
     /// Cost: none for what [is ready](Self::is_ready). Version 2 is made out of all parts.
     pub fn document(&self, wanted: &Wanted) -> Option<Arc<Document>> {
         match wanted {
-            Wanted::V2(Form::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json)).clone()),
-            Wanted::V2(Form::Protobuf) => Some(self.v2_protobuf.get_or_init(|| self.v2(Rendering::V2Protobuf)).clone()),
+            Wanted::V2(DocumentEncoding::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json)).clone()),
+            Wanted::V2(DocumentEncoding::Protobuf) => {
+                Some(self.v2_protobuf.get_or_init(|| self.v2(Rendering::V2Protobuf)).clone())
+            }
             Wanted::V3Index => Some(self.index.get_or_init(|| self.index()).clone()),
             Wanted::V3(path) => match self.foreign.get(path) {
                 Some(foreign) => Some(foreign.document().clone()),
-                None => self.part(path).map(|(part, piece)| piece.document(part, &self.shared)),
+                None => self.scope(path).map(|(scope, piece)| piece.document(scope, &self.shared)),
             },
         }
     }
@@ -85,17 +108,18 @@ impl Descriptions {
     /// Whether a document is there already, or is so small that it is made at once.
     pub fn is_ready(&self, wanted: &Wanted) -> bool {
         match wanted {
-            Wanted::V2(Form::Json) => self.v2_json.get().is_some(),
-            Wanted::V2(Form::Protobuf) => self.v2_protobuf.get().is_some(),
+            Wanted::V2(DocumentEncoding::Json) => self.v2_json.get().is_some(),
+            Wanted::V2(DocumentEncoding::Protobuf) => self.v2_protobuf.get().is_some(),
             Wanted::V3Index => self.index.get().is_some(),
             Wanted::V3(path) if self.foreign.contains_key(path) => true,
-            Wanted::V3(path) => self.part(path).is_none_or(|(_, piece)| piece.has_document()),
+            Wanted::V3(path) => self.scope(path).is_none_or(|(_, piece)| piece.has_document()),
         }
     }
 
     /// All parts of the API, by path.
-    fn parts(&self) -> Vec<(Part<'_>, &Piece)> {
-        let mut parts: Vec<(Part<'_>, &Piece)> = Shared::parts().into_iter().zip(&self.shared.pages).collect();
+    fn parts(&self) -> Vec<(DocumentScope<'_>, &Piece)> {
+        let mut parts: Vec<(DocumentScope<'_>, &Piece)> =
+            SharedDefinitions::parts().into_iter().zip(&self.shared.pages).collect();
         let mut last = "";
         for fragment in &self.fragments {
             if fragment.has_group_page() && fragment.group_name() != last {
@@ -108,8 +132,10 @@ impl Descriptions {
     }
 
     /// The part at a path.
-    fn part(&self, path: &str) -> Option<(Part<'_>, &Piece)> {
-        if let Some(page) = Shared::parts().into_iter().zip(&self.shared.pages).find(|(part, _)| part.path() == path) {
+    fn scope(&self, path: &str) -> Option<(DocumentScope<'_>, &Piece)> {
+        if let Some(page) =
+            SharedDefinitions::parts().into_iter().zip(&self.shared.pages).find(|(scope, _)| scope.path() == path)
+        {
             return Some(page);
         }
         if let Ok(place) = self.fragments.binary_search_by(|fragment| fragment.path().cmp(path)) {
@@ -125,7 +151,7 @@ impl Descriptions {
 
     fn index(&self) -> Arc<Document> {
         let mut entries: Vec<_> = Vec::with_capacity(2 * self.fragments.len());
-        entries.extend(self.parts().into_iter().map(|(part, piece)| piece.entry(part, &self.shared)));
+        entries.extend(self.parts().into_iter().map(|(scope, piece)| piece.entry(scope, &self.shared)));
         entries.extend(self.foreign.values().map(|foreign| foreign.entry()));
         // A line begins with the path, in quotes: the quote is before any character that a longer path goes on with.
         entries.sort_by(|a, b| a.line.cmp(&b.line));
@@ -139,17 +165,31 @@ impl Descriptions {
     fn v2(&self, rendering: Rendering) -> Arc<Document> {
         let mut parts = self.parts();
         // All paths of a part begin with its own, so that in this order of the parts all paths are in order.
-        parts.sort_by_cached_key(|(part, _)| format!("{}/", part.path()));
-        let (mut paths, mut shared, mut own) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
-        for (part, piece) in parts {
+        parts.sort_by_cached_key(|(scope, _)| format!("{}/", scope.path()));
+        let mut definitions = ForeignDefinitions::default();
+        let own = |name: &str| own_definition(&self.shared, name);
+        let mut foreign = self.foreign_paths.iter().peekable();
+        let (mut paths, mut shared, mut own_definitions) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
+        for (scope, piece) in parts {
+            let place = format!("{}/", scope.path());
+            while let Some((_, part)) = foreign.next_if(|(path, _)| **path < place) {
+                let names = definitions.take(part, &own);
+                v2::join_paths(&mut paths, &part.rendered(&names, rendering), rendering);
+            }
             // Of thousands of parts no more is held than what the document is made of.
-            let addition = piece.addition(part, &self.shared, rendering);
+            let addition = piece.addition(scope, &self.shared, rendering);
             v2::join_paths(&mut paths, &addition.paths, rendering);
             shared.extend(addition.shared_definitions.iter().copied());
-            own.extend(addition.own_definitions.iter().cloned());
+            own_definitions.extend(addition.own_definitions.iter().cloned());
         }
+        for (_, part) in foreign {
+            let names = definitions.take(part, &own);
+            v2::join_paths(&mut paths, &part.rendered(&names, rendering), rendering);
+        }
+        shared.extend(needed(definitions.shared(), self.shared.schemas));
+        own_definitions.extend(definitions.rendered(rendering));
         let shared = shared.into_iter().map(|name| (name, self.shared.definition(name, rendering)));
-        let own = own.iter().map(|(name, rendered)| (&**name, &**rendered));
+        let own = own_definitions.iter().map(|(name, rendered)| (&**name, &**rendered));
         let definitions: BTreeMap<&str, &[u8]> = shared.chain(own).collect();
         Arc::new(Document::new(v2::document(&self.shared, rendering, &paths, definitions.into_values())))
     }

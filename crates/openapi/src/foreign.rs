@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use keelson_meta::json::json;
+use keelson_meta::json::{Value, json};
 
 use crate::document::{self, Document};
+use crate::from_v2;
 use crate::json::member;
 use crate::piece::Entry;
 
@@ -21,11 +22,22 @@ pub struct ForeignDocument {
 impl ForeignDocument {
     /// The document of the part of the API at a path such as `apis/apps/v1`.
     pub fn new(path: &str, content: Vec<u8>) -> Arc<Self> {
-        let document = Document::new(content);
+        Self::of(path, Arc::new(Document::new(content)))
+    }
+
+    /// One document of version 2, which is all that a server publishes, as that of each of these parts of the API.
+    ///
+    /// Cost: that of the document, so this is for where nobody waits.
+    pub fn of_v2(v2: &Value, paths: &[String]) -> Vec<Arc<Self>> {
+        let document = Arc::new(Document::new(from_v2::document(v2).to_string().into_bytes()));
+        paths.iter().map(|path| Self::of(path, document.clone())).collect()
+    }
+
+    fn of(path: &str, document: Arc<Document>) -> Arc<Self> {
         let url = format!("/openapi/v3/{path}?hash={}", document.hash);
         let line = member(path, &json!({ "serverRelativeURL": url }));
         let entry = Entry { digest: document::digest(&line), line };
-        Arc::new(Self { path: path.to_owned(), document: Arc::new(document), entry })
+        Arc::new(Self { path: path.to_owned(), document, entry })
     }
 
     /// The path of the part.

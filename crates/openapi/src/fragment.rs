@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::description::VersionDescription;
-use crate::part::Part;
+use crate::document_scope::DocumentScope;
 use crate::piece::Piece;
 
 /// A version of a group. Nothing is rendered until it is asked for.
@@ -40,11 +40,11 @@ impl Fragment {
         self.description.is_builtin()
     }
 
-    pub(crate) fn version_part(&self) -> Part<'_> {
-        Part::Version(&self.description)
+    pub(crate) fn version_part(&self) -> DocumentScope<'_> {
+        DocumentScope::Version(&self.description)
     }
 
-    pub(crate) fn group_part(&self) -> Part<'_> {
-        Part::Group(&self.description.group)
+    pub(crate) fn group_part(&self) -> DocumentScope<'_> {
+        DocumentScope::Group(&self.description.group)
     }
 }

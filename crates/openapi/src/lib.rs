@@ -7,17 +7,20 @@
 //! Which resources there are is told by whoever composes a server.
 
 mod action;
+mod addition;
 mod custom;
 mod definitions;
 mod description;
 mod descriptions;
 mod document;
+mod document_scope;
 mod foreign;
+mod foreign_paths;
 mod fragment;
+mod from_v2;
 mod json;
 mod operations;
 mod parameters;
-mod part;
 mod piece;
 mod protobuf;
 mod published;
@@ -28,8 +31,9 @@ mod v3;
 
 pub use custom::CustomKind;
 pub use description::{ResourceDescription, SubresourceDescription, VersionDescription};
-pub use descriptions::{Descriptions, Form, Wanted};
+pub use descriptions::{Descriptions, DocumentEncoding, Wanted};
 pub use document::Document;
 pub use foreign::ForeignDocument;
+pub use foreign_paths::ForeignPaths;
 pub use fragment::Fragment;
-pub use shared::Shared;
+pub use shared::SharedDefinitions;

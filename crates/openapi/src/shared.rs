@@ -11,8 +11,8 @@ use keelson_schema::{SchemaRef, Schemas};
 
 use crate::definitions::Kinds;
 use crate::description::VersionDescription;
+use crate::document_scope::DocumentScope;
 use crate::json::member;
-use crate::part::Part;
 use crate::piece::Piece;
 use crate::protobuf;
 use crate::schema::Dialect;
@@ -27,7 +27,7 @@ pub(crate) enum Rendering {
 
 /// Schemas, the version of the server, and what all documents repeat.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedDefinitions {
     pub(crate) schemas: &'static Schemas,
     server_version: String,
     kinds: Kinds,
@@ -43,7 +43,7 @@ struct Definition {
     rendered: [OnceLock<Vec<u8>>; 3],
 }
 
-impl Shared {
+impl SharedDefinitions {
     /// For the documents of a server that says that it has this version. `versions` are those by which every one of their kinds
     /// `DeleteOptions` and `WatchEvent` go: the built-in ones, as in the reference server.
     pub fn new(schemas: &'static Schemas, versions: &[VersionDescription], server_version: &str) -> Arc<Self> {
@@ -61,8 +61,8 @@ impl Shared {
     }
 
     /// The pages that belong to no group, in the order of `pages`.
-    pub(crate) fn parts() -> [Part<'static>; 3] {
-        [Part::CoreVersions, Part::Groups, Part::CodeVersion]
+    pub(crate) fn parts() -> [DocumentScope<'static>; 3] {
+        [DocumentScope::CoreVersions, DocumentScope::Groups, DocumentScope::CodeVersion]
     }
 
     pub(crate) fn info(&self) -> Value {

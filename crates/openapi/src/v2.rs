@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 use keelson_meta::json::{Map, Value, json};
 
 use crate::action::Body;
+use crate::addition::Addition;
 use crate::definitions::needed;
 use crate::document;
+use crate::document_scope::DocumentScope;
 use crate::json::{join, member, write_object};
 use crate::operations::{Operation, PathItem};
 use crate::parameters::{self, Location, Parameter};
-use crate::part::Part;
-use crate::piece::Addition;
 use crate::protobuf;
 use crate::schema::{Dialect, kind};
-use crate::shared::{Rendering, Shared};
+use crate::shared::{Rendering, SharedDefinitions};
 
 /// How many digits of the hash of a parameter its name has.
 const SHOWN_OF_HASH: usize = 8;
 
 /// What a part adds to the document.
-pub(crate) fn addition(part: Part<'_>, shared: &Shared, rendering: Rendering) -> Addition {
-    let items = part.items(shared.schemas);
+pub(crate) fn addition(scope: DocumentScope<'_>, shared: &SharedDefinitions, rendering: Rendering) -> Addition {
+    let items = scope.items(shared.schemas);
     let path = |item: &PathItem| {
         let described = item.described(operation, parameter);
         match rendering {
@@ -41,14 +41,14 @@ pub(crate) fn addition(part: Part<'_>, shared: &Shared, rendering: Rendering) ->
     };
     Addition {
         paths: items.iter().map(|item| (item.path.clone(), path(item))).collect(),
-        shared_definitions: needed(&part.references(&items), shared.schemas).into_iter().collect(),
-        own_definitions: part.own_definitions(Dialect::V2, shared.schemas).into_iter().map(definition).collect(),
+        shared_definitions: needed(&scope.references(&items), shared.schemas).into_iter().collect(),
+        own_definitions: scope.own_definitions(Dialect::V2, shared.schemas).into_iter().map(definition).collect(),
     }
 }
 
 /// The document out of all paths and all definitions, in order. `paths` are already [joined](join_paths).
 pub(crate) fn document<'p>(
-    shared: &Shared,
+    shared: &SharedDefinitions,
     rendering: Rendering,
     paths: &[u8],
     definitions: impl Iterator<Item = &'p [u8]>,

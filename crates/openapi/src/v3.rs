@@ -8,20 +8,20 @@ use keelson_meta::json::{Map, Value, json};
 
 use crate::action::Body;
 use crate::definitions::needed;
+use crate::document_scope::DocumentScope;
 use crate::json::{join, member, write_object};
 use crate::operations::Operation;
 use crate::parameters::{Location, Parameter};
-use crate::part::Part;
 use crate::schema::{Dialect, kind};
-use crate::shared::{Rendering, Shared};
+use crate::shared::{Rendering, SharedDefinitions};
 
 /// The document of a part.
-pub(crate) fn document(part: Part<'_>, shared: &Shared) -> Vec<u8> {
-    let items = part.items(shared.schemas);
-    let mut out = format!(r#"{{"openapi":"3.0.0","info":{},"paths":"#, part.info(shared)).into_bytes();
+pub(crate) fn document(scope: DocumentScope<'_>, shared: &SharedDefinitions) -> Vec<u8> {
+    let items = scope.items(shared.schemas);
+    let mut out = format!(r#"{{"openapi":"3.0.0","info":{},"paths":"#, scope.info(shared)).into_bytes();
     write_object(&mut out, items.iter().map(|item| (&item.path, item.described(operation, parameter))));
     out.extend_from_slice(br#","components":{"schemas":{"#);
-    let own = part.own_definitions(Dialect::V3, shared.schemas);
+    let own = scope.own_definitions(Dialect::V3, shared.schemas);
     let own: Vec<(String, Vec<u8>)> = own
         .into_iter()
         .map(|(name, value)| {
@@ -29,7 +29,7 @@ pub(crate) fn document(part: Part<'_>, shared: &Shared) -> Vec<u8> {
             (name, rendered)
         })
         .collect();
-    let needed = needed(&part.references(&items), shared.schemas);
+    let needed = needed(&scope.references(&items), shared.schemas);
     let all: BTreeMap<&str, &[u8]> = needed
         .into_iter()
         .map(|name| (name, shared.definition(name, Rendering::V3)))

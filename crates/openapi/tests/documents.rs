@@ -1,11 +1,16 @@
 //! The documents as clients read them.
+//!
+//! They are compared with upstream's rules kind by kind; how they are kept and put together is counted, not timed.
 
+use std::io::Read as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
 use keelson_openapi::{
-    CustomKind, Descriptions, Document, Form, Fragment, ResourceDescription, Shared, VersionDescription, Wanted,
+    CustomKind, Descriptions, Document, DocumentEncoding, Fragment, ResourceDescription, SharedDefinitions,
+    VersionDescription, Wanted,
 };
 use keelson_resources::{Catalogue, Verb};
 use keelson_schema::{SchemaDocument, Schemas};
@@ -13,7 +18,7 @@ use keelson_schema::{SchemaDocument, Schemas};
 /// The documents of the built-in resources and of these versions, by a server of this version.
 fn assembled(server_version: &str, further: &[VersionDescription]) -> Descriptions {
     let builtin = VersionDescription::all(Catalogue::builtin());
-    let shared = Shared::new(Schemas::builtin(), &builtin, server_version);
+    let shared = SharedDefinitions::new(Schemas::builtin(), &builtin, server_version);
     let fragments: Vec<_> = builtin.iter().chain(further).cloned().map(Fragment::new).collect();
     Descriptions::assemble(&shared, &fragments)
 }
@@ -30,12 +35,12 @@ fn index(descriptions: &Descriptions) -> Arc<Document> {
     descriptions.document(&Wanted::V3Index).expect("the index is always there")
 }
 
-fn v2(descriptions: &Descriptions, form: Form) -> Arc<Document> {
+fn v2(descriptions: &Descriptions, form: DocumentEncoding) -> Arc<Document> {
     descriptions.document(&Wanted::V2(form)).expect("version 2 is always there")
 }
 
 fn parsed(document: &Document) -> Value {
-    serde_json::from_slice(&document.bytes).expect("documents are JSON")
+    serde_json::from_slice(&document.bytes()).expect("documents are JSON")
 }
 
 fn v3(path: &str) -> Value {
@@ -129,7 +134,7 @@ fn every_kind_has_its_schema_and_no_reference_leads_nowhere() {
 
 #[test]
 fn version_2_has_every_kind_too() {
-    let document = parsed(&v2(&openapi(), Form::Json));
+    let document = parsed(&v2(&openapi(), DocumentEncoding::Json));
     assert_eq!(document["swagger"], "2.0");
     for resource in Catalogue::builtin().resources() {
         for version in &resource.versions {
@@ -165,7 +170,7 @@ fn the_index_names_each_document_with_its_hash() {
 fn equal_servers_have_equal_documents_and_another_version_changes_the_hash() {
     let (first, second) = (openapi(), openapi());
     assert_eq!(index(&first), index(&second));
-    for form in [Form::Json, Form::Protobuf] {
+    for form in [DocumentEncoding::Json, DocumentEncoding::Protobuf] {
         assert_eq!(v2(&first, form), v2(&second, form));
     }
     assert_ne!(index(&first).hash, index(&assembled("v1.36.3", &[])).hash);
@@ -250,8 +255,8 @@ mod wire {
 #[test]
 fn protobuf_holds_what_the_json_of_version_2_holds() {
     let openapi = openapi();
-    let json = parsed(&v2(&openapi, Form::Json));
-    let protobuf = &v2(&openapi, Form::Protobuf).bytes.clone();
+    let json = parsed(&v2(&openapi, DocumentEncoding::Json));
+    let protobuf = &v2(&openapi, DocumentEncoding::Protobuf).bytes();
     assert_eq!(wire::texts(protobuf, &[1]), ["2.0"]);
     let keys =
         |value: &Value| -> Vec<String> { value.as_object().expect("an object").keys().map(str::to_owned).collect() };
@@ -319,20 +324,20 @@ fn a_group_that_is_added_is_in_every_form_and_leaves_the_others_as_they_are() {
     let own = parsed(&document(&after, "apis/apps.example.org/v1").expect("a document"));
     assert_eq!(own["paths"][path]["post"]["operationId"], "createAppsExampleOrgV1NamespacedWidget");
     all_references_lead_somewhere(&own, "the custom group");
-    let whole = parsed(&v2(&after, Form::Json));
+    let whole = parsed(&v2(&after, DocumentEncoding::Json));
     assert_eq!(whole["paths"][path]["post"]["x-kubernetes-action"], "post");
     all_references_lead_somewhere(&whole, "version 2");
-    assert!(wire::texts(&v2(&after, Form::Protobuf).bytes, &[8, 2, 1]).iter().any(|known| known == path));
+    assert!(wire::texts(&v2(&after, DocumentEncoding::Protobuf).bytes(), &[8, 2, 1]).iter().any(|known| known == path));
     assert_ne!(index(&before).hash, index(&after).hash);
-    assert_ne!(v2(&before, Form::Json).hash, v2(&after, Form::Json).hash);
+    assert_ne!(v2(&before, DocumentEncoding::Json).hash, v2(&after, DocumentEncoding::Json).hash);
 }
 
 #[test]
 fn a_custom_kind_has_its_definition_and_that_of_its_lists_in_every_form() {
     let openapi = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);
     let v3 = parsed(&document(&openapi, "apis/apps.example.org/v1").expect("a document"));
-    let whole = parsed(&v2(&openapi, Form::Json));
-    let names = wire::texts(&v2(&openapi, Form::Protobuf).bytes, &[9, 1, 1]);
+    let whole = parsed(&v2(&openapi, DocumentEncoding::Json));
+    let names = wire::texts(&v2(&openapi, DocumentEncoding::Protobuf).bytes(), &[9, 1, 1]);
     for (definitions, default) in [(&v3["components"]["schemas"], json!(1)), (&whole["definitions"], Value::Null)] {
         let of = |kind: &str| {
             let wanted = json!({ "group": "apps.example.org", "version": "v1", "kind": kind });
@@ -354,19 +359,76 @@ fn a_custom_kind_has_its_definition_and_that_of_its_lists_in_every_form() {
     }
 }
 
+/// A schema that counts how often it was read.
+#[derive(Debug, Default)]
+struct Counted(AtomicUsize);
+
+impl SchemaDocument for Counted {
+    fn read(&self) -> Option<Value> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Some(json!({ "type": "object" }))
+    }
+}
+
+/// Of many custom group versions one changes: the others are not rendered again, in no form.
+#[test]
+fn a_change_of_one_among_many_renders_that_one() {
+    const MANY: usize = 50;
+    let counted = |number: usize| {
+        let mut described = custom(&format!("g{number}.example.org"), "widgets");
+        let schema = Arc::new(Counted::default());
+        described.resources[0].custom.as_mut().expect("it is custom").schema = Some(schema.clone());
+        (Fragment::new(described), schema)
+    };
+    let (mut fragments, schemas): (Vec<_>, Vec<_>) = (0..MANY).map(counted).unzip();
+    let shared = SharedDefinitions::new(Schemas::builtin(), &[], "v1.36.2");
+    let read = || schemas.iter().map(|schema| schema.0.load(Ordering::Relaxed)).sum::<usize>();
+    let look_at_all = |fragments: &[Arc<Fragment>]| {
+        let documents = Descriptions::assemble(&shared, fragments);
+        let alone: Vec<_> =
+            (0..MANY).map(|number| document(&documents, &format!("apis/g{number}.example.org/v1"))).collect();
+        (index(&documents), alone, v2(&documents, DocumentEncoding::Json), v2(&documents, DocumentEncoding::Protobuf))
+    };
+    let before = look_at_all(&fragments);
+    let once = read();
+    assert!(once >= MANY, "{once}");
+    let (changed, schema) = counted(7);
+    fragments[7] = changed;
+    assert_eq!(look_at_all(&fragments), before, "it says the same");
+    assert_eq!(read(), once, "none of the others is read again");
+    assert_eq!(schema.0.load(Ordering::Relaxed), once / MANY, "it is rendered as often as each was at first");
+    fragments.remove(7);
+    assert_ne!(look_at_all(&fragments), before);
+    assert_eq!(read(), once, "whoever asks gets what was rendered before");
+}
+
+/// Of a document of custom resources only the compressed form is kept, and both forms say the same under one hash.
+#[test]
+fn a_document_of_custom_resources_is_kept_compressed() {
+    let openapi = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);
+    let kept = document(&openapi, "apis/apps.example.org/v1").expect("a document");
+    let packed = kept.compressed(|_| panic!("it is there already"));
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(&*packed).read_to_end(&mut unpacked).expect("it is in the gzip format");
+    assert_eq!((kept.bytes(), kept.length()), (unpacked.into(), kept.bytes().len()));
+    assert!(packed.len() * 4 < kept.length(), "{} of {}", packed.len(), kept.length());
+    let line = parsed(&index(&openapi))["paths"]["apis/apps.example.org/v1"]["serverRelativeURL"].clone();
+    assert_eq!(line, format!("/openapi/v3/apis/apps.example.org/v1?hash={}", kept.hash));
+}
+
 #[test]
 fn equal_sets_give_equal_documents_in_any_order_of_fragments() {
     let (one, other) = (custom("a.example.org", "widgets"), custom("b.example.org", "widgets"));
     let (first, second) = (assembled("v1", &[one.clone(), other.clone()]), assembled("v1", &[other, one]));
     assert_eq!(index(&first), index(&second));
-    assert_eq!(v2(&first, Form::Json), v2(&second, Form::Json));
-    assert_eq!(v2(&first, Form::Protobuf), v2(&second, Form::Protobuf));
+    assert_eq!(v2(&first, DocumentEncoding::Json), v2(&second, DocumentEncoding::Json));
+    assert_eq!(v2(&first, DocumentEncoding::Protobuf), v2(&second, DocumentEncoding::Protobuf));
 }
 
 #[test]
 fn a_document_says_whether_it_is_there_already() {
     let openapi = openapi();
-    for wanted in [Wanted::V2(Form::Json), Wanted::V3Index, Wanted::V3("apis/apps/v1".to_owned())] {
+    for wanted in [Wanted::V2(DocumentEncoding::Json), Wanted::V3Index, Wanted::V3("apis/apps/v1".to_owned())] {
         assert!(!openapi.is_ready(&wanted), "{wanted:?}");
         openapi.document(&wanted).expect("a document");
         assert!(openapi.is_ready(&wanted), "{wanted:?}");

@@ -10,21 +10,24 @@ use async_trait::async_trait;
 use http::Method;
 use keelson_meta::Object;
 use keelson_meta::json::Value;
-use keelson_registry::{CALL_TIME, ConversionBatch, Converter, ConverterError};
+use keelson_registry::{BATCH_OBJECTS, CALL_TIME, CONVERTED_BYTES, ConversionBatch, Converter, ConverterError};
 use keelson_supervision::outcome;
 
 use crate::client_config::ClientConfig;
 use crate::fault::CallError;
+use crate::measured::{Measured, measure};
 use crate::outbound::Outbound;
-use crate::peer::{Answer, Call, Peer};
-use crate::rest::{patiently, text_of};
+use crate::peer::{Call, Peer, PeerResponse};
+use crate::response_status::{call_with_retries, failure_text};
 use crate::review::{self, ReviewVersion};
-use crate::stats::{ConversionKey, FailureKind, OfDefinition};
+use crate::stats::{ConversionKey, DefinitionStats, FailureKind};
 
 /// How many bytes an answer may have: more than the objects that are accepted of it, with room for how it is written.
-const ANSWER_BYTES: usize = 32 << 20;
+const RESPONSE_BYTES: usize = 32 << 20;
 /// Larger answers are read on a thread of their own.
 const LARGE_BYTES: usize = 64 << 10;
+/// How many objects too many are read all the same, since upstream finds other faults of an answer first.
+const READ_TOO_MANY: usize = BATCH_OBJECTS;
 
 /// What a definition says of who converts its objects.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +44,7 @@ pub struct ConversionWebhook {
     outbound: Arc<Outbound>,
     peer: Result<Peer, String>,
     form: Option<ReviewVersion>,
-    stats: Arc<OfDefinition>,
+    stats: Arc<DefinitionStats>,
 }
 
 impl ConversionWebhook {
@@ -64,30 +67,50 @@ impl ConversionWebhook {
     }
 
     async fn ask(&self, batch: &ConversionBatch<'_>) -> Result<Vec<Object>, (FailureKind, ConverterError)> {
-        let failed = |kind: FailureKind| move |why: String| (kind, ConverterError::Call(why));
-        let call = failed(FailureKind::Call);
+        let call = |why: String| (FailureKind::Call, ConverterError::Call(why));
         let peer = self.peer.as_ref().map_err(|why| call(why.clone()))?;
         let form = self.form.ok_or_else(|| call("no supported conversion review versions".to_owned()))?;
         let uid = self.outbound.random().uuid();
         let body = review::request(form, &uid, batch.to, batch.objects).await;
-        let asked = Call { method: Method::POST, body: body.into(), time: CALL_TIME, answer_bytes: ANSWER_BYTES };
-        let answer = patiently(peer, &asked).await.map_err(|error| match error {
+        let expected = Expected { objects: batch.objects.len(), bytes: CONVERTED_BYTES.max(2 * body.len()) };
+        let asked = Call { method: Method::POST, body: body.into(), time: CALL_TIME, response_bytes: RESPONSE_BYTES };
+        let answer = call_with_retries(peer, &asked).await.map_err(|error| match error {
             CallError::Busy { .. } => (FailureKind::Call, ConverterError::Busy),
             CallError::Late(why) | CallError::Failed(why) => call(why),
         })?;
-        if let Some(why) = text_of(&answer) {
+        if let Some(why) = failure_text(&answer) {
             return Err(call(why));
         }
-        read(answer, form, uid).await.map_err(failed(FailureKind::MalformedResponse))
+        let malformed = |error| (FailureKind::MalformedResponse, error);
+        if answer.body.len() <= LARGE_BYTES {
+            return read(&answer, form, &uid, expected).map_err(malformed);
+        }
+        outcome(tokio::task::spawn_blocking(move || read(&answer, form, &uid, expected))).await.map_err(malformed)
     }
 }
 
-/// The objects of an answer, read where that keeps nobody waiting.
-async fn read(answer: Answer, form: ReviewVersion, uid: String) -> Result<Vec<Object>, String> {
-    if answer.body.len() <= LARGE_BYTES {
-        return review::answer(form, &uid, &answer.body);
+/// What an answer may hold.
+#[derive(Clone, Copy)]
+struct Expected {
+    objects: usize,
+    bytes: usize,
+}
+
+/// The objects of an answer. Of one that has far too many, or far too large ones, none is read.
+fn read(
+    answer: &PeerResponse,
+    form: ReviewVersion,
+    uid: &str,
+    expected: Expected,
+) -> Result<Vec<Object>, ConverterError> {
+    let Measured { objects, bytes } = measure(&answer.body);
+    if objects > expected.objects + READ_TOO_MANY {
+        return Err(ConverterError::Count(objects));
     }
-    outcome(tokio::task::spawn_blocking(move || review::answer(form, &uid, &answer.body))).await
+    if bytes > expected.bytes {
+        return Err(ConverterError::Size { bytes, most: expected.bytes });
+    }
+    review::answer(form, uid, &answer.body).map_err(ConverterError::Call)
 }
 
 #[async_trait]

@@ -7,6 +7,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
+use rustls::AlertDescription;
 use thiserror::Error;
 
 /// Why a call has no answer that can be used.
@@ -49,6 +50,15 @@ pub(crate) enum DialError {
     Setup(String),
 }
 
+impl DialError {
+    /// Whether the peer speaks none of the protocols that were offered.
+    pub(crate) fn is_refused_protocol(&self) -> bool {
+        let Self::Tls(error) = self else { return false };
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        matches!(inner, Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)))
+    }
+}
+
 fn connect_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut => "i/o timeout".to_owned(),
@@ -84,6 +94,7 @@ fn tls_text(error: &io::Error) -> String {
             format!("tls: failed to verify certificate: {text}")
         }
         Some(rustls::Error::InvalidMessage(_)) => "tls: first record does not look like a TLS handshake".to_owned(),
+        // In TLS 1.3 a server may refuse the certificate of its client after the handshake, to whoever reads.
         Some(rustls::Error::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
         Some(rustls::Error::PeerIncompatible(_)) => "remote error: tls: protocol version not supported".to_owned(),
         Some(other) => format!("tls: {other}"),
@@ -91,8 +102,17 @@ fn tls_text(error: &io::Error) -> String {
     }
 }
 
-/// An alert as Go names it: its name in words.
+/// An alert as Go names it: most by their names in words.
 fn alert_text(alert: rustls::AlertDescription) -> String {
+    match alert {
+        AlertDescription::UnknownCA => return "unknown certificate authority".to_owned(),
+        AlertDescription::BadRecordMac => return "bad record MAC".to_owned(),
+        AlertDescription::DecodeError => return "error decoding message".to_owned(),
+        AlertDescription::DecryptError => return "error decrypting message".to_owned(),
+        AlertDescription::ProtocolVersion => return "protocol version not supported".to_owned(),
+        AlertDescription::InsufficientSecurity => return "insufficient security level".to_owned(),
+        _ => {}
+    }
     let name = format!("{alert:?}");
     let mut text = String::with_capacity(name.len() + 4);
     for (place, letter) in name.chars().enumerate() {
@@ -106,6 +126,7 @@ fn alert_text(alert: rustls::AlertDescription) -> String {
 
 fn io_text(error: &io::Error) -> String {
     match error.kind() {
+        _ if matches!(error.get_ref(), Some(inner) if inner.is::<rustls::Error>()) => tls_text(error),
         io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
         io::ErrorKind::BrokenPipe => "write: broken pipe".to_owned(),
         _ => format!("read: {}", system_text(error)),
@@ -174,6 +195,9 @@ mod tests {
         let tls = |error: rustls::Error| tls_text(&io::Error::new(io::ErrorKind::InvalidData, error));
         let alert = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
         assert_eq!(tls(alert), "remote error: tls: handshake failure");
+        let stranger = rustls::Error::AlertReceived(rustls::AlertDescription::UnknownCA);
+        let stranger = io::Error::new(io::ErrorKind::InvalidData, stranger);
+        assert_eq!(text(&stranger), "remote error: tls: unknown certificate authority");
         let plain = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
         assert_eq!(tls(plain), "tls: first record does not look like a TLS handshake");
         assert_eq!(text(&io::Error::from(io::ErrorKind::UnexpectedEof)), "EOF");

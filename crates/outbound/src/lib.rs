@@ -5,30 +5,39 @@
 //! it may hang, lie, answer without end or die in the middle, and delays only who waits for it. Failures are told in the words
 //! that Kubernetes' own client has for them. What is asked, and what of it is believed, is for those who call.
 
-mod begun;
+mod budget;
 mod client_config;
+mod connection;
 mod conversion;
-mod dial;
+mod dialer;
+mod exclusive;
 mod fault;
+mod measured;
 mod outbound;
 mod peer;
 mod proxy;
-mod rest;
+mod remote_service;
+mod response_start;
+mod response_status;
 mod review;
 mod services;
 mod stats;
 mod tls;
 mod upstream;
-mod wire;
 
+pub use budget::{ByteBudget, ByteReservation};
 pub use client_config::{ClientConfig, Destination};
 pub use conversion::{ConversionWebhook, WebhookConversion};
-pub use dial::ClientCertificate;
+pub use dialer::ClientCertificate;
+pub use exclusive::ForwardedBody;
 pub use fault::CallError;
-pub use outbound::Outbound;
-pub use peer::{Answer, Call, Peer, Question};
+pub use outbound::{Outbound, clean_path};
+pub use peer::{Call, Peer, PeerRequest, PeerResponse};
 pub use proxy::Proxy;
-pub use rest::text_of;
-pub use services::{ClusterServices, ServiceRoute, ServiceRoutes, Services};
+pub use remote_service::{PEER_PROXIED, REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER, RemoteService};
+pub use response_status::failure_text;
+pub use services::{
+    ClusterServices, SERVICE_NAME_LABEL, ServiceRoute, ServiceRoutes, Services, service_port_name, service_slices,
+};
 pub use stats::{ConversionKey, Durations, LATENCY_BUCKETS, OutboundStats};
-pub use upstream::{PassError, PassPlace, PassedBody, Upstream, UpstreamTarget, reading_fault};
+pub use upstream::{AnswerStream, ForwardBody, ForwardError, ForwardPermit, Upstream, reading_fault};

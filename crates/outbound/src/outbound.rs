@@ -5,57 +5,72 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use http::Uri;
-use keelson_meta::Random;
+use keelson_meta::{Random, host_port};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
+use crate::budget::ByteBudget;
 use crate::client_config::{ClientConfig, Destination};
-use crate::dial::{ClientCertificate, Dialer, Goal, Trust};
-use crate::peer::{Host, Peer, Reading};
+use crate::dialer::{ClientCertificate, Dialer, Endpoint, Trust};
+use crate::peer::{Host, Peer, READING_BYTES};
 use crate::proxy::Proxy;
+use crate::remote_service::{RemoteService, service_host};
 use crate::services::Services;
 use crate::stats::OutboundStats;
-use crate::upstream::{Upstream, UpstreamTarget};
+use crate::upstream::{ForwardLimits, Upstream};
 
 /// All that a server calls.
 pub struct Outbound {
     services: Arc<dyn Services>,
     random: Arc<dyn Random>,
     proxy: Option<Proxy>,
-    /// What aggregated servers are shown.
+    /// What aggregated servers and peers are shown.
     certificate: Option<Arc<ClientCertificate>>,
     /// One for each server, as long as somebody passes requests on to it.
-    upstreams: Mutex<HashMap<UpstreamTarget, Weak<Upstream>>>,
+    upstreams: Mutex<HashMap<HostKey, Weak<Upstream>>>,
     /// One for each host and bundle, as long as somebody may call it, so that all who do share its connections and its bounds.
     hosts: Mutex<HashMap<HostKey, Weak<Host>>>,
-    reading: Arc<Reading>,
+    read_budget: ByteBudget,
+    /// For connections over which requests are passed on.
+    forwarding_permits: Arc<Semaphore>,
+    /// For all others.
+    call_permits: Arc<Semaphore>,
+    forward_limits: ForwardLimits,
     stats: OutboundStats,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct HostKey {
     authority: String,
-    to: Goal,
+    endpoint: Endpoint,
     ca_bundle: Vec<u8>,
     insecure_skip_tls_verify: bool,
     as_front_proxy: bool,
 }
 
 impl Outbound {
+    /// How many connections are open at once where nothing else is said.
+    pub const CONNECTIONS: usize = 4096;
+
     /// Calls those behind services where these lead, and others by a proxy where there is one.
     pub fn new(services: Arc<dyn Services>, random: Arc<dyn Random>, proxy: Option<Proxy>) -> Arc<Self> {
-        Self::with_certificate(services, random, proxy, None)
+        Self::with_certificate(services, random, proxy, None, Self::CONNECTIONS)
     }
 
-    /// The same that shows aggregated servers, and nobody else, who it is.
+    /// The same that shows aggregated servers, and nobody else, who it is, and opens so many connections at the most: half of them for
+    /// requests that are passed on, so that these leave room for webhooks.
     pub fn with_certificate(
         services: Arc<dyn Services>,
         random: Arc<dyn Random>,
         proxy: Option<Proxy>,
         certificate: Option<ClientCertificate>,
+        connections: usize,
     ) -> Arc<Self> {
+        let permits = || Arc::new(Semaphore::new((connections / 2).clamp(1, Semaphore::MAX_PERMITS)));
         Arc::new(Self {
             services,
             random,
@@ -63,7 +78,10 @@ impl Outbound {
             certificate: certificate.map(Arc::new),
             upstreams: Mutex::default(),
             hosts: Mutex::default(),
-            reading: Arc::default(),
+            read_budget: ByteBudget::new(READING_BYTES),
+            forwarding_permits: permits(),
+            call_permits: permits(),
+            forward_limits: ForwardLimits::default(),
             stats: OutboundStats::default(),
         })
     }
@@ -73,7 +91,7 @@ impl Outbound {
     /// # Errors
     /// When the configuration names nobody who can be called.
     pub fn peer(&self, config: &ClientConfig) -> Result<Peer, String> {
-        let (authority, to, path) = match &config.destination {
+        let (authority, endpoint, path) = match &config.destination {
             Destination::Url(url) => {
                 let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
                 let (Some("https"), Some(authority), Some(host)) = (uri.scheme_str(), uri.authority(), uri.host())
@@ -81,21 +99,21 @@ impl Outbound {
                     return Err(format!("Unparsable URL: {url:?} is not of the form https://host[/path]"));
                 };
                 let host = host.trim_matches(['[', ']']).to_owned();
-                let goal = Goal::Host { host, port: uri.port_u16().unwrap_or(443) };
-                (authority.as_str().to_owned(), goal, clean(uri.path()))
+                let endpoint = Endpoint::Host { host, port: uri.port_u16().unwrap_or(443) };
+                (authority.as_str().to_owned(), endpoint, clean_path(uri.path()))
             }
             Destination::Service { namespace, name, port, path } => {
-                let goal = Goal::Service { namespace: namespace.clone(), name: name.clone(), port: *port };
-                (format!("{name}.{namespace}.svc:{port}"), goal, clean(path))
+                let endpoint = Endpoint::Service { namespace: namespace.clone(), name: name.clone(), port: *port };
+                (format!("{}:{port}", service_host(namespace, name)), endpoint, clean_path(path))
             }
             Destination::Server { host, port, server_name } => {
-                let goal = Goal::Server { host: host.clone(), port: *port, name: server_name.clone() };
-                (authority(host, *port), goal, "/".to_owned())
+                let endpoint = Endpoint::Server { host: host.clone(), port: *port, name: server_name.clone() };
+                (host_port(host, *port), endpoint, "/".to_owned())
             }
         };
         let ClientConfig { destination, ca_bundle, insecure_skip_tls_verify } = config.clone();
         let as_front_proxy = matches!(destination, Destination::Server { .. });
-        let key = HostKey { authority, to, ca_bundle, insecure_skip_tls_verify, as_front_proxy };
+        let key = HostKey { authority, endpoint, ca_bundle, insecure_skip_tls_verify, as_front_proxy };
         Ok(Peer::new(self.host(key), path))
     }
 
@@ -114,19 +132,48 @@ impl Outbound {
 
     /// A server to which requests are passed on. Nothing is dialled yet. Those who pass requests on to the same server share its
     /// connections and its bounds.
-    pub fn upstream(&self, target: &UpstreamTarget) -> Arc<Upstream> {
+    pub fn upstream(&self, service: &RemoteService) -> Arc<Upstream> {
+        let RemoteService { namespace, name, port, ca_bundle, insecure_skip_tls_verify } = service.clone();
+        self.upstream_of(HostKey {
+            authority: format!("{}:{port}", service.server_name()),
+            endpoint: Endpoint::Service { namespace, name, port },
+            ca_bundle,
+            insecure_skip_tls_verify,
+            as_front_proxy: true,
+        })
+    }
+
+    /// The same of a server at an address, whose certificate has this name and is signed by one of these authorities (PEM).
+    pub fn upstream_at(&self, address: SocketAddr, server_name: &str, ca_bundle: &[u8]) -> Arc<Upstream> {
+        let (host, port) = (address.ip().to_string(), address.port());
+        self.upstream_of(HostKey {
+            authority: host_port(&host, port),
+            endpoint: Endpoint::Server { host, port, name: server_name.to_owned() },
+            ca_bundle: ca_bundle.to_owned(),
+            insecure_skip_tls_verify: false,
+            as_front_proxy: true,
+        })
+    }
+
+    fn upstream_of(&self, key: HostKey) -> Arc<Upstream> {
         let mut upstreams = self.upstreams.lock();
-        if let Some(known) = upstreams.get(target).and_then(Weak::upgrade) {
+        if let Some(known) = upstreams.get(&key).and_then(Weak::upgrade) {
             return known;
         }
         upstreams.retain(|_, upstream| upstream.strong_count() > 0);
-        let UpstreamTarget { namespace, name, port, ca_bundle, insecure_skip_tls_verify } = target.clone();
-        let authority = format!("{name}.{namespace}.svc:{port}");
-        let trust = Trust { ca_bundle, anybody: insecure_skip_tls_verify, certificate: self.certificate.clone() };
-        let dialer = Dialer::new(Goal::Service { namespace, name, port }, trust, self.services.clone(), None);
-        let upstream = Arc::new(Upstream::new(authority, &dialer));
-        upstreams.insert(target.clone(), Arc::downgrade(&upstream));
+        let permits = self.forwarding_permits.clone();
+        let dialer = Dialer::new(key.endpoint.clone(), self.trust(&key), self.services.clone(), None, permits);
+        let upstream = Arc::new(Upstream::new(key.authority.clone(), &dialer, self.forward_limits.clone()));
+        upstreams.insert(key, Arc::downgrade(&upstream));
         upstream
+    }
+
+    fn trust(&self, key: &HostKey) -> Trust {
+        Trust {
+            ca_bundle: key.ca_bundle.clone(),
+            insecure_skip_tls_verify: key.insecure_skip_tls_verify,
+            certificate: self.certificate.clone().filter(|_| key.as_front_proxy),
+        }
     }
 
     fn host(&self, key: HostKey) -> Arc<Host> {
@@ -135,10 +182,14 @@ impl Outbound {
             return known;
         }
         hosts.retain(|_, host| host.strong_count() > 0);
-        let certificate = self.certificate.clone().filter(|_| key.as_front_proxy);
-        let trust = Trust { ca_bundle: key.ca_bundle.clone(), anybody: key.insecure_skip_tls_verify, certificate };
-        let dialer = Dialer::new(key.to.clone(), trust, self.services.clone(), self.proxy.clone());
-        let host = Arc::new(Host::new(key.authority.clone(), dialer, self.reading.clone()));
+        let dialer = Dialer::new(
+            key.endpoint.clone(),
+            self.trust(&key),
+            self.services.clone(),
+            self.proxy.clone(),
+            self.call_permits.clone(),
+        );
+        let host = Arc::new(Host::new(key.authority.clone(), dialer, self.read_budget.clone()));
         hosts.insert(key, Arc::downgrade(&host));
         host
     }
@@ -159,13 +210,8 @@ impl fmt::Debug for Outbound {
     }
 }
 
-/// A host and a port as a URL has them.
-fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 /// A path as Go's client has it: one slash between segments and none at the end, nothing that leads upwards.
-fn clean(path: &str) -> String {
+pub fn clean_path(path: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {
         match segment {
@@ -181,11 +227,11 @@ fn clean(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::clean;
+    use super::clean_path;
 
     #[test]
     fn paths_are_cleaned() {
-        let check = |path: &str, expected: &str| assert_eq!(clean(path), expected, "{path}");
+        let check = |path: &str, expected: &str| assert_eq!(clean_path(path), expected, "{path}");
         check("", "/");
         check("/", "/");
         check("/convert", "/convert");

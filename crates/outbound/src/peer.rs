@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::capture_connection;
@@ -19,9 +19,10 @@ use keelson_meta::go_format::quote;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
-use crate::dial::Dialer;
+use crate::budget::{ByteBudget, ByteReservation};
+use crate::connection::UsedConnection;
+use crate::dialer::Dialer;
 use crate::fault::{CallError, NO_END, NO_HEAD, is_broken_connection, seconds, text};
-use crate::wire::Uses;
 
 /// How many calls to one host are under way at once. Together with those that wait they are fewer than the requests of any level of
 /// flow control, so that whoever is called can call this server back though every caller waits for it.
@@ -36,8 +37,8 @@ const IDLE_TIME: Duration = Duration::from_secs(90);
 const AGAIN: usize = 3;
 /// How many bytes the head of an answer may have.
 const HEAD_BYTES: usize = 64 << 10;
-/// How many bytes of all answers together are held at once.
-const READING_BYTES: usize = 256 << 20;
+/// How many bytes of all responses together are held at once.
+pub(crate) const READING_BYTES: usize = 256 << 20;
 
 /// Somebody who can be called: a host, and a path there.
 #[derive(Clone, Debug)]
@@ -56,12 +57,12 @@ pub struct Call {
     /// How long it may take altogether, which the peer is told.
     pub time: Duration,
     /// How many bytes the answer may have.
-    pub answer_bytes: usize,
+    pub response_bytes: usize,
 }
 
-/// A question that shall be asked: a request with header fields of its own.
+/// A request with header fields of its own.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct PeerRequest {
     /// The method.
     pub method: Method,
     /// The path, and the query if there is one.
@@ -73,12 +74,12 @@ pub struct Question {
     /// How long it may take altogether.
     pub time: Duration,
     /// How many bytes the answer may have.
-    pub answer_bytes: usize,
+    pub response_bytes: usize,
 }
 
-/// What was answered.
+/// The whole of a response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct PeerResponse {
     /// The code.
     pub status: u16,
     /// The header fields.
@@ -89,43 +90,16 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
     /// The body.
     pub body: Bytes,
-    _room: Room,
+    _reservation: ByteReservation,
 }
 
 /// A host with its connections, for all who call it.
 pub(crate) struct Host {
     authority: String,
     client: Client<Dialer, Full<Bytes>>,
-    places: Semaphore,
+    permits: Semaphore,
     waiting: AtomicUsize,
-    reading: Arc<Reading>,
-}
-
-/// How many bytes of answers are held.
-#[derive(Debug, Default)]
-pub(crate) struct Reading(AtomicUsize);
-
-/// The part of that which is one answer's.
-#[derive(Debug)]
-struct Room {
-    bytes: usize,
-    of: Arc<Reading>,
-}
-
-impl Room {
-    fn grow(&mut self, by: usize) -> Result<(), String> {
-        self.bytes += by;
-        if self.of.0.fetch_add(by, Ordering::Relaxed) + by > READING_BYTES {
-            return Err(format!("more than {READING_BYTES} bytes of answers are being read"));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.of.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
+    read_budget: ByteBudget,
 }
 
 impl std::fmt::Debug for Host {
@@ -135,20 +109,20 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    pub(crate) fn new(authority: String, dialer: Dialer, reading: Arc<Reading>) -> Self {
+    pub(crate) fn new(authority: String, dialer: Dialer, read_budget: ByteBudget) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIME)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .http1_max_buf_size(HEAD_BYTES)
             .build(dialer);
-        Self { authority, client, places: Semaphore::new(CALLS), waiting: AtomicUsize::new(0), reading }
+        Self { authority, client, permits: Semaphore::new(CALLS), waiting: AtomicUsize::new(0), read_budget }
     }
 
-    /// A place among the calls that are under way, if it is to be had in time.
-    async fn place(&self, until: Instant) -> Result<Option<SemaphorePermit<'_>>, CallError> {
-        if let Ok(place) = self.places.try_acquire() {
-            return Ok(Some(place));
+    /// A permit for one more call, if it is to be had in time.
+    async fn permit(&self, until: Instant) -> Result<Option<SemaphorePermit<'_>>, CallError> {
+        if let Ok(permit) = self.permits.try_acquire() {
+            return Ok(Some(permit));
         }
         struct Waits<'w>(&'w AtomicUsize);
         impl Drop for Waits<'_> {
@@ -161,7 +135,7 @@ impl Host {
         if before >= WAITING {
             return Err(CallError::Busy { host: self.authority.clone() });
         }
-        Ok(timeout_at(until, self.places.acquire()).await.ok().and_then(Result::ok))
+        Ok(timeout_at(until, self.permits.acquire()).await.ok().and_then(Result::ok))
     }
 
     /// The head of the answer to a request, which is sent again where a connection that was kept turns out to have ended.
@@ -171,13 +145,9 @@ impl Host {
             let mut request = request.clone();
             let connection = capture_connection(&mut request);
             let sent = self.client.request(request).await;
-            let was_kept = connection.connection_metadata().as_ref().is_some_and(|connected| {
-                let mut extras = http::Extensions::new();
-                connected.get_extras(&mut extras);
-                extras.get::<Uses>().is_some_and(Uses::again)
-            });
+            let used = UsedConnection::of(&connection);
             match sent {
-                Err(error) if was_kept && again < AGAIN && is_broken_connection(&error) => again += 1,
+                Err(error) if used.was_kept && again < AGAIN && is_broken_connection(&error) => again += 1,
                 sent => return sent,
             }
         }
@@ -198,25 +168,17 @@ impl Peer {
     ///
     /// # Errors
     /// When there is no whole answer in time.
-    pub async fn call(&self, call: &Call) -> Result<Answer, CallError> {
+    pub async fn call(&self, call: &Call) -> Result<PeerResponse, CallError> {
         self.call_until(call, Instant::now() + call.time).await
     }
 
     /// The same with what is left of its time.
-    pub(crate) async fn call_until(&self, call: &Call, until: Instant) -> Result<Answer, CallError> {
+    pub(crate) async fn call_until(&self, call: &Call, until: Instant) -> Result<PeerResponse, CallError> {
         let url = self.url(call.time);
-        let told = |why: &str| format!("{} {}: {why}", title(&call.method), quote(&url));
-        let late = || CallError::Late(told(NO_HEAD));
-        let request = self
-            .request(&call.method, &url)
-            .header(ACCEPT, "application/json, */*")
-            .header(CONTENT_TYPE, JSON)
-            .body(Full::new(call.body.clone()))
-            .map_err(|error| CallError::Failed(told(&error.to_string())))?;
-        let _place = self.host.place(until).await?.ok_or_else(late)?;
-        let answer = timeout_at(until, self.host.send(&request)).await.map_err(|_| late())?;
-        let answer = answer.map_err(|error| CallError::Failed(told(&text(&error))))?;
-        self.read(answer, call.answer_bytes, until).await
+        let headers = [(ACCEPT, "application/json, */*"), (CONTENT_TYPE, JSON)];
+        let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value))).into_iter().collect();
+        let request = self.request(&call.method, &url, headers, &call.body)?;
+        self.exchange(&request, &url, call.response_bytes, until).await
     }
 
     /// Where a path is there, as errors name it.
@@ -224,51 +186,68 @@ impl Peer {
         format!("https://{}{path}", self.host.authority)
     }
 
-    /// Asks a question. Dropping the future breaks it off.
+    /// Sends a request. Dropping the future breaks it off.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
-    pub async fn ask(&self, question: &Question) -> Result<Answer, CallError> {
-        let until = Instant::now() + question.time;
-        let url = self.at(&question.path);
-        let told = |why: &str| format!("{} {}: {why}", title(&question.method), quote(&url));
-        let late = || CallError::Late(told(NO_HEAD));
-        let mut request = self
-            .request(&question.method, &url)
-            .body(Full::new(question.body.clone()))
-            .map_err(|error| CallError::Failed(told(&error.to_string())))?;
-        request.headers_mut().extend(question.headers.clone());
-        let _place = self.host.place(until).await?.ok_or_else(late)?;
-        let answer = timeout_at(until, self.host.send(&request)).await.map_err(|_| late())?;
-        let answer = answer.map_err(|error| CallError::Failed(told(&text(&error))))?;
-        self.read(answer, question.answer_bytes, until).await
+    /// When there is no whole response in time.
+    pub async fn send(&self, request: PeerRequest) -> Result<PeerResponse, CallError> {
+        let until = Instant::now() + request.time;
+        let url = self.at(&request.path);
+        let sent = self.request(&request.method, &url, request.headers, &request.body)?;
+        self.exchange(&sent, &url, request.response_bytes, until).await
     }
 
-    /// A request with the fields that each has.
-    fn request(&self, method: &Method, url: &str) -> http::request::Builder {
-        Request::builder()
+    /// A request with the fields that each has, beside its own.
+    fn request(
+        &self,
+        method: &Method,
+        url: &str,
+        headers: HeaderMap,
+        body: &Bytes,
+    ) -> Result<Request<Full<Bytes>>, CallError> {
+        let built = Request::builder()
             .method(method)
             .uri(url)
             .header(HOST, &self.host.authority)
             .header(USER_AGENT, concat!("keelson/", env!("CARGO_PKG_VERSION")))
+            .body(Full::new(body.clone()));
+        let mut built = built.map_err(|error| CallError::Failed(failure(method, url, &error.to_string())))?;
+        built.headers_mut().extend(headers);
+        Ok(built)
     }
 
-    async fn read(&self, answer: Response<Incoming>, most: usize, until: Instant) -> Result<Answer, CallError> {
+    /// Sends a request as soon as it may be under way, and reads the response, of so many bytes at the most.
+    async fn exchange(
+        &self,
+        request: &Request<Full<Bytes>>,
+        url: &str,
+        most: usize,
+        until: Instant,
+    ) -> Result<PeerResponse, CallError> {
+        let failure = |why: &str| failure(request.method(), url, why);
+        let late = || CallError::Late(failure(NO_HEAD));
+        let _permit = self.host.permit(until).await?.ok_or_else(late)?;
+        let response = timeout_at(until, self.host.send(request)).await.map_err(|_| late())?;
+        let response = response.map_err(|error| CallError::Failed(failure(&text(&error))))?;
+        self.read(response, most, until).await
+    }
+
+    async fn read(&self, answer: Response<Incoming>, most: usize, until: Instant) -> Result<PeerResponse, CallError> {
         let (head, body) = answer.into_parts();
         let unread =
             |why: &str| format!("unexpected error when reading response body. Please retry. Original error: {why}");
-        let mut room = Room { bytes: 0, of: self.host.reading.clone() };
-        let body = timeout_at(until, read(body, &head.headers, most, &mut room)).await;
+        let mut reservation = self.host.read_budget.reserve();
+        let body = timeout_at(until, read(body, &head.headers, most, &mut reservation)).await;
         let body = body.map_err(|_| CallError::Late(unread(NO_END)))?;
         let body = body.map_err(|why| CallError::Failed(unread(&why)))?;
-        let text = |name| head.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-        Ok(Answer {
+        let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        Ok(PeerResponse {
             status: head.status.as_u16(),
             content_type: text(CONTENT_TYPE).unwrap_or(JSON).to_owned(),
             retry_after: text(RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs),
             body,
             headers: head.headers,
-            _room: room,
+            _reservation: reservation,
         })
     }
 }
@@ -276,7 +255,12 @@ impl Peer {
 const JSON: &str = "application/json";
 
 /// All of a body, of so many bytes at the most.
-async fn read(mut body: Incoming, headers: &HeaderMap, most: usize, room: &mut Room) -> Result<Bytes, String> {
+async fn read(
+    mut body: Incoming,
+    headers: &HeaderMap,
+    most: usize,
+    reservation: &mut ByteReservation,
+) -> Result<Bytes, String> {
     let too_long = || format!("the answer is longer than {most} bytes");
     let stated = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if stated.is_some_and(|stated| stated > most) {
@@ -289,13 +273,18 @@ async fn read(mut body: Incoming, headers: &HeaderMap, most: usize, room: &mut R
             other => other,
         })?;
         let Ok(data) = frame.into_data() else { continue };
-        room.grow(data.len())?;
+        reservation.grow(data.len())?;
         if bytes.len() + data.len() > most {
             return Err(too_long());
         }
         bytes.extend_from_slice(&data);
     }
     Ok(bytes.freeze())
+}
+
+/// What is told of a request that failed.
+fn failure(method: &Method, url: &str, why: &str) -> String {
+    format!("{} {}: {why}", title(method), quote(url))
 }
 
 /// A method as Go's client names it: `Post`.

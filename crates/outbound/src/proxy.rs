@@ -9,6 +9,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::Uri;
+use keelson_meta::host_port;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -21,12 +22,12 @@ pub struct Proxy {
     pub(crate) host: String,
     pub(crate) port: u16,
     authorization: Option<String>,
-    except: Arc<[Exception]>,
+    except: Arc<[NoProxy]>,
 }
 
 /// Somebody who is reached without a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Exception {
+enum NoProxy {
     Everybody,
     /// An address, and how many of its bits count.
     Network(IpAddr, u32),
@@ -64,7 +65,7 @@ impl Proxy {
         };
         let authorization =
             authority.as_str().rsplit_once('@').map(|(user, _)| format!("Basic {}", BASE64.encode(user)));
-        let except = except.split(',').map(str::trim).filter(|text| !text.is_empty()).map(Exception::of).collect();
+        let except = except.split(',').map(str::trim).filter(|text| !text.is_empty()).map(NoProxy::of).collect();
         let host = host.trim_matches(['[', ']']).to_owned();
         Ok(Self { host, port: url.port_u16().unwrap_or(80), authorization, except })
     }
@@ -81,12 +82,10 @@ impl Proxy {
     /// # Errors
     /// When it does not.
     pub(crate) async fn lead(&self, stream: &mut TcpStream, host: &str, port: u16) -> Result<(), String> {
-        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let authority = host_port(host, port);
         let authorization = self.authorization.as_ref().map(|text| format!("Proxy-Authorization: {text}\r\n"));
-        let asked = format!(
-            "CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{}\r\n",
-            authorization.unwrap_or_default()
-        );
+        let asked =
+            format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{}\r\n", authorization.unwrap_or_default());
         stream.write_all(asked.as_bytes()).await.map_err(|error| error.to_string())?;
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
@@ -106,7 +105,7 @@ impl Proxy {
     }
 }
 
-impl Exception {
+impl NoProxy {
     fn of(text: &str) -> Self {
         if text == "*" {
             return Self::Everybody;

@@ -6,10 +6,10 @@
 
 use keelson_codec::json;
 use keelson_meta::go_format::{self, quote};
-use keelson_meta::json::{Found, Map, Value};
+use keelson_meta::json::{Map, Value, ValueKind};
 use keelson_meta::{GroupVersionKind, Object};
 
-use crate::rest::value_of;
+use crate::response_status::value_of;
 
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";
@@ -167,7 +167,7 @@ fn check_kind(version: ReviewVersion, review: &Value) -> Result<(), String> {
 }
 
 fn wrong(value: &Value, field: &str, kind: &str) -> String {
-    go_format::type_error(field, &Found::of(value), kind)
+    go_format::type_error(field, &ValueKind::of(value), kind)
 }
 
 #[cfg(test)]

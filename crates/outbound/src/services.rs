@@ -9,14 +9,14 @@ use std::str::FromStr;
 use std::sync::{Arc, Weak};
 
 use http::Uri;
-use keelson_cache::{Entry, IndexTerm};
+use keelson_cache::{Entry, IndexTerm, Snapshot};
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, Random, Revision};
 use keelson_registry::Registry;
 
 /// The label of a slice that names its service.
-const SLICE_SERVICE: &str = "kubernetes.io/service-name";
+pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// How many addresses of a service are told, of which the first that takes a connection is used.
 const ADDRESSES: usize = 3;
 /// How many endpoints of a service are looked at.
@@ -118,12 +118,9 @@ impl Services for ClusterServices {
         if let Some(elsewhere) = external_name(&service) {
             return Ok(vec![(elsewhere.to_owned(), port)]);
         }
-        let port_name = port_name(&service, name, port)?;
+        let port_name = addressed_port(&service, name, port)?;
         let slices = collection("discovery.k8s.io", "endpointslices")?.snapshot();
-        let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
-        let mut found: Vec<(String, u16)> = slices
-            .select(&[IndexTerm::Label { key: SLICE_SERVICE, value: name }], &from, Some(&to))
-            .filter(|slice| slice.labels.get(SLICE_SERVICE) == Some(name))
+        let mut found: Vec<(String, u16)> = service_slices(&slices, namespace, name)
             .flat_map(|slice| ready(slice, &port_name))
             .take(LOOKED_AT)
             .collect();
@@ -148,18 +145,32 @@ fn external_name(service: &Object) -> Option<&str> {
     text("externalName").filter(|name| text("type") == Some("ExternalName") && !name.is_empty())
 }
 
-/// The name of a port of a service.
-fn port_name(service: &Object, name: &str, port: u16) -> Result<String, String> {
+/// The slices of a service, in a snapshot of all of them.
+pub fn service_slices<'s>(
+    slices: &'s Snapshot,
+    namespace: &str,
+    name: &'s str,
+) -> impl Iterator<Item = &'s Arc<Entry>> {
+    let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
+    slices
+        .select(&[IndexTerm::Label { key: SERVICE_NAME_LABEL, value: name }], &from, Some(&to))
+        .filter(move |slice| slice.labels.get(SERVICE_NAME_LABEL) == Some(name))
+}
+
+/// The name of a port of a service, by which its slices know it too; `None` where it has no such port.
+pub fn service_port_name(service: &Object, port: u16) -> Option<String> {
+    let ports = service.get(&["spec", "ports"]).and_then(Value::as_array)?;
+    let stated = ports.iter().find(|stated| stated["port"].as_u64() == Some(port.into()))?;
+    Some(stated["name"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The name of a port of a service that has addresses of its own.
+fn addressed_port(service: &Object, name: &str, port: u16) -> Result<String, String> {
     let kind = service.get(&["spec", "type"]).and_then(Value::as_str).unwrap_or("ClusterIP");
-    let ports = service.get(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
-    let found = ports.into_iter().find(|stated| stated["port"].as_u64() == Some(port.into()));
     if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
         return Err(format!("unsupported service type {}", quote(kind)));
     }
-    match found {
-        Some(found) => Ok(found["name"].as_str().unwrap_or_default().to_owned()),
-        None => Err(format!("no service port {port} found for service {}", quote(name))),
-    }
+    service_port_name(service, port).ok_or_else(|| format!("no service port {port} found for service {}", quote(name)))
 }
 
 /// The addresses of a slice that are ready, at this port.
@@ -196,7 +207,7 @@ mod tests {
     fn a_port_is_found_by_its_number_and_known_by_its_name() {
         let check = |spec: Value, port: u16, expected: Result<&str, &str>| {
             let service = Object::from_value(json!({ "spec": spec })).unwrap();
-            let found = port_name(&service, "s", port);
+            let found = addressed_port(&service, "s", port);
             assert_eq!(found.as_deref().map_err(String::as_str), expected);
         };
         let ports = json!([{ "port": 443, "name": "https" }, { "port": 80 }]);

@@ -62,9 +62,9 @@ impl Durations {
 
 /// What was counted of one definition, as long as it is served.
 #[derive(Debug, Default)]
-pub(crate) struct OfDefinition(Mutex<BTreeMap<ConversionKey, Durations>>);
+pub(crate) struct DefinitionStats(Mutex<BTreeMap<ConversionKey, Durations>>);
 
-impl OfDefinition {
+impl DefinitionStats {
     pub(crate) fn note(&self, key: ConversionKey, took: Duration) {
         self.0.lock().entry(key).or_insert_with(|| Durations::new(&LATENCY_BUCKETS)).note(took);
     }
@@ -74,13 +74,13 @@ impl OfDefinition {
 #[derive(Debug, Default)]
 pub struct OutboundStats {
     /// By the name of the definition.
-    definitions: Mutex<HashMap<String, Weak<OfDefinition>>>,
+    definitions: Mutex<HashMap<String, Weak<DefinitionStats>>>,
     /// By result and the kind of failure.
     conversions: Mutex<BTreeMap<(&'static str, &'static str), Durations>>,
 }
 
 impl OutboundStats {
-    pub(crate) fn of_definition(&self, name: &str) -> Arc<OfDefinition> {
+    pub(crate) fn of_definition(&self, name: &str) -> Arc<DefinitionStats> {
         let mut definitions = self.definitions.lock();
         if let Some(known) = definitions.get(name).and_then(Weak::upgrade) {
             return known;

@@ -1,4 +1,4 @@
-//! Whose certificates are believed: those that the authorities of a bundle have signed, or the system's where there is no bundle.
+//! Verification of server certificates against the authorities of a bundle, or the system's where there is no bundle.
 //!
 //! Certificates are verified by `webpki`. What it refuses is looked at again, to tell it in the words of Go's `crypto/x509`, in the
 //! order in which that looks: time, name, signature. One thing is accepted that `webpki` refuses: a certificate that is in the
@@ -21,7 +21,7 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use crate::dial::Trust;
+use crate::dialer::Trust;
 
 /// How many names of a certificate are told that has not the one that was wanted.
 const TOLD_NAMES: usize = 100;
@@ -33,11 +33,11 @@ const TOLD_NAMES: usize = 100;
 /// # Errors
 /// When the bundle holds no certificate, or the certificate that is presented can't be used.
 pub(crate) fn client_config(trust: &Trust) -> Result<ClientConfig, String> {
-    let Trust { ca_bundle, anybody, certificate } = trust;
-    let anybody = *anybody;
+    let Trust { ca_bundle, insecure_skip_tls_verify, certificate } = trust;
+    let insecure_skip_tls_verify = *insecure_skip_tls_verify;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier = if anybody {
-        Verifier { anybody, ..Verifier::new(Vec::new(), provider.clone())? }
+    let verifier = if insecure_skip_tls_verify {
+        Verifier { insecure_skip_tls_verify, ..Verifier::new(Vec::new(), provider.clone())? }
     } else {
         let trusted = if ca_bundle.is_empty() { system_roots() } else { certificates(ca_bundle)? };
         Verifier::new(trusted, provider.clone())?
@@ -75,7 +75,7 @@ struct Verifier {
     trusted: Vec<CertificateDer<'static>>,
     algorithms: WebPkiSupportedAlgorithms,
     /// Whether certificates are not looked at. That the peer has their keys is.
-    anybody: bool,
+    insecure_skip_tls_verify: bool,
 }
 
 impl Verifier {
@@ -89,7 +89,7 @@ impl Verifier {
             let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
             Some(verifier.build().map_err(|error| error.to_string())?)
         };
-        Ok(Self { roots, trusted, algorithms, anybody: false })
+        Ok(Self { roots, trusted, algorithms, insecure_skip_tls_verify: false })
     }
 }
 
@@ -108,7 +108,7 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.anybody {
+        if self.insecure_skip_tls_verify {
             return Ok(ServerCertVerified::assertion());
         }
         let verified = self
@@ -132,8 +132,10 @@ impl ServerCertVerifier for Verifier {
         Err(x509(match error {
             // Another authority may have the same name.
             Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-                "x509: certificate signed by unknown authority".to_owned()
+                UNKNOWN.to_owned()
             }
+            // A server with the certificate of an authority is believed where it is that of a bundle alone.
+            Error::InvalidCertificate(CertificateError::Other(_)) if certificate.is_ca() => UNKNOWN.to_owned(),
             Error::InvalidCertificate(other) => format!("x509: {other}"),
             other => return Err(other),
         }))
@@ -162,19 +164,21 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-#[derive(Debug)]
-struct Told(String);
+const UNKNOWN: &str = "x509: certificate signed by unknown authority";
 
-impl fmt::Display for Told {
+#[derive(Debug)]
+struct X509Fault(String);
+
+impl fmt::Display for X509Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for X509Fault {}
 
 fn x509(text: String) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Told(text)))))
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(X509Fault(text)))))
 }
 
 fn time_fault(certificate: &X509Certificate<'_>, now: UnixTime) -> Option<String> {
@@ -222,4 +226,41 @@ fn name_fault(certificate: &X509Certificate<'_>, wanted: &ServerName<'_>) -> Str
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// What is said of the certificate of `s.n.svc`, which counted in January 2020, by who asks for that name at that time.
+    fn told(name: &'static str, seconds: u64) -> Option<String> {
+        let mut stated = CertificateParams::new(vec!["s.n.svc".to_owned()]).unwrap();
+        (stated.not_before, stated.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2020, 2, 1));
+        let signed = stated.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = Verifier::new(vec![signed.der().clone()], provider).unwrap();
+        let (name, now) =
+            (ServerName::try_from(name).unwrap(), UnixTime::since_unix_epoch(Duration::from_secs(seconds)));
+        match verifier.verify_server_cert(signed.der(), &[], &name, &[], now) {
+            Ok(_) => None,
+            Err(Error::InvalidCertificate(CertificateError::Other(other))) => Some(other.0.to_string()),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_certificate_counts_in_its_time_and_for_its_names() {
+        const IN_TIME: u64 = 1_579_000_000;
+        let outside = "x509: certificate has expired or is not yet valid: current time";
+        assert_eq!(told("s.n.svc", IN_TIME), None);
+        let late = format!("{outside} 2020-09-13T12:26:40Z is after 2020-02-01T00:00:00Z");
+        assert_eq!(told("s.n.svc", 1_600_000_000), Some(late.clone()));
+        assert_eq!(told("t.n.svc", 1_600_000_000), Some(late), "the time is looked at first");
+        let early = format!("{outside} 2001-09-09T01:46:40Z is before 2020-01-01T00:00:00Z");
+        assert_eq!(told("s.n.svc", 1_000_000_000), Some(early));
+        let other = "x509: certificate is valid for s.n.svc, not t.n.svc";
+        assert_eq!(told("t.n.svc", IN_TIME), Some(other.to_owned()));
+    }
 }

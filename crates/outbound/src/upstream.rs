@@ -1,8 +1,9 @@
 //! Servers to which requests are passed on: bodies are streams in both directions, of which no more is held than a window.
 //!
-//! Each server has lanes: pools of connections with a bounded number of requests on each, so that on HTTP/2 neither the streams of a
-//! connection nor its window run out while watches hold them. A request without a body that a kept connection has lost is sent again.
-//! Upgrades have connections of their own, over HTTP/1.1. What stands in a request, and what becomes of the answer, is not here.
+//! Requests that come to an end have connections of their own, as far as these go (`exclusive.rs`). The others share connections, over
+//! HTTP/2 where the server speaks that: in pools with a bounded number of requests on each, so that neither the streams of a connection
+//! nor its window run out while watches hold them. A request without a body that a kept connection has lost is sent again.
+//! Upgrades have connections of their own too. What stands in a request, and what becomes of the answer, is not here.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,32 +17,36 @@ use http::{Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::capture_connection;
-use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use thiserror::Error as ThisError;
 
-use crate::begun::Begun;
-use crate::dial::{Dialer, HTTP1, HTTP2};
+use crate::connection::UsedConnection;
+use crate::dialer::{Dialer, HTTP1, HTTP2};
+use crate::exclusive::{
+    ALL_EXCLUSIVE_REQUESTS, EXCLUSIVE_REQUESTS, ExclusiveConnections, ExclusiveError, ForwardedBody,
+};
 use crate::fault::{DialError, is_broken_connection, text};
-use crate::wire::Uses;
+use crate::response_start::ResponseStart;
 
-/// How many requests to one server are under way on one lane. Servers of HTTP/2 allow at least as many streams on a connection.
-const LANE_REQUESTS: usize = 100;
-/// How many lanes one server has, which bounds its requests, watches and tunnels.
-const LANES: usize = 100;
-/// How many connections of a lane are kept that nobody uses.
+/// How many requests to one server are under way on one pool. Servers of HTTP/2 allow at least as many streams on a connection.
+const POOL_REQUESTS: usize = 100;
+/// How many pools one server has, which bounds its requests, watches and tunnels.
+const POOLS: usize = 100;
+/// How many connections of a pool are kept that nobody uses.
 const IDLE_CONNECTIONS: usize = 32;
 /// How long they are kept.
 const IDLE_TIME: Duration = Duration::from_secs(90);
-/// How many bytes of an answer wait on HTTP/1.1 for whoever reads it, which also bounds the head.
-const BUFFER_BYTES: usize = 512 << 10;
-/// The same for one stream of HTTP/2. All streams of a lane have room together, so that none waits for another.
-const STREAM_WINDOW_BYTES: u32 = 256 << 10;
-const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * LANE_REQUESTS as u32;
-/// How many bytes of a request wait for the server to take them, for each stream of HTTP/2.
-const SEND_BUFFER_BYTES: usize = 256 << 10;
+/// How many requests to all servers together are under way.
+const ALL_REQUESTS: usize = POOLS * POOL_REQUESTS;
+/// How many pools of all servers together have large buffers.
+const LARGE_POOLS: usize = 4;
+/// The buffers of the first pools, through which a stream runs at full speed.
+const LARGE: Buffers = Buffers { http1: 512 << 10, window: 256 << 10, sending: 256 << 10 };
+/// Those of all others: with these, all requests that may be under way hold no more than a gigabyte, though nobody reads.
+const SMALL: Buffers = Buffers { http1: 64 << 10, window: 32 << 10, sending: 32 << 10 };
 /// How many bytes the head of an answer may have on HTTP/2.
 const HEAD_BYTES: u32 = 512 << 10;
 /// How often a server that holds a connection of HTTP/2 open is asked whether it is still there.
@@ -52,26 +57,11 @@ const PING_TIME: Duration = Duration::from_secs(15);
 const AGAIN: usize = 3;
 
 /// The body of a request that is passed on.
-pub type PassedBody = UnsyncBoxBody<Bytes, Box<dyn StdError + Send + Sync>>;
-
-/// Somebody to whom requests are passed on: a service, and how the servers behind it are known.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UpstreamTarget {
-    /// The namespace of the service.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its port.
-    pub port: u16,
-    /// The authorities that may have signed the certificate (PEM); the system's where there is nothing.
-    pub ca_bundle: Vec<u8>,
-    /// Whether any certificate is believed.
-    pub insecure_skip_tls_verify: bool,
-}
+pub type ForwardBody = UnsyncBoxBody<Bytes, Box<dyn StdError + Send + Sync>>;
 
 /// Why a request has no answer that can be passed back.
 #[derive(Clone, Debug, ThisError, PartialEq, Eq)]
-pub enum PassError {
+pub enum ForwardError {
     /// The service leads nowhere.
     #[error("{0}")]
     Unresolved(String),
@@ -86,35 +76,67 @@ pub enum PassError {
     Failed(String),
 }
 
-type PassingClient = Client<Dialer, PassedBody>;
+type ForwardClient = Client<Dialer, ForwardBody>;
 
 /// A server to which requests are passed on.
 pub struct Upstream {
     authority: String,
     dialer: Dialer,
-    lanes: Mutex<Vec<Arc<Lane>>>,
-    upgrading: PassingClient,
+    exclusive: Arc<ExclusiveConnections>,
+    exclusive_requests: Arc<AtomicUsize>,
+    pools: Mutex<Vec<Arc<ConnectionPool>>>,
+    upgrading: ForwardClient,
     tunnels: Arc<AtomicUsize>,
+    limits: ForwardLimits,
 }
 
-/// Connections that share the bounds of one.
-struct Lane {
-    client: PassingClient,
+/// Connections that share the bounds of one pool.
+struct ConnectionPool {
+    client: ForwardClient,
     requests: Arc<AtomicUsize>,
+    _large: Option<Counted>,
 }
 
-/// The place of a request that is under way, until this is dropped.
-#[derive(Debug)]
-pub struct PassPlace(Arc<AtomicUsize>);
+/// How many bytes of one request wait.
+#[derive(Clone, Copy)]
+struct Buffers {
+    /// Those of a response on HTTP/1.1, for whoever reads it. It also bounds the head.
+    http1: usize,
+    /// The same on HTTP/2. All streams of a connection have room together, so that none waits for another.
+    window: u32,
+    /// Those of a request on HTTP/2, until the server takes them.
+    sending: usize,
+}
 
-impl PassPlace {
+/// What the requests to all servers have in common: how many there are, how many have connections of their own, and how many pools have
+/// large buffers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ForwardLimits {
+    requests: Arc<AtomicUsize>,
+    exclusive: Arc<AtomicUsize>,
+    large_pools: Arc<AtomicUsize>,
+}
+
+/// The permit for a request that is under way, until this is dropped.
+#[derive(Debug)]
+pub struct ForwardPermit {
+    _of_server: Counted,
+    _of_all: Counted,
+    _exclusive: Option<Counted>,
+}
+
+/// One of a bounded number, until this is dropped.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
     fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let place = Self(count.clone());
-        (count.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+        let counted = Self(count.clone());
+        (count.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
     }
 }
 
-impl Drop for PassPlace {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -127,14 +149,17 @@ impl fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(authority: String, dialer: &Dialer) -> Self {
-        let upgrading = client(dialer.speaking(&[HTTP1]));
+    pub(crate) fn new(authority: String, dialer: &Dialer, limits: ForwardLimits) -> Self {
+        let upgrading = client(dialer.with_protocols(&[HTTP1]), SMALL);
         Self {
             authority,
-            dialer: dialer.speaking(&[HTTP2, HTTP1]),
-            lanes: Mutex::default(),
+            dialer: dialer.with_protocols(&[HTTP2, HTTP1]),
+            exclusive: ExclusiveConnections::new(dialer),
+            exclusive_requests: Arc::default(),
+            pools: Mutex::default(),
             upgrading,
             tunnels: Arc::default(),
+            limits,
         }
     }
 
@@ -143,22 +168,63 @@ impl Upstream {
         &self.authority
     }
 
-    /// Passes a request on, whose URI names a path. The place is to be held until the answer was read. Dropping the future or the
-    /// answer breaks the request off.
+    /// Passes a request on, whose URI names this server and a path. The permit is to be held until the answer was read. Dropping the
+    /// future or the answer breaks the request off.
     ///
     /// # Errors
     /// When there is no head of an answer.
-    pub async fn pass(
+    pub async fn forward(
         &self,
         parts: Parts,
-        body: Option<PassedBody>,
-    ) -> Result<(Response<Incoming>, PassPlace), PassError> {
-        let (lane, place) = self.lane().ok_or_else(|| PassError::Busy(self.authority.clone()))?;
+        body: Option<ForwardBody>,
+    ) -> Result<(Response<ForwardedBody>, ForwardPermit), ForwardError> {
+        let Some(permit) = self.exclusive_permit() else { return self.forward_shared(parts, body).await };
+        let has_body = body.is_some();
+        let again = (!has_body && can_repeat(&parts.method)).then(|| parts.clone());
+        let mut request = Request::from_parts(parts, body.unwrap_or_else(nothing));
+        let mut tried = 0;
+        loop {
+            let ExclusiveError { error, unsent, has_ended } = match self.exclusive.send(request).await {
+                Ok(answer) => return Ok((answer, permit)),
+                Err(failed) => failed,
+            };
+            tried += 1;
+            request = match (unsent, &again) {
+                (Some(unsent), _) if !self.exclusive.are_spoken() => {
+                    let (parts, body) = unsent.into_parts();
+                    return self.forward_shared(parts, has_body.then_some(body)).await;
+                }
+                (Some(unsent), _) if has_ended && tried <= AGAIN => *unsent,
+                (None, Some(parts)) if has_ended && tried <= AGAIN => Request::from_parts(parts.clone(), nothing()),
+                _ => return Err(error),
+            };
+        }
+    }
+
+    /// The same for a request whose answer has no end of its own, as that of a watch.
+    ///
+    /// # Errors
+    /// When there is no head of an answer.
+    pub async fn forward_shared(
+        &self,
+        parts: Parts,
+        body: Option<ForwardBody>,
+    ) -> Result<(Response<ForwardedBody>, ForwardPermit), ForwardError> {
+        let (pool, permit) = self.pool().ok_or_else(|| ForwardError::Busy(self.authority.clone()))?;
         let answer = match body {
-            Some(body) => send_once(&lane.client, Request::from_parts(parts, body)).await.0,
-            None => send(&lane.client, &parts).await,
+            Some(body) => send_once(&pool.client, Request::from_parts(parts, body)).await.0,
+            None => send(&pool.client, &parts).await,
         };
-        Ok((answer?, place))
+        Ok((answer?.map(ForwardedBody::from), permit))
+    }
+
+    /// Sends a request of this server itself whose answer is read as it comes.
+    ///
+    /// # Errors
+    /// When there is no head of an answer.
+    pub async fn open(&self, parts: Parts) -> Result<(u16, AnswerStream), ForwardError> {
+        let (answer, permit) = self.forward_shared(parts, None).await?;
+        Ok((answer.status().as_u16(), AnswerStream { body: answer.into_body(), _permit: permit }))
     }
 
     /// The same for a request that asks for another protocol.
@@ -168,60 +234,111 @@ impl Upstream {
     pub async fn upgrade(
         &self,
         parts: Parts,
-        body: Option<PassedBody>,
-    ) -> Result<(Response<Incoming>, PassPlace), PassError> {
-        let place = PassPlace::take(&self.tunnels, LANES * LANE_REQUESTS);
-        let place = place.ok_or_else(|| PassError::Busy(self.authority.clone()))?;
+        body: Option<ForwardBody>,
+    ) -> Result<(Response<Incoming>, ForwardPermit), ForwardError> {
+        let permit = Counted::take(&self.tunnels, POOLS * POOL_REQUESTS).and_then(|tunnel| self.permit(tunnel));
+        let permit = permit.ok_or_else(|| ForwardError::Busy(self.authority.clone()))?;
         let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
-        Ok((send_once(&self.upgrading, request).await.0?, place))
+        Ok((send_once(&self.upgrading, request).await.0?, permit))
     }
 
-    /// A place on the first lane that has one. Lanes that are no longer needed go with their connections.
-    fn lane(&self) -> Option<(Arc<Lane>, PassPlace)> {
-        let mut lanes = self.lanes.lock();
-        let is_used = |lane: &Arc<Lane>| lane.requests.load(Ordering::Relaxed) > 0;
-        while lanes.len() > 1 && lanes.last().is_some_and(|lane| !is_used(lane)) {
-            lanes.pop();
-        }
-        for lane in &*lanes {
-            if let Some(place) = PassPlace::take(&lane.requests, LANE_REQUESTS) {
-                return Some((lane.clone(), place));
-            }
-        }
-        if lanes.len() == LANES {
+    /// A permit for a request, of those of all servers too.
+    fn permit(&self, of_server: Counted) -> Option<ForwardPermit> {
+        let of_all = Counted::take(&self.limits.requests, ALL_REQUESTS)?;
+        Some(ForwardPermit { _of_server: of_server, _of_all: of_all, _exclusive: None })
+    }
+
+    /// A permit for a request that has a connection of its own.
+    fn exclusive_permit(&self) -> Option<ForwardPermit> {
+        if !self.exclusive.are_spoken() {
             return None;
         }
-        let lane = Arc::new(Lane { client: client(self.dialer.clone()), requests: Arc::default() });
-        let place = PassPlace::take(&lane.requests, LANE_REQUESTS)?;
-        lanes.push(lane.clone());
-        Some((lane, place))
+        let of_server = Counted::take(&self.exclusive_requests, EXCLUSIVE_REQUESTS)?;
+        let exclusive = Counted::take(&self.limits.exclusive, ALL_EXCLUSIVE_REQUESTS)?;
+        Some(ForwardPermit { _exclusive: Some(exclusive), ..self.permit(of_server)? })
+    }
+
+    /// A permit of the first pool that has one. Pools that are no longer needed go with their connections.
+    fn pool(&self) -> Option<(Arc<ConnectionPool>, ForwardPermit)> {
+        let mut pools = self.pools.lock();
+        let is_used = |pool: &Arc<ConnectionPool>| pool.requests.load(Ordering::Relaxed) > 0;
+        while pools.len() > 1 && pools.last().is_some_and(|pool| !is_used(pool)) {
+            pools.pop();
+        }
+        for pool in &*pools {
+            if let Some(counted) = Counted::take(&pool.requests, POOL_REQUESTS) {
+                return Some((pool.clone(), self.permit(counted)?));
+            }
+        }
+        if pools.len() == POOLS {
+            return None;
+        }
+        let large = Counted::take(&self.limits.large_pools, LARGE_POOLS);
+        let buffers = if large.is_some() { LARGE } else { SMALL };
+        let client = client(self.dialer.clone(), buffers);
+        let pool = Arc::new(ConnectionPool { client, requests: Arc::default(), _large: large });
+        let permit = self.permit(Counted::take(&pool.requests, POOL_REQUESTS)?)?;
+        pools.push(pool.clone());
+        Some((pool, permit))
     }
 }
 
-fn client(dialer: Dialer) -> PassingClient {
+/// An answer that is read as it comes. Dropping it breaks the request off.
+pub struct AnswerStream {
+    body: ForwardedBody,
+    _permit: ForwardPermit,
+}
+
+impl fmt::Debug for AnswerStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerStream").finish_non_exhaustive()
+    }
+}
+
+impl AnswerStream {
+    /// The next bytes; `None` behind the last.
+    ///
+    /// # Errors
+    /// When it does not end as it should, in the words of Go's client.
+    pub async fn data(&mut self) -> Result<Option<Bytes>, String> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(data) = frame.map_err(|error| reading_fault(&error))?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn client(dialer: Dialer, buffers: Buffers) -> ForwardClient {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIME)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
-        .http1_max_buf_size(BUFFER_BYTES)
-        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .http2_max_frame_size(STREAM_WINDOW_BYTES)
-        .http2_max_send_buf_size(SEND_BUFFER_BYTES)
+        .http1_max_buf_size(buffers.http1)
+        .http2_initial_stream_window_size(buffers.window)
+        .http2_initial_connection_window_size(buffers.window * POOL_REQUESTS as u32)
+        .http2_max_frame_size(buffers.window)
+        .http2_max_send_buf_size(buffers.sending)
         .http2_max_header_list_size(HEAD_BYTES)
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIME)
         .build(dialer)
 }
 
-fn nothing() -> PassedBody {
+fn nothing() -> ForwardBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
+/// Whether nothing is done twice by a request that is sent twice.
+fn can_repeat(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
 /// Sends a request without a body, again where a connection that was kept turns out to have ended and nothing is done twice by it.
-async fn send(client: &PassingClient, parts: &Parts) -> Result<Response<Incoming>, PassError> {
-    let can_repeat = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+async fn send(client: &ForwardClient, parts: &Parts) -> Result<Response<Incoming>, ForwardError> {
+    let can_repeat = can_repeat(&parts.method);
     let mut again = 0;
     loop {
         let mut request = Request::new(nothing());
@@ -237,37 +354,34 @@ async fn send(client: &PassingClient, parts: &Parts) -> Result<Response<Incoming
 
 /// Sends a request; also whether it failed because a connection that was kept had ended.
 async fn send_once(
-    client: &PassingClient,
-    mut request: Request<PassedBody>,
-) -> (Result<Response<Incoming>, PassError>, bool) {
+    client: &ForwardClient,
+    mut request: Request<ForwardBody>,
+) -> (Result<Response<Incoming>, ForwardError>, bool) {
     let connection = capture_connection(&mut request);
     let sent = client.request(request).await;
-    let mut extras = http::Extensions::new();
-    if let Some(connected) = connection.connection_metadata().as_ref() {
-        connected.get_extras(&mut extras);
-    }
-    let was_kept = extras.get::<Uses>().is_some_and(Uses::again);
+    let used = UsedConnection::of(&connection);
     match sent {
-        Ok(answer) => (Ok(answer), false),
+        Ok(response) => (Ok(response), false),
         Err(error) => {
-            let has_ended = was_kept && is_broken_connection(&error);
-            (Err(fault(&error, extras.get::<Begun>())), has_ended)
+            let has_ended = used.was_kept && is_broken_connection(&error);
+            (Err(fault(&error, used.response_start.as_ref())), has_ended)
         }
     }
 }
 
-fn fault(error: &Error, begun: Option<&Begun>) -> PassError {
-    let causes = || std::iter::successors(Some(error as &(dyn StdError + 'static)), |error| (*error).source());
+/// Why a request failed, and what its answer began with.
+pub(crate) fn fault(error: &(dyn StdError + 'static), response_start: Option<&ResponseStart>) -> ForwardError {
+    let causes = || std::iter::successors(Some(error), |error| (*error).source());
     match causes().find_map(|cause| cause.downcast_ref::<DialError>()) {
-        Some(DialError::Service(why)) => return PassError::Unresolved(why.clone()),
-        Some(dial) => return PassError::Dial(dial.to_string()),
+        Some(DialError::Service(why)) => return ForwardError::Unresolved(why.clone()),
+        Some(dial) => return ForwardError::Dial(dial.to_string()),
         None => {}
     }
     let of_http = causes().find_map(|cause| cause.downcast_ref::<hyper::Error>());
     let quoted = of_http
         .filter(|error| error.is_parse() || error.is_incomplete_message())
-        .and_then(|error| begun?.fault(error.is_incomplete_message()));
-    PassError::Failed(quoted.unwrap_or_else(|| text(error)))
+        .and_then(|error| response_start?.fault(error.is_incomplete_message()));
+    ForwardError::Failed(quoted.unwrap_or_else(|| text(error)))
 }
 
 /// What went wrong with an answer that was being read, in the words of Go's client.

@@ -1,4 +1,6 @@
 //! JSON patch: the cases of the RFC, upstream's leniencies, the limits, and patches made from generated values.
+//!
+//! A differ makes patches, and applying them has to give the other value.
 
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value, json};

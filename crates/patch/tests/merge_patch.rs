@@ -1,4 +1,6 @@
 //! Merge patch: the cases of the RFC and patches made from generated values.
+//!
+//! A differ makes patches, and applying them has to give the other value.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};

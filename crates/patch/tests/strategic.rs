@@ -1,4 +1,6 @@
 //! Strategic merge patch: the built-in kinds' own rules, every directive, refusals, and patches made from generated values.
+//!
+//! Keys and strategies are the schemas'; the walk is under test.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 

@@ -45,7 +45,7 @@ impl Decoder {
             return Err(ProtobufError::TooDeep { at: shape.name.to_owned(), limit: MAX_DEPTH });
         }
         self.depth += 1;
-        let slots = split(shape, bytes)?;
+        let slots = split(shape, bytes, self.values_left)?;
         for (field, occurrences) in shape.fields.iter().zip(&slots) {
             let at = At { message: shape, field };
             if field.name.is_empty() {
@@ -271,9 +271,11 @@ impl At<'_> {
     }
 }
 
-/// Takes a message apart; fields the table does not know are passed over, as they come from a newer version.
-fn split<'a>(shape: &Message, bytes: &[&'a [u8]]) -> Result<Slots<'a>, ProtobufError> {
+/// Takes a message of at most so many values apart; fields the table does not know are passed over, as they come from a newer
+/// version.
+fn split<'a>(shape: &Message, bytes: &[&'a [u8]], most: usize) -> Result<Slots<'a>, ProtobufError> {
     let mut slots = vec![Vec::new(); shape.fields.len()];
+    let mut left = most;
     for bytes in bytes {
         let mut reader = Reader::new(bytes);
         loop {
@@ -282,6 +284,7 @@ fn split<'a>(shape: &Message, bytes: &[&'a [u8]]) -> Result<Slots<'a>, ProtobufE
                 None => break,
                 Some((number, wire)) => {
                     if let Some(position) = shape.position(number) {
+                        left = left.checked_sub(1).ok_or(ProtobufError::TooManyValues { limit: MAX_VALUES })?;
                         slots[position].push(wire);
                     }
                 }

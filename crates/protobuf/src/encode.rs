@@ -14,10 +14,13 @@ use crate::error::ProtobufError;
 use crate::scan::{Scanner, Text};
 use crate::special::Timestamp;
 use crate::table::{Cardinality, Field, Kind, Message, MessageId, Named, message};
-use crate::wire::{Sink, WireType};
+use crate::wire::{Open, Sink, WireType, varint_len};
 
 /// How much of a wrong value an error shows, in characters.
 const SHOWN: usize = 64;
+
+/// So deep messages are mostly longer than 127 bytes: metadata, spec, status, and the elements of their lists.
+const LONG_MESSAGES: usize = 2;
 
 /// Writes the fields of the message that this text is: compact JSON.
 pub(crate) fn write(id: MessageId, json: &[u8], out: &mut impl Sink) -> Result<(), ProtobufError> {
@@ -60,9 +63,9 @@ impl<S: Sink> Encoder<'_, '_, S> {
                 }
                 Some(Named { field, around }) if around.is_empty() => self.value(FieldSlot::of(message, field))?,
                 Some(Named { field, around }) => {
-                    let starts: Vec<_> = around.iter().map(|&number| self.begin(number)).collect();
+                    let opened: Vec<_> = around.iter().map(|&number| self.begin(number)).collect();
                     self.value(FieldSlot::of(message, field))?;
-                    starts.into_iter().rev().for_each(|start| self.out.end(start));
+                    opened.into_iter().rev().for_each(|open| self.out.end(open));
                 }
             }
         }
@@ -112,9 +115,9 @@ impl<S: Sink> Encoder<'_, '_, S> {
         match place.takes {
             Takes::One(Kind::Bool) => self.out.integer(place.number, u64::from(value)),
             Takes::One(Kind::SchemaOrBool(_)) => {
-                let start = self.begin(place.number);
+                let open = self.begin(place.number);
                 self.out.integer(1, u64::from(value));
-                self.out.end(start);
+                self.out.end(open);
             }
             _ => return Err(place.wrong(value)),
         }
@@ -145,9 +148,9 @@ impl<S: Sink> Encoder<'_, '_, S> {
             Takes::One(Kind::Int32) if narrow => self.out.integer(number, bits),
             Takes::One(Kind::Int64) => self.out.integer(number, bits),
             Takes::One(Kind::IntOrString) if narrow => {
-                let start = self.begin(number);
+                let open = self.begin(number);
                 self.out.integer(2, bits);
-                self.out.end(start);
+                self.out.end(open);
             }
             Takes::One(Kind::Double) => self.double(place, value as f64),
             // A quantity may be a plain number.
@@ -186,10 +189,10 @@ impl<S: Sink> Encoder<'_, '_, S> {
             Takes::One(Kind::Time) => return self.time(place, text, false),
             Takes::One(Kind::MicroTime) => return self.time(place, text, true),
             Takes::One(Kind::IntOrString) => {
-                let start = self.begin(number);
+                let open = self.begin(number);
                 self.out.integer(1, 1);
                 self.string(3, text)?;
-                self.out.end(start);
+                self.out.end(open);
             }
             _ => return Err(place.wrong_text(text)),
         }
@@ -198,12 +201,12 @@ impl<S: Sink> Encoder<'_, '_, S> {
 
     fn time(&mut self, place: FieldSlot, text: Text<'_>, micro: bool) -> Result<(), Fault> {
         let Some(time) = Timestamp::parse(&text.text()?, micro) else { return Err(place.wrong_text(text)) };
-        let start = self.begin(place.number);
+        let open = self.begin(place.number);
         if !time.is_zero() {
             self.out.integer(1, time.seconds.cast_unsigned());
             self.out.integer(2, i64::from(time.nanos).cast_unsigned());
         }
-        self.out.end(start);
+        self.out.end(open);
         Ok(())
     }
 
@@ -216,13 +219,13 @@ impl<S: Sink> Encoder<'_, '_, S> {
             Takes::One(Kind::SchemaOrList(id)) => (Some(number), place.element(2, Kind::Message(id))),
             _ => return Err(place.wrong("a list")),
         };
-        let start = outer.map(|number| self.begin(number));
+        let open = outer.map(|number| self.begin(number));
         self.json.open();
         while self.json.element() {
             self.value(element)?;
         }
-        if let Some(start) = start {
-            self.out.end(start);
+        if let Some(open) = open {
+            self.out.end(open);
         }
         Ok(())
     }
@@ -247,10 +250,10 @@ impl<S: Sink> Encoder<'_, '_, S> {
         let value = place.element(2, kind);
         self.json.open();
         while let Some(key) = self.json.key() {
-            let start = self.begin(place.number);
+            let open = self.begin(place.number);
             self.string(1, key)?;
             self.value(value)?;
-            self.out.end(start);
+            self.out.end(open);
         }
         Ok(())
     }
@@ -263,23 +266,25 @@ impl<S: Sink> Encoder<'_, '_, S> {
         Ok(())
     }
 
-    fn begin(&mut self, number: u32) -> usize {
+    fn begin(&mut self, number: u32) -> Open {
         self.out.tag(number, WireType::Bytes);
         self.out.begin()
     }
 
     fn delimited(&mut self, number: u32, content: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
-        let start = self.begin(number);
+        self.out.tag(number, WireType::Bytes);
+        let open = if self.depth <= LONG_MESSAGES { self.out.begin_long() } else { self.out.begin() };
         content(self)?;
-        self.out.end(start);
+        self.out.end(open);
         Ok(())
     }
 
     /// A message with one field of bytes, whose number is 1.
     fn wrapped(&mut self, number: u32, bytes: &[u8]) {
-        let start = self.begin(number);
+        // Its length is known, so that nothing has to be moved.
+        self.out.tag(number, WireType::Bytes);
+        self.out.varint((1 + varint_len(bytes.len()) + bytes.len()) as u64);
         self.out.bytes(1, bytes);
-        self.out.end(start);
     }
 }
 

@@ -106,9 +106,9 @@ impl MessageType {
     fn write_revision(self, revision: Revision, out: &mut impl Sink) {
         if let Some(metadata) = table::message(self.0).named(b"metadata", &mut 0) {
             out.tag(metadata.field.number, WireType::Bytes);
-            let start = out.begin();
+            let open = out.begin();
             out.bytes(RESOURCE_VERSION, revision.to_string().as_bytes());
-            out.end(start);
+            out.end(open);
         }
     }
 }
@@ -151,9 +151,9 @@ fn enclose(
     let mut out = Vec::with_capacity(capacity);
     write_type(api_version, kind, &mut out);
     out.tag(2, WireType::Bytes);
-    let start = out.begin();
+    let open = out.begin_long();
     write(&mut out)?;
-    out.end(start);
+    out.end(open);
     out.put(&TAIL);
     Ok(out)
 }

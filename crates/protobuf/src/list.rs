@@ -67,9 +67,9 @@ impl ListForm {
     /// If the object does not have the shape of its kind; `out` then holds part of an item.
     pub fn write_item(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         out.tag(self.item_number, WireType::Bytes);
-        let start = out.begin();
+        let open = out.begin_long();
         self.item.write_json(json, None, out)?;
-        out.end(start);
+        out.end(open);
         Ok(())
     }
 }

@@ -120,11 +120,21 @@ pub(crate) trait Sink {
     /// Takes bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Begins length-delimited content; the result is for `end`.
-    fn begin(&mut self) -> usize;
+    /// Begins length-delimited content and leaves as many bytes for its length.
+    fn open(&mut self, room: usize) -> Open;
 
-    /// Ends the length-delimited content that began at `start`.
-    fn end(&mut self, start: usize);
+    /// Ends length-delimited content.
+    fn end(&mut self, open: Open);
+
+    /// Begins content that is mostly shorter than 128 bytes.
+    fn begin(&mut self) -> Open {
+        self.open(1)
+    }
+
+    /// Begins content that is mostly longer than 127 bytes.
+    fn begin_long(&mut self) -> Open {
+        self.open(2)
+    }
 
     /// Writes an integer.
     fn varint(&mut self, value: u64) {
@@ -157,6 +167,13 @@ pub(crate) trait Sink {
     }
 }
 
+/// Where length-delimited content begins, and how many bytes in front of it are left for its length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    start: usize,
+    room: usize,
+}
+
 /// The wire types that are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WireType {
@@ -170,20 +187,40 @@ impl Sink for Vec<u8> {
         self.extend_from_slice(bytes);
     }
 
-    /// Leaves one byte for the length, which is enough for most; longer content is moved.
-    fn begin(&mut self) -> usize {
-        self.push(0);
-        self.len()
+    fn bytes(&mut self, number: u32, bytes: &[u8]) {
+        match (u8::try_from(number << 3 | WireType::Bytes as u32), u8::try_from(bytes.len())) {
+            // Nearly all: room is made once.
+            (Ok(tag @ ..0x80), Ok(length @ ..0x80)) => {
+                self.reserve(2 + bytes.len());
+                self.extend_from_slice(&[tag, length]);
+                self.extend_from_slice(bytes);
+            }
+            _ => {
+                self.tag(number, WireType::Bytes);
+                self.varint(bytes.len() as u64);
+                self.put(bytes);
+            }
+        }
     }
 
-    fn end(&mut self, start: usize) {
+    fn open(&mut self, room: usize) -> Open {
+        self.resize(self.len() + room, 0);
+        Open { start: self.len(), room }
+    }
+
+    /// Moves the content where the length needs more bytes than were left, or less.
+    fn end(&mut self, Open { start, room }: Open) {
         let end = self.len();
         let (bytes, length) = varint((end - start) as u64);
-        if length > 1 {
-            self.extend_from_slice(&bytes[1..length]);
-            self.copy_within(start..end, start + length - 1);
+        let content = start - room + length;
+        if content > start {
+            self.resize(end + content - start, 0);
         }
-        self[start - 1..start - 1 + length].copy_from_slice(&bytes[..length]);
+        if content != start {
+            self.copy_within(start..end, content);
+            self.truncate(content + end - start);
+        }
+        self[start - room..content].copy_from_slice(&bytes[..length]);
     }
 }
 
@@ -196,11 +233,11 @@ impl Sink for Count {
         self.0 += bytes.len();
     }
 
-    fn begin(&mut self) -> usize {
-        self.0
+    fn open(&mut self, room: usize) -> Open {
+        Open { start: self.0, room }
     }
 
-    fn end(&mut self, start: usize) {
+    fn end(&mut self, Open { start, .. }: Open) {
         self.0 += varint_len(self.0 - start);
     }
 }
@@ -236,10 +273,12 @@ mod tests {
             let mut count = Count::default();
             fn write(out: &mut impl Sink, number: u32, value: u64, bytes: &[u8]) {
                 out.integer(number, value);
-                out.tag(number, WireType::Bytes);
-                let start = out.begin();
-                out.put(bytes);
-                out.end(start);
+                for room in [1, 2] {
+                    out.tag(number, WireType::Bytes);
+                    let open = out.open(room);
+                    out.put(bytes);
+                    out.end(open);
+                }
                 out.bytes(number, bytes);
             }
             write(&mut out, number, value, &bytes);
@@ -247,8 +286,9 @@ mod tests {
             prop_assert_eq!(count.0, out.len());
             let mut reader = Reader::new(&out);
             prop_assert_eq!(reader.field(), Ok(Some((number, Wire::Varint(value)))));
-            prop_assert_eq!(reader.field(), Ok(Some((number, Wire::Bytes(&bytes)))));
-            prop_assert_eq!(reader.field(), Ok(Some((number, Wire::Bytes(&bytes)))));
+            for _ in 0..3 {
+                prop_assert_eq!(reader.field(), Ok(Some((number, Wire::Bytes(&bytes)))));
+            }
             prop_assert_eq!(reader.field(), Ok(None));
         }
     }

@@ -3,15 +3,15 @@
 //! A plugin is asked twice about each write, at the two places that `write::stages` has for it: once to change the object,
 //! once to judge what has become of it. It may wait for others; when the object changes meanwhile it is asked again, so it
 //! should have no effect of its own. What a plugin adds nobody owns. It may warn who writes (`caller.warnings()` of the
-//! attributes), whatever it answers, also where another plugin or a later stage refuses the write. There are no plugins yet but
-//! those of a test; what the server itself takes from classes is in `kinds`.
+//! attributes), whatever it answers, also where another plugin or a later stage refuses the write. The plugins are those of servers that
+//! are written with the library; what the server itself takes from classes is in `kinds`.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, ready};
 use keelson_meta::options::{CreateOptions, DeleteOptions, PatchOptions, UpdateOptions};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 use crate::caller::Caller;
 use crate::intake::{conform, match_url};
@@ -60,42 +60,36 @@ pub enum WriteOptions<'a> {
     Delete(&'a DeleteOptions),
 }
 
-impl WriteOptions<'_> {
-    pub(crate) fn is_dry_run(self) -> bool {
-        match self {
-            Self::None => false,
-            Self::Create(options) => options.dry_run,
-            Self::Update(options) => options.dry_run,
-            Self::Patch(options) => options.dry_run,
-            Self::Delete(options) => options.dry_run,
-        }
-    }
-}
-
 /// A write as admission sees it, but for the object that it leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionAttributes<'a> {
-    /// Who writes.
+    /// Who writes, or only rehearses.
     pub caller: &'a Caller,
     /// What is done.
     pub operation: Operation,
     /// The endpoint, its subresource and the version of the request.
     pub target: &'a Target,
-    /// The name in the request: empty where the name is still to be generated, and where a collection is deleted.
+    /// The name in the request, or that of the object which it makes: empty until a name is generated, and where a collection is
+    /// deleted.
     pub name: &'a str,
-    /// The object as it is stored, in the version of the request; `None` for a new one.
+    /// The object as it is stored, in the version of the request, or what the endpoint shows of it, such as its scale; `None` for a
+    /// new one.
     pub old: Option<&'a Object>,
     /// The options of the request.
     pub options: WriteOptions<'a>,
-    /// Whether nothing will be stored.
-    pub dry_run: bool,
 }
 
 impl<'a> AdmissionAttributes<'a> {
     pub(crate) fn of(request: &WriteRequest<'a>, operation: Operation, old: Option<&'a Object>) -> Self {
         let name = if request.of_collection { "" } else { request.name };
         let WriteRequest { target, caller, options, .. } = *request;
-        Self { caller, operation, target, name, old, options, dry_run: request.is_dry_run() }
+        Self { caller, operation, target, name, old, options }
+    }
+
+    /// The same for a new object, whose name may have been generated since.
+    pub(crate) fn of_new(request: &WriteRequest<'a>, object: &'a Object) -> Self {
+        let attributes = Self::of(request, Operation::Create, None);
+        if attributes.name.is_empty() { Self { name: object.name(), ..attributes } } else { attributes }
     }
 }
 
@@ -123,7 +117,8 @@ pub trait Admission: Debug + Send + Sync {
         Box::pin(ready(Ok(Mutation::Unchanged)))
     }
 
-    /// Judges what will be stored: with its uid, its generated name, and all that the server fills in.
+    /// Judges what will be stored: with its uid, its generated name, and what the server fills in, in the version of the request. The
+    /// addresses and ports of a service are taken behind this, with the transaction that writes it.
     ///
     /// # Errors
     /// What the client is told when the write is refused.
@@ -177,6 +172,16 @@ impl AdmissionChain {
     }
 }
 
+/// Gives what a plugin changed the shape of its kind again.
+///
+/// # Errors
+/// 400 when it is no longer the one of the URL, 500 when it does not fit its kind.
+pub(crate) fn reshape(target: &Target, kind: &GroupVersionKind, object: &mut Object) -> Result<(), ApiError> {
+    conform(target, kind, object, &[], FieldValidation::Ignore)
+        .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
+    match_url(target, object)
+}
+
 impl Registry {
     /// Asks admission of something that is posted and not stored: a binding, an eviction, a review.
     ///
@@ -191,13 +196,11 @@ impl Registry {
         if self.admission().is_empty() {
             return Ok(());
         }
-        let name = target.name.as_deref().unwrap_or_default();
-        let request = WriteRequest::new(target, name, caller, WriteOptions::None);
+        let name = target.name.clone().unwrap_or_else(|| posted.name().to_owned());
+        let request = WriteRequest::new(target, &name, caller, WriteOptions::None);
         let attributes = AdmissionAttributes::of(&request, Operation::Create, None);
         if self.admission().mutate(&attributes, Some(posted)).await? {
-            conform(target, &target.taken_kind(), posted, &[], FieldValidation::Ignore)
-                .map_err(|fault| ApiError::Internal(format!("what admission made of it does not fit it: {fault}")))?;
-            match_url(target, posted)?;
+            reshape(target, &target.taken_kind(), posted)?;
         }
         self.admission().validate(&attributes, Some(posted)).await
     }

@@ -43,7 +43,8 @@ async fn give_back(
 /// What somebody who asks for more than there is reads in an error.
 const FULL: &str = "range is full";
 
-/// Takes what a service needs and does not have, writes it into the service, and gives back what it no longer needs.
+/// Takes what a service needs and does not have, writes it into the service, and gives back what it no longer needs. Of a service
+/// whose addresses make no sense by themselves nothing is taken: validation says so.
 ///
 /// # Errors
 /// 422 when it asks for an address or port that it can't have, 500 when there is none left.
@@ -66,6 +67,9 @@ pub(crate) async fn accompany_service(
     if target.subresource_name() == Some("status") {
         return Ok(companions);
     }
+    if !target.version.rules().alone(before, after).is_empty() {
+        return Ok(companions);
+    }
     let service_ref = ServiceRef::of(target, after);
     let Some(wanted) = spec_mut(after) else { return Ok(companions) };
     let held = before.and_then(spec);
@@ -77,21 +81,6 @@ pub(crate) async fn accompany_service(
         ports::give_back(registry, &service_ref, held, Some(wanted), &mut companions).await?;
     }
     Ok(companions)
-}
-
-/// Refuses an address that the cluster has not, before anything else is said of a new service.
-///
-/// # Errors
-/// 422 for an address out of all ranges, and for families that contradict it.
-pub(crate) fn check_wish(registry: &Registry, target: &Target, mut service: Object) -> Result<(), ApiError> {
-    let service_ref = ServiceRef::of(target, &service);
-    // Addresses that make no sense by themselves are told of first.
-    if !target.version.rules().alone(None, &service).is_empty() {
-        return Ok(());
-    }
-    let Some(wanted) = spec_mut(&mut service) else { return Ok(()) };
-    families::fill(&registry.config.service_ranges, None, wanted).map_err(|errors| service_ref.refuse(errors))?;
-    addresses::check_ranges(registry, &service_ref, wanted)
 }
 
 /// Which service it is, for errors and for what is written about it.

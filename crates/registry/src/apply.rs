@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use async_trait::async_trait;
 use keelson_cache::Entry;
 use keelson_meta::error::ConflictKind;
+use keelson_meta::go_format::kind;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, Object};
@@ -119,8 +120,11 @@ pub(crate) fn document(patch: &Patch) -> Result<Cow<'_, Value>, ApiError> {
         // Nothing applied is an object of no kind, which is refused as such.
         Value::Null => Ok(Cow::Owned(json!({}))),
         object @ Value::Object(_) => Ok(Cow::Borrowed(object)),
-        _ => Err(ApiError::BadRequest(
-            "error decoding YAML: error unmarshaling JSON: the document is no object".to_owned(),
-        )),
+        other => {
+            let decoder = "error decoding YAML: error unmarshaling JSON: while decoding JSON";
+            let fault =
+                format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", kind(other));
+            Err(ApiError::BadRequest(format!("{decoder}: {fault}")))
+        }
     }
 }

@@ -70,10 +70,11 @@ impl Caller {
         Self { dry_run, ..self.managing(manager) }
     }
 
-    /// The same that rehearses its writes: all is checked, and nothing stored.
+    /// The same that rehearses its writes where that is asked for (`dryRun`): all is checked, and nothing stored. Of the options of a
+    /// request this is all that decides it.
     #[must_use]
-    pub fn rehearsing(self) -> Self {
-        Self { dry_run: true, ..self }
+    pub fn rehearsing_if(self, dry_run: bool) -> Self {
+        Self { dry_run: self.dry_run || dry_run, ..self }
     }
 
     /// The same that waits until then at the longest; `None` for as long as it takes.

@@ -1,15 +1,15 @@
 //! Companions of a write, which join its transaction: addresses that are taken for an object, counts that it adds to.
 //!
 //! Companions share the transaction of the object, so they happen with its write or not at all, on whatever server: nothing
-//! is left behind by a crash, and nothing has to be repaired. Whoever wants to add some does it in [`Registry::accompany`].
-
-use std::sync::Arc;
+//! is left behind by a crash, and nothing has to be repaired. A kind adds some in `Strategy::companions`, which is a stage of the write
+//! before validation: what an object is given is judged with it.
 
 use bytes::Bytes;
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, Object};
 use keelson_storage::{Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
+use crate::encodings::Entered;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
@@ -18,12 +18,14 @@ use crate::target::Target;
 pub(crate) struct Companions {
     compares: Vec<(Compare, OnConflict)>,
     writes: Vec<Write>,
+    /// Their own writes, until the object's is over.
+    entered: Vec<Entered>,
 }
 
 /// What becomes of the write of an object when the compare of a companion does not hold.
 pub(crate) enum OnConflict {
-    /// Somebody was faster, and nobody need know: it is planned again on what they left.
-    PlanAgain,
+    /// Somebody was faster, and nobody need know: the write passes its stages again and takes something else.
+    TryAgain,
     /// The client asked for just this.
     Refuse(Box<ApiError>),
 }
@@ -35,10 +37,15 @@ impl Companions {
         self.writes.push(Write::Put { key, value, expires: None });
     }
 
+    /// Keeps the place of a companion's write until the object's is over.
+    pub(crate) fn keep(&mut self, entered: Option<Entered>) {
+        self.entered.extend(entered);
+    }
+
     /// Gives back a key that was found to be the object's, unless it has changed since: then it is looked at again.
     pub(crate) fn give_back(&mut self, found: KeyValue) {
         let condition = Condition::At(found.revision);
-        self.compares.push((Compare { key: found.key.clone(), condition }, OnConflict::PlanAgain));
+        self.compares.push((Compare { key: found.key.clone(), condition }, OnConflict::TryAgain));
         self.writes.push(Write::Delete { key: found.key });
     }
 
@@ -52,10 +59,10 @@ impl Companions {
     ///
     /// # Errors
     /// What the client is told, where it asked for what it can't have.
-    pub(crate) fn lost(self, index: usize) -> Result<(), ApiError> {
-        match self.compares.into_iter().nth(index) {
-            Some((_, OnConflict::Refuse(error))) => Err(*error),
-            Some((_, OnConflict::PlanAgain)) | None => Ok(()),
+    pub(crate) fn lost(&self, index: usize) -> Result<(), ApiError> {
+        match self.compares.get(index) {
+            Some((_, OnConflict::Refuse(error))) => Err((**error).clone()),
+            Some((_, OnConflict::TryAgain)) | None => Ok(()),
         }
     }
 }
@@ -70,11 +77,11 @@ impl Registry {
     pub(crate) async fn accompany(
         &self,
         target: &Target,
-        before: Option<&Arc<Entry>>,
+        before: Option<&Entry>,
         after: Option<&mut Object>,
         attempt: usize,
     ) -> Result<Companions, ApiError> {
-        if !has_companions(target) {
+        if !target.strategy().has_companions() {
             return Ok(Companions::default());
         }
         let before = before.map(|entry| entry.object.decode(entry.revision));
@@ -85,21 +92,16 @@ impl Registry {
     ///
     /// # Errors
     /// What a client would be told if they were written.
-    pub(crate) async fn rehearse(&self, companions: Companions) -> Result<(), ApiError> {
-        for (compare, on_conflict) in companions.compares {
+    pub(crate) async fn rehearse(&self, companions: &Companions) -> Result<(), ApiError> {
+        for (compare, on_conflict) in &companions.compares {
             let current = self.store().get(&compare.key).await.map_err(store_error)?;
             match on_conflict {
                 OnConflict::Refuse(error) if !compare.condition.holds(current.map(|found| found.revision)) => {
-                    return Err(*error);
+                    return Err((**error).clone());
                 }
-                OnConflict::Refuse(_) | OnConflict::PlanAgain => {}
+                OnConflict::Refuse(_) | OnConflict::TryAgain => {}
             }
         }
         Ok(())
     }
-}
-
-/// Whether objects of this resource are ever written together with others. Most are not, and cost nothing here.
-pub(crate) fn has_companions(target: &Target) -> bool {
-    target.strategy().has_companions()
 }

@@ -3,11 +3,14 @@
 //! They are read from the command line above, and are values here, so that tests change what they need. Names of resources in
 //! them are resolved against a catalogue that is handed in.
 
-use std::collections::HashSet;
+mod releases;
+
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use keelson_meta::GroupResource;
-use keelson_resources::{Catalogue, Resource, StorageKind, Text};
+use keelson_meta::version_names::{Maturity, maturity};
+use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
 
 use crate::allocation::ServiceRanges;
 
@@ -25,6 +28,14 @@ pub struct RegistryConfig {
     /// The resources that are stored in another version than the usual one, and in which; of several settings the last
     /// counts. [`RegistryConfig::store_as`] fills it.
     pub storage_versions: Vec<(GroupResource, Text)>,
+    /// The built-in versions of groups that no client finds; what is stored of them is known all the same.
+    /// [`RegistryConfig::serve`] fills it.
+    pub unserved: HashSet<(String, String)>,
+    /// Whether it is served what each server stores and whether all agree: the feature gate `StorageVersionAPI` of KEP-2339.
+    pub storage_version_api: bool,
+    /// Whether nothing is written before a controller has published in which version it is stored. Where that API is served, servers
+    /// have such a controller.
+    pub publishes_encodings: bool,
     /// Whether lists leave out what can't be read, rather than fail.
     pub skip_unreadable: bool,
     /// How much work one chunk may be.
@@ -46,22 +57,37 @@ pub struct ListBounds {
     pub scan: usize,
 }
 
+/// Whether a version is among them.
+type Covers = fn(&str) -> bool;
+
+/// Names for all versions of one maturity, those that say less first.
+const MATURITIES: [(&str, Covers); 4] = [
+    ("api/all", |_| true),
+    ("api/ga", |version| maturity(version) == Some(Maturity::Stable)),
+    ("api/beta", |version| maturity(version) == Some(Maturity::Beta)),
+    ("api/alpha", |version| maturity(version) == Some(Maturity::Alpha)),
+];
+
 impl RegistryConfig {
     /// Has a resource stored in another version than usual: `horizontalpodautoscalers.autoscaling=v1`. Objects that are
     /// stored in another version are read as before, and rewritten when they change. The catalogue is that of the resources
-    /// which settings may name.
+    /// which settings may name. `kubernetes=1.34` has all resources stored as servers of that release of Kubernetes can read them.
     ///
     /// # Errors
     /// Says what is wrong when there is no such resource, or it has no such version.
     pub fn store_as(&mut self, catalogue: &Catalogue, setting: &str) -> Result<(), String> {
+        if let Some(release) = setting.strip_prefix("kubernetes=") {
+            self.storage_versions.extend(releases::readable_by(release, catalogue)?);
+            return Ok(());
+        }
         let form = || format!("{setting:?} is not of the form resource.group=version");
         let (name, version) = setting.split_once('=').ok_or_else(form)?;
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         let resource = catalogue.resource(group, plural).ok_or(format!("there is no resource {name:?}"))?;
         match &resource.storage {
             // What is shared by two groups has to stay in the form by whose fields it is selected.
-            StorageKind::Persisted { group: stored, .. } if stored == group => {}
-            StorageKind::Persisted { .. } | StorageKind::Virtual => {
+            ResourceStorage::Persisted { group: stored, .. } if stored == group => {}
+            ResourceStorage::Persisted { .. } | ResourceStorage::Virtual => {
                 return Err(format!("the form in which {name} are stored can't be chosen"));
             }
         }
@@ -71,6 +97,52 @@ impl RegistryConfig {
         };
         self.storage_versions.push((resource.group_resource(), version.name.clone()));
         Ok(())
+    }
+
+    /// Has versions of groups served or not, as the reference server's `--runtime-config`: `batch/v1=false`, `/v1` for the core group,
+    /// `api/beta=false` for all versions of a maturity. Of settings of one name the last counts, and a name that says more counts
+    /// before one that says less. The catalogue is that of the built-in resources.
+    ///
+    /// # Errors
+    /// Says what is wrong when there is no such version, or it is neither switched on nor off.
+    pub fn serve(&mut self, catalogue: &Catalogue, settings: &[impl AsRef<str>]) -> Result<(), String> {
+        let mut switches = BTreeMap::new();
+        for setting in settings {
+            let (name, value) = setting.as_ref().split_once('=').unwrap_or((setting.as_ref(), "true"));
+            let on: bool = value.parse().map_err(|_| format!("{name}={value} is neither true nor false"))?;
+            switches.insert(name, on);
+        }
+        if switches.len() == 1 && switches.get("api/all") == Some(&false) {
+            return Err("with api/all=false alone nothing would be served".to_owned());
+        }
+        for (name, covers) in MATURITIES {
+            let Some(on) = switches.remove(name) else { continue };
+            for group in catalogue.groups() {
+                for version in group.versions.iter().filter(|version| covers(&version.name)) {
+                    self.switch(&group.name, &version.name, on);
+                }
+            }
+        }
+        for (name, on) in switches {
+            let Some((group, version)) = name.split_once('/').filter(|(_, version)| !version.contains('/')) else {
+                return Err(format!("{name:?} is not of the form group/version (/v1 is the core group)"));
+            };
+            let known = catalogue.group(group).ok_or_else(|| format!("there is no built-in group {group:?}"))?;
+            if !known.serves(version) {
+                return Err(format!("there is no built-in version {name:?}"));
+            }
+            self.switch(group, version, on);
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, group: &str, version: &str, on: bool) {
+        let name = (group.to_owned(), version.to_owned());
+        if on {
+            self.unserved.remove(&name)
+        } else {
+            self.unserved.insert(name)
+        };
     }
 
     /// The version in which a resource is stored, where that is not the usual one.
@@ -88,6 +160,9 @@ impl Default for RegistryConfig {
             unchunked: HashSet::new(),
             limit_at_any_version: false,
             storage_versions: Vec::new(),
+            unserved: HashSet::new(),
+            storage_version_api: true,
+            publishes_encodings: false,
             skip_unreadable: false,
             bounds: ListBounds::default(),
             service_ranges: ServiceRanges::default(),
@@ -102,5 +177,55 @@ impl Default for ListBounds {
     /// 100,000 entries: about 10 ms of one core.
     fn default() -> Self {
         Self { scan: 100_000 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_switched_off_and_on_by_name() {
+        let check = |settings: &[&str], expect: Result<&[(&str, &str)], &str>| {
+            let mut config = RegistryConfig::default();
+            let outcome = config.serve(Catalogue::builtin(), settings);
+            let mut unserved: Vec<_> = config.unserved.iter().map(|(group, version)| (&**group, &**version)).collect();
+            unserved.sort_unstable();
+            match expect {
+                Ok(expect) => assert_eq!((outcome, unserved.as_slice()), (Ok(()), expect), "{settings:?}"),
+                Err(why) => assert!(outcome.is_err_and(|error| error.contains(why)), "{settings:?}"),
+            }
+        };
+        check(&["batch/v1=false"], Ok(&[("batch", "v1")]));
+        check(&["batch/v1=false", "autoscaling/v1=false"], Ok(&[("autoscaling", "v1"), ("batch", "v1")]));
+        check(&["batch/v1=false", "batch/v1=true"], Ok(&[]));
+        check(&["batch/v1=false", "batch/v1"], Ok(&[]));
+        check(&["/v1=false"], Ok(&[("", "v1")]));
+        // What says more counts, wherever it stands.
+        let kept = ["batch/v1=true", "api/ga=false", "api/all=true"];
+        let mut config = RegistryConfig::default();
+        config.serve(Catalogue::builtin(), &kept).unwrap();
+        let is_off = |group: &str, version: &str| config.unserved.contains(&(group.to_owned(), version.to_owned()));
+        assert!(is_off("apps", "v1") && !is_off("batch", "v1") && !is_off("storagemigration.k8s.io", "v1beta1"));
+        check(&["api/all=false"], Err("nothing would be served"));
+        check(&["v1=false"], Err("\"v1\" is not of the form group/version"));
+        check(&["batch/v1/jobs=false"], Err("not of the form"));
+        check(&["api/v1=false"], Err("there is no built-in group \"api\""));
+        check(&["nothing/v1=false"], Err("there is no built-in group"));
+        check(&["batch/v9=false"], Err("there is no built-in version"));
+        check(&["batch/v1=no"], Err("neither true nor false"));
+    }
+
+    #[test]
+    fn how_mature_a_version_is_says_its_name() {
+        let covered = |version: &str| -> Vec<&str> {
+            MATURITIES.iter().filter(|(_, covers)| covers(version)).map(|(name, _)| *name).collect()
+        };
+        assert_eq!(covered("v1"), ["api/all", "api/ga"]);
+        assert_eq!(covered("v2beta10"), ["api/all", "api/beta"]);
+        assert_eq!(covered("v1alpha1"), ["api/all", "api/alpha"]);
+        for other in ["v", "v1beta", "beta1", "v1rc1", "v1beta1x"] {
+            assert_eq!(covered(other), ["api/all"], "{other}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Conversion by somebody who is asked: a batch of objects at a time, who may take long, fail, or answer with something else.
+//! Conversion by a webhook: a batch of objects at a time. The webhook may take long, fail, or answer with something else.
 //!
 //! A [`Converter`] only converts. What it may answer is checked here, whoever it is: as many objects, in the version that was
 //! asked for, and the same ones; of their metadata only labels and annotations may change. One call takes at most
@@ -22,7 +22,7 @@ pub const BATCH_BYTES: usize = 1 << 20;
 /// About how many bytes an object that is answered has at the most: those of the largest that is stored, or twice those that it had.
 pub(crate) const ANSWERED_OBJECT_BYTES: usize = keelson_storage::bounded::DEFAULT_BOUND;
 /// About how many bytes the objects have together that one call answers, or twice those that they had.
-pub(crate) const ANSWER_BYTES: usize = 8 * BATCH_BYTES;
+pub const CONVERTED_BYTES: usize = 8 * BATCH_BYTES;
 /// How many bytes are told of why objects can't be converted.
 pub(crate) const TOLD_BYTES: usize = 4 << 10;
 /// How long one call may take: as long as upstream waits for a webhook.
@@ -34,7 +34,8 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 #[async_trait]
 pub trait Converter: fmt::Debug + Send + Sync {
     /// The objects of the batch in the other version, in the same order. They are without a resourceVersion, and without
-    /// `metadata.managedFields` where those are kept beside them; what becomes of metadata other than labels and annotations does not matter.
+    /// `metadata.managedFields` where those are kept beside them; what becomes of metadata other than labels and annotations does not
+    /// matter.
     ///
     /// # Errors
     /// Why none of them, or one of them, can't be converted.
@@ -59,6 +60,15 @@ pub enum ConverterError {
     Call(String),
     /// One of the objects can't be converted: its place in the batch, and why not.
     Object(usize, String),
+    /// So many objects were answered that none of them was read.
+    Count(usize),
+    /// The answer has so many bytes that it was not read.
+    Size {
+        /// How many it has.
+        bytes: usize,
+        /// How many it may have.
+        most: usize,
+    },
     /// There is no room for one more call now: nobody was asked, and who comes again later may be lucky.
     Busy,
 }
@@ -79,6 +89,7 @@ pub(crate) async fn ask(
         let version = from.group_version();
         ApiError::Unclassified(format!("conversion webhook for {version}, Kind={} {what}", from.kind))
     };
+    let wrong_count = |found: usize| format!("returned {found} objects, expected {}", objects.len());
     let Ok(answer) = tokio::time::timeout(CALL_TIME + LAST_WORD, converter.convert(batch)).await else {
         return Err(failed(format!("failed: no answer after {} seconds", CALL_TIME.as_secs())));
     };
@@ -86,13 +97,15 @@ pub(crate) async fn ask(
         Ok(converted) => converted,
         Err(ConverterError::Busy) => return Err(ApiError::TooManyRequests { retry_after_seconds: 1 }),
         Err(ConverterError::Call(why)) => return Err(failed(format!("failed: {why}"))),
+        Err(ConverterError::Count(found)) => return Err(failed(wrong_count(found))),
+        Err(ConverterError::Size { bytes, most }) => return Err(failed(too_many_bytes(bytes, most))),
         Err(ConverterError::Object(place, why)) => {
             let named = objects.get(place).map(name_of).unwrap_or_default();
             return Err(failed(format!("failed: {named}: {why}")));
         }
     };
     if converted.len() != objects.len() {
-        return Err(failed(format!("returned {} objects, expected {}", converted.len(), objects.len())));
+        return Err(failed(wrong_count(converted.len())));
     }
     for (place, (before, after)) in objects.iter().zip(&mut converted).enumerate() {
         check_type(to, after)
@@ -126,10 +139,14 @@ fn check_size(before: &[Object], after: &[Object]) -> Result<(), String> {
         }
         sum += size;
     }
-    if sum > ANSWER_BYTES && sum > 2 * before.iter().map(|object| about_bytes_of_members(&object.0)).sum::<usize>() {
-        return Err(format!("returned {sum} bytes, expected {ANSWER_BYTES} at most"));
+    if sum > CONVERTED_BYTES && sum > 2 * before.iter().map(|object| about_bytes_of_members(&object.0)).sum::<usize>() {
+        return Err(too_many_bytes(sum, CONVERTED_BYTES));
     }
     Ok(())
+}
+
+fn too_many_bytes(found: usize, most: usize) -> String {
+    format!("returned {found} bytes, expected {most} at most")
 }
 
 /// What is wrong with an object that was answered.

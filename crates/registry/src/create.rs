@@ -5,6 +5,7 @@
 
 use async_trait::async_trait;
 use keelson_cache::Entry;
+use keelson_codec::json;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::{ApiError, Object};
 
@@ -33,7 +34,8 @@ impl Registry {
         caller: &Caller,
         options: &CreateOptions,
     ) -> Result<Created, ApiError> {
-        let request = WriteRequest::new(target, "", caller, WriteOptions::Create(options));
+        let name = object.name().to_owned();
+        let request = WriteRequest::new(target, &name, caller, WriteOptions::Create(options));
         self.write(&request, &mut Create::new(target, object)).await
     }
 }
@@ -41,17 +43,34 @@ impl Registry {
 /// The creation of an object.
 struct Create<'c> {
     target: &'c Target,
-    /// The object, until it is proposed for good.
+    /// The object, until it is proposed.
     object: Object,
-    /// Whether its name is generated, so that it is proposed again when that is taken.
+    /// The object as JSON, once it is proposed, where it may be proposed again. A tree takes many times the memory.
+    again: Option<Vec<u8>>,
+    /// Whether its name is generated.
     is_named_anew: bool,
+    /// Whether it may be proposed again, because a generated name is taken, or what it is given besides.
+    is_kept: bool,
     attempts: usize,
 }
 
 impl<'c> Create<'c> {
     fn new(target: &'c Target, object: Object) -> Self {
         let is_named_anew = object.name().is_empty() && !object.generate_name().is_empty();
-        Self { target, object, is_named_anew, attempts: 0 }
+        let is_kept = is_named_anew || target.strategy().has_companions();
+        Self { target, object, again: None, is_named_anew, is_kept, attempts: 0 }
+    }
+
+    /// The object. What is added to it may hold the name, so each attempt starts from what was sent.
+    fn next(&mut self) -> Object {
+        let value = match &self.again {
+            Some(text) => json::parse(text).expect("what was written as JSON is read").value,
+            None => std::mem::take(&mut self.object).into_value(),
+        };
+        if self.is_kept && self.again.is_none() {
+            self.again = Some(json::to_vec(&value));
+        }
+        Object::from_value(value).expect("an object is written as one")
     }
 }
 
@@ -71,8 +90,6 @@ impl Proposal for Create<'_> {
             let (resource, name) = (self.target.group_resource(), taken.name().to_owned());
             return Err(ApiError::AlreadyExists { resource, name, is_going: taken.terminating });
         }
-        // What is added may hold the name, so each name starts from what was sent.
-        let object = if self.is_named_anew { self.object.clone() } else { std::mem::take(&mut self.object) };
-        Ok(Proposed::New(object, Ownership::Track))
+        Ok(Proposed::New(self.next(), Ownership::Track))
     }
 }

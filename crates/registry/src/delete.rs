@@ -200,7 +200,7 @@ impl Deleted {
         &self.written().object
     }
 
-    /// The object, its revision, and what the client should be warned of.
+    /// The object and its revision.
     pub fn written(&self) -> &Written {
         match self {
             Self::Gone(written) | Self::Pending(written) => written,

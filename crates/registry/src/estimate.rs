@@ -19,22 +19,25 @@ pub struct Estimate {
     pub looked_at: u64,
     /// Whether a selector picks from these.
     pub is_selected: bool,
-    /// Whether to judge one object of these may take long, however small it is.
-    pub is_judged_long: bool,
+    /// How often each byte of an object may be looked at when one is written, beyond what any write takes; `u64::MAX` where even a
+    /// small one may take long.
+    pub effort: u64,
 }
 
 /// How many bytes an object has in JSON, about which nothing is known: those of the largest that are stored, unless more are allowed.
 const ANY_OBJECT_BYTES: u64 = 3 << 19;
 
 impl Estimate {
+    const NOTHING: Self = Self { bytes: 0, looked_at: 0, is_selected: false, effort: 0 };
+
     /// One object whose bytes are copied, which costs nothing to speak of, however many there are.
     pub const fn copied_object() -> Self {
-        Self { looked_at: 1, bytes: 0, is_selected: false, is_judged_long: false }
+        Self { looked_at: 1, ..Self::NOTHING }
     }
 
     /// One object, whichever it is.
     pub const fn any_object() -> Self {
-        Self { bytes: ANY_OBJECT_BYTES, looked_at: 1, is_selected: false, is_judged_long: false }
+        Self { bytes: ANY_OBJECT_BYTES, looked_at: 1, ..Self::NOTHING }
     }
 }
 
@@ -59,12 +62,18 @@ impl Registry {
         } else {
             plan.limit.map_or(objects, |limit| objects.min(limit))
         };
-        Estimate {
-            bytes: part_of(bytes, looked_at, objects),
-            looked_at: looked_at as u64,
-            is_selected,
-            is_judged_long: false,
+        let bytes = part_of(bytes, looked_at, objects);
+        Estimate { bytes, looked_at: looked_at as u64, is_selected, ..Estimate::default() }
+    }
+
+    /// The objects that a watch begins with: nothing, unless it was asked to tell them.
+    pub fn estimate_watch(&self, target: &Target, options: &ListOptions) -> Estimate {
+        if !options.send_initial_events {
+            return Estimate::default();
         }
+        // Of a list it would say too little.
+        let listed = ListOptions { resource_version_match: None, ..options.clone() };
+        Estimate { is_selected: false, ..self.estimate_list(target, &listed) }
     }
 
     /// The objects that a list looks at whose selectors nobody has read, be it one of a limit.
@@ -74,12 +83,8 @@ impl Registry {
         let (from, to) = (range.from.as_str(), range.to.as_deref());
         let (objects, bytes) = (snapshot.count(from, to), snapshot.bytes(from, to));
         let looked_at = if limited { objects.min(self.config.bounds.scan) } else { objects };
-        Estimate {
-            bytes: part_of(bytes, looked_at, objects),
-            looked_at: looked_at as u64,
-            is_selected: true,
-            is_judged_long: false,
-        }
+        let bytes = part_of(bytes, looked_at, objects);
+        Estimate { bytes, looked_at: looked_at as u64, is_selected: true, ..Estimate::default() }
     }
 
     /// The object that a request names.
@@ -88,7 +93,7 @@ impl Registry {
             return Estimate::default();
         };
         let bytes = collection.get(&target.relative_key(name)).map_or(0, |entry| entry.list_bytes());
-        Estimate { bytes, looked_at: 1, is_selected: false, is_judged_long: false }
+        Estimate { bytes, looked_at: 1, ..Estimate::default() }
     }
 }
 

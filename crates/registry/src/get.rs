@@ -9,7 +9,7 @@ use keelson_meta::ApiError;
 use keelson_meta::options::{GetOptions, RequestedVersion};
 
 use crate::caller::Caller;
-use crate::registry::Registry;
+use crate::registry::{Registry, refuse_unreadable};
 use crate::target::Target;
 
 impl Registry {
@@ -40,10 +40,11 @@ impl Registry {
             return Err(not_found());
         }
         let key = target.relative_key(name);
-        match self.collection(target)?.get(&key) {
+        let collection = self.settled_collection(target).await?;
+        match collection.get(&key) {
             Some(entry) => Ok(entry),
             None => {
-                self.refuse_unreadable(target, &key)?;
+                refuse_unreadable(&collection, target, &key)?;
                 Err(not_found())
             }
         }

@@ -5,7 +5,7 @@
 //! checks and orders everything, what was filled in too.
 
 use keelson_meta::field_error::FieldError;
-use keelson_meta::json::{Found, Value};
+use keelson_meta::json::{Value, ValueKind};
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupKind, GroupVersion, GroupVersionKind, Object, go_format};
 use keelson_resources::ResponseKind;
@@ -66,7 +66,9 @@ pub(crate) fn conform(
     faults: &[String],
     validation: FieldValidation,
 ) -> Result<Vec<String>, String> {
-    keep_reset(object);
+    if target.resource.is_builtin() {
+        keep_reset(object);
+    }
     let Some((schema, defaults)) = target.form_of(kind) else {
         return strict(faults.iter().cloned(), validation).map_err(|faults| format!("strict decoding error: {faults}"));
     };
@@ -103,7 +105,7 @@ pub(crate) fn conform(
 /// What its decoder says.
 fn check_embedded(rules: &Structural, object: &mut Object) -> Result<(), String> {
     if let Some(other) = object.0.get("metadata").filter(|metadata| !metadata.is_object() && !metadata.is_null()) {
-        let found = go_format::found(&Found::of(other), "");
+        let found = go_format::found(&ValueKind::of(other), "");
         return Err(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
     }
     let value = Value::Object(std::mem::take(&mut object.0));
@@ -113,7 +115,7 @@ fn check_embedded(rules: &Structural, object: &mut Object) -> Result<(), String>
 }
 
 /// An empty list of managed fields asks to forget the owners, and would be left out like any empty list. One empty entry
-/// asks the same and is not.
+/// asks the same and is not. Of custom resources upstream leaves it out before it looks, so that it asks for nothing there.
 fn keep_reset(object: &mut Object) {
     if object.meta("managedFields").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         object.set_meta("managedFields", keelson_meta::json::json!([{}]));
@@ -150,20 +152,20 @@ pub(crate) fn match_url(target: &Target, object: &mut Object) -> Result<(), ApiE
         }
         _ => object.remove_meta("namespace"),
     }
-    if let Some(name) = &target.name {
-        if object.name().is_empty() {
-            return Err(ApiError::BadRequest(format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )));
-        }
-        if object.name() != name {
-            return Err(ApiError::BadRequest(format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                object.name()
-            )));
-        }
-    }
-    Ok(())
+    target.name.as_deref().map_or(Ok(()), |name| match_name(name, object))
+}
+
+/// Checks that an object, or what a subresource shows of it, has the name of the URL.
+///
+/// # Errors
+/// 400 when it has none, or another.
+pub fn match_name(name: &str, object: &Object) -> Result<(), ApiError> {
+    let message = match object.name() {
+        found if found == name => return Ok(()),
+        "" => format!("the name of the object ({name} based on URL) was undeterminable: name must be provided"),
+        found => format!("the name of the object ({found}) does not match the name on the URL ({name})"),
+    };
+    Err(ApiError::BadRequest(message))
 }
 
 /// Checks that an object is of the target's kind and version, and says so where it left it out.
@@ -197,7 +199,8 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
     });
     if !registered {
         return Err(wrong_type(format!(
-            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{}\"",
+            scheme(&expected.group)
         )));
     }
     if kind != expected.kind {
@@ -230,6 +233,14 @@ fn wrong_custom_type(target: &Target, object: &Object, (kind, api_version): (&st
 /// only a version is asked for.
 fn is_of_type(target: &Target, object: &Object) -> bool {
     object.kind() == Some(&*target.resource.kind) && object.api_version() == Some(target.version.api_version())
+}
+
+/// How the reference server's messages name the scheme that knows the types of a group.
+fn scheme(group: &str) -> &'static str {
+    match group {
+        "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
+        _ => "pkg/api/legacyscheme/scheme.go:30",
+    }
 }
 
 /// How the reference server's messages name the unversioned types of a group.

@@ -4,27 +4,28 @@
 //! of a surface. The verbs reach the strategy by the version that a request is for.
 
 mod account;
-mod api_service;
-mod certificate;
-mod claim;
+mod apiextensions;
+mod apiregistration;
+mod certificates;
 mod classes;
-mod definition;
-mod device;
+mod config;
 mod gates;
 mod limits;
-mod namespace;
-mod node;
+mod namespaces;
+mod nodes;
 mod pod;
-mod secret;
-mod service;
+mod resource;
+mod roles;
+mod services;
 mod status;
 mod strategy;
-mod volume;
+mod volume_claims;
+mod volumes;
 mod workload;
 
 use keelson_meta::Object;
 
-pub use definition::CLEANUP_FINALIZER;
+pub use apiextensions::CLEANUP_FINALIZER;
 pub(crate) use gates::{ClosedFields, closed_fields, drop_closed};
 pub(crate) use status::{initial_status, quality_of_service};
 pub(crate) use strategy::{Confined, Defined, FieldPath, Ordinary, Strategy};
@@ -33,36 +34,39 @@ pub(crate) use strategy::{Confined, Defined, FieldPath, Ordinary, Strategy};
 pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
     match (group, plural) {
         ("", "limitranges") => &limits::LimitRanges,
-        ("", "namespaces") => &namespace::Namespaces,
-        ("", "nodes") => &node::Nodes,
-        ("", "persistentvolumeclaims") => &volume::Claims,
-        ("", "persistentvolumes") => &volume::Volumes,
+        ("", "namespaces") => &namespaces::Namespaces,
+        ("", "nodes") => &nodes::Nodes,
+        ("", "persistentvolumeclaims") => &volumes::Claims,
+        ("", "persistentvolumes") => &volumes::Volumes,
         ("", "pods") => &pod::Pods,
         ("", "podtemplates" | "resourcequotas") => &strategy::ReturnsDeleted,
         ("", "replicationcontrollers") => &workload::ReplicationControllers,
-        ("", "secrets") => &secret::Secrets,
+        ("", "secrets") => &config::Secrets,
         ("", "serviceaccounts") => &account::ServiceAccounts,
-        ("", "services") => &service::Services,
+        ("", "services") => &services::Services,
         ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "validatingadmissionpolicies") => {
             &strategy::StatusAlone
         }
-        ("apiextensions.k8s.io", "customresourcedefinitions") => &definition::CustomResourceDefinitions,
-        ("apiregistration.k8s.io", "apiservices") => &api_service::ApiServices,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => &apiextensions::CustomResourceDefinitions,
+        ("apiregistration.k8s.io", "apiservices") => &apiregistration::ApiServices,
         ("apps", "daemonsets") => &workload::DaemonSets,
         ("apps", "deployments") => &workload::Deployments,
         ("batch", "jobs") => &workload::Jobs,
-        ("certificates.k8s.io", "certificatesigningrequests") => &certificate::CertificateSigningRequests,
+        ("certificates.k8s.io", "certificatesigningrequests") => &certificates::CertificateSigningRequests,
         ("flowcontrol.apiserver.k8s.io", "flowschemas" | "prioritylevelconfigurations") => &strategy::StatusAlone,
-        ("internal.apiserver.k8s.io", "storageversions") => &strategy::StatusAlone,
+        ("coordination.k8s.io", "leases") => &strategy::Leases,
+        ("internal.apiserver.k8s.io", "storageversions") => &strategy::StorageVersions,
         ("networking.k8s.io", "ingresses") => &classes::Ingresses,
-        ("networking.k8s.io", "ipaddresses") => &service::Addresses,
-        ("resource.k8s.io", "devicetaintrules" | "resourceslices") => &device::Devices,
-        ("resource.k8s.io", "resourceclaims") => &device::DeviceClaims,
-        ("resource.k8s.io", "resourceclaimtemplates") => &device::DeviceClaimTemplates,
+        ("networking.k8s.io", "ipaddresses") => &services::Addresses,
+        ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => &roles::Bindings,
+        ("rbac.authorization.k8s.io", "clusterroles" | "roles") => &roles::Roles,
+        ("resource.k8s.io", "devicetaintrules" | "resourceslices") => &resource::Devices,
+        ("resource.k8s.io", "resourceclaims") => &resource::DeviceClaims,
+        ("resource.k8s.io", "resourceclaimtemplates") => &resource::DeviceClaimTemplates,
         ("scheduling.k8s.io", "priorityclasses") => &classes::PriorityClasses,
         ("storage.k8s.io", "storageclasses") => &strategy::ReturnsDeleted,
         ("storage.k8s.io", "volumeattachments") => &strategy::StatusAlone,
-        ("storage.k8s.io", "volumeattributesclasses") => &volume::VolumeAttributesClasses,
+        ("storage.k8s.io", "volumeattributesclasses") => &volumes::VolumeAttributesClasses,
         ("storagemigration.k8s.io", "storageversionmigrations") => &strategy::StatusAlone,
         _ => &Ordinary,
     }
@@ -97,5 +101,5 @@ pub(crate) fn metadata_rules_of(group: &str, plural: &str) -> MetadataRules {
 
 /// Takes the finalizer off a namespace that stands for its content.
 pub(crate) fn finalize_namespace(object: &mut Object) {
-    namespace::finalize(object);
+    namespaces::finalize(object);
 }

@@ -15,6 +15,7 @@ mod converter;
 mod create;
 mod delete;
 mod delete_collection;
+mod encodings;
 mod estimate;
 mod get;
 mod grace;
@@ -31,6 +32,7 @@ mod patch;
 mod prepare;
 mod registry;
 mod reviews;
+mod rewrite;
 mod selection;
 mod subresources;
 mod surface;
@@ -47,21 +49,25 @@ pub use admission::{Admission, AdmissionAttributes, AdmissionChain, Mutation, Op
 pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
 pub use caller::Caller;
 pub use config::{ListBounds, RegistryConfig};
-pub use converter::{BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, ConversionBatch, Converter, ConverterError};
+pub use converter::{
+    BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, CONVERTED_BYTES, ConversionBatch, Converter, ConverterError,
+};
 pub use create::Created;
 pub use delete::Deleted;
 pub use delete_collection::DeletedPage;
+pub use encodings::EncodingGate;
 pub use estimate::Estimate;
-pub use intake::{accept, fit, object_of};
+pub use intake::{accept, fit, match_name, object_of};
 pub use kept::{KEPT_BYTES, KeptObjects, KeptStats};
 pub use kinds::CLEANUP_FINALIZER;
 pub use list::{HistoryItems, HistoryPages, ListItems, ListPage};
+pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
 pub use registry::Registry;
 pub use selection::Selection;
 pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
-pub use surface::builtin::{collection_specs, key_prefix};
+pub use surface::builtin::{collection_specs, key_prefix, role_prefixes};
 pub use surface::{
     CollectionId, Contribution, DefinedBy, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError,
     Surfaces, VersionChange,

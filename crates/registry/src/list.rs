@@ -107,7 +107,7 @@ impl Registry {
             let items = ListItems::Chosen(Vec::new());
             return Ok(ListPage { revision, continue_token: None, remaining: None, items });
         }
-        let collection = self.collection(target)?;
+        let collection = self.settled_collection(target).await?;
         match self.snapshot(&collection, &plan).await? {
             Some(snapshot) => {
                 // ORDER: after the snapshot, which is as new as what it lacks.

@@ -47,7 +47,7 @@ pub(crate) async fn track_new(
     let mut versions = KindVersions::of(target);
     loop {
         let after = updated(&versions, &owners, caller, now, target.version.empty(), object);
-        if versions.settle().await? {
+        if versions.convert_wanted().await? {
             return Ok(noted(object, &after, !owners.is_empty()));
         }
     }
@@ -74,7 +74,7 @@ pub(crate) async fn track(
         let before = lend(current);
         let after = updated(&versions, &stated.owners, caller, now, &before, next);
         give_back(current, before);
-        if versions.settle().await? {
+        if versions.convert_wanted().await? {
             return Ok(stated.noted(next, &after, known));
         }
     }
@@ -154,7 +154,7 @@ pub(crate) fn keep_times(
     let managed = managed.or_else(|| take_managed(next).map(|managed| managed.to_string()));
     match (known, &managed) {
         (Some(before), Some(after))
-            if before != after && same_otherwise(current, next) && same_but_for_times(before, after) =>
+            if before != after && same_content(current, next) && same_but_for_times(before, after) =>
         {
             Some(before.to_owned())
         }
@@ -167,7 +167,7 @@ fn same_but_for_times(left: &str, right: &str) -> bool {
     untimed(left).is_some_and(|left| untimed(right) == Some(left))
 }
 
-fn same_otherwise(left: &Object, right: &Object) -> bool {
+fn same_content(left: &Object, right: &Object) -> bool {
     fn metadata(object: &Object) -> impl Iterator<Item = (&str, &Value)> {
         object.metadata().into_iter().flatten().filter(|(name, _)| *name != "resourceVersion")
     }

@@ -28,8 +28,10 @@ impl Registry {
         try_join_all(SYSTEM_NAMESPACES.map(|name| self.ensure_namespace(name))).await.map(|_| ())
     }
 
+    /// Makes a namespace where it is missing. Not by the engine of all writes (`write`), which lets nothing of a kind pass before the
+    /// versions that this server stores are published: to publish them takes a namespace, and namespaces have one version.
     async fn ensure_namespace(&self, name: &str) -> Result<(), ApiError> {
-        let target = self.surface().target("", "namespaces")?;
+        let target = self.target("", "namespaces")?;
         let collection = self.collection(&target)?;
         if collection.get(name).is_some() {
             return Ok(());
@@ -46,7 +48,7 @@ impl Registry {
     }
 
     /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.
-    /// `None` for cluster-scoped resources.
+    /// `None` for cluster-scoped resources, and where namespaces are not served: whoever serves them has admission look at them.
     ///
     /// # Errors
     /// 404 for a namespace that does not exist, 403 for one that is being deleted.
@@ -54,7 +56,7 @@ impl Registry {
         let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) else {
             return Ok(None);
         };
-        let namespaces = self.surface().target("", "namespaces")?;
+        let Ok(namespaces) = self.target("", "namespaces") else { return Ok(None) };
         let collection = self.collection(&namespaces)?;
         let entry = match collection.get(namespace) {
             Some(entry) if !entry.terminating => entry,
@@ -65,14 +67,15 @@ impl Registry {
             })?,
         };
         if entry.terminating {
-            return Err(terminating(target, name, namespace));
+            return Err(namespace_is_terminating(target, name, namespace));
         }
         let key = StoreKey::new(format!("{}{namespace}", collection.prefix()));
         Ok(Some(Compare { key, condition: Condition::At(entry.revision) }))
     }
 }
 
-fn terminating(target: &Target, name: &str, namespace: &str) -> ApiError {
+/// Why nothing is created in a namespace that is being deleted.
+pub fn namespace_is_terminating(target: &Target, name: &str, namespace: &str) -> ApiError {
     ApiError::Refused {
         resource: target.group_resource(),
         name: name.to_owned(),
@@ -92,7 +95,7 @@ impl Registry {
     /// # Errors
     /// 404 when it is gone already, or another one of its name is there.
     pub async fn finalize_namespace(&self, name: &str, uid: &str, caller: &Caller) -> Result<(), ApiError> {
-        let target = self.surface().target("", "namespaces")?;
+        let target = self.target("", "namespaces")?;
         let mut edit = Edit::new(|registry: &Registry, live: &Entry| {
             let Live { object: mut before, managed_fields: known } = Live::stored(live);
             let mut namespace = before.clone();
@@ -122,7 +125,7 @@ impl Registry {
     pub async fn count(&self, target: &Target) -> Result<usize, ApiError> {
         self.catch_up().await?;
         let range = KeyRange::below(&target.key_prefix(), "");
-        let collection = self.collection(target)?;
+        let collection = self.settled_collection(target).await?;
         let shown = collection.snapshot().count(&range.from, range.to.as_deref());
         Ok(shown + collection.count_unreadable(&target.key_prefix()))
     }

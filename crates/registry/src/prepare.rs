@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use keelson_access::User;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
@@ -26,7 +27,7 @@ const SERVER_OWNED: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp"
 
 /// Gives a new object, which is in the version that it is stored in, what only the server can: its uid and its birth.
 /// Drops what a client may not set on creation.
-pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Object) {
+pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Object, creator: &User) {
     for field in SERVER_OWNED {
         object.remove_meta(field);
     }
@@ -35,7 +36,7 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     if target.resource.generation {
         object.set_meta("generation", 1);
     }
-    if target.parts_status() && !target.strategy().keeps_status_on_create() {
+    if target.parts_status() && !target.strategy().keeps_status_on_create(creator) {
         match kinds::initial_status(target, object, registry.now()) {
             Some(status) => object.0.insert("status", status),
             None => object.0.remove("status"),
@@ -52,21 +53,21 @@ pub(crate) fn schema_faults(
     warnings: &Warnings,
 ) -> Vec<FieldError> {
     let Some(rules) = target.version.structural() else { return Vec::new() };
+    let of_scale = scale_faults(target, object);
     let value = Value::Object(std::mem::take(&mut object.0));
     // Who writes the status is told of it alone, as upstream has it.
     let part = target.subresource_name().filter(|name| *name == "status");
-    let mut found = match old {
-        None => rules.judge(&value, None, part),
+    let found = match old {
+        None => rules.judge_beside(&value, None, part, of_scale),
         Some(old) => {
             let before = Value::Object(std::mem::take(&mut old.0));
-            let found = rules.judge(&value, Some(&before), part);
+            let found = rules.judge_beside(&value, Some(&before), part, of_scale);
             *old = Object::from_value(before).unwrap_or_default();
             found
         }
     };
     *object = Object::from_value(value).unwrap_or_default();
     warnings.extend(found.warnings);
-    found.faults.extend(scale_faults(target, object));
     found.faults
 }
 
@@ -134,8 +135,8 @@ fn faults_of_new(target: &Target, object: &Object, faults: Vec<FieldError>) -> V
 /// 422 with everything that is wrong.
 pub(crate) fn validate_update(
     target: &Target,
-    current: &Object,
-    next: &Object,
+    (current, next): (&Object, &Object),
+    carried: Carried,
     faults: Vec<FieldError>,
     warnings: &Warnings,
 ) -> Result<(), ApiError> {
@@ -147,7 +148,12 @@ pub(crate) fn validate_update(
     let mut errors = validate_custom_metadata(next, target.is_namespaced(), NameRule::PathSegment);
     let is_metadata_right = errors.is_empty();
     errors.extend(faults);
-    errors.extend(new_finalizers(current, next));
+    let beside: Vec<FieldError> = new_finalizers(current, next).into_iter().chain(carried.faults).collect();
+    if !target.resource.is_builtin() {
+        // Upstream judges these twice.
+        errors.extend(beside.iter().cloned());
+    }
+    errors.extend(beside);
     let free_finalizers = target.version.metadata_rules() != MetadataRules::DomainsForFinalizers;
     errors.extend(validate_changed_metadata(next, is_metadata_right, free_finalizers));
     errors.extend(rules.update(target.subresource_name(), current, next));
@@ -197,9 +203,16 @@ pub(crate) fn asks_for_more(target: &Target, current: &Object, next: &Object) ->
     asks && (target.strategy().raises_generation(current, next) || status_asks && !same_status(current, next))
 }
 
+/// What a writer sent for metadata that no writer changes, where it is minded.
+#[must_use]
+pub(crate) struct Carried {
+    faults: Vec<FieldError>,
+}
+
 /// Carries what an update may not touch over from the stored object: identity, birth, death, and generation, which goes up by one
 /// where that is said.
-pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) {
+pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) -> Carried {
+    let faults = begun_deletions(current, next);
     for field in SERVER_OWNED {
         match current.metadata().and_then(|metadata| metadata.get(field)) {
             Some(value) => next.set_meta(field, value.clone()),
@@ -211,6 +224,23 @@ pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) 
         Some(generation) => next.set_meta("generation", generation + i64::from(is_counted)),
         None => next.remove_meta("generation"),
     }
+    Carried { faults }
+}
+
+/// The complaints about a write that says that an object is being deleted which is not, or how long that takes. A deletion that
+/// has begun stays as it is, whatever is sent.
+fn begun_deletions(current: &Object, next: &Object) -> Vec<FieldError> {
+    let is_new = |field: &&str| match (current.meta(field), next.meta(field)) {
+        (_, None | Some(Value::Null)) => false,
+        (None, Some(_)) => true,
+        (Some(before), Some(now)) => *field == "deletionGracePeriodSeconds" && !equal(before, now),
+    };
+    let fields = ["deletionTimestamp", "deletionGracePeriodSeconds"].into_iter().filter(is_new);
+    let fault = |field: &str| {
+        let sent = next.meta(field).cloned().unwrap_or_default();
+        FieldError::invalid(format!("metadata.{field}"), sent, "field is immutable")
+    };
+    fields.map(fault).collect()
 }
 
 fn same_status(left: &Object, right: &Object) -> bool {

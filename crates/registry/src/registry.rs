@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use keelson_access::{Authorizer, PrivilegedGroup};
 use keelson_cache::{Cache, Collection, Entry};
 use keelson_codec::stored::DecodeError;
-use keelson_meta::{ApiError, Clock, Random, Revision};
+use keelson_meta::{ApiError, Clock, GroupResource, Random, Revision};
+use keelson_resources::Text;
 use keelson_storage::{Store, StoreError, StoreKey};
 
 use crate::admission::AdmissionChain;
@@ -21,6 +22,9 @@ use crate::newest::{Newest, NewestReads};
 use crate::surface::{Surface, Surfaces};
 use crate::target::Target;
 use crate::write::Queues;
+
+/// How long a request waits for a collection that is being replaced. That takes milliseconds, with thousands of others too.
+const REPLACED_AFTER: Duration = Duration::from_secs(5);
 
 /// The generic verbs over all resources of one server.
 pub struct Registry {
@@ -44,10 +48,12 @@ pub struct Counters {
     lists_from_cache: AtomicU64,
     lists_from_store: AtomicU64,
     write_retries: AtomicU64,
+    stale_pages: AtomicU64,
+    rewrites: AtomicU64,
 }
 
 impl Registry {
-    /// A registry over a store and the cache that follows it.
+    /// A registry of the built-in resources, over a store and the cache that follows it.
     pub fn new(
         store: Arc<dyn Store>,
         cache: Arc<Cache>,
@@ -55,8 +61,31 @@ impl Registry {
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
-        let newest = Newest::new(store.clone(), config.revision_wait);
         let surfaces = Surfaces::builtin(cache.clone(), &config);
+        Self::over(surfaces, store, cache, clock, random, config)
+    }
+
+    /// A registry that serves nothing yet, not even namespaces: those that its objects are in are somebody else's matter. For
+    /// servers that are aggregated by another one.
+    pub fn without_builtin(
+        store: Arc<dyn Store>,
+        cache: Arc<Cache>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        config: RegistryConfig,
+    ) -> Self {
+        Self::over(Surfaces::empty(cache.clone(), &config), store, cache, clock, random, config)
+    }
+
+    fn over(
+        surfaces: Surfaces,
+        store: Arc<dyn Store>,
+        cache: Arc<Cache>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        config: RegistryConfig,
+    ) -> Self {
+        let newest = Newest::new(store.clone(), config.revision_wait);
         Self {
             store,
             cache,
@@ -73,7 +102,15 @@ impl Registry {
         }
     }
 
-    /// The same whose callers' rights another authorizer knows.
+    /// Has built-in resources stored in other versions from one moment on; in the usual ones those that are not named. What is stored
+    /// stays as it is until it is written again.
+    pub async fn store_builtin_as(&self, storage_versions: Vec<(GroupResource, Text)>) {
+        let config = RegistryConfig { storage_versions, ..self.config.clone() };
+        self.surfaces.store_builtin(&config).await;
+    }
+
+    /// The same whose callers' rights another authorizer knows: controllers', and those of whoever is given that of
+    /// [`Registry::authorizer`].
     #[must_use]
     pub fn with_authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer, ..self }
@@ -113,6 +150,14 @@ impl Registry {
     /// What is served, and how that changes.
     pub fn surfaces(&self) -> &Surfaces {
         &self.surfaces
+    }
+
+    /// The target of a resource that is always served, in its preferred version: all of its objects.
+    ///
+    /// # Errors
+    /// 500 when it is not.
+    pub fn target(&self, group: &str, plural: &str) -> Result<Target, ApiError> {
+        self.surface().target(group, plural)
     }
 
     /// The store that writes go to.
@@ -164,6 +209,31 @@ impl Registry {
         }
     }
 
+    /// The same, but that the moment is waited for in which the collection is being replaced: its definition was changed, and what is
+    /// served now will be there as soon as it is published.
+    ///
+    /// Cost: that of [`collection`](Self::collection), unless there is something to wait for.
+    ///
+    /// # Errors
+    /// 405 for a resource that is not stored, 503 when that takes longer than [`REPLACED_AFTER`].
+    pub(crate) async fn settled_collection(&self, target: &Target) -> Result<Arc<Collection>, ApiError> {
+        match self.collection(target) {
+            Err(ApiError::ServiceUnavailable { .. }) => {}
+            found => return found,
+        }
+        // ORDER: changes are followed before it is looked again, so that none falls in between.
+        let mut changes = self.surfaces.changes();
+        let settled = async {
+            loop {
+                match self.collection(target) {
+                    Err(ApiError::ServiceUnavailable { .. }) if changes.changed().await.is_ok() => {}
+                    found => return found,
+                }
+            }
+        };
+        tokio::time::timeout(REPLACED_AFTER, settled).await.unwrap_or_else(|_| Err(being_replaced(target)))
+    }
+
     /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this call.
     ///
     /// # Errors
@@ -205,26 +275,12 @@ impl Registry {
     /// The newest state of one object, as of a moment after this call began.
     pub(crate) async fn newest(&self, target: &Target, key: &str) -> Result<Option<Arc<Entry>>, ApiError> {
         self.catch_up().await?;
-        let entry = self.collection(target)?.get(key);
+        let collection = self.settled_collection(target).await?;
+        let entry = collection.get(key);
         if entry.is_none() {
-            self.refuse_unreadable(target, key)?;
+            refuse_unreadable(&collection, target, key)?;
         }
         Ok(entry)
-    }
-
-    /// An object whose stored value can't be read is not shown, and yet not absent: who deletes or makes something
-    /// because of its absence must not take the one for the other.
-    ///
-    /// # Errors
-    /// 500 when the key holds such a value.
-    pub(crate) fn refuse_unreadable(&self, target: &Target, key: &str) -> Result<(), ApiError> {
-        match self.collection(target)?.unreadable(key) {
-            None => Ok(()),
-            Some(error) => Err(ApiError::Internal(format!(
-                "the stored value of {} {key:?} can't be read: {error}",
-                target.group_resource()
-            ))),
-        }
     }
 
     /// The error for stored bytes that are not an object. The operator reads which key; the client does not.
@@ -250,6 +306,16 @@ impl Counters {
         self.write_retries.load(Ordering::Relaxed)
     }
 
+    /// How many parts of collections were looked through for objects that are stored otherwise than they would be written.
+    pub fn stale_pages(&self) -> u64 {
+        self.stale_pages.load(Ordering::Relaxed)
+    }
+
+    /// How many of these were written anew.
+    pub fn rewrites(&self) -> u64 {
+        self.rewrites.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn count_list_from_cache(&self) {
         self.lists_from_cache.fetch_add(1, Ordering::Relaxed);
     }
@@ -260,6 +326,29 @@ impl Counters {
 
     pub(crate) fn count_write_retry(&self) {
         self.write_retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_stale_page(&self) {
+        self.stale_pages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_rewrite(&self) {
+        self.rewrites.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An object whose stored value can't be read is not shown, and yet not absent: who deletes or makes something
+/// because of its absence must not take the one for the other.
+///
+/// # Errors
+/// 500 when the key holds such a value.
+pub(crate) fn refuse_unreadable(collection: &Collection, target: &Target, key: &str) -> Result<(), ApiError> {
+    match collection.unreadable(key) {
+        None => Ok(()),
+        Some(error) => Err(ApiError::Internal(format!(
+            "the stored value of {} {key:?} can't be read: {error}",
+            target.group_resource()
+        ))),
     }
 }
 

@@ -1,11 +1,15 @@
 //! Reviews: who somebody is, and what he may do. Nothing of them is stored; the answer is written into `status`.
 //!
 //! They are answered from the caller and the authorizer that it comes with, which are the same that the filters of a request
-//! ask.
+//! ask. An authorizer is told what is selected as the text that a request would say it in; what is no selector is left out, as
+//! upstream has it, which asks for more then, and the answer says so.
 
-use keelson_access::{Attributes, Authorizer, Decision, ResourceAttributes, User, Verdict};
+use keelson_access::rbac::RoleRef;
+use keelson_access::{Attributes, Authorizer, Decision, PolicyRule, ResourceAttributes, User, Verdict};
 use keelson_meta::clock::rfc3339;
+use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::json::{Map, Value, json};
+use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
 use keelson_resources::CreateHandler;
 
@@ -27,7 +31,7 @@ impl Registry {
             CreateHandler::SelfSubjectReview => json!({ "userInfo": user_info(user) }),
             CreateHandler::SelfSubjectAccessReview => access_status(&review, user, authorizer).await,
             CreateHandler::SubjectAccessReview => access_status(&review, &subject(&review), authorizer).await,
-            CreateHandler::SelfSubjectRulesReview => rules_status(user, authorizer).await,
+            CreateHandler::SelfSubjectRulesReview => rules_status(&review, user, authorizer).await?,
             // Others answer these.
             CreateHandler::Binding | CreateHandler::TokenReview => return Err(ApiError::MethodNotAllowed),
         };
@@ -42,31 +46,121 @@ impl Registry {
 
 /// The user that a review asks about.
 fn subject(review: &Object) -> User {
-    let text = |field: &str| review.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let groups = review.get(&["spec", "groups"]).and_then(Value::as_array).into_iter().flatten();
+    let text = |field: &str| review.get(&["spec", field]).and_then(Value::as_str).map(str::to_owned);
+    let extra = review.get(&["spec", "extra"]).and_then(Value::as_object).into_iter().flatten();
     User {
-        name: text("user"),
-        groups: groups.filter_map(Value::as_str).map(str::to_owned).collect(),
-        ..User::default()
+        name: text("user").unwrap_or_default(),
+        uid: text("uid").filter(|uid| !uid.is_empty()),
+        groups: texts(review.get(&["spec", "groups"])),
+        extra: extra.map(|(key, values)| (key.to_string(), texts(Some(values)))).collect(),
     }
+}
+
+/// The texts of an array.
+fn texts(array: Option<&Value>) -> Vec<String> {
+    let values = array.and_then(Value::as_array).into_iter().flatten();
+    values.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// A selector of a review, as the text of a request.
+#[derive(Default)]
+struct Selector {
+    text: Option<String>,
+    /// Whether something of it is no selector, and left out.
+    is_cut: bool,
+}
+
+impl Selector {
+    /// What stands in a field of the resource's attributes: requirements, of which each is `written` as a text if it can be, or else a
+    /// text that has to be one as a whole.
+    fn of(
+        review: &Object,
+        field: &str,
+        written: impl Fn(&Value) -> Option<String>,
+        is_selector: impl Fn(&str) -> bool,
+    ) -> Self {
+        let within = |name: &str| review.get(&["spec", "resourceAttributes", field, name]);
+        let requirements = within("requirements").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if requirements.is_empty() {
+            let raw = within("rawSelector").and_then(Value::as_str).filter(|raw| !raw.is_empty());
+            let text = raw.filter(|raw| is_selector(raw)).map(str::to_owned);
+            return Self { is_cut: raw.is_some() && text.is_none(), text };
+        }
+        let known: Vec<String> = requirements.iter().filter_map(written).collect();
+        Self { is_cut: known.len() < requirements.len(), text: (!known.is_empty()).then(|| known.join(",")) }
+    }
+
+    fn of_labels(review: &Object) -> Self {
+        Self::of(review, "labelSelector", label_requirement, |text| LabelSelector::parse(text).is_ok())
+    }
+
+    fn of_fields(review: &Object) -> Self {
+        Self::of(review, "fieldSelector", field_requirement, |text| FieldSelector::parse(text).is_ok())
+    }
+
+    /// What is told of what is left out.
+    fn fault(&self, field: &str) -> Option<String> {
+        let how = if self.text.is_some() { "partially ignored" } else { "ignored" };
+        self.is_cut.then(|| format!("spec.resourceAttributes.{field} {how} due to parse error"))
+    }
+}
+
+/// The key, the operator and the values of a requirement.
+fn requirement(value: &Value) -> (&str, &str, Vec<String>) {
+    let text = |name: &str| value[name].as_str().unwrap_or_default();
+    (text("key"), text("operator"), texts(value.get("values")))
+}
+
+fn label_requirement(value: &Value) -> Option<String> {
+    let (key, operator, mut values) = requirement(value);
+    let text = match operator {
+        "In" if !values.is_empty() => format!("{key} in ({})", values.join(",")),
+        "NotIn" if !values.is_empty() => format!("{key} notin ({})", values.join(",")),
+        "Exists" if values.is_empty() => key.to_owned(),
+        "DoesNotExist" if values.is_empty() => format!("!{key}"),
+        _ => return None,
+    };
+    // The text has to say the same: no part of it may be read as another one.
+    let selector = LabelSelector::parse(&text).ok()?;
+    let [read] = selector.requirements() else { return None };
+    let mut read_values: Vec<&str> = read.values().collect();
+    values.sort_unstable();
+    values.dedup();
+    read_values.sort_unstable();
+    (read.key() == key && read_values == values).then_some(text)
+}
+
+/// As upstream has it, fields are compared with one value.
+fn field_requirement(value: &Value) -> Option<String> {
+    let (key, operator, values) = requirement(value);
+    let [value] = values.as_slice() else { return None };
+    let operator = match operator {
+        "In" => FieldOperator::Equal,
+        "NotIn" => FieldOperator::NotEqual,
+        _ => return None,
+    };
+    let selector = FieldSelector::everything().and(key, operator, value.as_str());
+    let text = selector.to_string();
+    (FieldSelector::parse(&text).as_ref() == Ok(&selector)).then_some(text)
 }
 
 async fn access_status(review: &Object, user: &User, authorizer: &dyn Authorizer) -> Value {
     let resource = |field: &str| review.get(&["spec", "resourceAttributes", field]).and_then(Value::as_str);
     let path = |field: &str| review.get(&["spec", "nonResourceAttributes", field]).and_then(Value::as_str);
-    let raw = |field: &str| review.get(&["spec", "resourceAttributes", field, "rawSelector"]).and_then(Value::as_str);
+    let (labels, fields) = (Selector::of_labels(review), Selector::of_fields(review));
     let attributes = match path("path") {
         Some(asked) => Attributes::Path { verb: path("verb").unwrap_or_default(), path: asked },
         None => Attributes::Resource(ResourceAttributes {
             verb: resource("verb").unwrap_or_default(),
             group: resource("group").unwrap_or_default(),
-            version: resource("version").unwrap_or_default(),
+            // As upstream has it, who names no version asks about all.
+            version: resource("version").filter(|version| !version.is_empty()).unwrap_or("*"),
             resource: resource("resource").unwrap_or_default(),
             subresource: resource("subresource"),
             namespace: resource("namespace"),
             name: resource("name"),
-            label_selector: raw("labelSelector"),
-            field_selector: raw("fieldSelector"),
+            label_selector: labels.text.as_deref(),
+            field_selector: fields.text.as_deref(),
         }),
     };
     let Verdict { decision, reason } = authorizer.authorize(user, &attributes).await;
@@ -77,18 +171,134 @@ async fn access_status(review: &Object, user: &User, authorizer: &dyn Authorizer
     if !reason.is_empty() {
         status.insert("reason", json!(reason));
     }
+    let faults: Vec<String> = fields.fault("fieldSelector").into_iter().chain(labels.fault("labelSelector")).collect();
+    if !faults.is_empty() {
+        status.insert("evaluationError", json!(faults.join("; ")));
+    }
     Value::Object(status)
 }
 
-async fn rules_status(user: &User, authorizer: &dyn Authorizer) -> Value {
-    let all =
-        ResourceAttributes { verb: "*", group: "*", version: "*", resource: "*", ..ResourceAttributes::default() };
-    if authorizer.authorize(user, &Attributes::Resource(all)).await.is_allowed() {
-        return json!({
-            "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
-            "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
-            "incomplete": false,
-        });
+async fn rules_status(review: &Object, user: &User, authorizer: &dyn Authorizer) -> Result<Value, ApiError> {
+    let namespace = review.get(&["spec", "namespace"]).and_then(Value::as_str).unwrap_or_default();
+    if namespace.is_empty() {
+        return Err(ApiError::BadRequest("no namespace on request".to_owned()));
     }
-    json!({ "resourceRules": [], "nonResourceRules": [], "incomplete": false })
+    let held = authorizer.rules(user, Some(namespace)).await;
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    for rule in &held.rules {
+        // A rule of both has its verbs on each.
+        if !rule.resources.is_empty() {
+            resources.push(PolicyRule { non_resource_urls: Vec::new(), ..PolicyRule::clone(rule) }.to_value());
+        }
+        if !rule.non_resource_urls.is_empty() {
+            let (verbs, non_resource_urls) = (rule.verbs.clone(), rule.non_resource_urls.clone());
+            paths.push(PolicyRule { verbs, non_resource_urls, ..PolicyRule::default() }.to_value());
+        }
+    }
+    let mut status = json!({ "resourceRules": resources, "nonResourceRules": paths, "incomplete": false });
+    if let Some(faults) = RoleRef::not_found_among(&held.missing) {
+        status["evaluationError"] = json!(faults);
+    }
+    Ok(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::{Either, ready};
+    use keelson_access::Deciding;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// A question that was asked about a resource.
+    #[derive(Debug)]
+    struct Question {
+        user: User,
+        version: String,
+        labels: Option<String>,
+        fields: Option<String>,
+    }
+
+    /// Allows nothing, and remembers what it was asked.
+    #[derive(Debug, Default)]
+    struct Asked(Mutex<Option<Question>>);
+
+    impl Authorizer for Asked {
+        fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+            let Attributes::Resource(asked) = attributes else { panic!("a path") };
+            let owned = |text: Option<&str>| text.map(str::to_owned);
+            *self.0.lock() = Some(Question {
+                user: user.clone(),
+                version: asked.version.to_owned(),
+                labels: owned(asked.label_selector),
+                fields: owned(asked.field_selector),
+            });
+            Either::Left(ready(Verdict { decision: Decision::NoOpinion, reason: "".into() }))
+        }
+    }
+
+    async fn ask(spec: Value) -> (Question, Value) {
+        let review = Object::from_value(json!({ "spec": spec })).unwrap();
+        let asked = Asked::default();
+        let status = access_status(&review, &subject(&review), &asked).await;
+        (asked.0.into_inner().unwrap(), status)
+    }
+
+    #[tokio::test]
+    async fn an_authorizer_is_told_all_that_a_review_says_of_the_user() {
+        let extra = json!({"scopes": ["a", "b"], "none": []});
+        let spec =
+            json!({"user": "u", "uid": "7", "groups": ["g"], "extra": extra, "resourceAttributes": {"verb": "get"}});
+        let (Question { user, version, labels, fields }, status) = ask(spec).await;
+        let scopes = ("scopes".to_owned(), vec!["a".to_owned(), "b".to_owned()]);
+        let expected = User {
+            name: "u".to_owned(),
+            uid: Some("7".to_owned()),
+            groups: vec!["g".to_owned()],
+            extra: [scopes, ("none".to_owned(), Vec::new())].into(),
+        };
+        assert_eq!((user, labels, fields), (expected, None, None));
+        assert_eq!(version, "*", "who names no version asks about all");
+        assert_eq!(status, json!({"allowed": false}));
+    }
+
+    /// The text that an authorizer is told, and the fault that is told of what it is not.
+    async fn check(field: &str, selector: Value, expected: Option<&str>, fault: Option<&str>) {
+        let (Question { labels, fields, .. }, status) =
+            ask(json!({"resourceAttributes": {field: selector.clone()}})).await;
+        let told = if field == "labelSelector" { labels } else { fields };
+        assert_eq!(told.as_deref(), expected, "{selector}");
+        let fault = fault.map(|how| format!("spec.resourceAttributes.{field} {how} due to parse error"));
+        assert_eq!(status["evaluationError"].as_str(), fault.as_deref(), "{selector}");
+    }
+
+    #[tokio::test]
+    async fn an_authorizer_is_told_what_is_selected_however_it_is_said() {
+        let requirements = |list: Value| json!({ "requirements": list });
+        let one =
+            |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
+        let labels = "labelSelector";
+        check(labels, json!({"rawSelector": "a in (b,c)"}), Some("a in (b,c)"), None).await;
+        check(labels, json!({"rawSelector": "a in (b"}), None, Some("ignored")).await;
+        let all = json!([
+            one("a", "In", &["c", "b"]),
+            one("d", "NotIn", &["e"]),
+            one("f", "Exists", &[]),
+            one("g", "DoesNotExist", &[])
+        ]);
+        check(labels, requirements(all), Some("a in (c,b),d notin (e),f,!g"), None).await;
+        check(labels, requirements(json!([{"key": "a"}])), None, Some("ignored")).await;
+        let some = json!([one("a", "Exists", &[]), one("b,c", "Exists", &[]), one("d", "In", &["e),f in (g"])]);
+        check(labels, requirements(some), Some("a"), Some("partially ignored")).await;
+
+        let fields = "fieldSelector";
+        check(fields, json!({"rawSelector": "metadata.name=one"}), Some("metadata.name=one"), None).await;
+        check(fields, json!({"rawSelector": "a=b=c=,"}), None, Some("ignored")).await;
+        let all = json!([one("a", "In", &["b,c"]), one("d", "NotIn", &["e"])]);
+        check(fields, requirements(all), Some("a=b\\,c,d!=e"), None).await;
+        check(fields, requirements(json!([one("a", "In", &["b", "c"])])), None, Some("ignored")).await;
+        check(fields, requirements(json!([one("a", "Exists", &[])])), None, Some("ignored")).await;
+        let some = json!([one("a", "GreaterThan", &["1"]), one("b", "In", &["c"])]);
+        check(fields, requirements(some), Some("b=c"), Some("partially ignored")).await;
+    }
 }

@@ -10,9 +10,8 @@ mod eviction;
 pub(crate) mod pod_status;
 mod remote;
 pub(crate) mod resize;
-mod scale;
+pub(crate) mod scale;
 mod scale_rules;
-mod selector;
 mod token;
 
 use std::time::SystemTime;
@@ -24,7 +23,6 @@ use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 use crate::intake::{conform, object_of};
 use crate::kinds::Confined;
-use crate::registry::Registry;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
@@ -103,11 +101,3 @@ pub(crate) fn accept(
 
 /// Versions that are no longer served and in which clients still send what a subresource takes.
 const OLDER_VERSIONS: [(&str, &str); 1] = [("policy/v1beta1", "Eviction")];
-
-/// The target of another resource, in its preferred version.
-///
-/// # Errors
-/// 500 when the catalogue does not have it.
-fn other(registry: &Registry, group: &str, plural: &str, namespace: Option<&str>) -> Result<Target, ApiError> {
-    Ok(registry.surface().target(group, plural)?.in_namespace(namespace))
-}

@@ -14,7 +14,7 @@ mod surfaces;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use keelson_meta::ApiError;
+use keelson_meta::{ApiError, SharedMap};
 use keelson_resources::{Resource, Text};
 
 pub use contribution::Contribution;
@@ -30,9 +30,9 @@ use crate::target::Target;
 #[derive(Clone, Default)]
 pub struct Surface {
     generation: u64,
-    groups: HashMap<Text, Arc<ServedGroup>>,
-    collections: HashMap<Text, Arc<StoredCollection>>,
-    by_id: HashMap<CollectionId, Arc<StoredCollection>>,
+    groups: SharedMap<Text, Arc<ServedGroup>>,
+    collections: SharedMap<Text, Arc<StoredCollection>>,
+    by_id: SharedMap<CollectionId, Arc<StoredCollection>>,
 }
 
 /// The resources of one API group.
@@ -56,20 +56,32 @@ impl Surface {
         self.generation
     }
 
-    /// Whether any resource of the group is served; the core group's name is empty.
-    pub fn has_group(&self, group: &str) -> bool {
-        self.groups.contains_key(group)
+    /// The groups of which anything is served, in no order.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.groups.keys().map(|name| &**name)
     }
 
-    /// Whether any resource of the group is part of the program.
+    /// Whether any resource of the group is part of the program, and served.
     pub fn has_builtin_group(&self, group: &str) -> bool {
-        let resources = self.groups.get(group).into_iter().flat_map(|group| group.by_plural.values());
-        group.is_empty() || resources.into_iter().any(|resource| resource.is_builtin())
+        let is_served = |resource: &Arc<ServedResource>| resource.versions().iter().any(|version| !version.hidden);
+        group.is_empty() || self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
     }
 
     /// All resources, in no order.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<ServedResource>> {
         self.groups.values().flat_map(|group| group.by_plural.values())
+    }
+
+    /// The resources of a group, in no order.
+    pub fn resources_of(&self, group: &str) -> impl Iterator<Item = &Arc<ServedResource>> {
+        self.groups.get(group).into_iter().flat_map(|group| group.by_plural.values())
+    }
+
+    /// The groups of which something else is served here than there, those that only one of the two has among them.
+    ///
+    /// Cost: a look at a few groups for each that has changed, none at their resources.
+    pub fn changed_groups<'s>(&'s self, before: &'s Self) -> impl Iterator<Item = &'s str> {
+        self.groups.changed(&before.groups, Arc::ptr_eq).map(|name| &**name)
     }
 
     /// The resource of a group and plural name.
@@ -96,6 +108,12 @@ impl Surface {
     pub fn lookup(self: &Arc<Self>, group: &str, version: &str, plural: &str) -> Option<Target> {
         let resource = self.resource(group, plural)?;
         Some(self.target_of(resource, resource.version(version).filter(|version| !version.hidden)?))
+    }
+
+    /// The same for the server itself, which finds hidden versions too.
+    pub fn lookup_stored(self: &Arc<Self>, group: &str, version: &str, plural: &str) -> Option<Target> {
+        let resource = self.resource(group, plural)?;
+        Some(self.target_of(resource, resource.version(version)?))
     }
 
     /// The target of a resource that is always served, in its preferred version.
@@ -128,18 +146,22 @@ impl Surface {
     }
 
     fn insert(&mut self, served: Arc<ServedResource>) {
-        let group = Arc::make_mut(self.groups.entry(served.group.clone()).or_default());
-        group.by_kind.insert(served.kind.clone(), served.clone());
-        group.by_plural.insert(served.plural.clone(), served);
+        let name = served.group.clone();
+        let mut group = self.groups.remove(&name).unwrap_or_default();
+        let resources = Arc::make_mut(&mut group);
+        resources.by_kind.insert(served.kind.clone(), served.clone());
+        resources.by_plural.insert(served.plural.clone(), served);
+        self.groups.insert(name, group);
     }
 
     fn remove(&mut self, resource: &Resource) -> Option<Arc<ServedResource>> {
-        let group = self.groups.get_mut(&resource.group)?;
-        let served = Arc::make_mut(group);
+        self.resource(&resource.group, &resource.plural)?;
+        let mut group = self.groups.remove(&resource.group)?;
+        let served = Arc::make_mut(&mut group);
         let removed = served.by_plural.remove(&resource.plural)?;
         served.by_kind.remove(&removed.kind);
-        if served.by_plural.is_empty() {
-            self.groups.remove(&resource.group);
+        if !served.by_plural.is_empty() {
+            self.groups.insert(resource.group.clone(), group);
         }
         if let Some(collection) = removed.stored() {
             self.collections.remove(&collection.layout.prefix);

@@ -119,10 +119,13 @@ impl Target {
         self.version.strategy()
     }
 
-    /// Whether to judge an object may take long, however small it is: that of a definition, whose patterns and rules are compiled, and
-    /// that of a custom resource whose schema asks for much.
-    pub fn is_judged_long(&self) -> bool {
-        self.strategy().is_judged_long() || self.version.structural().is_some_and(Structural::is_judged_long)
+    /// How often each byte of an object may be looked at when it is judged: that of a custom resource by its schema. `u64::MAX` where
+    /// even a small one may take long, as that of a definition, whose schemas and rules are compiled.
+    pub fn effort(&self) -> u64 {
+        if self.strategy().is_judged_long() {
+            return u64::MAX;
+        }
+        self.version.structural().map_or(0, Structural::effort)
     }
 
     /// The objects in the cache.

@@ -3,6 +3,9 @@
 //! They are there and can't be shown, so a list that should have them fails as a whole: who took the rest for all would delete
 //! what belongs to them. The way out is a deletion that names what it does
 //! (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926), or a server that is told to leave them out.
+//!
+//! That deletion is not the engine's of all writes (`write`): there is no object that could be shown to a proposal, no stage that could
+//! look at one, and none that a client could be answered with. The same admission is asked, and the store fences it like any write.
 
 use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Collection;
@@ -83,7 +86,7 @@ impl Registry {
         let attributes = AdmissionAttributes::of(request, Operation::Delete, None);
         self.admission().mutate(&attributes, None).await?;
         self.catch_up().await?;
-        let (key, collection) = (target.relative_key(name), self.collection(target)?);
+        let (key, collection) = (target.relative_key(name), self.settled_collection(target).await?);
         let unreadable = collection.unreadable(&key);
         let store_key = StoreKey::new(format!("{}{key}", collection.prefix()));
         for _ in 0..ATTEMPTS {
@@ -92,7 +95,7 @@ impl Registry {
                 return Err(readable(target, name));
             };
             self.admission().validate(&attributes, None).await?;
-            if request.is_dry_run() {
+            if request.caller.is_dry_run() {
                 return Ok(());
             }
             tracing::warn!(

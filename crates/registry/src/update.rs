@@ -9,6 +9,7 @@ use keelson_meta::error::ConflictKind;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::options::UpdateOptions;
 use keelson_meta::{ApiError, GroupKind, Object};
+use keelson_storage::Compare;
 
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
@@ -20,8 +21,9 @@ use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written, m
 /// again when somebody else was faster.
 pub struct SentObject<'s> {
     object: Option<Object>,
-    /// `None` for one that names a revision: when somebody was faster, the object no longer has that.
-    again: Option<Again<'s>>,
+    again: Again<'s>,
+    /// The revision that it names, if any: it replaces only the object of that.
+    revision: Option<String>,
 }
 
 type Again<'s> = Box<dyn Fn() -> Result<Object, ApiError> + Send + Sync + 's>;
@@ -29,30 +31,28 @@ type Again<'s> = Box<dyn Fn() -> Result<Object, ApiError> + Send + Sync + 's>;
 impl<'s> SentObject<'s> {
     /// An object that [`accept`](crate::accept) has taken in, and how it is taken in again.
     pub fn new(object: Object, again: impl Fn() -> Result<Object, ApiError> + Send + Sync + 's) -> Self {
-        let again: Option<Again<'s>> = if names_revision(&object) { None } else { Some(Box::new(again)) };
-        Self { object: Some(object), again }
+        let named = object.resource_version();
+        let revision = (!matches!(named, "" | "0")).then(|| named.to_owned());
+        Self { object: Some(object), again: Box::new(again), revision }
     }
 
-    /// The object for the next attempt; `None` when there is no sense in another.
-    fn next(&mut self) -> Result<Option<Object>, ApiError> {
-        match self.object.take() {
-            Some(object) => Ok(Some(object)),
-            None => self.again.as_ref().map(|again| again()).transpose(),
+    /// The object for the next attempt to replace one that is `live`; `None` when that no longer has the revision that is named.
+    fn next(&mut self, live: Option<&Entry>) -> Result<Option<Object>, ApiError> {
+        if let Some(object) = self.object.take() {
+            return Ok(Some(object));
         }
+        let current = live.map(|live| live.revision.to_string());
+        if self.revision.is_some() && self.revision != current {
+            return Ok(None);
+        }
+        (self.again)().map(Some)
     }
 }
 
 impl From<Object> for SentObject<'static> {
     fn from(object: Object) -> Self {
-        if names_revision(&object) {
-            return Self { object: Some(object), again: None };
-        }
         Self::new(object.clone(), move || Ok(object.clone()))
     }
-}
-
-fn names_revision(object: &Object) -> bool {
-    !matches!(object.resource_version(), "" | "0")
 }
 
 impl fmt::Debug for SentObject<'_> {
@@ -76,7 +76,24 @@ impl Registry {
         caller: &Caller,
         options: &UpdateOptions,
     ) -> Result<Written, ApiError> {
-        let request = WriteRequest::new(target, name, caller, WriteOptions::Update(options));
+        self.update_while(target, name, sent, caller, options, Vec::new()).await
+    }
+
+    /// The same on these conditions besides, which are compared in the transaction of the write.
+    ///
+    /// # Errors
+    /// Those of [`Registry::update`], and 503 when they do not hold.
+    pub async fn update_while(
+        &self,
+        target: &Target,
+        name: &str,
+        sent: impl Into<SentObject<'_>>,
+        caller: &Caller,
+        options: &UpdateOptions,
+        conditions: Vec<Compare>,
+    ) -> Result<Written, ApiError> {
+        let options = WriteOptions::Update(options);
+        let request = WriteRequest { conditions, ..WriteRequest::new(target, name, caller, options) };
         self.write(&request, &mut Update::new(target, name, sent.into(), false)).await
     }
 
@@ -119,13 +136,11 @@ impl Proposal for Update<'_> {
     }
 
     async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
-        let Some(next) = self.sent.next()? else { return Err(modified(self.target, self.name)) };
+        let Some(next) = self.sent.next(live)? else { return Err(modified(self.target, self.name)) };
         let Some(live) = live else {
             let mut object = next;
             if !object.uid().is_empty() {
-                let message =
-                    format!("Precondition failed: UID in precondition: {}, UID in object meta: ", object.uid());
-                let conflict = ConflictKind::Other(message);
+                let conflict = other_uid(object.uid(), "");
                 return Err(ApiError::conflict(self.target.group_resource(), self.name, conflict));
             }
             object.remove_meta("resourceVersion");

@@ -4,14 +4,13 @@
 //! changed, so that a write always leaves the newest form behind. The way may have to be asked for, and can fail: then nothing
 //! is written.
 
-use keelson_conversion::Conversion;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 
 use crate::converter::{ask, name_of};
 use crate::intake::conform;
 use crate::registry::Registry;
-use crate::surface::ServedResource;
+use crate::surface::{ServedResource, VersionChange};
 use crate::target::Target;
 
 impl Registry {
@@ -71,7 +70,7 @@ pub(crate) async fn convert_both(
     let converter = target.resource.converter().ok_or_else(unknown)?;
     let mut converted = ask(&**converter, &source, to, objects).await?;
     let is_stored = target.resource.storage_kind() == Some(to);
-    converted.iter_mut().for_each(|object| if is_stored { version.complete(object) } else { version.prune(object) });
+    converted.iter_mut().for_each(|object| version.shape(object, is_stored));
     Ok(converted)
 }
 
@@ -80,37 +79,29 @@ pub(crate) async fn convert_both(
 /// # Errors
 /// As [`convert`].
 pub(crate) fn convert_now(target: &Target, object: &mut Object, to: &GroupVersionKind) -> Result<bool, ApiError> {
-    let api_version = object.api_version().unwrap_or_default();
-    let foreign = |object: &Object| {
-        let from = object.api_version().unwrap_or_default();
-        unconvertible(&target.resource, Some(object), from, to, "it is in a version that is not served")
+    let from = object.api_version().unwrap_or_default();
+    let Some(change) = target.resource.change_to(from, to) else {
+        let why = "it is in a version that is not served";
+        return Err(unconvertible(&target.resource, Some(object), from, to, why));
     };
-    let Some(from) = GroupVersion::split(api_version) else { return Err(foreign(object)) };
-    let wanted = (to.group.as_str(), to.version.as_str());
-    if from == wanted {
-        return Ok(true);
-    }
-    let has = |(group, version): (&str, &str)| {
-        !target.resource.is_builtin() && target.resource.group == group && target.resource.version(version).is_some()
-    };
-    if has(from) && has(wanted) {
-        if target.resource.converter().is_some() {
-            return Ok(false);
+    match change {
+        VersionChange::None => {}
+        VersionChange::Asked(_) => return Ok(false),
+        VersionChange::Name => object.set_type(to),
+        VersionChange::Schema => {
+            object.set_type(to);
+            if let Some(version) = target.resource.version(&to.version) {
+                version.shape(object, target.resource.storage_kind() == Some(to));
+            }
         }
-        // The versions of what others contribute differ by name and schema alone, unless they have a converter.
-        object.set_type(to);
-        if let Some(version) = target.resource.version(&to.version).filter(|version| version.structural().is_some()) {
-            version.complete(object);
+        VersionChange::Fields(conversion) => {
+            let (name, from) = (name_of(object), from.to_owned());
+            conversion
+                .convert(object)
+                .map_err(|error| failed(&target.resource, &name, &from, to, &error.to_string()))?;
+            // Fields that came with the conversion stand where it put them, not where their version has them.
+            conform(target, to, object, &[], FieldValidation::Ignore).map_err(ApiError::Internal)?;
         }
-        return Ok(true);
-    }
-    let conversion = Conversion::between(&target.resource.group, &target.resource.kind, from, wanted);
-    let Some(conversion) = conversion else { return Err(foreign(object)) };
-    let (name, from) = (name_of(object), api_version.to_owned());
-    conversion.convert(object).map_err(|error| failed(&target.resource, &name, &from, to, &error.to_string()))?;
-    if !conversion.is_rename() {
-        // Fields that came with the conversion stand where it put them, not where their version has them.
-        conform(target, to, object, &[], FieldValidation::Ignore).map_err(ApiError::Internal)?;
     }
     Ok(true)
 }

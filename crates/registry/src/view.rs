@@ -58,12 +58,14 @@ impl VersionedView {
 
     /// Whether the object is stored in this version, so that its bytes are shown as they are.
     pub fn is_same(&self, object: &StoredObject) -> bool {
-        self.sole || object.api_version() == self.version.api_version()
+        self.sole
+            || object.has_header(self.version.stored_header())
+            || object.api_version() == self.version.api_version()
     }
 
     /// Whether the object has the fields of this version. Its header may still name another version.
     pub fn fits(&self, object: &StoredObject) -> bool {
-        self.sole
+        self.is_same(object)
             || matches!(
                 self.resource.change(object.api_version(), &self.version),
                 Some(VersionChange::None | VersionChange::Name)
@@ -83,7 +85,8 @@ impl VersionedView {
         match self.resource.change(object.api_version(), &self.version) {
             Some(VersionChange::Asked(_)) => {
                 let mut shown = self.asked(std::slice::from_ref(object)).await?;
-                Ok(shown.pop().map_or(Cow::Borrowed(object), Cow::Owned))
+                let lost = || ApiError::Internal(format!("{} was converted to nothing", name_in(object)));
+                shown.pop().map(Cow::Owned).ok_or_else(lost)
             }
             _ => self.converted(object, &name_in(object)).map(Cow::Owned),
         }
@@ -196,7 +199,7 @@ impl VersionedView {
         let converted = ask(&**converter, &source, self.kind(), &decoded).await?;
         let mut encoded = Vec::with_capacity(converted.len());
         for mut object in converted {
-            self.version.prune(&mut object);
+            self.version.shape(&mut object, false);
             let object = StoredObject::encode(&object);
             turn.rest(&object).await;
             encoded.push(object);
@@ -207,18 +210,15 @@ impl VersionedView {
     /// The object converted by code here.
     fn converted(&self, object: &StoredObject, name: &str) -> Result<StoredObject, ApiError> {
         let from = object.api_version();
-        let failed = |why: &str| {
-            let (resource, to) = (self.resource.group_resource(), self.kind().group_version());
-            ApiError::Internal(format!("{resource} {} can't be converted from {from} to {to}: {why}", quote(name)))
-        };
+        let failed = |why: &str| self.unshowable(from, name, why);
         match self.resource.change(from, &self.version) {
             Some(VersionChange::Fields(conversion)) => {
                 through(conversion, object).map_err(|error| failed(&error.to_string()))
             }
-            Some(VersionChange::Shape) => {
+            Some(VersionChange::Schema) => {
                 let mut shaped = unversioned(object);
                 shaped.set_type(self.kind());
-                self.version.complete(&mut shaped);
+                self.version.shape(&mut shaped, false);
                 Ok(StoredObject::encode(&shaped))
             }
             Some(VersionChange::None | VersionChange::Name) => Ok(object.clone()),
@@ -227,22 +227,41 @@ impl VersionedView {
         }
     }
 
-    /// The object in this version, decoded. It has to [fit](Self::fits).
-    pub fn decode(&self, object: &StoredObject, revision: Revision) -> Object {
-        debug_assert!(self.fits(object), "{} is shown as {:?}", object.api_version(), self.kind());
+    /// The object in this version, decoded.
+    ///
+    /// # Errors
+    /// 500 when it does not [fit](Self::fits): whoever shows it has it converted before.
+    pub fn decode(&self, object: &StoredObject, revision: Revision) -> Result<Object, ApiError> {
+        self.demand_fit(object)?;
         let mut decoded = object.decode(revision);
         decoded.set_type(self.kind());
-        decoded
+        Ok(decoded)
     }
 
-    /// Appends the object in this version. It has to [fit](Self::fits).
-    pub fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
-        debug_assert!(self.fits(object), "{} is shown as {:?}", object.api_version(), self.kind());
+    /// Appends the object in this version.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode); nothing is appended then.
+    pub fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if self.is_same(object) {
             object.write_object(revision, out);
         } else {
+            self.demand_fit(object)?;
             object.write_object_as(self.kind(), revision, out);
         }
+        Ok(())
+    }
+
+    fn demand_fit(&self, object: &StoredObject) -> Result<(), ApiError> {
+        if self.fits(object) {
+            return Ok(());
+        }
+        Err(self.unshowable(object.api_version(), &name_in(object), "it was not converted before it is shown"))
+    }
+
+    fn unshowable(&self, from: &str, name: &str, why: &str) -> ApiError {
+        let (resource, to) = (self.resource.group_resource(), self.kind().group_version());
+        ApiError::Internal(format!("{resource} {} can't be converted from {from} to {to}: {why}", quote(name)))
     }
 }
 

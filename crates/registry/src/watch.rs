@@ -4,6 +4,7 @@
 //! a list at R followed by a watch from R loses and repeats nothing, nothing follows an error, exactly one bookmark ends
 //! the initial events, and what leaves the selection is deleted with its old content.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -93,6 +94,8 @@ pub struct WatchStream {
     bookmark_due: Pin<Box<Sleep>>,
     /// The revision of the newest thing sent.
     sent: Revision,
+    /// Let go of when everything that existed has been told.
+    held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 enum State {
@@ -124,7 +127,7 @@ impl Registry {
     async fn begin_watch(&self, target: &Target, options: &ListOptions) -> Result<WatchStream, ApiError> {
         let selection = Selection::new(target, options)?;
         let requested = options.requested_version()?;
-        let collection = self.collection(target)?;
+        let collection = self.settled_collection(target).await?;
         let (state, cursor, floor) = match self.begin(target, options, requested, &selection, &collection).await {
             Ok(begun) => begun,
             // A client takes an error in a stream for the end of what it knew, and this is not.
@@ -150,6 +153,7 @@ impl Registry {
             bookmark_due: Box::pin(sleep_until(now + interval)),
             rested: Box::pin(sleep_until(now)),
             sent: floor,
+            held: None,
         })
     }
 
@@ -217,6 +221,15 @@ async fn next(cursor: &mut WatchCursor, rested: &mut Pin<Box<Sleep>>) -> Result<
 }
 
 impl WatchStream {
+    /// The same, which holds this until everything that existed when it began has been told: not at all where that is nothing.
+    #[must_use]
+    pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
+        if matches!(self.state, State::Initial { .. }) {
+            self.held = Some(Box::new(held));
+        }
+        self
+    }
+
     /// The next things to send, in order; `None` when the watch has ended.
     ///
     /// Dropping the future between two calls loses nothing.
@@ -270,6 +283,7 @@ impl WatchStream {
         }
         self.state = State::Live;
         self.sent = revision;
+        self.held = None;
         if self.bookmarks { vec![WatchOutput::Bookmark { revision, initial_events_end: true }] } else { Vec::new() }
     }
 

@@ -21,10 +21,11 @@ use keelson_storage::{Compare, StoreKey};
 
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
+use crate::companions::Companions;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
-use commit::Commit;
+use commit::{Commit, unsettled};
 pub(crate) use managed_fields::{Live, ManagedObject};
 pub(crate) use queues::Queues;
 
@@ -32,6 +33,8 @@ pub(crate) use queues::Queues;
 const ATTEMPTS: usize = 32;
 /// How many of these are made before queueing: a change that names a revision is refused in the second, without a wait.
 const ATTEMPTS_BEFORE_QUEUE: usize = 2;
+/// How often a write looks for something else to take because somebody else took what it had chosen.
+const CHOICES: usize = 16;
 
 /// An object as it now stands.
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ impl Written {
 pub(crate) struct WriteRequest<'w> {
     /// The endpoint.
     pub(crate) target: &'w Target,
-    /// The name of the object; empty where it is known only when it is made.
+    /// The name of the object; empty where it will be generated.
     pub(crate) name: &'w str,
     /// Who writes.
     pub(crate) caller: &'w Caller,
@@ -73,16 +76,13 @@ pub(crate) struct WriteRequest<'w> {
     pub(crate) options: WriteOptions<'w>,
     /// Whether the object is one of many that are deleted together, so that the request does not name it.
     pub(crate) of_collection: bool,
+    /// What has to hold in the store when the object is written, besides.
+    pub(crate) conditions: Vec<Compare>,
 }
 
 impl<'w> WriteRequest<'w> {
     pub(crate) fn new(target: &'w Target, name: &'w str, caller: &'w Caller, options: WriteOptions<'w>) -> Self {
-        Self { target, name, caller, options, of_collection: false }
-    }
-
-    /// Whether nothing shall be stored.
-    pub(crate) fn is_dry_run(&self) -> bool {
-        self.caller.is_dry_run() || self.options.is_dry_run()
+        Self { target, name, caller, options, of_collection: false, conditions: Vec::new() }
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) trait Proposal: Send {
     }
 
     /// What shall become of an object that is `live`, or of a name that is free (`None`). Asked again when somebody was
-    /// faster, so whether that is a conflict is decided here.
+    /// faster, so whether that is a conflict is decided here; also when the object is as it was, and somebody took what it needs besides.
     async fn propose<'s>(
         &'s mut self,
         registry: &'s Registry,
@@ -137,6 +137,12 @@ pub(crate) enum Change {
     Remove(StoredObject),
     /// It stays as it is, and nothing is written.
     Keep(StoredObject, Revision),
+}
+
+/// A change that has passed all stages, and what is written together with it.
+pub(crate) struct Staged {
+    pub(crate) change: Change,
+    pub(crate) companions: Companions,
 }
 
 /// The conditions under which an object is made: that its namespace is as it was seen, and the definition of its resource.
@@ -218,20 +224,28 @@ impl Registry {
         proposal: &mut dyn Proposal,
     ) -> Result<Written, ApiError> {
         let WriteRequest { target, name, .. } = *request;
-        let collection = self.collection(target)?;
+        let collection = self.settled_collection(target).await?;
+        let _entered = self.enter(target).await?;
         let key = target.relative_key(name);
         let mut live = if proposal.expects_absence() { None } else { self.newest(target, &key).await? };
-        let mut turn = None;
+        let (mut turn, mut choices) = (None, 0);
         for attempt in 1..=ATTEMPTS {
             if live.is_none() && !proposal.makes() {
                 return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
             let proposed = proposal.propose(self, live.as_deref()).await?;
-            let change = self.take_through_stages(request, live.as_deref(), proposed).await?;
-            let creates = matches!(change, Change::Create { .. });
-            live = match self.commit(request, live.as_ref(), change).await? {
+            let staged = self.take_through_stages(request, live.as_deref(), proposed, choices).await?;
+            let creates = matches!(staged.change, Change::Create { .. });
+            live = match self.commit(request, &collection, live.as_ref(), staged).await? {
                 Commit::Done(written) => return Ok(written),
                 Commit::Overtaken(newer) => newer,
+                Commit::TakenByOthers if choices < CHOICES => {
+                    // What is free is looked up in the cache, so let it see what was taken.
+                    self.catch_up().await?;
+                    choices += 1;
+                    continue;
+                }
+                Commit::TakenByOthers => return Err(unsettled()),
             };
             if creates {
                 continue;

@@ -1,4 +1,4 @@
-//! What old objects lack is noticed, whichever kind it is in: every default that a schema declares is one that the defaults
+//! Defaults that old objects lack are noticed, whichever kind it is in: every default that a schema declares is one that the defaults
 //! fill in by themselves, and an object that has been taken in lacks nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]

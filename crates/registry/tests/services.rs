@@ -1,4 +1,6 @@
 //! Servers that share a store and give addresses and node ports to services at the same time.
+//!
+//! Ranges are small, so that they collide all the time and run out.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 

@@ -1,4 +1,6 @@
-//! That the rules of no kind were forgotten: every kind that is stored has its place among them.
+//! Completeness of the rules: every kind that is stored has its place among them.
+//!
+//! A kind that was forgotten would be stored unjudged.
 
 use keelson_meta::GroupKind;
 use keelson_resources::Catalogue;

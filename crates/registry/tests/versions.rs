@@ -1,4 +1,6 @@
-//! In which version objects lie in the store, while servers that store different versions share one.
+//! Versions in which objects lie in the store, while servers that store different versions share one.
+//!
+//! Each reads what the other has written, and changes it only by a write.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -69,6 +71,34 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
     let back = patch(&old, "v2", json!({ "spec": { "maxReplicas": 4 } })).await;
     assert_eq!(back.object.api_version(), "autoscaling/v1");
     assert_eq!(back.object.decode(back.revision.unwrap()).get(&["spec", "maxReplicas"]), Some(&json!(4)));
+}
+
+/// Whoever shows an object has it converted before. One that was not is never shown under the name of another version.
+#[tokio::test]
+async fn what_was_not_converted_is_an_error_that_names_the_object() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let server = server(&store, Some("v1")).await;
+    let body = json!({ "metadata": { "name": "a" }, "spec": { "maxReplicas": 3,
+        "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "a" } } });
+    let mut object = Object::from_value(body).unwrap();
+    let target = autoscalers(&server, "v2", None);
+    fit(&target, &mut object).unwrap();
+    let made = server.create(&target, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
+    let (view, revision) = (target.view(), made.revision.unwrap());
+    assert!(!view.fits(&made.object));
+    let mut written = Vec::new();
+    let refused = [
+        view.decode(&made.object, revision).map(|_| ()).unwrap_err(),
+        view.write_object(&made.object, revision, &mut written).unwrap_err(),
+    ];
+    for refused in refused {
+        let expected = "horizontalpodautoscalers.autoscaling \"default/a\" can't be converted from autoscaling/v1 to autoscaling/v2";
+        assert!(refused.to_string().contains(expected), "{refused}");
+        assert_eq!(refused.code(), 500);
+    }
+    assert!(written.is_empty());
+    let shown = view.show(&made.object).await.unwrap();
+    assert_eq!(view.decode(&shown, revision).unwrap().api_version(), Some("autoscaling/v2"));
 }
 
 #[test]

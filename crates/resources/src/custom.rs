@@ -11,7 +11,7 @@ use keelson_meta::names::NameRule;
 use crate::declare::{EVERYTHING, GET_PATCH_UPDATE};
 use crate::fields::FieldRefusal;
 use crate::resource::{
-    Resource, ResponseKind, ScalePaths, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text,
+    Resource, ResourceStorage, ResponseKind, ScalePaths, Scope, ServedVersion, Subresource, SubresourceHandler, Text,
 };
 
 impl Resource {
@@ -29,7 +29,7 @@ impl Resource {
             short_names: Vec::new(),
             categories: Vec::new(),
             versions: versions.into_iter().map(Arc::new).collect(),
-            storage: StorageKind::Persisted {
+            storage: ResourceStorage::Persisted {
                 prefix: format!("{group}/{plural}").into(),
                 group: group.to_owned().into(),
                 version: stored,
@@ -68,7 +68,7 @@ impl Subresource {
             name: "status".into(),
             verbs: Cow::Borrowed(GET_PATCH_UPDATE),
             response: ResponseKind::Parent,
-            handler: SubresourceHandler::Part,
+            handler: SubresourceHandler::Confined,
             scale: None,
         }
     }

@@ -12,8 +12,8 @@ use keelson_meta::names::NameRule;
 use crate::fields::{FieldRefusal, SelectableField};
 use crate::group::{Group, GroupVersionEntry};
 use crate::resource::{
-    CreateHandler, Resource, ResponseKind, Scope, ServedVersion, StorageKind, Subresource, SubresourceHandler, Text,
-    Verb,
+    CreateHandler, Resource, ResourceStorage, ResponseKind, Scope, ServedVersion, Subresource, SubresourceHandler,
+    Text, Verb,
 };
 
 /// An API group with its resources.
@@ -124,7 +124,7 @@ pub(crate) const fn served(name: &'static str) -> VersionDeclaration {
 
 /// A subresource that takes and gives the kind of its resource.
 pub(crate) const fn subresource(name: &'static str, verbs: &'static [Verb]) -> SubresourceDeclaration {
-    SubresourceDeclaration { name, verbs, response: ResponseDeclaration::Parent, handler: SubresourceHandler::Part }
+    SubresourceDeclaration { name, verbs, response: ResponseDeclaration::Parent, handler: SubresourceHandler::Confined }
 }
 
 impl VersionDeclaration {
@@ -348,9 +348,9 @@ impl Declaration {
             versions: self.versions.iter().map(|declared| Arc::new(declared.served())).collect(),
             storage: match self.storage {
                 StorageDeclaration::Persisted { prefix, group, version } => {
-                    StorageKind::Persisted { prefix: prefix.into(), group: group.into(), version: version.into() }
+                    ResourceStorage::Persisted { prefix: prefix.into(), group: group.into(), version: version.into() }
                 }
-                StorageDeclaration::Virtual => StorageKind::Virtual,
+                StorageDeclaration::Virtual => ResourceStorage::Virtual,
             },
             name_rule: self.name_rule,
             selectable_fields: self.selectable_fields.iter().map(FieldDeclaration::field).collect(),

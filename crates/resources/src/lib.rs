@@ -26,6 +26,6 @@ pub use group::{Group, GroupVersionEntry};
 pub use hash::storage_version_hash;
 pub use named::UnknownResource;
 pub use resource::{
-    CreateHandler, Resource, ResponseKind, ScalePaths, Scope, ServedVersion, StorageKind, Subresource,
+    CreateHandler, Resource, ResourceStorage, ResponseKind, ScalePaths, Scope, ServedVersion, Subresource,
     SubresourceHandler, Text, Verb,
 };

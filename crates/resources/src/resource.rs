@@ -38,7 +38,7 @@ pub struct Resource {
     /// The versions it is served in, the preferred one first.
     pub versions: Vec<Arc<ServedVersion>>,
     /// Where and in which version it is stored, if it is.
-    pub storage: StorageKind,
+    pub storage: ResourceStorage,
     /// What its objects may be called.
     pub name_rule: NameRule,
     /// The fields that a selector may name beside `metadata.name` and `metadata.namespace`.
@@ -116,7 +116,7 @@ pub struct ScalePaths {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubresourceHandler {
     /// The verbs of its resource, confined to a part of the object.
-    Part,
+    Confined,
     /// The same, shown and taken as a `Scale`.
     Scale,
     /// Binds a pod to a node.
@@ -170,7 +170,7 @@ pub enum ResponseKind {
 
 /// Where objects of a resource are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StorageKind {
+pub enum ResourceStorage {
     /// In the store.
     Persisted {
         /// The place below `/registry/`, without slashes at its ends: where Kubernetes keeps it, so that a store can be shared.
@@ -206,6 +206,11 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Whether it may change what is stored.
+    pub fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+
     /// The verb as it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -298,7 +303,7 @@ impl Resource {
 
     /// Whether objects are kept in the store.
     pub fn is_persisted(&self) -> bool {
-        matches!(self.storage, StorageKind::Persisted { .. })
+        matches!(self.storage, ResourceStorage::Persisted { .. })
     }
 
     /// Whether a version of it has a `status` subresource.
@@ -324,26 +329,26 @@ impl Resource {
     /// The group, version and kind that its objects are stored in unless a server is told otherwise; `None` when they are not stored.
     pub fn default_storage_kind(&self) -> Option<GroupVersionKind> {
         match &self.storage {
-            StorageKind::Persisted { group, version, .. } => Some(named(group, version, &self.kind)),
-            StorageKind::Virtual => None,
+            ResourceStorage::Persisted { group, version, .. } => Some(named(group, version, &self.kind)),
+            ResourceStorage::Virtual => None,
         }
     }
 
     /// The place of its collection below `/registry/`; `None` when it is not stored.
     pub fn storage_prefix(&self) -> Option<&Text> {
         match &self.storage {
-            StorageKind::Persisted { prefix, .. } => Some(prefix),
-            StorageKind::Virtual => None,
+            ResourceStorage::Persisted { prefix, .. } => Some(prefix),
+            ResourceStorage::Virtual => None,
         }
     }
 
     /// The hash that legacy discovery publishes of its storage version; `None` when it is not stored.
     pub fn storage_version_hash(&self) -> Option<String> {
         match &self.storage {
-            StorageKind::Persisted { group, version, .. } => {
+            ResourceStorage::Persisted { group, version, .. } => {
                 Some(crate::storage_version_hash(group, version, &self.kind))
             }
-            StorageKind::Virtual => None,
+            ResourceStorage::Virtual => None,
         }
     }
 }

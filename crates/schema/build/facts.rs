@@ -69,7 +69,7 @@ impl Facts {
     }
 
     fn read_file(&mut self, path: &Path, text: &str) {
-        let mut place = Place::default();
+        let mut place = Section::default();
         for (number, line) in text.lines().enumerate() {
             let words: Vec<&str> = line.split_whitespace().collect();
             if let Err(why) = self.read_line(line.starts_with(' '), &words, &mut place) {
@@ -79,7 +79,7 @@ impl Facts {
     }
 
     /// A field is told from the other lines by its indentation: it may itself be called `type`.
-    fn read_line(&mut self, indented: bool, words: &[&str], place: &mut Place) -> Result<(), &'static str> {
+    fn read_line(&mut self, indented: bool, words: &[&str], place: &mut Section) -> Result<(), &'static str> {
         match words {
             [] => {}
             [first, ..] if first.starts_with('#') => {}
@@ -114,7 +114,7 @@ impl Facts {
 
 /// Where in a file the reader is.
 #[derive(Default)]
-struct Place {
+struct Section {
     package: String,
     definition: String,
 }

@@ -6,13 +6,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::layout::{
-    FIELD_EMBEDDED, FILLED, HEADER_WORDS, ListType, MAGIC, MapType, NODE_UNION, NONE, OMIT_ZERO, POINTER,
+    FIELD_EMBEDDED, FILLED, HEADER_WORDS, ListType, MAGIC, MapType, NODE_UNION, NONE, OBJECT_META, OMIT_ZERO, POINTER,
     PRESERVE_UNKNOWN, REQUIRED, SECTIONS, Type, hash,
 };
 
 /// The place of a schema in what is being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(u32);
+
+impl NodeId {
+    /// The metadata of every kind, for a field of this name alone.
+    pub const OBJECT_META: Self = Self(OBJECT_META);
+}
 
 /// One schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

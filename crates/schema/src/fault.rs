@@ -8,7 +8,7 @@ use std::fmt;
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
-use keelson_meta::json::Found;
+use keelson_meta::json::ValueKind;
 
 use crate::layout::Type;
 
@@ -34,7 +34,7 @@ pub enum FaultKind {
         /// The name that the decoder of the built-in kinds has for what it expects, such as `map[string]string`.
         go_type: String,
         /// What was found.
-        found: Found,
+        found: ValueKind,
     },
     /// It is of the right JSON type but can't be read: a quantity, a time or bytes.
     Unreadable {
@@ -60,19 +60,19 @@ impl Fault {
     pub fn converter_text(&self) -> String {
         let FaultKind::Type { expected, go_type, found } = &self.kind else { return self.decoder_text() };
         let kind = match found {
-            Found::Null => "invalid",
-            Found::Boolean => "bool",
-            Found::Integer(_) => "int64",
-            Found::Number(_) => "float64",
-            Found::String => "string",
-            Found::Array => "slice",
-            Found::Object => "map",
+            ValueKind::Null => "invalid",
+            ValueKind::Boolean => "bool",
+            ValueKind::Integer(_) => "int64",
+            ValueKind::Number(_) => "float64",
+            ValueKind::String => "string",
+            ValueKind::Array => "slice",
+            ValueKind::Object => "map",
         };
         match (expected, found) {
             (Type::Object | Type::Either | Type::Any, _) => format!("cannot restore struct from: {kind}"),
             (Type::Map, _) => format!("cannot restore map from {kind}"),
             (Type::Array | Type::Bytes, _) => format!("cannot restore slice from {kind}"),
-            (Type::String, Found::Integer(_)) | (Type::Int32 | Type::Int64, Found::Number(_)) => {
+            (Type::String, ValueKind::Integer(_)) | (Type::Int32 | Type::Int64, ValueKind::Number(_)) => {
                 format!("cannot convert {kind} to {go_type}")
             }
             (Type::String, _) => "unrecognized type: string".to_owned(),

@@ -8,6 +8,10 @@ pub const MAGIC: u32 = 0x4b53_0004;
 /// No record, no text.
 pub const NONE: u32 = u32::MAX;
 
+/// The node that stands, behind a field, for the metadata of every kind: its schema is among the built-in ones, so that each custom
+/// resource need not have a copy of it.
+pub const OBJECT_META: u32 = NONE - 1;
+
 /// Words before the first section: the magic and one count for each section.
 pub const HEADER_WORDS: usize = 1 + SECTIONS;
 /// How many sections there are.

@@ -4,17 +4,18 @@
 //! knows what the schema says of that field.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::is_same_name;
 
-use crate::builder::{Compiled, FieldSpec, NodeId, NodeSpec};
+use crate::builder::Compiled;
 use crate::layout::{
     FIELD_DEFAULT, FIELD_DOC, FIELD_EMBEDDED, FIELD_FLAGS, FIELD_MERGE_KEY, FIELD_NAME, FIELD_NODE, FILLED,
     HEADER_WORDS, ListType, MAGIC, MapType, NODE_CHILD, NODE_COUNT, NODE_DOC, NODE_ENUM, NODE_GO_TYPE, NODE_KEYS,
-    NODE_NAME, NODE_TAGS, NODE_UNION, NONE, NULLABLE, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE, PATCH_RETAIN_KEYS,
-    POINTER, POINTER_ITEMS, PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, SECTIONS, STRUCTURAL, Section, Type, hash,
+    NODE_NAME, NODE_TAGS, NODE_UNION, NONE, NULLABLE, OBJECT_META, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE,
+    PATCH_RETAIN_KEYS, POINTER, POINTER_ITEMS, PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, SECTIONS, STRUCTURAL, Section,
+    Type, hash,
 };
 use crate::structural::Structural;
 
@@ -315,6 +316,9 @@ impl<'a> SchemaRef<'a> {
         let words: &[[u8; 4]; FIELD_FLAGS + 1] = self.schemas.record(Section::Fields, field);
         let field = u32::try_from(field).unwrap_or(NONE);
         let (node, flags) = (u32::from_le_bytes(words[FIELD_NODE]), u32::from_le_bytes(words[FIELD_FLAGS]));
+        if node == OBJECT_META {
+            return SchemaRef { flags, ..object_meta() };
+        }
         SchemaRef { field, flags, ..self.schemas.at(node) }
     }
 
@@ -414,37 +418,6 @@ impl<'a> SchemaRef<'a> {
         self.tag(24) & STRUCTURAL != 0
     }
 
-    /// What was compiled to it, but for its description and the schemas that it refers to.
-    pub(crate) fn spec(self) -> NodeSpec {
-        NodeSpec {
-            of: self.of(),
-            go_type: self.go_type().to_owned(),
-            name: self.definition_name().unwrap_or_default().to_owned(),
-            list_type: self.list_type(),
-            list_keys: self.list_keys().map(str::to_owned).collect(),
-            map_type: MapType::from_bits(self.tag(16)),
-            allowed: self.schemas.list(self.node_word(NODE_ENUM)).map(str::to_owned).collect(),
-            union: self.union().map(str::to_owned).collect(),
-            flags: self.tag(24),
-            ..NodeSpec::default()
-        }
-    }
-
-    /// What was compiled to the field through which it was reached, but for its description.
-    pub(crate) fn field_spec(self, node: NodeId) -> FieldSpec {
-        FieldSpec {
-            name: self.field_name().to_owned(),
-            node,
-            flags: self.flags & (REQUIRED | OMIT_ZERO | POINTER),
-            description: String::new(),
-            default: self.default_json().unwrap_or_default().to_owned(),
-            patch: (self.flags >> 16) & 0xff,
-            merge_key: self.merge_key().unwrap_or_default().to_owned(),
-            embedded_in: self.embedded_in().unwrap_or_default().to_owned(),
-            map_type: MapType::from_bits(self.flags >> 24),
-        }
-    }
-
     /// Whether null is a value of its own.
     #[inline]
     pub fn nullable(self) -> bool {
@@ -456,6 +429,16 @@ impl<'a> SchemaRef<'a> {
     pub fn pointer_items(self) -> bool {
         self.tag(24) & POINTER_ITEMS != 0
     }
+}
+
+/// The metadata of a built-in kind, reached through its field.
+#[cold]
+fn object_meta() -> SchemaRef<'static> {
+    static METADATA: LazyLock<SchemaRef<'static>> = LazyLock::new(|| {
+        let config_map = Schemas::builtin().kind("", "v1", "ConfigMap");
+        config_map.and_then(|kind| kind.field("metadata")).expect("every kind has metadata")
+    });
+    *METADATA
 }
 
 /// What the schema says of the field through which it was reached.

@@ -2,17 +2,21 @@
 //!
 //! One is compiled into three forms. The tables are those of the built-in kinds, so that the same walker prunes objects and fills in
 //! defaults, and the same arithmetic merges them and finds their owners; their `metadata` is that of every kind. The nodes are what
-//! values keep beyond their shape, with every pattern compiled, and the expressions what is said of them in the words of CEL. Whether a
-//! document is a good schema is not judged here: only what can't be used at all is an error.
+//! values keep beyond their shape, whose patterns are compiled when they are asked, and the expressions what is said of them in the words
+//! of CEL. Whether a document is a good schema is not judged here: only what can't be used at all is an error.
 
+mod allowed;
 mod at;
 mod check;
+mod default_schema;
 mod embedded;
 mod expressions;
 mod formats;
-mod part;
+mod found;
+mod programs;
 mod rules;
 mod same;
+mod seldom;
 mod tables;
 
 use std::sync::Arc;
@@ -22,19 +26,25 @@ use keelson_meta::field_error::{FieldError, FieldErrorKind};
 use keelson_meta::json::Value;
 use thiserror::Error;
 
+use crate::document::SchemaDocument;
 use crate::schemas::{Schema, Schemas};
 use expressions::Checks;
+use programs::OnDemand;
 use rules::Node;
 
+pub use default_schema::{DefaultSchema, Judged};
 pub use expressions::{Expression, Expressions, Findings};
 pub use formats::is_known as is_known_format;
-pub use part::{Judged, Part};
+pub use found::Budget;
+pub use programs::{KeptPrograms, PROGRAMS_BYTES, ProgramStats};
 
 /// How deep a schema may be.
 pub const MAX_DEPTH: usize = 100;
 
-/// How many alternatives a schema may have for values, all together, that are tried in no time to speak of.
-const MANY_ALTERNATIVES: usize = 256;
+/// How many states all patterns and expressions of a schema may have that are compiled in no time to speak of.
+const MANY_STATES: u64 = 10_000;
+/// How many states of patterns take as long for a byte as a schema that is tried.
+const STATES_OF_AN_ALTERNATIVE: u64 = 100;
 
 /// Why a document can't be used as a schema.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -51,8 +61,18 @@ pub struct StructuralError {
 pub struct Structural {
     pub(crate) schemas: Schemas,
     root: Node,
-    checks: Option<Checks>,
-    is_judged_long: bool,
+    expressions: Stated,
+    /// How many states the patterns have, and how many schemas are tried at one place.
+    states: u64,
+    alternatives: u64,
+}
+
+/// The expressions of a schema.
+#[derive(Debug)]
+enum Stated {
+    Nowhere,
+    Compiled(Arc<Checks>),
+    OnDemand(OnDemand),
 }
 
 impl Structural {
@@ -60,25 +80,64 @@ impl Structural {
     /// became stricter does not keep an object from being written. Of values it is only said what is wrong with this `part` of the
     /// object, and as if that were all there is, where one is named; what expressions say is said of all of it.
     ///
-    /// Cost: proportional to the object, for each schema that is combined at a place; and what its expressions cost, up to their budget.
+    /// Cost: proportional to the object, for each schema that is combined at a place, and for each state of a pattern; and what its
+    /// expressions cost. All of it has a budget, and what takes more is refused.
     pub fn judge(&self, object: &Value, old: Option<&Value>, part: Option<&str>) -> Findings {
-        let mut found = Findings { faults: check::faults(&self.root, object, old, part), warnings: Vec::new() };
-        if let Some(checks) = &self.checks {
+        self.judge_beside(object, old, part, Vec::new())
+    }
+
+    /// The same for an object of which others have found something: that is said behind what is wrong with values and before what
+    /// expressions say, which are not asked about an object that is wrong.
+    pub fn judge_beside(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        part: Option<&str>,
+        others: Vec<FieldError>,
+    ) -> Findings {
+        let mut budget = Budget::FULL;
+        let mut faults = check::faults(&self.root, object, old, part, &mut budget);
+        faults.extend(others);
+        let mut found = Findings { faults, warnings: Vec::new() };
+        if budget.keywords > 0
+            && let Some(checks) = self.compiled()
+        {
             if found.faults.iter().any(hides_expressions) {
                 let why = "some validation rules were not checked because the object was invalid; correct the existing \
                            errors to complete validation";
                 found.faults.push(FieldError::invalid(at::NOWHERE, Value::Null, why));
             } else {
-                expressions::run(checks, object, old, &mut found);
+                expressions::run(&checks, object, old, &mut budget, &mut found);
             }
         }
         found
     }
 
-    /// Whether to judge even a small object may take long: its schema tries many alternatives, or has a rule that may cost much, or
-    /// that compiles regular expressions of the object.
-    pub const fn is_judged_long(&self) -> bool {
-        self.is_judged_long
+    /// How often each byte of an object may be looked at when it is judged; `u64::MAX` where to judge even a small one may take long, since
+    /// much has to be compiled or a rule may cost much.
+    pub fn effort(&self) -> u64 {
+        let kept = match &self.expressions {
+            Stated::Nowhere => None,
+            Stated::Compiled(checks) => Some(checks.clone()),
+            Stated::OnDemand(expressions) => match expressions.kept() {
+                Some(checks) => Some(checks),
+                None => return u64::MAX,
+            },
+        };
+        let states = self.states.saturating_add(kept.as_ref().map_or(0, |checks| checks.regex_states()));
+        if states > MANY_STATES || kept.is_some_and(|checks| checks.may_cost_much()) {
+            return u64::MAX;
+        }
+        1 + self.alternatives + self.states / STATES_OF_AN_ALTERNATIVE
+    }
+
+    /// The expressions, compiled; `None` where there are none.
+    fn compiled(&self) -> Option<Arc<Checks>> {
+        match &self.expressions {
+            Stated::Nowhere => None,
+            Stated::Compiled(checks) => Some(checks.clone()),
+            Stated::OnDemand(expressions) => Some(expressions.compiled()).filter(|checks| !checks.is_empty()),
+        }
     }
 
     /// What of an embedded object is of a type that it can't have, before anything is taken out of it: the first that is found.
@@ -100,16 +159,40 @@ fn hides_expressions(fault: &FieldError) -> bool {
 }
 
 impl Schema {
-    /// Compiles the structural schema of a kind.
+    /// Compiles the structural schema of a kind, with its expressions.
     ///
     /// # Errors
     /// For a schema that is too deep, has a type that does not exist, or a pattern that can't be compiled.
     pub fn structural(kind: &GroupVersionKind, document: &Value) -> Result<Self, StructuralError> {
+        let checks = Checks::compile(document, true);
+        let expressions = checks.map_or(Stated::Nowhere, |checks| Stated::Compiled(Arc::new(checks)));
+        Self::structural_with(kind, document, expressions)
+    }
+
+    /// The same, but that expressions are compiled when an object is first judged: from `source`, which is the document.
+    ///
+    /// # Errors
+    /// As [`Schema::structural`].
+    pub fn structural_on_demand(
+        kind: &GroupVersionKind,
+        document: &Value,
+        source: Arc<dyn SchemaDocument>,
+        programs: &Arc<KeptPrograms>,
+    ) -> Result<Self, StructuralError> {
+        let is_stated = Checks::are_stated(document);
+        let expressions = if is_stated { Stated::OnDemand(OnDemand::new(source, programs)) } else { Stated::Nowhere };
+        Self::structural_with(kind, document, expressions)
+    }
+
+    fn structural_with(
+        kind: &GroupVersionKind,
+        document: &Value,
+        expressions: Stated,
+    ) -> Result<Self, StructuralError> {
         let root = Node::root(document)?;
         let schemas = tables::compile(kind, document, true);
-        let checks = Checks::compile(document, true);
-        let is_judged_long =
-            root.alternatives() > MANY_ALTERNATIVES || checks.as_ref().is_some_and(Checks::may_cost_much);
-        Ok(Self::of_structural(Arc::new(Structural { schemas, root, checks, is_judged_long }), kind))
+        let (states, alternatives) = (root.pattern_states(), root.alternatives());
+        let structural = Structural { schemas, root, expressions, states, alternatives };
+        Ok(Self::of_structural(Arc::new(structural), kind))
     }
 }

@@ -13,7 +13,7 @@ mod structural;
 mod times;
 
 use keelson_meta::Object;
-use keelson_meta::json::{Found, Map, Value};
+use keelson_meta::json::{Map, Value, ValueKind};
 
 use crate::fault::{Fault, FaultKind};
 use crate::layout::Type;
@@ -158,7 +158,7 @@ impl<'r> Walker<'r> {
     ) -> Result<(), Stop> {
         let expected = schema.of();
         let of_type =
-            |go_type: &str| FaultKind::Type { expected, go_type: go_type.to_owned(), found: Found::of(value) };
+            |go_type: &str| FaultKind::Type { expected, go_type: go_type.to_owned(), found: ValueKind::of(value) };
         let (kind, fatal) = match fault {
             scalar::Fault::Type => (of_type(schema.go_type()), self.quiet),
             scalar::Fault::TypeOf(go_type) => (of_type(go_type), true),

@@ -1,4 +1,6 @@
-//! What the catalogue of built-in kinds says: kinds, order, types, list types, merge keys, defaults, descriptions.
+//! The catalogue of built-in kinds: kinds, order, types, list types, merge keys, defaults, descriptions.
+//!
+//! Samples are written down from the documentation of the API.
 
 use keelson_schema::{ListType, MapType, PatchStrategy, SchemaRef, Schemas, Type};
 

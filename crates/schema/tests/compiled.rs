@@ -1,4 +1,6 @@
-//! Schemas that are compiled at run time: the form that custom resources will use.
+//! Schemas that are compiled at run time: the form that custom resources use.
+//!
+//! It has to behave as the tables of the built-in kinds, which are compiled by the build.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};

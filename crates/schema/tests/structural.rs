@@ -190,6 +190,40 @@ fn combined_schemas_tell_how_they_failed() {
 }
 
 #[test]
+fn how_much_a_schema_asks_for_is_known_beforehand() {
+    let check = |spec: Value, expected: &dyn Fn(u64) -> bool| {
+        let effort = schema(spec.clone()).rules().unwrap().effort();
+        assert!(expected(effort), "{effort} for {spec}");
+    };
+    let text = |more: Value| {
+        let mut field = json!({ "type": "string", "maxLength": 100 });
+        field.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "f": field })
+    };
+    let rule = |rule: &str| text(json!({ "x-kubernetes-validations": [{ "rule": rule }] }));
+    let name = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
+    let little = |effort: u64| effort <= 4;
+    check(text(json!({})), &little);
+    check(text(json!({ "pattern": name })), &little);
+    check(rule("self.startsWith('a')"), &little);
+    check(rule(&format!("self.matches('{name}')")), &little);
+    let several = |effort: u64| (20..40).contains(&effort);
+    check(text(json!({ "anyOf": vec![json!({ "minLength": 1 }); 20] })), &several);
+    check(text(json!({ "pattern": r"^\pL{5}$" })), &several);
+    let much = |effort: u64| effort == u64::MAX;
+    check(text(json!({ "pattern": r"^\pL{63}$" })), &much);
+    let many = (0..100).map(|index| (format!("f{index}"), json!({ "type": "string", "pattern": name })));
+    check(many.collect::<Map>().into(), &much);
+    // What the expression says is only known when the object is.
+    check(rule("'text'.matches(self)"), &much);
+    check(rule("self.find('a{1000}b{1000}c{1000}d{1000}e{1000}f{1000}') == ''"), &much);
+    check(
+        json!({ "f": { "type": "string", "x-kubernetes-validations": [{ "rule": "self.matches('a.*b.*c.*d.*e')" }] } }),
+        &much,
+    );
+}
+
+#[test]
 fn items_that_have_to_be_told_apart_are() {
     let set = json!({ "type": "array", "items": { "type": "string" }, "x-kubernetes-list-type": "set" });
     let twice = |value: &str| format!("Duplicate value: {value}");

@@ -1,4 +1,6 @@
-//! What the walker reports and what it changes, sample by sample.
+//! Reports and changes of the walker, sample by sample.
+//!
+//! A sample has what goes in, what comes out and what is said of it.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};

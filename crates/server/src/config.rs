@@ -19,12 +19,13 @@ use keelson_http::filters::FlowLimits;
 use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{Clock, Random, SystemClock};
-use keelson_outbound::{Proxy, ServiceRoutes};
+use keelson_outbound::{Outbound, Proxy, ServiceRoutes};
 use keelson_registry::RegistryConfig;
 use keelson_resources::{Catalogue, UnknownResource};
 use keelson_storage::bounded;
 use sha2::{Digest as _, Sha256};
 
+use crate::rights::AuthorizationMode;
 use crate::store::StoreConfig;
 
 /// How many bytes of a hash tell servers apart in their derived names.
@@ -63,12 +64,24 @@ pub struct Config {
     pub node_quarantine: Duration,
     /// Who the tokens of service accounts say signed them: a URL, which is also their audience.
     pub service_account_issuer: String,
+    /// A file of tokens with their users: `token,user,uid,"group1,group2"`.
+    pub token_file: Option<PathBuf>,
+    /// Who decides what users may do, in this order. Members of `system:masters` may do anything before anybody is asked.
+    pub authorization: Vec<AuthorizationMode>,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
     /// The address at which others reach the server, where it is not the one that it listens on.
     pub advertise_address: Option<IpAddr>,
+    /// The certificates that sign those of the other servers on the store (PEM): with them servers answer for each other.
+    pub peer_ca_file: Option<PathBuf>,
+    /// The address at which other servers reach this one, where clients reach it at another.
+    pub peer_advertise_ip: Option<IpAddr>,
+    /// The port at which they do.
+    pub peer_advertise_port: Option<u16>,
     /// How many connections may be open; a part of what the process may have open at the most.
     pub connections: usize,
+    /// How many connections to others may be open: webhooks, aggregated servers; a part of the same.
+    pub outbound_connections: usize,
     /// How long a client may take nothing of an answer before that is reset.
     pub unread: Duration,
     /// How many bytes of replaced objects the snapshots of lists may keep that are being sent.
@@ -107,9 +120,15 @@ impl Default for Config {
             pki: PkiOptions::default(),
             node_quarantine: QUARANTINE,
             service_account_issuer: DEFAULT_ISSUER.to_owned(),
+            token_file: None,
+            authorization: vec![AuthorizationMode::Rbac],
             registry: RegistryConfig::default(),
             advertise_address: None,
+            peer_ca_file: None,
+            peer_advertise_ip: None,
+            peer_advertise_port: None,
             connections: Limits::default().connections,
+            outbound_connections: Outbound::CONNECTIONS,
             unread: Limits::default().unread,
             pinned_bytes: Limits::default().pinned_bytes,
             flow: FlowLimits::default(),

@@ -1,21 +1,25 @@
 //! Starts what runs inside the server as a client of its registry: the bootstrap, and the controllers that are switched on.
 //!
-//! The bootstrap, what aggregated servers are told, the service `kubernetes` and the aggregation of roles run in every server; of the other controllers one server on
-//! a store runs all, which the election decides where the store can be shared. Each is a watched task of its own, under the
-//! name that `--controllers` knows. What they do is in `keelson_controllers`.
+//! The bootstrap, what aggregated servers are told, the service `kubernetes` and the aggregation of roles run in every server; of the
+//! other controllers one server on a store runs all, which the election decides where the store can be shared. Each is a watched task of
+//! its own, under the name that `--controllers` knows. What they do is in `keelson_controllers`.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use keelson_access::{AuthenticationInfo, Pki, RequestHeaders};
-use keelson_aggregator::{AggregatedContents, Aggregator, AutomaticServices, Availability, builtin_services};
+use keelson_aggregator::{
+    AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
+};
 use keelson_controllers::{
     AuthenticationPublication, Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, IdentityCollection,
-    KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress,
-    RegisteredServers,
+    KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, Publication,
+    RegisteredServers, StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication,
+    storage_state_definition,
 };
 use keelson_extensions::Extensions;
 use keelson_meta::ApiError;
+use keelson_outbound::Outbound;
 use keelson_registry::Registry;
 use keelson_supervision::{Supervisor, TaskGroup};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +40,35 @@ pub(crate) struct Membership {
     pub(crate) servers: Arc<RegisteredServers>,
 }
 
+/// The publication of storage versions, if it is switched on.
+///
+/// # Errors
+/// When they are not served.
+pub(crate) fn publication(
+    config: &Config,
+    registry: &Arc<Registry>,
+) -> Result<Option<StorageVersionPublication>, ApiError> {
+    let is_on = config.registry.storage_version_api;
+    is_on.then(|| StorageVersionPublication::new(registry.clone(), &config.server_id)).transpose()
+}
+
+/// The custom resources, and what the server serves as one by itself until a definition of the name is installed.
+///
+/// # Errors
+/// When something that is defined can't be served.
+pub(crate) async fn extensions(
+    config: &Config,
+    registry: &Arc<Registry>,
+    outbound: &Arc<Outbound>,
+) -> Result<Arc<Extensions>, ApiError> {
+    let mut supplied = Vec::new();
+    if config.registry.storage_version_api {
+        let states = keelson_extensions::of_program(&storage_state_definition(), None);
+        supplied.push(states.map_err(|error| ApiError::Internal(error.to_string()))?);
+    }
+    Extensions::start(registry.clone(), outbound.clone(), supplied).await
+}
+
 /// The aggregation of cluster roles, if it is switched on.
 ///
 /// # Errors
@@ -51,13 +84,31 @@ pub(crate) fn aggregation(
 /// What controllers are made of that others use too.
 pub(crate) struct ControllerParts {
     pub(crate) aggregation: Option<Arc<ClusterRoleAggregation>>,
+    pub(crate) publication: Option<StorageVersionPublication>,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) aggregator: Arc<Aggregator>,
+    pub(crate) peers: Option<Arc<PeerServers>>,
     /// The header fields that no client may set, since servers on the store have published them.
     pub(crate) fields: Arc<PublishedFields>,
 }
 
-/// Starts all of it; how far the bootstrap has come.
+/// How far a start has come.
+pub(crate) struct Starting {
+    pub(crate) bootstrap: Arc<Progress>,
+    /// What is published of the storage versions, where that is switched on.
+    pub(crate) publication: Option<Arc<Publication>>,
+}
+
+impl Starting {
+    /// Waits until this server may write what it stores, as far as that could be published.
+    pub(crate) async fn may_write(publication: Option<Arc<Publication>>) {
+        if let Some(publication) = publication {
+            publication.tried().await;
+        }
+    }
+}
+
+/// Starts all of it; how far that has come.
 pub(crate) fn spawn(
     config: &Config,
     registry: &Arc<Registry>,
@@ -65,10 +116,10 @@ pub(crate) fn spawn(
     place: Membership,
     parts: ControllerParts,
     background: &TaskGroup,
-) -> Arc<Progress> {
+) -> Starting {
     let stopping = background.stopping();
     let Membership { addr, holder, servers } = place;
-    let ControllerParts { aggregation, extensions, aggregator, fields } = parts;
+    let ControllerParts { aggregation, publication, extensions, aggregator, peers, fields } = parts;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
     let published = move |headers: &RequestHeaders| fields.publish(headers);
@@ -84,20 +135,36 @@ pub(crate) fn spawn(
         let name = Controller::ClusterRoleAggregation.name();
         background.spawn(name, after(&progress, stopping, aggregation.run(stopping.clone())));
     }
-    background.spawn_finite("bootstrap", bootstrap.run(stopping.clone()));
+    let publication = publication.map(|publication| {
+        let progress = publication.progress();
+        background.spawn("storage-versions", publication.run(stopping.clone()));
+        progress
+    });
+    let (may_write, told) = (Starting::may_write(publication.clone()), stopping.clone());
+    background.spawn_finite("bootstrap", async move {
+        if told.run_until_cancelled(may_write).await.is_some() {
+            bootstrap.run(told).await;
+        }
+    });
     let (registry, root) = (registry.clone(), pki.server_ca_pem.clone());
     let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
     let supervisor = background.supervisor().clone();
     let controllers =
-        Controllers { config: config.clone(), registry, extensions, aggregator, servers, root, supervisor };
-    let stopping = stopping.clone();
-    if config.store.is_shared() {
-        let lead = async move { leadership.run(stopping, |leading| controllers.run(leading)).await };
-        background.spawn("leader-election", lead);
-    } else {
-        background.spawn("controllers", async move { controllers.run(stopping).await });
-    }
-    progress
+        Controllers { config: config.clone(), registry, extensions, aggregator, peers, servers, root, supervisor };
+    let (stopping, may_write) = (stopping.clone(), Starting::may_write(publication.clone()));
+    let is_shared = config.store.is_shared();
+    let lead = async move {
+        if stopping.run_until_cancelled(may_write).await.is_none() {
+            return;
+        }
+        if is_shared {
+            leadership.run(stopping, |leading| controllers.run(leading)).await;
+        } else {
+            controllers.run(stopping).await;
+        }
+    };
+    background.spawn(if is_shared { "leader-election" } else { "controllers" }, lead);
+    Starting { bootstrap: progress, publication }
 }
 
 /// Does some work once the bootstrap is over, unless the server stops before.
@@ -120,6 +187,7 @@ struct Controllers {
     registry: Arc<Registry>,
     extensions: Arc<Extensions>,
     aggregator: Arc<Aggregator>,
+    peers: Option<Arc<PeerServers>>,
     servers: Arc<RegisteredServers>,
     /// The certificates by which clients know the servers, in PEM.
     root: String,
@@ -156,14 +224,24 @@ impl Controllers {
             running.spawn(Controller::RootCaCertificates.name(), certificates.run(stopping()));
         }
         if on(Controller::GarbageCollector) {
-            running.spawn(Controller::GarbageCollector.name(), GarbageCollection::new(registry()).run(stopping()));
+            let elsewhere = Arc::new(AggregatedObjects::new(self.aggregator.clone(), self.peers.clone()));
+            let collection = GarbageCollection::with_elsewhere(registry(), elsewhere);
+            running.spawn(Controller::GarbageCollector.name(), collection.run(stopping()));
+        }
+        if on(Controller::StorageVersionGarbageCollector) && self.config.registry.storage_version_api {
+            let collection = StorageVersionCollection::new(registry())?;
+            running.spawn(Controller::StorageVersionGarbageCollector.name(), collection.run(stopping()));
+        }
+        if on(Controller::StorageVersionMigrator) && self.config.registry.storage_version_api {
+            let migrator = StorageVersionMigrator::new(registry())?;
+            running.spawn(Controller::StorageVersionMigrator.name(), migrator.run(stopping()));
         }
         if on(Controller::PodGarbageCollector) {
             let collector = PodGarbageCollection::new(registry(), self.config.node_quarantine)?;
             running.spawn(Controller::PodGarbageCollector.name(), collector.run(stopping()));
         }
         if on(Controller::Namespace) {
-            let elsewhere = Arc::new(AggregatedContents::new(self.aggregator.clone()));
+            let elsewhere = Arc::new(RemoteContents::new(self.aggregator.clone(), self.peers.clone()));
             let deletion = NamespaceDeletion::new(registry())?.also_elsewhere(elsewhere);
             running.spawn(Controller::Namespace.name(), deletion.run(stopping()));
         }
@@ -171,22 +249,48 @@ impl Controllers {
     }
 }
 
-/// The address at which this server says that others reach it; `None` for one that nobody can reach.
+/// The address at which this server says that others reach it; `None` for one that nobody can reach. As upstream has it, all addresses
+/// are as good as none given.
 pub(crate) fn advertised(config: &Config, addr: SocketAddr) -> Option<IpAddr> {
-    config.advertise_address.or_else(|| reachable(addr.ip()))
+    match config.advertise_address.filter(|given| !given.is_unspecified()) {
+        Some(given) => is_elsewhere(given).then_some(given),
+        None => reachable(addr.ip()),
+    }
+}
+
+/// Tells the operator of an address to which no service can lead. The server starts with it regardless, as upstream's does: who runs all
+/// on one host may have no other.
+pub(crate) fn check_advertised(config: &Config) {
+    if let Some(given) = config.advertise_address.filter(|given| !given.is_unspecified() && !is_elsewhere(*given)) {
+        tracing::warn!(
+            address = %given,
+            "--advertise-address is one that others can't reach, so the service default/kubernetes does not lead to this server"
+        );
+    }
+}
+
+/// Whether hosts can reach each other at such an address: endpoints can have no other.
+const fn is_elsewhere(address: IpAddr) -> bool {
+    if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
+        return false;
+    }
+    match address {
+        IpAddr::V4(address) => !address.is_link_local(),
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    }
 }
 
 /// The address at which others reach a server that listens on `bound`: that one, or the host's own where it listens on all
 /// or only on the loopback; `None` for a host that nobody can reach.
 fn reachable(bound: IpAddr) -> Option<IpAddr> {
-    if !bound.is_unspecified() && !bound.is_loopback() {
+    if is_elsewhere(bound) {
         return Some(bound);
     }
     // Nothing is sent: this only asks which of its addresses the host would use.
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect(ELSEWHERE).ok()?;
     let address = socket.local_addr().ok()?.ip();
-    (!address.is_unspecified() && !address.is_loopback()).then_some(address)
+    is_elsewhere(address).then_some(address)
 }
 
 #[cfg(test)]

@@ -3,16 +3,18 @@
 //! Those crates count without knowing metrics; the names, kinds and help texts are given here. Requests are measured in
 //! `keelson_http`.
 
-use keelson_aggregator::Aggregator;
+use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_outbound::{Durations, OutboundStats};
-use keelson_registry::{KeptStats, Registry};
+use keelson_registry::{KeptStats, Registry, StoredCollection};
+use keelson_schema::ProgramStats;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
 
 /// All samples of one registry and its cache.
 pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     let mut samples = stored_objects(registry);
+    samples.extend(stored_encodings(registry));
     let stats = registry.cache().stats();
     let counters = registry.counters();
     let newest = registry.newest_reads();
@@ -56,9 +58,13 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
             "Revisions that the store is known to have and the cache does not show yet",
             stats.lag,
         ),
-        counter("keelson_store_questions_total", "How often the store was asked for its newest revision", newest.asked),
         counter(
-            "keelson_store_questions_shared_total",
+            "keelson_store_revision_requests_total",
+            "How often the store was asked for its newest revision",
+            newest.asked,
+        ),
+        counter(
+            "keelson_store_revision_requests_shared_total",
             "Reads that used the answer to a question of another read that waited with them",
             newest.shared,
         ),
@@ -71,8 +77,40 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
         gauge("keelson_cache_watchers", "Watches that follow the cache", sum(|stats| stats.watchers)),
         gauge("keelson_cache_history_events", "Changes that the cache remembers", sum(|stats| stats.events)),
     ]);
+    samples.extend(migrations(registry));
     samples.extend(conversions_kept(registry.surfaces().kept().stats()));
     samples
+}
+
+/// How much was looked through and written anew because it was stored in another encoding than it is to be.
+fn migrations(registry: &Registry) -> [Sample; 2] {
+    let counters = registry.counters();
+    let (pages, objects) = (counters.stale_pages(), counters.rewrites());
+    [
+        counter(
+            "keelson_migration_pages_total",
+            "Parts of collections looked through for objects to be written anew",
+            pages,
+        ),
+        counter("keelson_migration_objects_total", "Objects written anew because they were stored otherwise", objects),
+    ]
+}
+
+/// What is compiled of the expressions of definitions.
+pub(crate) fn program_samples(stats: ProgramStats) -> Vec<Sample> {
+    vec![
+        gauge(
+            "keelson_programs_bytes",
+            "Estimated bytes of the compiled expressions of definitions that are kept",
+            stats.bytes as u64,
+        ),
+        gauge("keelson_programs_schemas", "Schemas whose compiled expressions are kept", stats.schemas as u64),
+        counter(
+            "keelson_programs_compiled_total",
+            "How often the expressions of a schema were compiled, which is when an object is first judged by them",
+            stats.compiled,
+        ),
+    ]
 }
 
 /// What converters have told and is kept, and what that spared.
@@ -153,6 +191,18 @@ pub(crate) fn aggregation_samples(aggregator: &Aggregator) -> Vec<Sample> {
         ..counter("aggregator_unavailable_apiservice_total", help, times)
     });
     now.chain(losses).collect()
+}
+
+/// Which requests peers answered, and how often one did not say what it serves, as upstream names it.
+pub(crate) fn peer_samples(peers: &PeerServers) -> Vec<Sample> {
+    let help = "Requests for resources that only a peer serves, by resource and the code of the answer";
+    let rerouted = peers.rerouted().into_iter().map(|(Rerouted { group, version, resource, code }, times)| {
+        let labels = vec![("code", code.to_string()), ("group", group), ("resource", resource), ("version", version)];
+        Sample { labels, ..counter("apiserver_rerouted_request_total", help, times) }
+    });
+    let help = "How often a peer did not say what it serves";
+    let failures = counter("apiserver_peer_discovery_sync_errors_total", help, peers.failures());
+    rerouted.chain([failures]).collect()
 }
 
 /// What happened on the way to PostgreSQL.
@@ -243,6 +293,23 @@ fn stored_objects(registry: &Registry) -> Vec<Sample> {
             })
         })
         .collect()
+}
+
+/// What is still stored in older encodings can be seen here.
+fn stored_encodings(registry: &Registry) -> Vec<Sample> {
+    let surface = registry.surface();
+    let of = |collection: &StoredCollection| {
+        let resource = collection.layout.resources.first().map(|resource| resource.group_resource().to_string());
+        let sample = |resource: String, encoding: String, objects: usize| Sample {
+            labels: vec![("resource", resource), ("encoding", encoding)],
+            ..gauge("keelson_stored_encodings", "Stored objects, by resource and how they are encoded", objects as u64)
+        };
+        let encodings = collection.encodings().into_iter().zip(std::iter::repeat(resource));
+        encodings
+            .filter_map(|((encoding, objects), resource)| Some(sample(resource?, encoding.to_string(), objects)))
+            .collect::<Vec<_>>()
+    };
+    surface.collections().flat_map(|collection| of(collection)).collect()
 }
 
 fn counter(name: &'static str, help: &'static str, value: u64) -> Sample {

@@ -35,7 +35,7 @@ pub(crate) struct Peers {
 }
 
 /// A process that has registered and may run, and says of its keys what they are.
-struct Peer {
+struct OtherServer {
     server: RegisteredServer,
     trust: Trust,
     /// Whether it was seen to renew its lease. Nobody does before it has joined.
@@ -47,9 +47,9 @@ enum Verdict<'a> {
     /// All agree with it.
     Agreed,
     /// This one does not, and goes or is seen to stay within the time that its lease takes to be judged.
-    Wait(&'a Peer),
+    Wait(&'a OtherServer),
     /// This one does not, and stays.
-    Refused(&'a Peer, Vec<Mismatch>),
+    Refused(&'a OtherServer, Vec<Mismatch>),
 }
 
 impl Peers {
@@ -63,6 +63,11 @@ impl Peers {
         let strict = config.store.is_shared() && !config.allow_other_keys;
         let keys = config.data_dir.as_ref().map(|directory| directory.join("pki"));
         Ok(Self { servers, own, server_id: config.server_id.clone(), keys, strict, first_seen: BTreeMap::new() })
+    }
+
+    /// All servers on the store.
+    pub(crate) fn servers(&self) -> Arc<RegisteredServers> {
+        self.servers.clone()
     }
 
     /// What the others are told.
@@ -87,7 +92,7 @@ impl Peers {
                     self.warn_of_clients(&others);
                     return Ok(());
                 }
-                Verdict::Wait(Peer { server, .. }) if !told => {
+                Verdict::Wait(OtherServer { server, .. }) if !told => {
                     tracing::warn!(
                         server_id = server.id,
                         "this server has been registered with other keys; waiting to see whether it still runs"
@@ -132,23 +137,24 @@ impl Peers {
 
     /// The servers that may run. Those that say nothing of their keys, since they are of an older release, are taken to agree
     /// with all.
-    async fn look(&mut self) -> anyhow::Result<Vec<Peer>> {
+    async fn look(&mut self) -> anyhow::Result<Vec<OtherServer>> {
         let mut all = self.servers.all().await.context("looking which servers run on the store")?;
         all.retain(|server| server.life != Life::Dead);
         let first = |server: &RegisteredServer| *self.first_seen.get(&server.holder).unwrap_or(&server.revision);
         self.first_seen = all.iter().map(|server| (server.holder.clone(), first(server))).collect();
         let other = |server: RegisteredServer| {
             let has_joined = self.first_seen.get(&server.holder).is_some_and(|first| *first != server.revision);
-            Some(Peer { trust: Trust::read(&server.annotations)?, has_joined, server })
+            Some(OtherServer { trust: Trust::read(&server.annotations)?, has_joined, server })
         };
         Ok(all.into_iter().filter_map(other).collect())
     }
 
     /// Whose certificates are accepted beside those of the servers' own authorities is for operators to agree on: none of the
     /// servers signs them.
-    fn warn_of_clients(&self, others: &[Peer]) {
-        let differ = |other: &&Peer| other.server.id != self.server_id && !self.own.has_same_clients(&other.trust);
-        for Peer { server, .. } in others.iter().filter(differ) {
+    fn warn_of_clients(&self, others: &[OtherServer]) {
+        let differ =
+            |other: &&OtherServer| other.server.id != self.server_id && !self.own.has_same_clients(&other.trust);
+        for OtherServer { server, .. } in others.iter().filter(differ) {
             tracing::warn!(
                 server_id = server.id,
                 "this server does not accept client certificates of the same authorities as the one that starts: give all the \
@@ -182,7 +188,7 @@ impl Peers {
     }
 }
 
-impl Peer {
+impl OtherServer {
     fn came_before(&self, revision: Revision) -> bool {
         self.has_joined || self.server.revision < revision
     }
@@ -197,7 +203,7 @@ impl Peer {
 }
 
 /// What others are to a server that signs with and accepts `own`, and has to go where one `is_first` that does not agree.
-fn judge<'a>(own: &Trust, others: &'a [Peer], is_first: impl Fn(&Peer) -> bool) -> Verdict<'a> {
+fn judge<'a>(own: &Trust, others: &'a [OtherServer], is_first: impl Fn(&OtherServer) -> bool) -> Verdict<'a> {
     let mut verdict = Verdict::Agreed;
     for other in others {
         let mismatches = own.mismatches(&other.trust);
@@ -215,19 +221,20 @@ mod tests {
     use super::*;
 
     /// A server with a lease of this revision and one authority.
-    fn other(id: &str, revision: u64, authority: &str, has_joined: bool) -> Peer {
+    fn other(id: &str, revision: u64, authority: &str, has_joined: bool) -> OtherServer {
         let annotations = BTreeMap::from([
             ("keelson.io/certificate-authorities".to_owned(), authority.to_owned()),
             ("keelson.io/service-account-keys".to_owned(), "k".to_owned()),
         ]);
         let trust = Trust::read(&annotations).unwrap();
         let (id, holder, revision) = (id.to_owned(), format!("{id}_1"), Revision::new(revision));
-        let server = RegisteredServer { id, holder, address: None, annotations, revision, life: Life::Live };
-        Peer { server, trust, has_joined }
+        let server =
+            RegisteredServer { id, holder, address: None, peer_address: None, annotations, revision, life: Life::Live };
+        OtherServer { server, trust, has_joined }
     }
 
     /// What becomes of a server of authority `a` that has registered at revision 14.
-    fn check(others: &[Peer], expect: &str) {
+    fn check(others: &[OtherServer], expect: &str) {
         let own = other("own", 14, "a", false);
         let found = match judge(&own.trust, others, |other| other.came_before(own.server.revision)) {
             Verdict::Agreed => "agreed".to_owned(),

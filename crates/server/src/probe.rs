@@ -1,51 +1,13 @@
-//! Asks the store and the log at intervals whether they answer, for `/readyz` and the like.
+//! Asks the log at intervals whether it can be written, for `/readyz` and the like.
 //!
-//! A health check must answer at once and must not load the store by being asked often, so it tells the last answer.
+//! A health check must answer at once, so it tells when the log was last written.
 
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use keelson_http::health::CheckResult;
-use keelson_storage::Store;
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
-
-/// How often the store is asked.
-const INTERVAL: Duration = Duration::from_secs(2);
-/// How long it may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The store's last answer.
-#[derive(Clone)]
-pub(crate) struct StoreProbe(Arc<Mutex<CheckResult>>);
-
-impl StoreProbe {
-    /// Begins asking, until the server stops. The store has just been opened, so it is taken to be well.
-    pub(crate) fn start(store: Arc<dyn Store>, stopping: CancellationToken) -> (Self, impl Future<Output = ()>) {
-        let probe = Self(Arc::new(Mutex::new(Ok(()))));
-        let result = probe.0.clone();
-        let run = async move {
-            loop {
-                tokio::select! {
-                    () = stopping.cancelled() => return,
-                    () = tokio::time::sleep(INTERVAL) => {}
-                }
-                let answer = match tokio::time::timeout(PATIENCE, store.check()).await {
-                    Ok(answer) => answer.map_err(|error| error.to_string()),
-                    Err(_) => Err(format!("no answer in {PATIENCE:?}")),
-                };
-                *result.lock() = answer;
-            }
-        };
-        (probe, run)
-    }
-
-    /// What the store last said.
-    pub(crate) fn check(&self) -> CheckResult {
-        self.0.lock().clone()
-    }
-}
 
 /// How often the log is tried.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);

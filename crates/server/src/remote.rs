@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
+use http::StatusCode;
 use keelson_access::{Pki, RequestHeaders};
-use keelson_aggregator::Aggregator;
+use keelson_aggregator::{Aggregator, ApiService, ApiServices, PeerServers, Rerouted};
 use keelson_http::proxy::{BelievedFields, Remote, RemoteServers};
-use keelson_outbound::{ClientCertificate, Outbound, UpstreamTarget};
+use keelson_outbound::{ClientCertificate, Outbound, Upstream};
 
 /// The certificate by which aggregated servers know this one.
 pub(crate) fn certificate(pki: &Pki) -> ClientCertificate {
@@ -44,6 +46,7 @@ pub(crate) struct AggregatedServers {
     outbound: Arc<Outbound>,
     table: ArcSwap<Table>,
     fields: Arc<PublishedFields>,
+    peers: Option<Arc<PeerServers>>,
 }
 
 /// Who serves what, as of one generation of the APIServices.
@@ -55,28 +58,27 @@ struct Table {
 }
 
 impl AggregatedServers {
-    pub(crate) fn new(aggregator: Arc<Aggregator>, outbound: Arc<Outbound>, fields: Arc<PublishedFields>) -> Self {
-        Self { aggregator, outbound, table: ArcSwap::default(), fields }
+    pub(crate) fn new(
+        aggregator: Arc<Aggregator>,
+        outbound: Arc<Outbound>,
+        fields: Arc<PublishedFields>,
+        peers: Option<Arc<PeerServers>>,
+    ) -> Self {
+        Self { aggregator, outbound, table: ArcSwap::default(), fields, peers }
     }
-}
 
-impl RemoteServers for AggregatedServers {
-    fn find(&self, group: &str, version: &str) -> Option<Remote> {
-        let current = self.aggregator.current();
+    /// The way to the server of a version, if another one has it.
+    fn remote(&self, current: &ApiServices, group: &str, version: &str) -> Option<Remote> {
         current.remote(group, version)?;
         let mut table = self.table.load_full();
         if table.generation != current.generation() {
             let mut groups: HashMap<String, Vec<(String, Remote)>> = HashMap::new();
-            for service in current.services() {
-                let Some(remote) = service.remote() else { continue };
-                let target = UpstreamTarget {
-                    namespace: remote.namespace.clone(),
-                    name: remote.name.clone(),
-                    port: remote.port,
-                    ca_bundle: remote.ca_bundle.clone(),
-                    insecure_skip_tls_verify: remote.insecure_skip_tls_verify,
+            for (service, remote) in current.remotes() {
+                let remote = Remote {
+                    upstream: self.outbound.upstream(remote),
+                    is_available: service.is_available(),
+                    is_peer: false,
                 };
-                let remote = Remote { upstream: self.outbound.upstream(&target), is_available: service.is_available() };
                 groups.entry(service.group.clone()).or_default().push((service.version.clone(), remote));
             }
             // ORDER: the ways of the table before are held until those of this one are known, so that connections last.
@@ -85,6 +87,40 @@ impl RemoteServers for AggregatedServers {
         }
         let versions = table.groups.get(group)?;
         versions.iter().find(|(known, _)| known == version).map(|(_, remote)| remote.clone())
+    }
+}
+
+impl RemoteServers for AggregatedServers {
+    fn find(&self, group: &str, version: &str) -> Option<Remote> {
+        let current = self.aggregator.current();
+        let is_settled = |service: &Arc<ApiService>| service.remote().is_none() || service.is_available();
+        match current.of(group, version) {
+            Some(service) if is_settled(service) => self.remote(&current, group, version),
+            // Those who follow the APIServices are told a moment after whoever reads them.
+            Some(_) | None => self.remote(&self.aggregator.current_about(group, version), group, version),
+        }
+    }
+
+    fn find_newest<'s>(&'s self, group: &'s str, version: &'s str) -> BoxFuture<'s, Option<Remote>> {
+        Box::pin(async move {
+            let known = self.aggregator.current();
+            // What is served here stays so, but for the moment after somebody registers a server for it.
+            if known.of(group, version).is_some_and(|service| service.remote().is_none()) {
+                return None;
+            }
+            let newest = self.aggregator.newest_about(group, version).await;
+            self.remote(&newest, group, version)
+        })
+    }
+
+    fn find_peer(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Upstream>> {
+        self.peers.as_ref()?.find(group, version, resource)
+    }
+
+    fn note_peer_answer(&self, group: &str, version: &str, resource: &str, code: StatusCode) {
+        let Some(peers) = &self.peers else { return };
+        let [group, version, resource] = [group, version, resource].map(str::to_owned);
+        peers.note_rerouted(Rerouted { group, version, resource, code: code.as_u16() });
     }
 
     fn believed(&self) -> Arc<BelievedFields> {

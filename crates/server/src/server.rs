@@ -11,41 +11,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use keelson_access::AuthenticationInfo;
-use keelson_access::pki::{self, Pki};
+use keelson_access::pki::{self, Pki, Saved, Unsaved};
+use keelson_access::{AuthenticationInfo, PublishedAuthorities};
 use keelson_aggregator::Aggregator;
-use keelson_cache::{Cache, CacheConfig};
+use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
-    ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, identity_key,
+    ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, StorageVersionPublication,
+    UNPUBLISHED_ANNOTATION, identity_key,
 };
 use keelson_extensions::Extensions;
-use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::{CheckResult, Health, HealthChecks};
-use keelson_http::listener::Limits;
-use keelson_http::metrics::Metrics;
-use keelson_http::pages::Pages;
-use keelson_http::router::Router;
-use keelson_http::{Pipeline, listener};
+use keelson_http::listener::{self, Limits};
+use keelson_meta::host_port;
 use keelson_outbound::{ClusterServices, Outbound};
-use keelson_registry::{Registry, ServiceAccountTokens};
-use keelson_storage::{BoundedStore, Fence, FencedStore, Store};
+use keelson_registry::{Registry, RegistryConfig, ServiceAccountTokens};
+use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe};
 use keelson_supervision::{Failure, Supervisor, TaskGroup};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::builtin;
 use crate::config::Config;
-use crate::controllers::{self, ControllerParts, Membership};
-use crate::documents::Documentation;
-use crate::history::Compactor;
-use crate::metrics::{aggregation_samples, conversion_samples, conversion_times, registry_samples, server_info};
+use crate::controllers::{self, ControllerParts, Membership, Starting};
+use crate::documents::OtherServers;
+use crate::peer_access::{self, PeerAccess};
 use crate::peers::Peers;
-use crate::probe::{LogProbe, StoreProbe};
+use crate::pipeline::PipelineParts;
+use crate::probe::LogProbe;
 use crate::remote::{self, AggregatedServers, PublishedFields};
+use crate::rights::Rights;
 use crate::store::{Opened, StoreConfig, StoreMetrics};
-use crate::tokens::{issuer_documents, token_issuer};
+use crate::tokens::token_issuer;
 
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
@@ -53,6 +50,8 @@ const KUBECONFIG: &str = "kubeconfig";
 /// How often a shutdown looks whether the store has been let go.
 const CLOSE_POLL: Duration = Duration::from_millis(1);
 /// How long a shutdown waits for that. Connections are gone by then, so only tasks that are being aborted still hold it.
+/// The hook of the storage versions, by the name that the reference server's health checks give it.
+const PUBLICATION_HOOK: &str = "poststarthook/built-in-resources-storage-version-updater";
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Makes running servers.
@@ -72,13 +71,18 @@ struct Prepared {
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
     pki: Pki,
+    unsaved: Unsaved,
     authentication: AuthenticationInfo,
     tokens: Arc<ServiceAccountTokens>,
-    kubeconfig: Option<PathBuf>,
     tls: Arc<ServerConfig>,
+    /// Who clients are, where front proxies are among them.
+    certificates: Option<Arc<PublishedAuthorities>>,
+    peer_access: Option<PeerAccess>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
+    publication: Option<StorageVersionPublication>,
     extensions: Arc<Extensions>,
     aggregator: Arc<Aggregator>,
+    rights: Rights,
 }
 
 /// A server that answers requests, until it is shut down. Dropping it stops it at once.
@@ -89,7 +93,7 @@ pub struct RunningServer {
     kubeconfig: Option<PathBuf>,
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
-    bootstrap: Arc<Progress>,
+    starting: Starting,
     store: Arc<dyn Store>,
     fence: Arc<Fence>,
     /// Whether others use the store too, so that it is not this server's to close.
@@ -113,11 +117,24 @@ impl Server {
     /// When the store can't be opened, certificates can't be read or made, the address is taken, or servers that run on the
     /// store would not accept what this one signs.
     pub async fn start(config: Config) -> anyhow::Result<RunningServer> {
-        let prepared = Prepared::new(config).await?;
-        // ORDER: whatever else can fail comes before this server takes its name. A process that has it gives way for good, so
-        // nothing would be left that runs.
-        let (identity, place) = register(&prepared).await?;
-        Ok(prepared.run(identity, place))
+        Prepared::new(config).await?.take_place().await
+    }
+
+    /// The same, unless it is told to stop while it loads what it will serve: `None` then. Told later it starts all the same, and is to
+    /// be shut down: others know of it by then.
+    ///
+    /// # Errors
+    /// As those of [`Server::start`].
+    pub async fn start_unless(
+        config: Config,
+        told_to_stop: impl Future<Output = ()>,
+    ) -> anyhow::Result<Option<RunningServer>> {
+        let prepared = tokio::select! {
+            () = told_to_stop => return Ok(None),
+            prepared = Prepared::new(config) => prepared?,
+        };
+        // ORDER: from here on it is not given up on the way. Its lease may be in the store before the answer to that has come.
+        prepared.take_place().await.map(Some)
     }
 }
 
@@ -127,11 +144,15 @@ impl Prepared {
             // ORDER: before anything is made in the directory.
             config.store.check_there(config.data_dir.as_deref())?;
         }
-        // Both write to disk and wait for it, so they wait together.
-        let pki = tokio::task::spawn_blocking({
-            let config = config.clone();
-            move || prepare_pki(&config)
-        });
+        // ORDER: what the operator gave is judged before anything is made, and the keys that were made here are saved when nothing
+        // else can be refused. A start that fails leaves nothing behind.
+        let (pki, unsaved) = prepare_pki(&config).context("preparing certificates")?;
+        let authentication = AuthenticationInfo::of(&pki).context("reading the certificate authorities")?;
+        let issuer = token_issuer(&config, &pki)?;
+        let peer_access = PeerAccess::of(&config, &pki)?;
+        let certificates = peer_access::front_proxies(&config, &authentication)?;
+        let tls = certificates.as_ref().map_or_else(|| pki.server_config(), |_| pki.server_config_for_proxies());
+        let tls = Arc::new(tls.context("preparing TLS")?);
         let port = TcpListener::bind(config.bind).await.with_context(|| {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
         })?;
@@ -144,30 +165,23 @@ impl Prepared {
                 .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
         let fenced = fenced(&config, &store, &fence);
-        let registry = Arc::new(Registry::new(
-            fenced.clone(),
-            cache,
-            config.clock.clone(),
-            config.random.clone(),
-            config.registry.clone(),
-        ));
+        let rights = Rights::new(&config, &cache)?;
+        let registry = Arc::new(registry_of(&config, fenced.clone(), cache, &rights));
         let services = ClusterServices::new(&registry, config.service_routes.clone(), config.random.clone());
-        let (namespaces, pki) = tokio::join!(registry.ensure_system_namespaces(), pki);
-        namespaces.context("making the system namespaces")?;
-        let pki = pki.context("preparing certificates")?.context("preparing certificates")?;
+        registry.ensure_system_namespaces().await.context("making the system namespaces")?;
         let outbound = Outbound::with_certificate(
             Arc::new(services),
             config.random.clone(),
             config.proxy.clone(),
             Some(remote::certificate(&pki)),
+            config.outbound_connections,
         );
-        let authentication = AuthenticationInfo::of(&pki).context("reading the certificate authorities")?;
-        let tokens = Arc::new(ServiceAccountTokens::new(registry.clone(), token_issuer(&config, &pki)?));
-        let kubeconfig = write_kubeconfig(&config, &pki, addr)?;
-        let tls = Arc::new(pki.server_config().context("preparing TLS")?);
+        let tokens = ServiceAccountTokens::new(registry.clone(), issuer).with_listed(rights.listed_tokens());
+        let tokens = Arc::new(tokens);
         let aggregation = controllers::aggregation(&config, &registry)?;
+        let publication = controllers::publication(&config, &registry)?;
         let extensions =
-            Extensions::start(registry.clone(), outbound.clone()).await.context("serving custom resources")?;
+            controllers::extensions(&config, &registry, &outbound).await.context("serving custom resources")?;
         let aggregator =
             Aggregator::start(registry.clone(), outbound.clone()).context("reading who serves which API")?;
         Ok(Self {
@@ -182,57 +196,101 @@ impl Prepared {
             registry,
             outbound,
             pki,
+            unsaved,
             authentication,
             tokens,
-            kubeconfig,
             tls,
+            certificates,
+            peer_access,
             aggregation,
+            publication,
             extensions,
             aggregator,
+            rights,
         })
     }
 
+    /// Takes its place among the servers on the store, and runs.
+    async fn take_place(mut self) -> anyhow::Result<RunningServer> {
+        controllers::check_advertised(&self.config);
+        // ORDER: whatever else can fail comes before this server takes its name. A process that has it gives way for good, so
+        // nothing would be left that runs.
+        let peers = peers(&self).await?;
+        let (saved, kubeconfig) = self.save_keys().await?;
+        match register(&self, peers).await {
+            Ok((identity, place)) => Ok(self.run(identity, place, kubeconfig)),
+            // Another with other keys has come in between, and its keys are those of the cluster.
+            Err(refused) => {
+                tokio::task::spawn_blocking(|| saved.take_back()).await?;
+                Err(refused)
+            }
+        }
+    }
+
+    /// Writes the keys and certificates that were made, and the administrator's kubeconfig.
+    async fn save_keys(&mut self) -> anyhow::Result<(Saved, Option<PathBuf>)> {
+        let mut unsaved = std::mem::take(&mut self.unsaved);
+        let kubeconfig = self.config.data_dir.as_ref().map(|directory| directory.join(KUBECONFIG));
+        if let Some(path) = &kubeconfig {
+            self.pki.keep_kubeconfig(path, &url(self.addr), &mut unsaved).context("writing the kubeconfig")?;
+        }
+        let saved = tokio::task::spawn_blocking(|| unsaved.save()).await?;
+        Ok((saved.context("saving keys and certificates")?, kubeconfig))
+    }
+
     /// Runs the server in its place. It answers requests when this returns.
-    fn run(self, identity: IdentityLease, place: Membership) -> RunningServer {
+    fn run(self, identity: IdentityLease, place: Membership, kubeconfig: Option<PathBuf>) -> RunningServer {
         let Self { config, supervisor, addr, store, fence, registry, outbound, pki, .. } = self;
         let identity = Some(IdentityTask::start(identity, &supervisor));
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
-        let (probe, probing) = StoreProbe::start(self.fenced, stopping.clone());
-        background.spawn("store-probe", probing);
-        let cache = registry.cache().clone();
-        let compactor = Compactor::new(store.clone(), cache, config.clock.clone(), config.history);
+        let (probe, probing) = StoreProbe::start(self.fenced);
+        let told = stopping.clone();
+        background.spawn("store-probe", async move {
+            let _: Option<()> = told.run_until_cancelled_owned(probing).await;
+        });
+        let compactor = Compactor::new(store.clone(), registry.cache().clone(), config.clock.clone(), config.history);
         background.spawn("compactor", compactor.run(stopping.clone()));
         let fields = PublishedFields::new(&pki.front_proxy.headers);
+        let peers = self.peer_access.as_ref();
+        let peers = peers.map(|access| access.follow(&self.aggregator, &place.servers, &config.server_id, &background));
         let parts = ControllerParts {
             aggregation: self.aggregation,
+            publication: self.publication,
             extensions: self.extensions.clone(),
             aggregator: self.aggregator.clone(),
+            peers: peers.clone(),
             fields: fields.clone(),
         };
-        background.spawn("custom-resources", self.extensions.run(stopping.clone()));
+        self.rights.follow(&background, &stopping);
+        background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
         let aggregator = self.aggregator;
-        let remotes = AggregatedServers::new(aggregator.clone(), outbound.clone(), fields);
+        let remotes = AggregatedServers::new(aggregator.clone(), outbound.clone(), fields, peers.clone());
         background.spawn("api-services", aggregator.clone().run(stopping.clone()));
-        let bootstrap = controllers::spawn(&config, &registry, (&pki, self.authentication), place, parts, &background);
+        let starting = controllers::spawn(&config, &registry, (&pki, self.authentication), place, parts, &background);
 
-        let parts = (registry.clone(), outbound.clone(), aggregator, self.tokens, self.metrics);
         let standing = store_check(&config.store, fence.clone(), probe);
-        let checks = (supervisor.clone(), standing);
-        let pipeline = pipeline(&config, parts, addr, checks, &bootstrap, stopping.clone());
-        let pipeline = pipeline.with_remote_servers(remotes);
         let cache = registry.cache().clone();
-        let limits = Limits {
-            connections: config.connections,
-            unread: config.unread,
-            pinned_bytes: config.pinned_bytes,
-            replaced_bytes: Arc::new(move || cache.replaced_bytes()),
-            drain: config.shutdown_grace,
+        let cached = move || cache.healthy().map_err(|fault| fault.to_string());
+        let parts = PipelineParts {
+            registry: registry.clone(),
+            outbound: outbound.clone(),
+            others: OtherServers { aggregator, peers },
+            extensions: self.extensions,
+            tokens: self.tokens,
+            health: health(supervisor.clone(), standing, cached, &starting, &stopping),
+            store_metrics: self.metrics,
         };
-        let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), limits);
+        let pipeline = parts.into_pipeline(&config, addr, stopping.clone());
+        let pipeline = pipeline.with_remote_servers(remotes, background.clone());
+        let pipeline = match self.certificates {
+            None => pipeline,
+            Some(certificates) => pipeline.with_certificates(certificates),
+        };
+        let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), limits(&config, &registry));
         let listener = Some(supervisor.spawn("listener", &stopping, serving));
         let shared = matches!(config.store, StoreConfig::Shared(_));
-        let (server_id, kubeconfig) = (config.server_id, self.kubeconfig);
+        let server_id = config.server_id;
         tracing::info!(server_id, %addr, "the server is ready");
         RunningServer {
             addr,
@@ -241,7 +299,7 @@ impl Prepared {
             kubeconfig,
             registry,
             outbound,
-            bootstrap,
+            starting,
             store,
             fence,
             shared,
@@ -286,7 +344,13 @@ impl RunningServer {
 
     /// Waits until what every cluster has is there: the server answers before. Says so in `/readyz` too.
     pub async fn bootstrapped(&self) {
-        self.bootstrap.finished().await;
+        self.starting.bootstrap.finished().await;
+    }
+
+    /// Waits until it has published in which versions it stores, before which nothing is written. What could not be published is
+    /// tried again, and `/readyz` names it.
+    pub async fn published(&self) {
+        Starting::may_write(self.starting.publication.clone()).await;
     }
 
     /// Waits until another process has started under this server's name, and tells what to do about it. This server writes
@@ -378,18 +442,27 @@ fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dy
     if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
 }
 
-/// Takes this server's place among those on the store, if it may be there.
-async fn register(prepared: &Prepared) -> anyhow::Result<(IdentityLease, Membership)> {
-    let Prepared { config, registry, fence, addr, .. } = prepared;
-    let (addr, fence) = (*addr, fence.clone());
-    let servers = registered_servers(config, registry, addr);
-    let mut peers = Peers::new(config, &prepared.pki, prepared.tokens.issuer(), servers.clone())?;
+/// The servers on the store, which this one may be among.
+async fn peers(prepared: &Prepared) -> anyhow::Result<Peers> {
+    let Prepared { config, registry, addr, .. } = prepared;
+    let servers = registered_servers(config, registry, *addr);
+    let mut peers = Peers::new(config, &prepared.pki, prepared.tokens.issuer(), servers)?;
     // ORDER: before this server takes its name, which another process may have.
     peers.check().await?;
-    let identity = identity_config(config, addr, peers.annotations());
-    let lease = IdentityLease::register(registry.clone(), fence, &*config.random, identity).await;
+    Ok(peers)
+}
+
+/// Takes this server's place among those on the store.
+async fn register(prepared: &Prepared, mut peers: Peers) -> anyhow::Result<(IdentityLease, Membership)> {
+    let Prepared { config, registry, fence, addr, .. } = prepared;
+    let mut annotations = peers.annotations();
+    if !config.registry.storage_version_api {
+        annotations.insert(UNPUBLISHED_ANNOTATION.to_owned(), "true".to_owned());
+    }
+    let identity = identity_config(config, *addr, annotations);
+    let lease = IdentityLease::register(registry.clone(), fence.clone(), &*config.random, identity).await;
     let lease = peers.join(lease.context("registering this server's identity")?).await?;
-    let place = Membership { addr, holder: lease.holder().to_owned(), servers };
+    let place = Membership { addr: *addr, holder: lease.holder().to_owned(), servers: peers.servers() };
     Ok((lease, place))
 }
 
@@ -414,41 +487,33 @@ fn registered_servers(config: &Config, registry: &Arc<Registry>, addr: SocketAdd
 }
 
 fn identity_config(config: &Config, addr: SocketAddr, annotations: BTreeMap<String, String>) -> IdentityConfig {
+    let address = SocketAddr::new(controllers::advertised(config, addr).unwrap_or(addr.ip()), addr.port());
+    // All addresses are none, as for clients.
+    let peer_ip = config.peer_advertise_ip.filter(|ip| !ip.is_unspecified()).unwrap_or(address.ip());
     IdentityConfig {
         server_id: config.server_id.clone(),
         host: Config::host_name(),
-        address: SocketAddr::new(controllers::advertised(config, addr).unwrap_or(addr.ip()), addr.port()).to_string(),
+        address,
+        peer_address: SocketAddr::new(peer_ip, config.peer_advertise_port.unwrap_or(address.port())),
         annotations,
         duration: config.identity_duration,
         interval: config.identity_interval,
     }
 }
 
-fn prepare_pki(config: &Config) -> anyhow::Result<Pki> {
+/// The keys and certificates, and what of them is to be saved.
+fn prepare_pki(config: &Config) -> anyhow::Result<(Pki, Unsaved)> {
     let (clock, random) = (&*config.clock, &*config.random);
     Ok(match &config.data_dir {
-        Some(directory) => pki::ensure(directory, &config.pki, clock, random)?,
-        None => pki::ephemeral(&config.pki, clock, random)?,
+        Some(directory) => pki::prepare(directory, &config.pki, clock, random)?,
+        None => (pki::ephemeral(&config.pki, clock, random)?, Unsaved::default()),
     })
-}
-
-fn write_kubeconfig(config: &Config, pki: &Pki, addr: SocketAddr) -> anyhow::Result<Option<PathBuf>> {
-    let Some(directory) = &config.data_dir else {
-        return Ok(None);
-    };
-    let path = directory.join(KUBECONFIG);
-    pki.write_kubeconfig(&path, &url(addr)).context("writing the kubeconfig")?;
-    Ok(Some(path))
 }
 
 /// How a client on this host reaches the server.
 fn url(addr: SocketAddr) -> String {
     let host = if addr.ip().is_unspecified() { "localhost".to_owned() } else { addr.ip().to_string() };
-    if host.contains(':') {
-        format!("https://[{host}]:{}", addr.port())
-    } else {
-        format!("https://{host}:{}", addr.port())
-    }
+    format!("https://{}", host_port(&host, addr.port()))
 }
 
 fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {
@@ -461,71 +526,54 @@ fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {
     }
 }
 
+/// The bounds of the listener.
+fn limits(config: &Config, registry: &Registry) -> Limits {
+    let cache = registry.cache().clone();
+    Limits {
+        connections: config.connections,
+        unread: config.unread,
+        pinned_bytes: config.pinned_bytes,
+        replaced_bytes: Arc::new(move || cache.replaced_bytes()),
+        drain: config.shutdown_grace,
+    }
+}
+
+/// The verbs over a store, by the settings.
+fn registry_of(config: &Config, store: Arc<dyn Store>, cache: Arc<Cache>, rights: &Rights) -> Registry {
+    let settings =
+        RegistryConfig { publishes_encodings: config.registry.storage_version_api, ..config.registry.clone() };
+    let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
+    registry.with_authorizer(rights.authorizer())
+}
+
 /// What `/livez`, `/readyz` and `/healthz` check. A server lives as long as each of its background tasks does. One whose store is away
 /// lives too: it serves what it has, and to start it anew would take even that.
 fn health(
     supervisor: Supervisor,
     store: impl Fn() -> CheckResult + Send + Sync + 'static,
     cache: impl Fn() -> CheckResult + Send + Sync + 'static,
-    bootstrap: &Arc<Progress>,
+    starting: &Starting,
     stopping: &CancellationToken,
 ) -> Health {
     let log = LogProbe::new();
     let shared = HealthChecks::new().add("log", move || log.check());
-    let live = shared.clone().add_each(move || {
-        let result = |failure: Option<Failure>| failure.map_or(Ok(()), |failure| Err(failure.to_string()));
-        supervisor.tasks().into_iter().map(|(task, failure)| (format!("task/{task}"), result(failure))).collect()
-    });
+    let live = shared.clone().add_tasks(supervisor);
     let store = Arc::new(store);
     let ready_store = store.clone();
     let well = shared.add("etcd", move || store());
     let well = well.add("informer-sync", cache).add("poststarthook/storage-readiness", move || ready_store());
     let well = Progress::steps().fold(well, |well, step| {
-        let bootstrap = bootstrap.clone();
+        let bootstrap = starting.bootstrap.clone();
         let done = move || if bootstrap.is_done(step) { Ok(()) } else { Err("not finished".to_owned()) };
         well.add(step, done)
     });
-    let stopping = stopping.clone();
-    let stops = move || if stopping.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) };
-    Health { live, ready: well.clone().add("shutdown", stops), well }
-}
-
-fn pipeline(
-    config: &Config,
-    (registry, outbound, aggregator, tokens, store_metrics): (
-        Arc<Registry>,
-        Arc<Outbound>,
-        Arc<Aggregator>,
-        Arc<ServiceAccountTokens>,
-        StoreMetrics,
-    ),
-    addr: SocketAddr,
-    (supervisor, store): (Supervisor, impl Fn() -> CheckResult + Send + Sync + 'static),
-    bootstrap: &Arc<Progress>,
-    stopping: CancellationToken,
-) -> Pipeline {
-    let metrics = Arc::new(Metrics::new());
-    let measured = registry.clone();
-    metrics.add_source(move || registry_samples(&measured));
-    metrics.add_source(store_metrics);
-    let calls = outbound.clone();
-    metrics.add_source(move || conversion_samples(calls.stats()));
-    metrics.add_histograms(move || conversion_times(outbound.stats()));
-    let info = server_info(&config.server_id);
-    metrics.add_source(move || vec![info.clone()]);
-    let cache = registry.cache().clone();
-    let health =
-        health(supervisor, store, move || cache.healthy().map_err(|fault| fault.to_string()), bootstrap, &stopping);
-    let registered = aggregator.clone();
-    metrics.add_source(move || aggregation_samples(&registered));
-    let documentation = Documentation::new(builtin::catalogue(), builtin::schemas(), aggregator);
-    let pages = Pages::new(health, metrics.clone(), addr.to_string());
-    let pages = pages.with_issuer(issuer_documents(&tokens, addr));
-    let surfaces = registry.clone();
-    metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
-    let surfaces = registry.clone();
-    let handlers = Arc::new(ResourceHandlers::new(registry, tokens.clone()));
-    let router = Router::new(move || surfaces.surface(), move |surface| documentation.of(surface), pages, handlers);
-    let (clock, random) = (config.clock.clone(), config.random.clone());
-    Pipeline::new(router, metrics, clock, random, stopping, config.flow).with_tokens(tokens)
+    let well = match starting.publication.clone() {
+        Some(publication) => well.add(PUBLICATION_HOOK, move || match publication.pending().as_deref() {
+            Some([]) => Ok(()),
+            Some(pending) => Err(format!("not finished: these are not published: {}", pending.join(", "))),
+            None => Err("not finished".to_owned()),
+        }),
+        None => well,
+    };
+    Health::new(live, well, stopping.clone())
 }

@@ -14,6 +14,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tonic::codegen::Service;
@@ -130,7 +133,7 @@ async fn connect_to_one(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
 fn tls_config(files: &TlsFiles) -> Result<ClientTlsConfig, OpenError> {
     let mut tls = ClientTlsConfig::new();
     tls = match &files.ca {
-        Some(path) => tls.ca_certificate(Certificate::from_pem(read("the CA certificate", path)?)),
+        Some(path) => tls.ca_certificate(Certificate::from_pem(authorities(path)?)),
         None => tls.with_native_roots(),
     };
     if let Some((certificate, key)) = &files.identity {
@@ -141,6 +144,19 @@ fn tls_config(files: &TlsFiles) -> Result<ClientTlsConfig, OpenError> {
         tls = tls.domain_name(name);
     }
     Ok(tls)
+}
+
+/// Certificates that are trusted. With none nobody would be, which looks like an etcd that does not answer.
+fn authorities(path: &Path) -> Result<Vec<u8>, OpenError> {
+    const WHAT: &str = "the CA certificate";
+    let pem = read(WHAT, path)?;
+    let unusable = |cause: String| OpenError::File { what: WHAT, path: path.display().to_string(), cause };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+    }
+    if roots.is_empty() { Err(unusable("it holds no certificate".to_owned())) } else { Ok(pem) }
 }
 
 fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, OpenError> {

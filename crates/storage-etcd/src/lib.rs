@@ -20,6 +20,7 @@ mod outcome;
 mod proto;
 mod read;
 mod revision;
+mod scan;
 mod seen;
 mod store;
 mod transaction;

@@ -81,7 +81,7 @@ async fn try_count(shared: &Shared, request: &RangeRequest) -> Result<u64, Failu
 }
 
 /// The revision to ask etcd for, 0 for the newest. To etcd revision 0 is the newest; to the store it is before all others.
-fn fixed(revision: Option<Revision>) -> Result<i64, Failure> {
+pub(crate) fn fixed(revision: Option<Revision>) -> Result<i64, Failure> {
     match revision {
         Some(Revision::ZERO) => Err(Failure::Compacted),
         Some(revision) => Ok(to_etcd(revision)),

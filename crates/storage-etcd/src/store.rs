@@ -8,7 +8,8 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use keelson_meta::{Clock, Revision};
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreKey, Tail, Transaction, Write,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreKey, Tail,
+    Transaction, Write,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -24,7 +25,7 @@ use crate::proto::TxnResponse;
 use crate::revision::{self, Housekeeping, Revisions, explain, from_etcd, to_etcd};
 use crate::seen::Seen;
 use crate::version::{EtcdVersion, OLDEST_USABLE};
-use crate::{compact, outcome, read, transaction, watch as tail};
+use crate::{compact, outcome, read, scan, transaction, watch as tail};
 
 /// What stands for the version of an etcd that does not tell it.
 const UNTOLD: &str = "untold";
@@ -252,6 +253,10 @@ impl Store for EtcdStore {
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
         read::range(&self.shared, request).await
+    }
+
+    fn scan(&self, request: ScanRequest) -> Option<Scan> {
+        Some(scan::stream(self.shared.clone(), request))
     }
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {

@@ -3,7 +3,7 @@
 //! [`state`] decides and this module does: it opens streams, waits, asks. A tail does nothing while nobody polls it; etcd
 //! keeps its place.
 
-mod parts;
+mod ranges;
 mod state;
 #[cfg(test)]
 mod state_tests;
@@ -26,7 +26,7 @@ use crate::proto::{
 use crate::revision::{explain, from_etcd};
 use crate::store::Shared;
 use crate::version::EtcdVersion;
-use parts::{Change, FIRST_WATCH};
+use ranges::{Change, FIRST_WATCH};
 use state::{Action, End, Follower, Input, Probe};
 
 /// What the tick key holds.

@@ -1,4 +1,6 @@
-//! Getting in: TLS, client certificates, users, and a sentence for whoever can't.
+//! Access to etcd: TLS, client certificates, users, and a sentence for whoever can't get in.
+//!
+//! The sentence is for an operator, and names the setting to look at.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

@@ -1,4 +1,6 @@
 //! An etcd of three members, of which one is killed, hangs, lags, or is cut off from the others. Invariants 17 and 18.
+//!
+//! Servers above it are in `keelson/tests/many_servers/etcd_members.rs`.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

@@ -1,4 +1,6 @@
-//! The engine keeps the contract, on a real etcd: an old one. `cluster.rs` runs the same on the newest, with several members.
+//! The engine keeps the contract, on a real etcd: an old one.
+//!
+//! `cluster.rs` runs the same on the newest, with several members.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

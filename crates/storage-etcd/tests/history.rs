@@ -1,4 +1,6 @@
 //! A history that is long: how a tail from its beginning comes to its end.
+//!
+//! etcd hands it out in portions, and may compact it meanwhile.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

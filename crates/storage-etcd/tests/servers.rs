@@ -1,4 +1,6 @@
 //! Several servers on one etcd, and an etcd that dies, hangs, or is somebody else's too.
+//!
+//! Keys outside of the own prefix are never touched.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

@@ -37,6 +37,7 @@ impl Recent {
     }
 
     /// The newest changes that are remembered, at most so many, ascending.
+    #[cfg(feature = "postgres")]
     pub(crate) fn newest(&self, max_events: usize) -> impl Iterator<Item = &StoreEvent> {
         self.events.range(self.events.len().saturating_sub(max_events)..)
     }

@@ -1,4 +1,6 @@
-//! What happens around the data directory: two servers, another version, backup and restore.
+//! The data directory: two servers, another version, backup and restore.
+//!
+//! An operator meets these, so the texts of the errors are compared.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

@@ -111,18 +111,10 @@ async fn a_host_that_hangs_does_not_stand_before_the_next() {
     let Some(url) = database() else { return };
     let (_listener, port) = silent_host().await;
     let (before, place) = url.rsplit_once('@').unwrap();
-    let both = format!("{before}@127.0.0.1:{port},{place}?connect_timeout=1");
+    let both = format!("{before}@127.0.0.1:{port},{place}?connect_timeout=3");
     let config = PostgresConfig::from_url(&both).unwrap();
-    // After the first host has hung they are tried in any order.
-    let store = tokio::time::timeout(Duration::from_secs(60), async {
-        loop {
-            match PostgresStore::open(config.clone()).await {
-                Ok(store) => return store,
-                Err(error) => assert!(error.to_string().contains("does not answer"), "{error}"),
-            }
-        }
-    });
-    commit(&store.await.unwrap(), put("a", "1")).await;
+    let store = PostgresStore::open(config).await.unwrap();
+    commit(&store, put("a", "1")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

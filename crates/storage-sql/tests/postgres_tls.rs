@@ -1,4 +1,6 @@
 //! TLS to PostgreSQL, with libpq's meanings of sslmode, and client certificates in place of passwords.
+//!
+//! The server is set up for each case anew.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

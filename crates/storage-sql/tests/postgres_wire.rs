@@ -1,4 +1,6 @@
-//! What the making of connections costs and how long it may take, seen from the wire between a server and PostgreSQL.
+//! The making of connections, its cost and its time, seen from the wire between a server and PostgreSQL.
+//!
+//! A relay in between counts what is said, and can stop.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

@@ -1,4 +1,6 @@
-//! What the disk does under a store: it loses its power with whatever was not synced, fails, or is full.
+//! A disk that loses its power with whatever was not synced, fails, or is full, under a store.
+//!
+//! The disk is made by the tests below SQLite, and forgets what a real one may forget.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 

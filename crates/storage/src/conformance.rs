@@ -64,6 +64,7 @@ macro_rules! for_each_conformance_case {
                 a_limit_cuts_and_says_whether_more_follows,
                 a_count_is_the_length_of_the_range,
                 a_range_is_read_at_its_revision,
+                a_scan_finds_what_ranges_find,
                 a_future_revision_is_refused,
                 an_empty_store_has_a_revision,
                 inv01_chunks_at_one_revision_equal_the_whole,

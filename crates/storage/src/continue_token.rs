@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use keelson_meta::Revision;
 
-use crate::key::StoreKey;
+use crate::key::{StoreKey, behind};
 use go_json::{Field, Kind};
 
 /// The only version of the token that has ever been released.
@@ -67,7 +67,7 @@ pub enum TokenError {
 impl ContinueToken {
     /// The token for what comes behind `last_relative_key` (`<namespace>/<name>` or `<name>`) at `revision`.
     pub fn after(revision: Revision, last_relative_key: &str) -> Self {
-        Self { revision: TokenRevision::At(revision), start: format!("{last_relative_key}\0") }
+        Self { revision: TokenRevision::At(revision), start: behind(last_relative_key) }
     }
 
     /// The token for the same place that reads the newest revision: what a 410 offers for the rest of the list.

@@ -5,14 +5,16 @@
 //! pass is the proof. A mark in the target says that a copy into it is not finished: no server starts on such a store.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures::stream::{self, TryStreamExt as _};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_meta::Revision;
 
 use crate::key::StoreKey;
-use crate::store::{CommitError, KeyValue, RangePage, RangeRequest, Store, StoreError, Transaction, Write};
+use crate::pages::pages;
+use crate::store::{CommitError, KeyValue, RangeRequest, Store, StoreError, Transaction, Write};
 
 /// What all keys begin with.
 const EVERYTHING: &str = "/registry/";
@@ -162,42 +164,33 @@ struct Pass<'s, E> {
 impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
     async fn run(&self, progress: &mut CopyProgress, report: &mut impl FnMut(CopyProgress)) -> Result<(), CopyError> {
         let mut start = StoreKey::new(EVERYTHING);
-        loop {
-            let page = self.from.range(self.request(&start)).await.map_err(CopyError::Source)?;
-            let next = next_start(&page);
-            let end = next.clone().unwrap_or_else(|| StoreKey::prefix_end(EVERYTHING));
+        let everything = RangeRequest { limit: Some(PAGE), ..all(Some(self.revision), None) };
+        let mut pages = pin!(pages(self.from, everything).map_err(CopyError::Source).peekable());
+        while let Some(page) = pages.try_next().await? {
+            // Keys of the target up to those of the next page are no longer in the source.
+            let is_last = pages.as_mut().peek().await.is_none();
+            let last = page.last().filter(|_| !is_last).map(|last| last.key.behind());
+            let end = last.unwrap_or_else(|| StoreKey::prefix_end(EVERYTHING));
             let there = self.target_between(&start, &end).await.map_err(CopyError::Target)?;
-            let writes = self.differences(&page.entries, there);
+            let writes = self.differences(&page, there);
             let deleted = writes.iter().filter(|write| matches!(write, Write::Delete { .. })).count() as u64;
             progress.written += writes.len() as u64 - deleted;
             progress.deleted += deleted;
-            progress.compared += page.entries.len() as u64;
+            progress.compared += page.len() as u64;
             self.write(writes).await?;
             report(*progress);
-            match next {
-                Some(next) => start = next,
-                None => return Ok(()),
-            }
+            start = end;
         }
-    }
-
-    fn request(&self, start: &StoreKey) -> RangeRequest {
-        RangeRequest { from: start.clone(), ..all(Some(self.revision), Some(PAGE)) }
+        Ok(())
     }
 
     /// What the target holds in `[start, end)`.
     async fn target_between(&self, start: &StoreKey, end: &StoreKey) -> Result<BTreeMap<StoreKey, Bytes>, StoreError> {
+        let request = RangeRequest { from: start.clone(), to: end.clone(), revision: None, limit: Some(PAGE) };
+        let mut pages = pin!(pages(self.to, request));
         let mut found = BTreeMap::new();
-        let mut from = start.clone();
-        loop {
-            let request = RangeRequest { from, to: end.clone(), revision: None, limit: Some(PAGE) };
-            let page = self.to.range(request).await?;
-            let next = next_start(&page);
-            found.extend(page.entries.into_iter().map(|entry| (entry.key, entry.value)));
-            match next {
-                Some(next) => from = next,
-                None => break,
-            }
+        while let Some(page) = pages.try_next().await? {
+            found.extend(page.into_iter().map(|entry| (entry.key, entry.value)));
         }
         found.remove(&StoreKey::new(MARK));
         Ok(found)
@@ -221,12 +214,6 @@ impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
             .try_for_each_concurrent(IN_FLIGHT, |writes| write(self.to, Transaction { compares: Vec::new(), writes }))
             .await
     }
-}
-
-/// The key behind the last one of a page that has a next one.
-fn next_start(page: &RangePage) -> Option<StoreKey> {
-    let last = page.entries.last().filter(|_| page.more)?;
-    Some(StoreKey::new(format!("{}\0", last.key)))
 }
 
 fn in_transactions(writes: Vec<Write>) -> Vec<Vec<Write>> {

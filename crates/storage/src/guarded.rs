@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use keelson_meta::Revision;
 
 use crate::key::StoreKey;
-use crate::store::{CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, Transaction};
+use crate::store::{
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, Tail, Transaction,
+};
 
 /// What stands before the commits of a store.
 pub trait CommitGuard: Send + Sync + 'static {
@@ -56,6 +58,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
         self.store.range(request).await
+    }
+
+    fn scan(&self, request: ScanRequest) -> Option<Scan> {
+        self.store.scan(request)
     }
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {

@@ -21,6 +21,12 @@ impl StoreKey {
         &self.0
     }
 
+    /// The first key behind this one.
+    #[must_use]
+    pub fn behind(&self) -> Self {
+        Self::new(behind(&self.0))
+    }
+
     /// The first key behind all keys that start with `prefix`: the end of a range over the prefix.
     ///
     /// `prefix` ends in an ASCII character (prefixes end in `/`), so adding one to its last byte keeps it valid.
@@ -31,6 +37,11 @@ impl StoreKey {
         }
         Self::new(String::from_utf8_lossy(&end).into_owned())
     }
+}
+
+/// The first text behind this one, in the order of keys: also of keys that are relative to a collection.
+pub fn behind(key: &str) -> String {
+    format!("{key}\0")
 }
 
 impl fmt::Debug for StoreKey {

@@ -13,13 +13,17 @@ pub mod fence;
 pub mod guarded;
 pub mod key;
 pub mod memory;
+pub mod pages;
+pub mod probe;
 pub mod store;
 
 pub use bounded::BoundedStore;
 pub use continue_token::ContinueToken;
 pub use fence::{Fence, FencedStore, Identity};
-pub use key::StoreKey;
+pub use key::{StoreKey, behind};
+pub use pages::{pages, pages_from};
+pub use probe::StoreProbe;
 pub use store::{
-    CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, Tail,
-    TailBatch, Transaction, Write,
+    CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store,
+    StoreError, StoreEvent, Tail, TailBatch, Transaction, Write,
 };

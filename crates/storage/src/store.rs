@@ -213,6 +213,18 @@ pub struct RangePage {
     pub more: bool,
 }
 
+/// A read of all there is in some ranges, in no order, at one revision.
+#[derive(Clone, Debug)]
+pub struct ScanRequest {
+    /// The first key of each range and the key behind its last one. No two ranges overlap.
+    pub ranges: Vec<(StoreKey, StoreKey)>,
+    /// The revision to read at.
+    pub revision: Revision,
+}
+
+/// What a [`ScanRequest`] finds, some entries at a time.
+pub type Scan = BoxStream<'static, Result<Vec<KeyValue>, StoreError>>;
+
 /// One change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreEvent {
@@ -254,6 +266,15 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Compacted`] and [`StoreError::Future`] for a revision that can't be read.
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError>;
+
+    /// Reads all there is in some ranges, for who wants it soon and in any order, from an engine to which order costs time.
+    ///
+    /// # Errors
+    /// In the stream, as for [`Store::range`].
+    fn scan(&self, request: ScanRequest) -> Option<Scan> {
+        let _ = request;
+        None
+    }
 
     /// How many entries [`Store::range`] would return for the same request, without reading their values.
     ///

@@ -1,4 +1,6 @@
 //! The in-memory engine keeps the contract.
+//!
+//! It is the engine of most tests, so it runs the conformance suite like all others.
 
 use std::sync::Arc;
 

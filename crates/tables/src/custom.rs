@@ -10,7 +10,7 @@ use keelson_meta::json::{Map, Value};
 
 use crate::age::age;
 use crate::column::{CREATED_AT, Column, NAME};
-use crate::part::Subject;
+use crate::field_value::Subject;
 use crate::path::{Path, PathError};
 
 /// A column, and the path to what it shows.

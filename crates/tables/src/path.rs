@@ -1,6 +1,6 @@
 //! The paths of columns that a contributor brings: the part of JSONPath that `additionalPrinterColumns` are written in.
 //!
-//! Steps are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), some of them (`[0:2]`, `[::2]`, `[0,3]`), all of
+//! Segments are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), some of them (`[0:2]`, `[::2]`, `[0,3]`), all of
 //! them (`[*]`, `.*`), whatever is below (`..name`) and filters (`[?(@.type=="Ready")]`, with `==`, `!=`, `<`, `<=`, `>`, `>=`, or
 //! whether there is something). A path shows the first value that it leads to.
 
@@ -19,18 +19,18 @@ pub struct PathError(String);
 
 /// A path into an object.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Path(Vec<Step>);
+pub(crate) struct Path(Vec<Segment>);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum Segment {
     Member(String),
     /// From the end where it is negative.
-    Place(i64),
+    Index(i64),
     All,
     /// From one item to before another, every so many.
     Slice(Option<i64>, Option<i64>, usize),
     /// What one of these leads to.
-    Union(Vec<Step>),
+    Union(Vec<Segment>),
     /// The value and all that is below it.
     Descent,
     /// Items of which a path leads to something, and to this where it says so.
@@ -88,7 +88,7 @@ impl Path {
     pub(crate) fn parse(text: &str) -> Result<Self, PathError> {
         let path = text.trim();
         let path = path.strip_prefix('$').unwrap_or(path);
-        let read = if path.len() > PATH_BYTES_MAX { None } else { steps(path) };
+        let read = if path.len() > PATH_BYTES_MAX { None } else { segments(path) };
         match read {
             Some((path, "")) if !path.0.is_empty() => Ok(path),
             _ => Err(PathError(text.to_owned())),
@@ -101,46 +101,46 @@ impl Path {
     }
 }
 
-fn first<'a>(steps: &[Step], from: Item<'a>) -> Option<Item<'a>> {
-    let Some((step, rest)) = steps.split_first() else { return Some(from) };
+fn first<'a>(segments: &[Segment], from: Item<'a>) -> Option<Item<'a>> {
+    let Some((segment, rest)) = segments.split_first() else { return Some(from) };
     let is_list = from.content() == Content::Array;
     let mut below = from.members().map(|(_, item)| item);
-    match step {
-        Step::Member(_) if is_list => None,
-        Step::Member(name) => first(rest, from.get(name)?),
-        Step::Place(place) if is_list => {
+    match segment {
+        Segment::Member(_) if is_list => None,
+        Segment::Member(name) => first(rest, from.get(name)?),
+        Segment::Index(place) if is_list => {
             let place = match usize::try_from(*place) {
                 Ok(place) => place,
                 Err(_) => from.members().count().checked_sub(usize::try_from(place.unsigned_abs()).ok()?)?,
             };
             first(rest, below.nth(place)?)
         }
-        Step::Place(_) => None,
-        Step::Slice(start, end, every) if is_list => {
+        Segment::Index(_) => None,
+        Segment::Slice(start, end, every) if is_list => {
             let (start, end) = bounds(*start, *end, from.members().count())?;
             below.skip(start).take(end - start).step_by(*every).find_map(|item| first(rest, item))
         }
-        Step::Slice(..) => None,
-        Step::Union(steps) => steps.iter().find_map(|step| {
-            let found = first(std::slice::from_ref(step), from)?;
+        Segment::Slice(..) => None,
+        Segment::Union(segments) => segments.iter().find_map(|segment| {
+            let found = first(std::slice::from_ref(segment), from)?;
             first(rest, found)
         }),
-        Step::Descent => descend(rest, from),
-        Step::All => below.find_map(|item| first(rest, item)),
-        Step::Filter(path, comparison) if is_list => {
+        Segment::Descent => descend(rest, from),
+        Segment::All => below.find_map(|item| first(rest, item)),
+        Segment::Filter(path, comparison) if is_list => {
             let mut fitting = below.filter(|item| path.first(*item).is_some_and(|found| fits(comparison, found)));
             fitting.find_map(|item| first(rest, item))
         }
-        Step::Filter(..) => None,
+        Segment::Filter(..) => None,
     }
 }
 
-/// The first value that the steps lead to from a list or an object, or from one below it.
-fn descend<'a>(steps: &[Step], from: Item<'a>) -> Option<Item<'a>> {
+/// The first value that the segments lead to from a list or an object, or from one below it.
+fn descend<'a>(segments: &[Segment], from: Item<'a>) -> Option<Item<'a>> {
     if !matches!(from.content(), Content::Array | Content::Object) {
         return None;
     }
-    first(steps, from).or_else(|| from.members().find_map(|(_, item)| descend(steps, item)))
+    first(segments, from).or_else(|| from.members().find_map(|(_, item)| descend(segments, item)))
 }
 
 /// Where a slice begins and ends in a list of so many items; `None` where that is not within the list.
@@ -170,32 +170,32 @@ fn fits(comparison: &Option<Comparison>, found: Item<'_>) -> bool {
     order.is_some_and(|order| relation.holds(order))
 }
 
-/// The steps at the beginning of a text, and what stands behind them.
-fn steps(mut text: &str) -> Option<(Path, &str)> {
-    let mut steps = Vec::new();
+/// The segments at the beginning of a text, and what stands behind them.
+fn segments(mut text: &str) -> Option<(Path, &str)> {
+    let mut segments = Vec::new();
     loop {
-        let (step, rest) = if let Some(rest) = text.strip_prefix('[') {
+        let (segment, rest) = if let Some(rest) = text.strip_prefix('[') {
             in_brackets(rest)?
         } else if let Some(rest) = text.strip_prefix(".*") {
-            (Step::All, rest)
+            (Segment::All, rest)
         } else if let Some(rest) = text.strip_prefix("..") {
-            steps.push(Step::Descent);
+            segments.push(Segment::Descent);
             match member(rest)? {
                 (name, rest) if name.is_empty() && rest.starts_with('[') => in_brackets(&rest[1..])?,
                 (name, _) if name.is_empty() => return None,
-                (name, rest) => (Step::Member(name), rest),
+                (name, rest) => (Segment::Member(name), rest),
             }
         } else if let Some(rest) = text.strip_prefix('.') {
             match member(rest)? {
                 // A dot before a bracket says nothing.
                 (name, rest) if name.is_empty() && rest.starts_with('[') => in_brackets(&rest[1..])?,
                 (name, _) if name.is_empty() => return None,
-                (name, rest) => (Step::Member(name), rest),
+                (name, rest) => (Segment::Member(name), rest),
             }
         } else {
-            return Some((Path(steps), text));
+            return Some((Path(segments), text));
         };
-        steps.push(step);
+        segments.push(segment);
         text = rest;
     }
 }
@@ -217,47 +217,47 @@ fn member(text: &str) -> Option<(String, &str)> {
 }
 
 /// What stands behind an opening bracket, and what stands behind the closing one.
-fn in_brackets(text: &str) -> Option<(Step, &str)> {
+fn in_brackets(text: &str) -> Option<(Segment, &str)> {
     if let Some(rest) = text.strip_prefix("?(") {
-        let (path, rest) = steps(rest.trim_start().strip_prefix('@')?)?;
+        let (path, rest) = segments(rest.trim_start().strip_prefix('@')?)?;
         let (comparison, rest) = comparison(rest.trim_start())?;
-        return Some((Step::Filter(path, comparison), rest.trim_start().strip_prefix(")]")?));
+        return Some((Segment::Filter(path, comparison), rest.trim_start().strip_prefix(")]")?));
     }
-    let (mut steps, mut rest) = (Vec::new(), text);
+    let (mut segments, mut rest) = (Vec::new(), text);
     loop {
-        let (step, behind) = part(rest.trim_start())?;
-        steps.push(step);
+        let (segment, behind) = part(rest.trim_start())?;
+        segments.push(segment);
         rest = behind.trim_start();
         match (rest.strip_prefix(','), rest.strip_prefix(']')) {
             (Some(next), _) => rest = next,
-            (None, Some(rest)) if steps.len() == 1 => return Some((steps.remove(0), rest)),
-            (None, Some(rest)) => return Some((Step::Union(steps), rest)),
+            (None, Some(rest)) if segments.len() == 1 => return Some((segments.remove(0), rest)),
+            (None, Some(rest)) => return Some((Segment::Union(segments), rest)),
             (None, None) => return None,
         }
     }
 }
 
 /// What stands between brackets, or between commas there, and what stands behind it.
-fn part(text: &str) -> Option<(Step, &str)> {
+fn part(text: &str) -> Option<(Segment, &str)> {
     if let Some((name, rest)) = quoted(text) {
-        return Some((Step::Member(name), rest));
+        return Some((Segment::Member(name), rest));
     }
     let (inside, rest) = text.split_at(text.find([',', ']'])?);
     let place = |text: &str| match text.trim() {
         "" => Some(None),
         place => place.parse::<i64>().ok().map(Some),
     };
-    let step = match (inside.trim(), inside.split(':').collect::<Vec<_>>().as_slice()) {
-        ("*", _) => Step::All,
-        (place, [_]) => Step::Place(place.parse().ok()?),
-        (_, [start, end]) => Step::Slice(place(start)?, place(end)?, 1),
+    let segment = match (inside.trim(), inside.split(':').collect::<Vec<_>>().as_slice()) {
+        ("*", _) => Segment::All,
+        (place, [_]) => Segment::Index(place.parse().ok()?),
+        (_, [start, end]) => Segment::Slice(place(start)?, place(end)?, 1),
         (_, [start, end, every]) => {
             let every = usize::try_from(place(every)?.unwrap_or(1)).ok().filter(|every| *every > 0)?;
-            Step::Slice(place(start)?, place(end)?, every)
+            Segment::Slice(place(start)?, place(end)?, every)
         }
         _ => return None,
     };
-    Some((step, rest))
+    Some((segment, rest))
 }
 
 fn comparison(text: &str) -> Option<(Option<Comparison>, &str)> {

@@ -14,8 +14,8 @@ use keelson_meta::json::Value;
 
 use crate::column::{CREATED_AT, Column, NAME};
 use crate::custom::{CustomColumn, CustomColumns};
+use crate::field_value::Subject;
 use crate::groups;
-use crate::part::Subject;
 use crate::path::PathError;
 
 /// How the objects of one kind are shown.
@@ -35,6 +35,7 @@ struct Coded {
     cells: fn(Subject<'_>) -> Vec<Value>,
     conditions: fn(Subject<'_>) -> &'static [RowCondition],
     order: Option<fn(&Object, &Object) -> Ordering>,
+    unshown: &'static [&'static str],
 }
 
 /// A mark on a row, which clients may use to show it otherwise.
@@ -91,7 +92,7 @@ impl Printer {
         cells: fn(Subject<'_>) -> Vec<Value>,
         conditions: fn(Subject<'_>) -> &'static [RowCondition],
     ) -> Self {
-        Self(Form::Coded(Coded { columns, cells, conditions, order: None }))
+        Self(Form::Coded(Coded { columns, cells, conditions, order: None, unshown: &[] }))
     }
 
     /// A printer with rows in an order of their own.
@@ -100,7 +101,24 @@ impl Printer {
         cells: fn(Subject<'_>) -> Vec<Value>,
         order: fn(&Object, &Object) -> Ordering,
     ) -> Self {
-        Self(Form::Coded(Coded { columns, cells, conditions: |_| &[], order: Some(order) }))
+        Self(Form::Coded(Coded { columns, cells, conditions: |_| &[], order: Some(order), unshown: &[] }))
+    }
+
+    /// A printer whose rows do not show these annotations: upstream keeps what they say in fields of its own, of which it makes them for
+    /// whole objects and not for rows.
+    pub(crate) fn without_annotations(self, unshown: &'static [&'static str]) -> Self {
+        match self.0 {
+            Form::Coded(coded) => Self(Form::Coded(Coded { unshown, ..coded })),
+            Form::Custom(_) => self,
+        }
+    }
+
+    /// The annotations that the metadata in a row lacks.
+    pub fn unshown_annotations(&self) -> &'static [&'static str] {
+        match &self.0 {
+            Form::Coded(coded) => coded.unshown,
+            Form::Custom(_) => &[],
+        }
     }
 
     /// The columns, in order.

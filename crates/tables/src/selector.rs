@@ -4,11 +4,11 @@
 
 use keelson_meta::json::Value;
 
-use crate::part::Part;
+use crate::field_value::FieldValue;
 use crate::text::join;
 
 /// A set of labels, such as a service's selector: `a=b,c=d`, or `<none>`.
-pub(crate) fn labels(set: Part<'_>) -> Value {
+pub(crate) fn labels(set: FieldValue<'_>) -> Value {
     let mut pairs: Vec<(&str, &str)> = set.entries().map(|(key, value)| (key, value.text())).collect();
     if pairs.is_empty() {
         return "<none>".into();
@@ -18,7 +18,7 @@ pub(crate) fn labels(set: Part<'_>) -> Value {
 }
 
 /// A label selector, or `<none>` if it is empty, or `<error>` if it cannot be understood.
-pub(crate) fn label_selector(selector: Part<'_>) -> Value {
+pub(crate) fn label_selector(selector: FieldValue<'_>) -> Value {
     match canonical(selector) {
         Some(text) if text.is_empty() => "<none>".into(),
         Some(text) => text.into(),
@@ -27,7 +27,7 @@ pub(crate) fn label_selector(selector: Part<'_>) -> Value {
 }
 
 /// A label selector in the form of the `labelSelector` parameter; `None` if it cannot be understood.
-pub(crate) fn canonical(selector: Part<'_>) -> Option<String> {
+pub(crate) fn canonical(selector: FieldValue<'_>) -> Option<String> {
     let equal = selector.at("matchLabels").entries();
     let mut terms: Vec<(&str, String)> = equal.map(|(key, value)| (key, format!("{key}={}", value.text()))).collect();
     for expression in selector.at("matchExpressions").items() {
@@ -38,9 +38,9 @@ pub(crate) fn canonical(selector: Part<'_>) -> Option<String> {
 }
 
 /// One entry of `matchExpressions`.
-fn term(expression: Part<'_>) -> Option<String> {
+fn term(expression: FieldValue<'_>) -> Option<String> {
     let key = expression.at("key").text();
-    let mut values: Vec<&str> = expression.at("values").items().map(Part::text).collect();
+    let mut values: Vec<&str> = expression.at("values").items().map(FieldValue::text).collect();
     values.sort_unstable();
     let among = |operator: &str| format!("{key} {operator} ({})", join(&values, ","));
     match (expression.at("operator").text(), values.is_empty()) {
@@ -53,7 +53,7 @@ fn term(expression: Part<'_>) -> Option<String> {
 }
 
 /// A label selector as Go prints the struct, which is what admission policy bindings show.
-pub(crate) fn go_struct(selector: Part<'_>) -> String {
+pub(crate) fn go_struct(selector: FieldValue<'_>) -> String {
     let mut labels: Vec<(&str, &str)> =
         selector.at("matchLabels").entries().map(|(key, value)| (key, value.text())).collect();
     labels.sort_unstable();
@@ -65,8 +65,8 @@ pub(crate) fn go_struct(selector: Part<'_>) -> String {
     )
 }
 
-fn go_requirement(expression: Part<'_>) -> String {
-    let values = join(expression.at("values").items().map(Part::text), " ");
+fn go_requirement(expression: FieldValue<'_>) -> String {
+    let values = join(expression.at("values").items().map(FieldValue::text), " ");
     let (key, operator) = (expression.at("key").text(), expression.at("operator").text());
     format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
 }

@@ -4,7 +4,7 @@
 
 use keelson_meta::json::Value;
 
-use crate::part::Part;
+use crate::field_value::FieldValue;
 
 /// How many of a long list are shown.
 const SHOWN: usize = 3;
@@ -42,17 +42,17 @@ pub(crate) fn ratio(part: i64, whole: i64) -> Value {
 }
 
 /// The names of the containers of a pod spec.
-pub(crate) fn container_names(pod_spec: Part<'_>) -> Value {
+pub(crate) fn container_names(pod_spec: FieldValue<'_>) -> Value {
     join(pod_spec.at("containers").items().map(|container| container.at("name").text()), ",").into()
 }
 
 /// The images of the containers of a pod spec.
-pub(crate) fn container_images(pod_spec: Part<'_>) -> Value {
+pub(crate) fn container_images(pod_spec: FieldValue<'_>) -> Value {
     join(pod_spec.at("containers").items().map(|container| container.at("image").text()), ",").into()
 }
 
 /// The addresses or host names of a load balancer: sorted, each once.
-pub(crate) fn load_balancer(ingress: Part<'_>) -> String {
+pub(crate) fn load_balancer(ingress: FieldValue<'_>) -> String {
     let mut points: Vec<&str> = ingress
         .items()
         .map(|point| or(point.at("ip").text(), point.at("hostname").text()))
@@ -64,7 +64,7 @@ pub(crate) fn load_balancer(ingress: Part<'_>) -> String {
 }
 
 /// Access modes in short, in a fixed order: `RWO,ROX`.
-pub(crate) fn access_modes(modes: Part<'_>) -> String {
+pub(crate) fn access_modes(modes: FieldValue<'_>) -> String {
     const SHORT: [(&str, &str); 4] =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
     let has = |mode: &str| modes.items().any(|given| given.text() == mode);

@@ -1,4 +1,6 @@
-//! The wire forms, byte by byte.
+//! The wire forms of tables and bare metadata, byte by byte.
+//!
+//! kubectl and client-go read them, in JSON and in protobuf.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
@@ -56,6 +57,8 @@ pub enum HookReply {
     DiesInTheMiddle,
     /// A body that never ends.
     Endless,
+    /// A body that never ends, of which a byte comes after each such time.
+    Drips(Duration),
 }
 
 type Handler = dyn Fn(HookRequest) -> BoxFuture<'static, HookReply> + Send + Sync;
@@ -85,9 +88,19 @@ impl HookServer {
         params: CertificateParams,
         answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
     ) -> Self {
-        let (tls, ca) = certified(params);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        Self::on(listener, HookIdentity::fresh(params), answer)
+    }
+
+    /// The same where somebody has said where it listens, and who it is.
+    pub(crate) fn on<F: Future<Output = HookReply> + Send + 'static>(
+        listener: TcpListener,
+        identity: HookIdentity,
+        answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
         let addr = listener.local_addr().expect("a bound socket has an address");
+        let ca = identity.ca.clone();
+        let tls = identity.settings();
         let answer: Arc<Handler> = Arc::new(move |request| Box::pin(answer(request)));
         let connections = Arc::new(AtomicUsize::new(0));
         let serving = tokio::spawn({
@@ -123,7 +136,7 @@ impl HookServer {
 
     /// The same as configurations have it: in base64.
     pub fn ca_bundle(&self) -> String {
-        base64::engine::general_purpose::STANDARD.encode(&self.ca)
+        STANDARD.encode(&self.ca)
     }
 
     /// How many connections were made to it.
@@ -155,17 +168,46 @@ pub(crate) fn certificate(
     (vec![certificate.der().clone()], private, ca_pem)
 }
 
-/// The settings of a listener with a fresh certificate, and the authority that signed that.
-fn certified(params: CertificateParams) -> (Arc<ServerConfig>, String) {
-    let (chain, private, ca_pem) = certificate(params);
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider has them")
-        .with_no_client_auth()
-        .with_single_cert(chain, private)
-        .expect("the key is that of the certificate");
-    (Arc::new(config), ca_pem)
+/// Who a hook is: its certificate with the key, and the authority that signed it. Another process can have it as a text.
+pub(crate) struct HookIdentity {
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+    ca: String,
+}
+
+impl HookIdentity {
+    pub(crate) fn fresh(params: CertificateParams) -> Self {
+        let (mut chain, key, ca) = certificate(params);
+        Self { certificate: chain.pop().expect("the certificate that was signed"), key, ca }
+    }
+
+    pub(crate) fn ca(&self) -> &str {
+        &self.ca
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let parts = [self.certificate.as_ref(), self.key.secret_der(), self.ca.as_bytes()];
+        parts.map(|part| STANDARD.encode(part)).join(".")
+    }
+
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let parts: Vec<Vec<u8>> = text.split('.').map(|part| STANDARD.decode(part).ok()).collect::<Option<_>>()?;
+        let [certificate, key, ca] = <[Vec<u8>; 3]>::try_from(parts).ok()?;
+        let key = PrivateKeyDer::try_from(key).ok()?;
+        Some(Self { certificate: certificate.into(), key, ca: String::from_utf8(ca).ok()? })
+    }
+
+    /// The settings of a listener.
+    fn settings(self) -> Arc<ServerConfig> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider has them")
+            .with_no_client_auth()
+            .with_single_cert(vec![self.certificate], self.key)
+            .expect("the key is that of the certificate");
+        Arc::new(config)
+    }
 }
 
 async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: Arc<Handler>) {
@@ -207,6 +249,13 @@ async fn respond(request: Request<Incoming>, earlier: usize, answer: Arc<Handler
         }
         HookReply::Endless => {
             let frames = stream::repeat_with(|| Ok(Frame::data(Bytes::from(vec![b' '; 64 << 10]))));
+            Ok(Response::new(BodyExt::boxed(StreamBody::new(frames))))
+        }
+        HookReply::Drips(every) => {
+            let frames = stream::repeat(()).then(move |()| async move {
+                tokio::time::sleep(every).await;
+                Ok(Frame::data(Bytes::from_static(b" ")))
+            });
             Ok(Response::new(BodyExt::boxed(StreamBody::new(frames))))
         }
     }

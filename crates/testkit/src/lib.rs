@@ -4,8 +4,10 @@
 //! around the wire. Helpers panic with a text that says what was asked and what came back, since all callers are tests.
 
 mod controller;
+mod definitions;
 mod endpoint;
 mod hook;
+mod hook_process;
 mod kubectl;
 pub mod linear;
 mod process;
@@ -15,8 +17,10 @@ mod server;
 mod upstream;
 
 pub use controller::{BROKEN_IMAGE, TestController};
+pub use definitions::{DEFINITIONS, converted_review, definition, definition_version};
 pub use endpoint::Endpoint;
 pub use hook::{HookReply, HookRequest, HookServer};
+pub use hook_process::{HookProcess, hook_process};
 pub use keelson_teststores::{
     DiskFault, EtcdCluster, EtcdServer, EtcdServerBuilder, FragileDisk, LossyWay, PostgresServer, PostgresServerBuilder,
 };

@@ -40,6 +40,12 @@ impl ProcessServerBuilder {
         self
     }
 
+    /// Several arguments after `serve`.
+    #[must_use]
+    pub fn args<A: AsRef<OsStr>>(self, args: impl IntoIterator<Item = A>) -> Self {
+        args.into_iter().fold(self, Self::arg)
+    }
+
     /// A variable of its environment.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
@@ -119,11 +125,19 @@ impl ProcessServer {
     /// # Panics
     /// When it does not end within a minute.
     pub async fn terminate(&mut self) -> ExitStatus {
+        self.signal("-TERM").await;
+        self.ended().await
+    }
+
+    /// Sends it a signal, `-HUP` for one, unless it has ended.
+    ///
+    /// # Panics
+    /// When that can't be sent.
+    pub async fn signal(&self, signal: &str) {
         if let Some(pid) = self.child.id() {
-            let sent = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await;
+            let sent = Command::new("kill").args([signal, &pid.to_string()]).status().await;
             assert!(sent.is_ok_and(|status| status.success()), "cannot send a signal to process {pid}");
         }
-        self.ended().await
     }
 
     /// Waits until it ends by itself.

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use keelson_meta::host_port;
 use kube::client::ConfigExt as _;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -205,7 +206,7 @@ impl Call {
 
     fn request(&self) -> Result<Request<Full<Bytes>>> {
         let Target { host, port, .. } = &*self.raw.target;
-        let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let authority = host_port(host, port);
         let mut request = match self.raw.protocol {
             Protocol::Http1 => Request::builder().uri(&self.path).header(header::HOST, authority),
             Protocol::Http2 => Request::builder().uri(format!("https://{authority}{}", self.path)),

@@ -14,9 +14,10 @@ use tempfile::TempDir;
 
 use crate::Endpoint;
 
-/// The controllers that run in a test's server: all but those that put objects into every namespace, so that a test finds
-/// what it has made and nothing else.
-pub const CONTROLLERS: &str = "*,-root-ca-certificate-publisher-controller,-serviceaccount-controller";
+/// The controllers that run in a test's server: all but those that put objects into every namespace, and the one that writes anew what
+/// is stored in another encoding, so that a test finds what it has made, as it has made it, and nothing else.
+pub const CONTROLLERS: &str = "*,-root-ca-certificate-publisher-controller,-serviceaccount-controller,\
+                               -storage-version-migrator-controller";
 
 /// What to start.
 pub struct TestServerBuilder {
@@ -143,6 +144,11 @@ impl TestServer {
             Some(running) => running.failed().await.to_string(),
             None => std::future::pending().await,
         }
+    }
+
+    /// Changes its settings; they hold from its next start on.
+    pub fn change(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
     }
 
     /// Stops it and starts it again on the same data and the same address.

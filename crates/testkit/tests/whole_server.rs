@@ -1,4 +1,6 @@
 //! The kit drives a real server in every way that it offers.
+//!
+//! A fault of the kit would be taken for one of the server elsewhere.
 
 use keelson_testkit::{TestServer, check_records};
 use serde_json::json;
@@ -14,7 +16,7 @@ async fn both_protocols_answer_on_one_port_and_strangers_are_refused() {
     let server = TestServer::start().await;
     let version = server.raw().get("/version").await.expect(200).json();
     assert_eq!(server.raw().http2().get("/version").await.expect(200).json(), version);
-    let refused = server.anonymous().get("/api/v1/namespaces").await.expect(401);
+    let refused = server.anonymous().get("/api/v1/namespaces").await.expect(403);
     assert_eq!(refused.header("content-type"), "application/json");
 }
 

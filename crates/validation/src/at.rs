@@ -7,7 +7,7 @@ use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value};
 
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 static NOTHING: Value = Value::Null;
 
@@ -19,12 +19,12 @@ pub(crate) struct At<'v, 'p> {
     /// What stood here before; null for nothing, and for a new object.
     pub(crate) old: &'v Value,
     parent: Option<&'p At<'v, 'p>>,
-    step: PathStep<'v>,
+    segment: PathSegment<'v>,
 }
 
-/// The last step of the way to a place.
+/// The last segment of the path.
 #[derive(Clone, Copy)]
-enum PathStep<'v> {
+enum PathSegment<'v> {
     /// None: the whole object, and what it was.
     Root(&'v Map, Option<&'v Map>),
     /// `.name`
@@ -53,33 +53,33 @@ impl<'v> At<'v, '_> {
 
     /// The whole object, and what it was. Only its fields are places with values.
     pub(crate) fn object(object: &'v Object, before: Option<&'v Object>) -> At<'v, 'v> {
-        let step = PathStep::Root(&object.0, before.map(|before| &before.0));
-        At { value: &NOTHING, old: &NOTHING, parent: None, step }
+        let segment = PathSegment::Root(&object.0, before.map(|before| &before.0));
+        At { value: &NOTHING, old: &NOTHING, parent: None, segment }
     }
 
     /// A field of the object that stands here.
     pub(crate) fn field(&self, name: &'v str) -> At<'v, '_> {
-        let (value, old) = match self.step {
-            PathStep::Root(new, old) => (new.get(name), old.and_then(|old| old.get(name))),
+        let (value, old) = match self.segment {
+            PathSegment::Root(new, old) => (new.get(name), old.and_then(|old| old.get(name))),
             _ => (self.value.get(name), self.old.get(name)),
         };
         At {
             value: value.unwrap_or(&NOTHING),
             old: old.unwrap_or(&NOTHING),
             parent: Some(self),
-            step: PathStep::Field(name),
+            segment: PathSegment::Field(name),
         }
     }
 
     /// An entry of the map that stands here: a field that is written `[name]`.
     pub(crate) fn key(&self, name: &'v str) -> At<'v, '_> {
-        At { step: PathStep::Key(name), ..self.field(name) }
+        At { segment: PathSegment::Key(name), ..self.field(name) }
     }
 
     /// An item of the list that stands here, beside the one that had its place.
     pub(crate) fn index(&self, index: usize) -> At<'v, '_> {
         let item = |list: &'v Value| list.get(index).unwrap_or(&NOTHING);
-        At { value: item(self.value), old: item(self.old), parent: Some(self), step: PathStep::Index(index) }
+        At { value: item(self.value), old: item(self.old), parent: Some(self), segment: PathSegment::Index(index) }
     }
 
     /// The items of the list that stands here.
@@ -95,7 +95,7 @@ impl<'v> At<'v, '_> {
 
     /// The same place under another name: for what upstream calls otherwise than the API does.
     pub(crate) fn called(&self, name: &'v str) -> At<'v, '_> {
-        At { step: PathStep::Field(name), ..*self }
+        At { segment: PathSegment::Field(name), ..*self }
     }
 
     /// The object or list that this stands in.
@@ -169,16 +169,16 @@ impl<'v> At<'v, '_> {
     /// The way to this place: `spec.containers[0].name`.
     pub(crate) fn path(&self) -> String {
         let mut path = self.parent.map(At::path).unwrap_or_default();
-        match self.step {
-            PathStep::Root(..) => {}
-            PathStep::Field(name) => {
+        match self.segment {
+            PathSegment::Root(..) => {}
+            PathSegment::Field(name) => {
                 if !path.is_empty() {
                     path.push('.');
                 }
                 path.push_str(name);
             }
-            PathStep::Index(index) => path.push_str(&format!("[{index}]")),
-            PathStep::Key(name) => {
+            PathSegment::Index(index) => path.push_str(&format!("[{index}]")),
+            PathSegment::Key(name) => {
                 path.push('[');
                 path.push_str(name);
                 path.push(']');

@@ -1,11 +1,11 @@
-//! The table of all rules, for `docs/validation.md`: made from the shapes themselves, so that it can't be wrong.
+//! The table of all rules, for `docs/validation.md`: made from the rules themselves, so that it can't be wrong.
 //!
 //! Types that several kinds share are described once and referred to by their title.
 
 use std::fmt::Write as _;
 
 use crate::groups::GROUPS;
-use crate::shape::{Kind, Rule, Shape};
+use crate::type_rules::{Kind, Rule, TypeRules};
 
 const HEAD: &str = "\
 # What is validated
@@ -20,7 +20,7 @@ Immutable: an update leaves it as it was. Set once: an update may set it where i
 /// The document: every kind with its rules, and then the types that several kinds share.
 pub fn document() -> String {
     let mut text = HEAD.to_owned();
-    let mut shared: Vec<&'static Shape> = Vec::new();
+    let mut shared: Vec<&'static TypeRules> = Vec::new();
     for (group, kinds) in GROUPS {
         let name = if group.is_empty() { "core" } else { group };
         line(&mut text, &format!("\n## {name}\n"));
@@ -31,9 +31,9 @@ pub fn document() -> String {
     line(&mut text, "\n## Shared types\n");
     // Describing one may bring others in.
     let mut next = 0;
-    while let Some(shape) = shared.get(next).copied() {
-        line(&mut text, &format!("### {}\n", shape.title));
-        describe(&mut text, "", shape, &mut shared);
+    while let Some(type_rules) = shared.get(next).copied() {
+        line(&mut text, &format!("### {}\n", type_rules.title));
+        describe(&mut text, "", type_rules, &mut shared);
         text.push('\n');
         next += 1;
     }
@@ -43,11 +43,11 @@ pub fn document() -> String {
     text
 }
 
-fn describe_kind(text: &mut String, kind: &Kind, shared: &mut Vec<&'static Shape>) {
+fn describe_kind(text: &mut String, kind: &Kind, shared: &mut Vec<&'static TypeRules>) {
     line(text, &format!("### {}\n", kind.name));
     let mut any = false;
-    let mut part = |text: &mut String, title: &str, shape: &'static Shape| {
-        if shape.rules.is_empty() {
+    let mut part = |text: &mut String, title: &str, type_rules: &'static TypeRules| {
+        if type_rules.rules.is_empty() {
             return;
         }
         any = true;
@@ -55,10 +55,10 @@ fn describe_kind(text: &mut String, kind: &Kind, shared: &mut Vec<&'static Shape
             line(text, &format!("{title}\n"));
         }
         // A kind whose rules are all those of a shared type says so.
-        if shape.title.is_empty() {
-            describe(text, "", shape, shared);
+        if type_rules.title.is_empty() {
+            describe(text, "", type_rules, shared);
         } else {
-            refer(text, "", shape, shared);
+            refer(text, "", type_rules, shared);
         }
         text.push('\n');
     };
@@ -66,16 +66,16 @@ fn describe_kind(text: &mut String, kind: &Kind, shared: &mut Vec<&'static Shape
     part(text, "", kind.object);
     part(text, "An update, first:", kind.first);
     part(text, "An update, then:", kind.then);
-    for (name, shape) in kind.below {
-        part(text, &format!("An update of `/{name}`:"), shape);
+    for (name, type_rules) in kind.below {
+        part(text, &format!("An update of `/{name}`:"), type_rules);
     }
     if !any {
         line(text, "No rules of its own.\n");
     }
 }
 
-fn describe(text: &mut String, path: &str, shape: &'static Shape, shared: &mut Vec<&'static Shape>) {
-    for (name, rule) in shape.rules {
+fn describe(text: &mut String, path: &str, type_rules: &'static TypeRules, shared: &mut Vec<&'static TypeRules>) {
+    for (name, rule) in type_rules.rules {
         let dot = if path.is_empty() || name.is_empty() { "" } else { "." };
         let path = format!("{path}{dot}{name}");
         match rule {
@@ -94,15 +94,15 @@ fn describe(text: &mut String, path: &str, shape: &'static Shape, shared: &mut V
     }
 }
 
-fn inside(text: &mut String, path: &str, inner: &'static Shape, shared: &mut Vec<&'static Shape>) {
+fn inside(text: &mut String, path: &str, inner: &'static TypeRules, shared: &mut Vec<&'static TypeRules>) {
     if inner.title.is_empty() { describe(text, path, inner, shared) } else { refer(text, path, inner, shared) }
 }
 
-fn refer(text: &mut String, path: &str, shape: &'static Shape, shared: &mut Vec<&'static Shape>) {
-    let anchor = shape.title.to_lowercase().replace(' ', "-");
-    entry(text, path, &format!("[{}](#{anchor})", shape.title));
-    if !shared.iter().any(|known| known.title == shape.title) {
-        shared.push(shape);
+fn refer(text: &mut String, path: &str, type_rules: &'static TypeRules, shared: &mut Vec<&'static TypeRules>) {
+    let anchor = type_rules.title.to_lowercase().replace(' ', "-");
+    entry(text, path, &format!("[{}](#{anchor})", type_rules.title));
+    if !shared.iter().any(|known| known.title == type_rules.title) {
+        shared.push(type_rules);
     }
 }
 

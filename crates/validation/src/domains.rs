@@ -7,7 +7,7 @@ use keelson_meta::names::{length_faults, regex_fault};
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, Format, port_faults};
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 /// The longest a DNS subdomain may be, in bytes.
 const SUBDOMAIN_MAX: usize = 253;
@@ -222,7 +222,7 @@ mod tests {
     use keelson_meta::Object;
 
     use super::*;
-    use crate::shape::Check;
+    use crate::type_rules::Check;
 
     fn check(rule: Check, value: &Value, expected: &[&str]) {
         let object = Object::from_value(json!({ "at": value })).expect("an object");

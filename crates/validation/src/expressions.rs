@@ -10,7 +10,7 @@ use keelson_cel::environments::{self, Admission};
 use keelson_cel::{CompileError, Environment, Program, Type};
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 /// What one selector of devices may be estimated to cost.
 const MAX_SELECTOR_COST: u64 = 1_000_000;

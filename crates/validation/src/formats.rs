@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use keelson_meta::names::{self, length_faults, regex_fault};
 
-use crate::shape::range_text;
+use crate::type_rules::range_text;
 
 /// A form of texts.
 pub(crate) struct Format {
@@ -129,7 +129,7 @@ fn is_base(address: IpAddr, bits: u8) -> bool {
 }
 
 /// The complaints about what stands at a place, which older servers judged less strictly: what was there may stay.
-pub(crate) fn strictly(format: &Format, at: &crate::at::At<'_, '_>, run: &mut crate::shape::Run<'_>) {
+pub(crate) fn strictly(format: &Format, at: &crate::at::At<'_, '_>, run: &mut crate::type_rules::Run<'_>) {
     if at.old.is_null() || !at.is_unchanged() {
         at.complain(run, format.faults(at.text()));
     }

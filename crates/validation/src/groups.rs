@@ -10,8 +10,6 @@ mod apps;
 mod autoscaling;
 mod batch;
 mod certificates;
-pub(crate) mod claim;
-mod claim_status;
 mod conditions;
 mod config;
 mod coordination;
@@ -22,6 +20,7 @@ mod definition_rules;
 pub(crate) mod definition_schema;
 mod definition_structure;
 mod definition_versions;
+mod device_claim_status;
 mod device_slices;
 mod discovery;
 mod endpoints;
@@ -45,10 +44,11 @@ mod scheduling;
 mod services;
 mod storage;
 mod storagemigration;
+pub(crate) mod volume_claims;
 mod volumes;
 mod webhooks;
 
-use crate::shape::Kind;
+use crate::type_rules::Kind;
 
 /// All groups with their kinds, in alphabetical order.
 pub(crate) const GROUPS: &[(&str, &[Kind])] = &[

@@ -1,8 +1,8 @@
 //! Validation of the built-in kinds: the rules that kube-apiserver has, with its texts and order.
 //!
-//! To add a rule, find the group's file and the kind's shape there, and put `("field", Rule)` where upstream checks it.
-//! A rule about one field is data; one that needs more is a [`Rule::Check`](shape::Rule::Check) with a few words for
-//! `docs/validation.md`, which is made from these shapes (`KEELSON_UPDATE=1` writes it anew). What holds for every
+//! To add a rule, find the group's file and the rules of the kind there, and put `("field", Rule)` where upstream checks it.
+//! A rule about one field is data; one that needs more is a [`Rule::Check`](type_rules::Rule::Check) with a few words for
+//! `docs/validation.md`, which is made from these rules (`KEELSON_UPDATE=1` writes it anew). What holds for every
 //! object stands in the kind's `object`; what an update may not do in `first` or `then`, before or after it; what holds
 //! for `/status` and other subresources in `below`. Forms of texts go to `formats`.
 //! Knows JSON trees in the stored version with their defaults, and nothing of storage, time or other objects. Metadata is
@@ -18,16 +18,16 @@ mod pem;
 mod pod;
 mod selectors;
 mod semver;
-mod shape;
 #[cfg(test)]
 mod tests;
+mod type_rules;
 mod warnings;
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
 
 use at::At;
-use shape::{Kind, Run, Shape};
+use type_rules::{Kind, Run, TypeRules};
 
 pub use document::document;
 
@@ -73,7 +73,7 @@ impl Rules {
 /// Those of a kind that has none.
 impl Default for Rules {
     fn default() -> Self {
-        const NONE: &Kind = &shape::kind("");
+        const NONE: &Kind = &type_rules::kind("");
         Self { group: "", kind: NONE }
     }
 }
@@ -84,11 +84,11 @@ impl std::fmt::Debug for Rules {
     }
 }
 
-fn check(shapes: &[&'static Shape], object: &Object, before: Option<&Object>) -> Vec<FieldError> {
+fn check(sets: &[&'static TypeRules], object: &Object, before: Option<&Object>) -> Vec<FieldError> {
     let mut run = Run::new(object, before);
     let at = At::object(object, before);
-    for shape in shapes {
-        shape.check(&at, &mut run);
+    for type_rules in sets {
+        type_rules.check(&at, &mut run);
     }
     run.faults
 }

@@ -27,8 +27,8 @@ use keelson_meta::json::Value;
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::selectors::LABELS;
-use crate::shape::Rule::{self, Always, Check, Each, Format, In, OneOf, Range, Required, With};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{self, Always, Check, Each, Format, In, OneOf, Range, Required, With};
+use crate::type_rules::{Run, TypeRules};
 
 pub(crate) use change::{EPHEMERAL_CONTAINERS, RESIZE, UPDATE, restore};
 pub(crate) use container::port_number_or_name;
@@ -62,7 +62,7 @@ impl<'v> Pod<'v> {
 }
 
 /// A pod, new or changed.
-pub(crate) const POD: Shape = Shape::of(&[
+pub(crate) const POD: TypeRules = TypeRules::of(&[
     ("", Check("a pod's own settings", know_pod)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     ("spec", Always(&SPEC)),
@@ -73,7 +73,7 @@ pub(crate) const POD: Shape = Shape::of(&[
 ]);
 
 /// A template for pods.
-pub(crate) const TEMPLATE: Shape = Shape::shared(
+pub(crate) const TEMPLATE: TypeRules = TypeRules::shared(
     "Pod template",
     &[
         ("", Check("labels and annotations", template_metadata)),
@@ -84,7 +84,7 @@ pub(crate) const TEMPLATE: Shape = Shape::shared(
     ],
 );
 
-const SPEC: Shape = Shape::shared(
+const SPEC: TypeRules = TypeRules::shared(
     "Pod spec",
     &[
         ("terminationGracePeriodSeconds", Required("")),
@@ -108,7 +108,7 @@ const SPEC: Shape = Shape::shared(
         ("securityContext", In(&security::POD_SECURITY_CONTEXT)),
         ("affinity", In(&scheduling::AFFINITY)),
         ("dnsConfig", Check("nameservers, search paths and options", network::dns_config)),
-        ("readinessGates", Each(&const { Shape::of(&[("conditionType", ALWAYS_QUALIFIED)]) })),
+        ("readinessGates", Each(&const { TypeRules::of(&[("conditionType", ALWAYS_QUALIFIED)]) })),
         ("schedulingGates", Check("unique qualified names", scheduling::gates)),
         ("topologySpreadConstraints", With("unique by key and action", spread::constraints, &spread::CONSTRAINT)),
         ("", Check("host processes of Windows", os::host_processes)),

@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{LABEL_VALUE, QUALIFIED_NAME};
-use crate::shape::{Rule, Run};
+use crate::type_rules::{Rule, Run};
 
 /// The rule that a field is a label selector.
 pub(crate) const SELECTOR: Rule = Rule::Check("label selector", label_selector);

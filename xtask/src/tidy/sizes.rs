@@ -1,13 +1,15 @@
 //! Sizes: a file or a function that grows past its bound is split, or says why not in a `// SIZE: reason` comment.
 //!
 //! Lines of production code are counted: everything before the tests at the end of the file. Functions are found by the
-//! layout that rustfmt guarantees: one ends at the first `}` that stands in the column where it began.
+//! layout that rustfmt guarantees: one ends at the first `}` that stands in the column where it began. Comments have a width, too.
 
 use super::Finding;
 
 const FILE_AIM: usize = 400;
 const FILE_BOUND: usize = 600;
 const FUNCTION_BOUND: usize = 70;
+/// In columns. Code is laid out by rustfmt, which leaves comments alone.
+const COMMENT_BOUND: usize = 140;
 /// A file's own reason stands near its top, a function's inside or right above it.
 const REASON: &str = "// SIZE: ";
 const REASON_WITHIN: usize = 20;
@@ -22,6 +24,11 @@ pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
     } else if production > FILE_AIM && !excused {
         findings.push(Finding::note(place, format!("{production} lines; {FILE_AIM} is the aim")));
     }
+    let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > COMMENT_BOUND;
+    findings.extend(lines.iter().enumerate().filter(|(_, line)| is_wide(line)).map(|(number, _)| {
+        let text = format!("a comment wider than {COMMENT_BOUND} columns: break the line");
+        Finding::fault(format_args!("{place}:{}", number + 1), text)
+    }));
     findings.extend(long_functions(&lines).map(|(line, name, length)| {
         let text = format!("fn {name} has {length} lines; split it at {FUNCTION_BOUND} or give a reason");
         Finding::fault(format_args!("{place}:{line}"), text)

@@ -6,8 +6,12 @@
 use super::{Finding, production};
 
 /// The words by which tasks, threads and sets of them are started.
-const STARTS: [&str; 7] = [
+const STARTS: [&str; 11] = [
     "tokio::spawn(",
+    "task::spawn(",
+    "spawn_local(",
+    ".spawn_on(",
+    "handle.spawn(",
     "runtime.spawn(",
     "Handle::current().spawn(",
     "thread::spawn(",
@@ -17,12 +21,20 @@ const STARTS: [&str; 7] = [
 ];
 
 /// Files that may start tasks by themselves, and why.
-const ALLOWED: [(&str, &str); 14] = [
+const ALLOWED: [(&str, &str); 15] = [
     ("crates/supervision/", "it is what watches"),
+    (
+        "crates/apiserver/src/mirrored_store.rs",
+        "a write that a program's store takes, whose end and panics are those of who asked for it",
+    ),
     ("crates/cache/src/additions.rs", "loads, for which the cache's tail waits: it ends with their panics"),
     (
         "crates/http/src/listener",
         "a task for each connection and stream, which ends with it and concerns no other; the listener ends with its thread",
+    ),
+    (
+        "crates/outbound/src/exclusive.rs",
+        "closes connections that nobody uses; one that stays is found to have ended when it is taken",
     ),
     ("crates/server/src/probe.rs", "a thread that the log may block, which is what it is there to tell"),
     (
@@ -35,7 +47,6 @@ const ALLOWED: [(&str, &str); 14] = [
     ),
     ("crates/http/src/filters/long_work.rs", "a request, whose panics are those of the one that waits for it"),
     ("crates/http/src/body/request.rs", "reads the rest of one body that nobody wants, for a bounded time"),
-    ("crates/http/src/proxy/tunnel.rs", "an upgraded connection, which ends with it and concerns no other"),
     ("crates/storage-etcd/src/watch.rs", "one write; that it did not happen shows in its not coming back"),
     (
         "crates/storage-sql/src/postgres/session.rs",
@@ -71,6 +82,13 @@ mod tests {
     fn a_task_that_nobody_watches_is_a_fault() {
         let text = "fn run() {\n    tokio::spawn(work());\n}\n";
         let found = check("crates/cache/src/cache.rs", text);
+        for start in ["task::spawn(work())", "tasks.spawn_on(work(), runtime)", "handle.spawn(work())"] {
+            assert_eq!(
+                check("crates/cache/src/cache.rs", &format!("fn run() {{\n    {start};\n}}\n")).len(),
+                1,
+                "{start}"
+            );
+        }
         assert_eq!((found.len(), found[0].place.as_str()), (1, "crates/cache/src/cache.rs:2"));
         assert!(check("crates/cache/src/cache.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")).is_empty());
         for place in ["crates/cache/tests/tail.rs", "crates/http/src/listener.rs", "xtask/src/main.rs"] {

@@ -42,7 +42,7 @@ pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Seen)> {
 }
 
 /// One that scales by memory, which `v1` can only carry in an annotation.
-fn autoscaler(number: usize) -> Vec<u8> {
+pub(super) fn autoscaler(number: usize) -> Vec<u8> {
     let metric = |name: &str, percent: u32| {
         let target = json!({"type": "Utilization", "averageUtilization": percent});
         json!({"type": "Resource", "resource": {"name": name, "target": target}})

@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::definitions::define;
-use crate::bench::{Bench, Meter, populate};
+use crate::bench::{Bench, Meter, create_namespace, populate};
 use crate::figure::{Quantity, Seen, median_of};
 use crate::load::{Until, load};
 use crate::pods::{Pods, STORED_SIZE};
-use crate::rows::lists;
+use crate::rows::{lists, watch};
 use crate::server::Server;
 use crate::wire::Request;
 
@@ -25,6 +25,9 @@ const ROUND: usize = 5_000;
 /// What a stored object has besides its text, in bytes.
 const FRAME: usize = 2_300;
 const VARIABLES: usize = 12;
+/// How many watch the same, and where.
+const WATCHERS: usize = 500;
+const WATCHED: &str = "bench-watched";
 const COLLECTION: &str = "/apis/bench.example.com/v1/workloads";
 
 /// Which of the figures.
@@ -36,6 +39,8 @@ pub(crate) enum Custom {
     List,
     /// One chunk of it, at the median.
     Chunk,
+    /// The CPU of an event that many watch.
+    Watch,
 }
 
 /// One of the figures, on a server that is filled for it.
@@ -52,6 +57,12 @@ pub(super) async fn figure(bench: &Bench, which: Custom) -> Result<(Quantity, Se
         Custom::Chunk => {
             fill(&server, &pods).await?;
             lists::chunk_of(&server, COLLECTION, bench.runs, pods.count).await?
+        }
+        Custom::Watch => {
+            fill(&server, &pods).await?;
+            create_namespace(&server.client, WATCHED).await?;
+            let place = format!("/apis/bench.example.com/v1/namespaces/{WATCHED}/workloads");
+            watch::custom(&server, &place, WATCHERS, bench.runs).await?
         }
     };
     server.stop().await?;

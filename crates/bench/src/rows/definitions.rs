@@ -33,6 +33,10 @@ const ASK_EVERY: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long the server is left alone before its memory is read: allocators give memory back after a while.
 const REST: Duration = Duration::from_secs(5);
+/// How many read the document at a time.
+const DOCUMENT_READERS: usize = 2;
+/// How long there is nothing to do between two definitions whose CPU is measured: each is in a document of its own.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Length of the reads before there are definitions, which the reads meanwhile are compared with.
 const READING: Duration = Duration::from_secs(2);
 
@@ -49,6 +53,10 @@ pub(crate) enum Definitions {
     Memory,
     /// From the create of one more until its objects are answered, at the 99th percentile.
     Served,
+    /// The CPU of one more, when nobody asks for anything.
+    Cpu,
+    /// The discovery document with all of them, compressed.
+    Document,
     /// A get of something else while they are created, at the 99th percentile.
     Others,
     /// A start with them.
@@ -61,6 +69,8 @@ pub(crate) struct Measured {
     discovered: (Quantity, Seen),
     memory: (Quantity, Seen),
     served: (Quantity, Seen),
+    cpu: (Quantity, Seen),
+    document: (Quantity, Seen),
     others: (Quantity, Seen),
     start: (Quantity, Seen),
 }
@@ -71,6 +81,8 @@ impl Measured {
             Definitions::Discovered => self.discovered.clone(),
             Definitions::Memory => self.memory.clone(),
             Definitions::Served => self.served.clone(),
+            Definitions::Cpu => self.cpu.clone(),
+            Definitions::Document => self.document.clone(),
             Definitions::Others => self.others.clone(),
             Definitions::Start => self.start.clone(),
         }
@@ -100,14 +112,16 @@ async fn measure(bench: &Bench) -> Result<Measured> {
         Quantity::Time(others.p99.unwrap_or_default()),
         Seen { note: Some(format!("without them {}", duration(quiet.p99.unwrap_or_default()))), ..others },
     );
+    let document = document(client).await?;
     let served = one_after_the_other(client, process).await?;
+    let cpu = one_in_peace(client, process).await?;
     server.stop().await?;
     let server = again.start().await?;
     let seen = Seen { cpu: Some(server.process.cpu()?), peak: Some(server.process.peak_memory()?), ..Seen::default() };
     let start = (Quantity::Time(server.ready_after), seen);
     ensure!(resources(&server.client).await? >= DEFINITIONS, "the server was ready without its definitions");
     server.stop().await?;
-    Ok(Measured { discovered, memory, served, others, start })
+    Ok(Measured { discovered, memory, served, cpu, document, others, start })
 }
 
 /// Creates all while something else is read, and returns how long until all were discovered, and how long the reads took.
@@ -152,6 +166,32 @@ async fn one_after_the_other(client: &Client, process: &Process) -> Result<(Quan
     let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
     let note = Some(format!("{} of server CPU each, with asking", duration(each)));
     Ok((Quantity::Time(p99), Seen { p50: Some(p50), p99: Some(p99), note, ..Seen::default() }))
+}
+
+/// What the server does for one definition when nobody asks: the CPU of a time with them, less that of a time without.
+async fn one_in_peace(client: &Client, process: &Process) -> Result<(Quantity, Seen)> {
+    let (mut connection, count) = (client.connect().await?, u32::try_from(MORE)?);
+    let before = process.cpu()?;
+    tokio::time::sleep(PAUSE * count).await;
+    let idle = process.cpu()?.saturating_sub(before);
+    let before = process.cpu()?;
+    for number in DEFINITIONS + MORE..DEFINITIONS + 2 * MORE {
+        connection.send(Request::post(DEFINED, definition(number))).await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    let each = process.cpu()?.saturating_sub(before).saturating_sub(idle) / count;
+    Ok((Quantity::Time(each), Seen::default()))
+}
+
+/// Reads the document, which a client gets compressed where it says that it can read that.
+async fn document(client: &Client) -> Result<(Quantity, Seen)> {
+    let plain = || Request::get("/apis").header("accept", AGGREGATED);
+    let bytes = client.connect().await?.send(plain()).await?.bytes;
+    let compressed = move || plain().header("accept-encoding", "gzip");
+    let compressed_bytes = client.connect().await?.send(compressed()).await?.bytes;
+    let done = load(client, DOCUMENT_READERS, Until::Elapsed(READING), move |_| compressed()).await?;
+    let note = Some(format!("{} KB of {} KB", compressed_bytes / 1000, bytes / 1000));
+    Ok((Quantity::Rate(done.rate()), Seen { note, ..done.seen() }))
 }
 
 /// Creates a definition and waits until its collection is answered.

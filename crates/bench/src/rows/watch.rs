@@ -12,6 +12,7 @@ use crate::bench::{Bench, Meter, create_namespace};
 use crate::figure::{Quantity, Seen, median_of};
 use crate::load::{Until, load};
 use crate::pods::{NODES, node};
+use crate::server::Server;
 use crate::watchers::Watchers;
 use crate::wire::{Client, Request};
 
@@ -31,22 +32,58 @@ pub(super) async fn fan_out(bench: &mut Bench, watchers: usize) -> Result<(Quant
     let count = bench.runs;
     let server = bench.filled().await?;
     let namespace = format!("bench-watch-{watchers}");
-    create_objects(&server.client, &namespace).await?;
+    create_namespace(&server.client, &namespace).await?;
     let collection = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let create = |number: usize| Request::post(collection.clone(), object(&namespace, number, "new"));
+    create_objects(&server.client, create).await?;
+    let place = collection.clone();
+    let update = move |run: usize, number: usize| {
+        let content = format!("{run}-{number}");
+        Request::put(format!("{place}/{}", name(number)), object(&namespace, number, &content))
+    };
+    delivered(server, &collection, watchers, count, update).await
+}
+
+/// The same of custom resources, on a server that serves them at a place without objects.
+pub(super) async fn custom(
+    server: &Server,
+    collection: &str,
+    watchers: usize,
+    runs: usize,
+) -> Result<(Quantity, Seen)> {
+    let padding = "x".repeat(CONTENT);
+    let create = |number: usize| {
+        let object = json!({"apiVersion": "bench.example.com/v1", "kind": "Workload", "metadata": {"name": name(number)},
+            "spec": {"image": "new", "description": padding}});
+        Request::post(collection, object.to_string())
+    };
+    create_objects(&server.client, create).await?;
+    let place = collection.to_owned();
+    let update = move |run: usize, number: usize| {
+        let patch = json!({"spec": {"image": format!("{run}-{number}")}});
+        Request::patch(format!("{place}/{}", name(number)), "application/merge-patch+json", patch.to_string())
+    };
+    delivered(server, collection, watchers, runs, update).await
+}
+
+/// What it costs to tell watchers of updates: of update `number` in a run.
+async fn delivered(
+    server: &Server,
+    collection: &str,
+    watchers: usize,
+    runs: usize,
+    update: impl Fn(usize, usize) -> Request + Clone + 'static,
+) -> Result<(Quantity, Seen)> {
     let revision = revision(&server.client, &format!("{collection}?limit=1")).await?;
     let path = format!("{collection}?watch=true&resourceVersion={revision}");
     let open = Watchers::open(&server.client, watchers, |_| path.clone()).await?;
     let updates = DELIVERED / watchers;
-    let mut runs = Vec::new();
-    for run in 1..=count {
-        let (collection, namespace) = (collection.clone(), namespace.clone());
-        let update = move |number: usize| {
-            let content = format!("{run}-{number}");
-            Request::put(format!("{collection}/{}", name(number)), object(&namespace, number, &content))
-        };
+    let mut figures = Vec::new();
+    for run in 1..=runs {
+        let update = update.clone();
         let meter = Meter::start(&server.process)?;
         let began = Instant::now();
-        let done = load(&server.client, UPDATING, Until::Count(updates), update).await?;
+        let done = load(&server.client, UPDATING, Until::Count(updates), move |number| update(run, number)).await?;
         open.received((run * updates * watchers) as u64).await?;
         let elapsed = began.elapsed();
         let delivered = updates * watchers;
@@ -54,9 +91,9 @@ pub(super) async fn fan_out(bench: &mut Bench, watchers: usize) -> Result<(Quant
         seen.bytes_per_second = None;
         seen.note = Some(format!("{:.0} events/s", delivered as f64 / elapsed.as_secs_f64()));
         let cpu = seen.cpu.unwrap_or_default() / u32::try_from(delivered)?;
-        runs.push((Quantity::Time(cpu), seen));
+        figures.push((Quantity::Time(cpu), seen));
     }
-    Ok(median_of(runs))
+    Ok(median_of(figures))
 }
 
 /// Pods that are created while each of 4,000 nodes watches its own.
@@ -88,12 +125,10 @@ pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)>
     Ok(median_of(runs))
 }
 
-async fn create_objects(client: &Client, namespace: &str) -> Result<()> {
-    create_namespace(client, namespace).await?;
+async fn create_objects(client: &Client, create: impl Fn(usize) -> Request) -> Result<()> {
     let mut connection = client.connect().await?;
     for number in 0..OBJECTS {
-        let collection = format!("/api/v1/namespaces/{namespace}/configmaps");
-        connection.send(Request::post(collection, object(namespace, number, "new"))).await?;
+        connection.send(create(number)).await?;
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub struct Keys {
 }
 
 /// The memory, taken apart.
-struct Parts<'a> {
+struct Sections<'a> {
     ends: &'a [[u8; END]],
     prefix: &'a [u8],
     rests: &'a [u8],
@@ -148,14 +148,14 @@ impl Keys {
         Self { len: end(keys), common: end(prefix.len()), memory }
     }
 
-    fn parts(&self) -> Parts<'_> {
+    fn parts(&self) -> Sections<'_> {
         let (ends, texts) = self.memory.split_at(self.len() * END);
         let (prefix, rests) = texts.split_at(self.common as usize);
-        Parts { ends: ends.as_chunks().0, prefix, rests }
+        Sections { ends: ends.as_chunks().0, prefix, rests }
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Sections<'a> {
     fn start(&self, at: usize) -> usize {
         at.checked_sub(1).map_or(0, |before| self.end(before))
     }

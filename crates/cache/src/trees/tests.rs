@@ -61,6 +61,7 @@ fn decoder() -> Decoder {
         id: crate::written::DecoderId::next(),
         layout: layout(),
         complete: None,
+        encodings: crate::encodings::Encodings::default(),
         labels: LabelInterner::default(),
     }
 }
@@ -110,7 +111,9 @@ impl World {
             }
             Step::RemoveStretch(from, len) => (from..=from.saturating_add(len)).for_each(|key| self.remove(key)),
             Step::Clone => clones.push(self.clone()),
-            Step::Load => self.trees = Trees::from_sorted(self.trees.entries.iter().cloned().collect(), layout()),
+            Step::Load => {
+                self.trees = Trees::from_sorted(&self.trees.entries.iter().cloned().collect::<Vec<_>>(), layout());
+            }
         }
     }
 

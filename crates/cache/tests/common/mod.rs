@@ -1,4 +1,6 @@
-//! What the cache's tests share: a store of pods, and a model that remembers every revision.
+//! The parts that tests of the cache share: a store of pods, and a model that remembers every revision.
+//!
+//! The model is a plain map, so that it is easier to trust than the trees that are compared with it.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::collections::BTreeMap;
@@ -88,15 +90,14 @@ pub fn in_scope(event: &Happened, scope: &Scope) -> bool {
 }
 
 pub fn specs() -> Vec<CollectionSpec> {
-    let spec = |prefix: &str, fields: &[&str], dispatch, namespaced| CollectionSpec {
+    let spec = |prefix: &str, fields: &[&str], dispatch| CollectionSpec {
         prefix: prefix.to_owned(),
         fields: fields.iter().map(|path| FieldPath::parse(path)).collect(),
         dispatch,
-        namespaced,
         complete: None,
         typed_items: false,
     };
-    vec![spec(PODS, &["data.number", "spec.nodeName"], Some(1), true), spec(NODES, &[], None, false)]
+    vec![spec(PODS, &["data.number", "spec.nodeName"], Some(1)), spec(NODES, &[], None)]
 }
 
 pub fn config() -> CacheConfig {

@@ -75,7 +75,7 @@ impl Found<'_> {
             ("duration", Some(Literal::String(text))) => times::parse_duration(text).is_none(),
             ("timestamp", Some(Literal::String(text))) => times::parse_timestamp(text).is_none(),
             ("timestamp", Some(Literal::Int(seconds))) => times::from_seconds(*seconds).is_none(),
-            ("matches", Some(Literal::String(pattern))) => regex::compile(pattern).is_err(),
+            ("matches", Some(Literal::String(pattern))) => regex::check(pattern).is_err(),
             _ => false,
         };
         if let Some(last) = last.filter(|_| is_wrong) {

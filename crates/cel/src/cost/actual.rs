@@ -1,7 +1,9 @@
 //! Counts what an expression costs while it runs, and ends it when that is too much.
 //!
-//! Besides upstream's count there is one of our own for what its model takes to be free and is not here.
+//! Besides upstream's count there are two of our own for what its model takes to be free and is not here: what one evaluation copies, and
+//! the time that all evaluations for an object take to copy, to compare, and to compile and match regular expressions.
 
+use super::limits::WORK;
 use super::{AUTHORIZE, CHARACTER, MAKE_LIST, STEP, regex, selector, times};
 use crate::library::formats::MAX_REGEX;
 use crate::overloads::CostRule;
@@ -14,10 +16,21 @@ const COPIED_PER_STEP: u64 = 2;
 const MAX_COPIED: u64 = 2_000_000;
 /// How many keys are looked at for what an element takes to be copied.
 const SEARCHED: u64 = 16;
+/// How much work it is to count a value and to compare it, in nanoseconds.
+const COMPARE: u64 = 15;
+/// How many bytes of a text are compared in that time.
+const COMPARED_AT_ONCE: u64 = 64;
 /// How many bytes of a text are looked at or copied in that time.
 const CARRIED: u64 = 1024;
-/// What compiling a regular expression counts as.
-const COMPILE: u64 = 2_000;
+/// How much work an element is that is copied, in nanoseconds.
+const COPY: u64 = 100;
+/// How much work it is to compile a regular expression, and a state of it.
+const COMPILE: u64 = 30_000;
+const COMPILE_STATE: u64 = 500;
+/// How much work it is to read a byte of a regular expression that is not known before.
+const READ_PATTERN: u64 = 50;
+/// How many states are looked at for a byte of a text at a time, where it is searched again behind a match.
+const STATES_AT_ONCE: u64 = 4;
 
 /// Counts.
 #[derive(Debug)]
@@ -25,17 +38,29 @@ pub struct Meter {
     used: u64,
     limit: u64,
     copied: u64,
+    work: u64,
+    most_work: u64,
 }
 
 impl Meter {
     /// A count that may come to so much.
     pub fn new(limit: u64) -> Self {
-        Self { used: 0, limit, copied: 0 }
+        Self { used: 0, limit, copied: 0, work: 0, most_work: WORK }
+    }
+
+    /// The same with so much work of what is not in upstream's count, in nanoseconds.
+    pub fn with_work(self, most_work: u64) -> Self {
+        Self { most_work, ..self }
     }
 
     /// What it has come to.
     pub fn used(&self) -> u64 {
         self.used
+    }
+
+    /// How much work it was besides.
+    pub fn work(&self) -> u64 {
+        self.work
     }
 
     /// Counts so much more.
@@ -46,6 +71,7 @@ impl Meter {
     }
 
     fn copy(&mut self, count: u64) -> Result<(), EvalError> {
+        self.toil(count.saturating_mul(COPY))?;
         self.copied = self.copied.saturating_add(count);
         if self.copied > self.limit.saturating_mul(COPIED_PER_STEP).min(MAX_COPIED) {
             Err(EvalError::TooCostly)
@@ -54,14 +80,47 @@ impl Meter {
         }
     }
 
+    fn toil(&mut self, work: u64) -> Result<(), EvalError> {
+        self.work = self.work.saturating_add(work);
+        if self.work > self.most_work { Err(EvalError::TooCostly) } else { Ok(()) }
+    }
+
+    /// Counts reading a regular expression that is not written in the program.
+    pub(crate) fn read_pattern(&mut self, pattern: &str) -> Result<(), EvalError> {
+        self.toil(READ_PATTERN.saturating_mul(pattern.len() as u64))
+    }
+
+    /// Counts matching a text, each state with each byte at the worst, and compiling the expression if that was needed.
+    pub(crate) fn match_text(&mut self, states: u64, is_new: bool, text: &str) -> Result<(), EvalError> {
+        let compiling = if is_new { COMPILE + COMPILE_STATE * states } else { 0 };
+        self.toil(compiling.saturating_add(states.saturating_mul(text.len() as u64 + 1)))
+    }
+
+    /// Counts searching the rest of a text behind a match.
+    pub(crate) fn search_on(&mut self, states: u64, rest: usize) -> Result<(), EvalError> {
+        self.toil((states / STATES_AT_ONCE + 1).saturating_mul(rest as u64))
+    }
+
     /// Counts a call before it is made; `after` counts the few that depend on what comes out.
     pub(crate) fn before(&mut self, rule: CostRule, args: &[Value<'_>]) -> Result<(), EvalError> {
         let work = match (rule, args) {
             (CostRule::AddList | CostRule::One, [Value::List(a), Value::List(b)]) => (a.len() + b.len()) as u64,
-            (CostRule::Matches | CostRule::Find, _) => COMPILE,
             // The model counts the elements that are compared, not what is in them.
-            (CostRule::Equal | CostRule::NotEqual | CostRule::InList | CostRule::Sets | CostRule::SetsTwice, _) => {
-                args.iter().map(|value| weight(value, MAX_COPIED)).sum()
+            (
+                CostRule::Equal
+                | CostRule::NotEqual
+                | CostRule::InList
+                | CostRule::Sets
+                | CostRule::SetsTwice
+                | CostRule::Distinct
+                | CostRule::Scan,
+                _,
+            ) => {
+                // To count on would be work itself.
+                let most = self.most_work.saturating_sub(self.work) / COMPARE + 1;
+                let values = args.iter().fold(0, |sum: u64, value| sum.saturating_add(values(value, most)));
+                self.toil(values.saturating_mul(COMPARE))?;
+                0
             }
             (_, [Value::String(text), ..]) => text.len() as u64 / CARRIED,
             _ => 0,
@@ -173,25 +232,29 @@ fn is_one_step(value: &Value<'_>) -> bool {
     )
 }
 
-/// What comparing all of a value is counted as, up to a bound.
-fn weight(value: &Value<'_>, most: u64) -> u64 {
-    let mut sum: u64 = 0;
+/// How many values there are to compare in one, and itself; it is counted up to so many.
+fn values(value: &Value<'_>, most: u64) -> u64 {
+    let mut sum: u64 = 1;
     let mut add = |value: &Value<'_>| {
-        sum = sum.saturating_add(1).saturating_add(weight(value, most.saturating_sub(sum)));
+        sum = sum.saturating_add(values(value, most.saturating_sub(sum)));
         sum < most
     };
     match value {
-        Value::String(text) => return text.len() as u64 / CARRIED,
-        Value::Bytes(bytes) => return bytes.len() as u64 / CARRIED,
+        Value::String(text) => add_bytes(&mut sum, text.len()),
+        Value::Bytes(bytes) => add_bytes(&mut sum, bytes.len()),
         Value::List(list) => {
             list.iter().all(|element| add(&element));
         }
         Value::Map(map) => {
             map.entries().iter().all(|(_, value)| add(value));
         }
-        _ => return 0,
+        _ => {}
     }
-    sum / SEARCHED
+    sum
+}
+
+fn add_bytes(sum: &mut u64, bytes: usize) {
+    *sum = sum.saturating_add(bytes as u64 / COMPARED_AT_ONCE);
 }
 
 /// Going once through all of a value.
@@ -205,5 +268,22 @@ fn traversal(value: &Value<'_>) -> u64 {
             map.entries().iter().map(|(key, value)| traversal(key).saturating_add(traversal(value))).sum()
         }
         _ => STEP,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::from_tree;
+    use keelson_meta::json::json;
+
+    #[test]
+    fn all_that_is_in_a_value_counts_up_to_a_bound() {
+        let tree = json!([[0, 0, 0], {"a": [1], "b": "x".repeat(640)}]);
+        let value = from_tree(&tree, None);
+        assert_eq!(values(&value, u64::MAX), 1 + (1 + 3) + (1 + 2 + 1 + 10));
+        let wide = json!([[0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0]]);
+        let counted = values(&from_tree(&wide, None), 5);
+        assert!((5..9).contains(&counted), "{counted}");
     }
 }

@@ -6,7 +6,7 @@
 mod calls;
 
 use super::{MAKE_LIST, MAKE_MAP, MAKE_MESSAGE, STEP, times};
-use crate::ast::{Call, Expr, ExprKind, Fold, FoldShape, Literal};
+use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal};
 use crate::check::Checked;
 use crate::decl::{Decl, DeclKind};
 use crate::environment::Environment;
@@ -66,7 +66,7 @@ pub fn estimate(checked: &Checked, environment: &Environment) -> Bounds {
 
 /// Where in the declared data a value stands.
 #[derive(Clone, Copy)]
-enum Place<'e> {
+enum Origin<'e> {
     /// It is not in the data.
     Nowhere,
     /// It is, but not where anything is declared.
@@ -93,7 +93,7 @@ impl Entries {
 
 struct Local<'e> {
     name: &'e str,
-    place: Place<'e>,
+    place: Origin<'e>,
     size: Option<Bounds>,
     entries: Option<Entries>,
 }
@@ -102,7 +102,7 @@ struct Estimator<'e> {
     checked: &'e Checked,
     environment: &'e Environment,
     root: Option<&'e Decl>,
-    places: HashMap<u32, Place<'e>>,
+    places: HashMap<u32, Origin<'e>>,
     sizes: HashMap<u32, Bounds>,
     entries: HashMap<u32, Entries>,
     locals: Vec<Local<'e>>,
@@ -117,25 +117,25 @@ impl<'e> Estimator<'e> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
-    fn place(&self, expr: &Expr) -> Place<'e> {
+    fn place(&self, expr: &Expr) -> Origin<'e> {
         if let Some(local) = expr.as_ident().and_then(|name| self.local(name)) {
             return local.place;
         }
-        self.places.get(&expr.id).copied().unwrap_or(Place::Nowhere)
+        self.places.get(&expr.id).copied().unwrap_or(Origin::Nowhere)
     }
 
     /// The place one step below another.
-    fn below(&self, place: Place<'e>, step: impl Fn(&'e Decl) -> Place<'e>) -> Place<'e> {
+    fn below(&self, place: Origin<'e>, step: impl Fn(&'e Decl) -> Origin<'e>) -> Origin<'e> {
         match place {
             // The first step of a path is the variable, whichever it is.
-            Place::Nowhere => self.root.map_or(Place::Undeclared, Place::Declared),
-            Place::Declared(decl) => step(decl),
-            Place::Undeclared | Place::Key => Place::Undeclared,
+            Origin::Nowhere => self.root.map_or(Origin::Undeclared, Origin::Declared),
+            Origin::Declared(decl) => step(decl),
+            Origin::Undeclared | Origin::Key => Origin::Undeclared,
         }
     }
 
-    fn element(&self, place: Place<'e>) -> Place<'e> {
-        self.below(place, |decl| decl.element().map_or(Place::Undeclared, |element| Place::Declared(element)))
+    fn element(&self, place: Origin<'e>) -> Origin<'e> {
+        self.below(place, |decl| decl.element().map_or(Origin::Undeclared, |element| Origin::Declared(element)))
     }
 
     /// The size of a value, if anything is known of it.
@@ -189,7 +189,7 @@ impl<'e> Estimator<'e> {
             ExprKind::Error | ExprKind::Literal(_) => Bounds::default(),
             ExprKind::Ident(name) => {
                 // Any other name, a type's too, is taken for the root.
-                let root = self.root.map_or(Place::Undeclared, Place::Declared);
+                let root = self.root.map_or(Origin::Undeclared, Origin::Declared);
                 let place = self.local(name).map_or(root, |local| local.place);
                 self.places.insert(expr.id, place);
                 Bounds::exactly(STEP)
@@ -203,7 +203,7 @@ impl<'e> Estimator<'e> {
                     return cost;
                 }
                 let place = self.below(self.place(operand), |decl| {
-                    decl.field(field).map_or(Place::Undeclared, |field| Place::Declared(&field.decl))
+                    decl.field(field).map_or(Origin::Undeclared, |field| Origin::Declared(&field.decl))
                 });
                 self.places.insert(expr.id, place);
                 match self.type_of(operand) {
@@ -237,7 +237,7 @@ impl<'e> Estimator<'e> {
                 let cost = |cost: Bounds, value| cost.plus(self.cost(value));
                 fields.iter().map(|field| &field.value).fold(Bounds::exactly(MAKE_MESSAGE), cost)
             }
-            ExprKind::Fold(fold) if fold.shape == FoldShape::Bind => self.bind(expr, fold),
+            ExprKind::Fold(fold) if fold.shape == FoldKind::Bind => self.bind(expr, fold),
             ExprKind::Fold(fold) => self.fold(expr, fold),
         }
     }
@@ -283,8 +283,8 @@ impl<'e> Estimator<'e> {
         let is_list = entries.map_or(matches!(self.type_of(&fold.range), Type::List(_)), |entries| entries.is_list);
         let range = self.place(&fold.range);
         let key = self.below(range, |decl| match &decl.kind {
-            DeclKind::Map(_) => Place::Key,
-            _ => Place::Undeclared,
+            DeclKind::Map(_) => Origin::Key,
+            _ => Origin::Undeclared,
         });
         let value = self.element(range);
         let (key_size, value_size) = (entries.map(|entries| entries.key), entries.map(|entries| entries.value));
@@ -353,10 +353,10 @@ fn nothing(is_empty: bool) -> Bounds {
     Bounds { min: if is_empty { 0 } else { u64::MAX }, max: 0 }
 }
 
-fn declared_size(place: Place<'_>) -> Option<Bounds> {
+fn declared_size(place: Origin<'_>) -> Option<Bounds> {
     match place {
-        Place::Nowhere | Place::Undeclared => None,
-        Place::Key => Some(Bounds::default()),
-        Place::Declared(decl) => Some(Bounds { min: 0, max: decl.max_elements }),
+        Origin::Nowhere | Origin::Undeclared => None,
+        Origin::Key => Some(Bounds::default()),
+        Origin::Declared(decl) => Some(Bounds { min: 0, max: decl.max_elements }),
     }
 }

@@ -10,8 +10,10 @@ pub const SCHEMA: u64 = 100_000_000;
 pub const EVALUATION: u64 = 1_000_000;
 /// What all evaluations for one object may.
 pub const OBJECT: u64 = 10_000_000;
-/// What the match conditions of one configuration may use together for an object.
-pub const MATCH_CONDITIONS: u64 = 2_500_000;
+
+/// What all evaluations for one object may do of what upstream's count leaves out: in nanoseconds, about. Upstream's counts keep
+/// nobody from letting a short expression compare or match for minutes.
+pub const WORK: u64 = 5_000_000_000;
 
 /// The bytes that a request may have.
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;

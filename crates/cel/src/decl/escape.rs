@@ -7,9 +7,19 @@ use crate::parser::RESERVED;
 /// Words that are values or operators, and no names of anything.
 const WORDS: [&str; 4] = ["true", "false", "null", "in"];
 
+/// Whether a variable can have this name. The empty text is one, which upstream's pattern lets pass as well.
+pub fn is_identifier(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.bytes().all(plain) && !text.starts_with(|first: char| first.is_ascii_digit()) && !is_reserved(text)
+}
+
+fn is_reserved(name: &str) -> bool {
+    WORDS.contains(&name) || RESERVED.contains(&name)
+}
+
 /// A field's name as expressions write it; `None` if they can't.
 pub fn escape(name: &str) -> Option<String> {
-    if WORDS.contains(&name) || RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__"));
     }
     let starts = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';

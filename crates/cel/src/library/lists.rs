@@ -1,9 +1,9 @@
 //! Lists and sets.
 //!
-//! A set is a list here too: what compares each element with each is counted before it starts.
+//! A set is a list here too. Nothing compares each element with each: what looks for many of them hashes them first.
 
 use super::{no_overload_of, strings};
-use crate::values::{EvalError, List, Outcome, Value, compare, equals};
+use crate::values::{Elements, EvalError, List, Outcome, Value, compare, equals};
 use std::cmp::Ordering;
 
 /// How many numbers `lists.range` makes at most.
@@ -45,7 +45,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
         "distinct" => distinct,
         "sets.contains" => |args| sets(args, "sets.contains", contains_all),
         "sets.equivalent" => |args| sets(args, "sets.equivalent", |a, b| contains_all(a, b) && contains_all(b, a)),
-        "sets.intersects" => |args| sets(args, "sets.intersects", |a, b| a.iter().any(|element| has(b, &element))),
+        "sets.intersects" => |args| sets(args, "sets.intersects", contains_any),
         _ => return None,
     })
 }
@@ -199,21 +199,23 @@ fn sorted<'a>(list: &List<'a>, keys: &List<'a>) -> Outcome<'a> {
 
 fn distinct<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     let [Value::List(list)] = args else { return Err(no_overload_of("distinct", args)) };
-    let mut out: Vec<Value<'a>> = Vec::new();
+    let mut out = Elements::default();
     for element in list.iter() {
-        if !out.iter().any(|other| equals(other, &element)) {
+        if !out.contains(&element) {
             out.push(element);
         }
     }
-    Ok(Value::list(out))
-}
-
-fn has(list: &List<'_>, value: &Value<'_>) -> bool {
-    list.iter().any(|element| equals(&element, value))
+    Ok(Value::list(out.into_values()))
 }
 
 fn contains_all(list: &List<'_>, part: &List<'_>) -> bool {
-    part.iter().all(|element| has(list, &element))
+    let elements: Elements<'_> = list.iter().collect();
+    part.iter().all(|element| elements.contains(&element))
+}
+
+fn contains_any(list: &List<'_>, others: &List<'_>) -> bool {
+    let elements: Elements<'_> = list.iter().collect();
+    others.iter().any(|element| elements.contains(&element))
 }
 
 fn sets<'a>(args: &[Value<'a>], name: &str, holds: fn(&List<'_>, &List<'_>) -> bool) -> Outcome<'a> {

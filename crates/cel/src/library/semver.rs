@@ -11,12 +11,12 @@ use std::cmp::Ordering;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Version {
     numbers: [u64; 3],
-    pre: Vec<Part>,
+    pre: Vec<Identifier>,
 }
 
 /// A part of what stands behind the dash. Numbers come before texts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum Identifier {
     Number(u64),
     Text(String),
 }
@@ -109,7 +109,7 @@ fn parsed(digits: &str) -> Result<u64, String> {
     digits.parse().map_err(|_| format!("strconv.ParseUint: parsing {}: {fault}", quote(digits)))
 }
 
-fn part(text: &str) -> Result<Part, String> {
+fn part(text: &str) -> Result<Identifier, String> {
     if text.is_empty() {
         return Err("Prerelease is empty".to_owned());
     }
@@ -117,10 +117,10 @@ fn part(text: &str) -> Result<Part, String> {
         if text.len() > 1 && text.starts_with('0') {
             return Err(format!("Numeric PreRelease version must not contain leading zeroes {}", quote(text)));
         }
-        return parsed(text).map(Part::Number);
+        return parsed(text).map(Identifier::Number);
     }
     if text.bytes().all(is_identifier) {
-        Ok(Part::Text(text.to_owned()))
+        Ok(Identifier::Text(text.to_owned()))
     } else {
         Err(format!("Invalid character(s) found in prerelease {}", quote(text)))
     }

@@ -3,7 +3,7 @@
 //! What they become is written with variables that no text can name.
 
 use super::{MAX_NODES, Parser};
-use crate::ast::{Call, Expr, ExprKind, Fold, FoldShape, Literal, MapEntry, StructField};
+use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal, MapEntry, StructField};
 
 /// The variable in which a loop gathers its result. No text can name it.
 const GATHERED: &str = "@result";
@@ -64,8 +64,8 @@ impl Parser<'_> {
         self.ident(position, GATHERED)
     }
 
-    fn fold(&mut self, position: u32, variables: Variables, range: Expr, parts: Parts) -> Expr {
-        let Parts { shape, init, condition, step, result } = parts;
+    fn fold(&mut self, position: u32, variables: Variables, range: Expr, parts: FoldBody) -> Expr {
+        let FoldBody { shape, init, condition, step, result } = parts;
         let Variables { first, second } = variables;
         let gathered = GATHERED.to_owned();
         let fold = Fold { shape, variable: first, second, range, gathered, init, condition, step, result };
@@ -78,8 +78,8 @@ impl Parser<'_> {
         let parts = match name {
             "all" => {
                 let seen = self.gathered(position);
-                Parts {
-                    shape: FoldShape::All,
+                FoldBody {
+                    shape: FoldKind::All,
                     init: self.constant(position, Literal::Bool(true)),
                     condition: self.call(position, "@not_strictly_false", None, vec![seen]),
                     step: self.with_gathered(position, "_&&_", predicate),
@@ -89,8 +89,8 @@ impl Parser<'_> {
             "exists" => {
                 let seen = self.gathered(position);
                 let unseen = self.call(position, "!_", None, vec![seen]);
-                Parts {
-                    shape: FoldShape::Exists,
+                FoldBody {
+                    shape: FoldKind::Exists,
                     init: self.constant(position, Literal::Bool(false)),
                     condition: self.call(position, "@not_strictly_false", None, vec![unseen]),
                     step: self.with_gathered(position, "_||_", predicate),
@@ -101,8 +101,8 @@ impl Parser<'_> {
                 let one = self.constant(position, Literal::Int(1));
                 let counted = self.with_gathered(position, "_+_", one);
                 let (count, one) = (self.gathered(position), self.constant(position, Literal::Int(1)));
-                Parts {
-                    shape: FoldShape::General,
+                FoldBody {
+                    shape: FoldKind::General,
                     init: self.constant(position, Literal::Int(0)),
                     condition: self.constant(position, Literal::Bool(true)),
                     step: self.if_holds(position, predicate, counted),
@@ -129,13 +129,13 @@ impl Parser<'_> {
         self.with_gathered(position, "_+_", list)
     }
 
-    fn gathering(&mut self, position: u32, init: ExprKind, predicate: Option<Expr>, step: Expr) -> Parts {
+    fn gathering(&mut self, position: u32, init: ExprKind, predicate: Option<Expr>, step: Expr) -> FoldBody {
         let step = match predicate {
             Some(predicate) => self.if_holds(position, predicate, step),
             None => step,
         };
-        Parts {
-            shape: FoldShape::General,
+        FoldBody {
+            shape: FoldKind::General,
             init: self.node(position, init),
             condition: self.constant(position, Literal::Bool(true)),
             step,
@@ -179,7 +179,7 @@ impl Parser<'_> {
     /// A value under a name: a loop over nothing.
     fn bound(&mut self, position: u32, name: &str, value: Expr, result: Expr) -> Expr {
         let fold = Fold {
-            shape: FoldShape::Bind,
+            shape: FoldKind::Bind,
             variable: UNUSED.to_owned(),
             second: None,
             range: self.node(position, ExprKind::List(Vec::new(), Vec::new())),
@@ -307,8 +307,8 @@ impl Variables {
 }
 
 /// A loop without what it loops over.
-struct Parts {
-    shape: FoldShape,
+struct FoldBody {
+    shape: FoldKind,
     init: Expr,
     condition: Expr,
     step: Expr,

@@ -4,9 +4,9 @@
 //! that ask for one or all may not. That it costs too much outweighs everything.
 
 use super::{CallNode, FoldNode, Node, RegexNode};
-use crate::ast::FoldShape;
+use crate::ast::FoldKind;
 use crate::cost::actual::Meter;
-use crate::library::regex::run;
+use crate::library::regex::ask;
 use crate::stack::with_room;
 use crate::values::{EvalError, List, Map, Outcome, Value};
 use std::rc::Rc;
@@ -149,7 +149,7 @@ impl<'r, 'a> Run<'r, 'a> {
     fn regex(&mut self, call: &'a RegexNode) -> Outcome<'a> {
         let args = call.args.iter().map(|arg| self.eval(arg)).collect::<Result<Vec<_>, _>>()?;
         self.meter.charge_known(call.rule, &args)?;
-        run(&call.regex, call.call, &args)
+        ask(call.known.as_ref(), call.call, &args, self.meter)
     }
 
     fn list(&mut self, elements: &'a [(Node, bool)]) -> Outcome<'a> {
@@ -234,7 +234,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn fold(&mut self, fold: &'a FoldNode) -> Outcome<'a> {
         let slot = fold.slot;
-        if fold.shape == FoldShape::Bind {
+        if fold.shape == FoldKind::Bind {
             let bound = self.eval(&fold.init);
             self.slots.truncate(slot);
             self.slots.push(bound);
@@ -288,9 +288,9 @@ impl<'r, 'a> Run<'r, 'a> {
         self.slots[slot + 1] = Ok(first);
         self.slots[slot + 2] = Ok(second);
         let (is_all, decided) = match fold.shape {
-            FoldShape::All => (true, false),
-            FoldShape::Exists => (false, true),
-            FoldShape::Bind | FoldShape::General => {
+            FoldKind::All => (true, false),
+            FoldKind::Exists => (false, true),
+            FoldKind::Bind | FoldKind::General => {
                 if !matches!(self.eval(&fold.condition), Ok(Value::Bool(true))) {
                     return Ok(false);
                 }

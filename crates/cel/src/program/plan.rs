@@ -3,22 +3,32 @@
 //! What is known beforehand is done here: conversions of literals, regular expressions, lists of constants.
 
 use super::{CallNode, Constant, FoldNode, Node, RegexNode};
-use crate::ast::{Call, Expr, ExprKind, Fold, FoldShape, Literal};
+use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal};
 use crate::check::{Checked, Name};
 use crate::environment::Environment;
 use crate::library::convert::is_conversion;
-use crate::library::regex::{RegexCall, compile};
+use crate::library::regex::{MAX_STATES, Pattern, RegexCall, check};
 use crate::library::{Native, find};
 use crate::overloads::CostRule;
 use crate::stack::with_room;
 use crate::types::Type;
 use crate::values::{EvalError, Value};
 
-/// The steps of an expression and the variables that it uses.
-pub(super) fn plan(checked: &Checked, environment: &Environment) -> Result<(Node, Vec<usize>), EvalError> {
-    let mut planner = Planner { checked, environment, locals: Vec::new(), used: Vec::new() };
-    let node = planner.node(&checked.expr)?;
-    Ok((node, planner.used))
+/// What is made of an expression.
+pub(super) struct Plan {
+    /// Its steps.
+    pub(super) root: Node,
+    /// The variables that it uses.
+    pub(super) used: Vec<usize>,
+    /// How many states its regular expressions have.
+    pub(super) states: u64,
+}
+
+/// The steps of an expression.
+pub(super) fn plan(checked: &Checked, environment: &Environment) -> Result<Plan, EvalError> {
+    let mut planner = Planner { checked, environment, locals: Vec::new(), used: Vec::new(), states: 0 };
+    let root = planner.node(&checked.expr)?;
+    Ok(Plan { root, used: planner.used, states: planner.states })
 }
 
 struct Planner<'c> {
@@ -26,6 +36,7 @@ struct Planner<'c> {
     environment: &'c Environment,
     locals: Vec<String>,
     used: Vec<usize>,
+    states: u64,
 }
 
 type Planned = Result<Node, EvalError>;
@@ -118,11 +129,11 @@ impl Planner<'_> {
         let condition = self.node(&fold.condition)?;
         let step = match fold.shape {
             // The predicate alone: joining it to what is gathered is the loop's part.
-            FoldShape::All | FoldShape::Exists => match &fold.step.kind {
+            FoldKind::All | FoldKind::Exists => match &fold.step.kind {
                 ExprKind::Call(Call { args, .. }) if args.len() == 2 => self.node(&args[1])?,
                 _ => self.node(&fold.step)?,
             },
-            FoldShape::Bind | FoldShape::General => self.step(&fold.step, slot)?,
+            FoldKind::Bind | FoldKind::General => self.step(&fold.step, slot)?,
         };
         self.locals.truncate(slot + 1);
         let result = self.node(&fold.result)?;
@@ -190,11 +201,9 @@ impl Planner<'_> {
             args.push(self.node(arg)?);
         }
         let name = qualified.as_deref().unwrap_or_else(|| call.function.trim_start_matches('.'));
-        if let Some(regex) = RegexCall::of(name)
-            && let Some(Node::Constant(Constant::String(pattern))) = args.get(1)
-        {
-            let regex_of = compile(pattern).map_err(EvalError::new)?;
-            return Ok(Node::Regex(Box::new(RegexNode { regex: regex_of, call: regex, rule, args })));
+        if let Some(call) = RegexCall::of(name) {
+            let known = self.pattern(args.get(1))?;
+            return Ok(Node::Regex(Box::new(RegexNode { known, call, rule, args })));
         }
         let native = native(name).ok_or_else(|| EvalError::new(format!("no such overload: {name}")))?;
         if let ([Node::Constant(constant)], true) = (args.as_slice(), is_conversion(name)) {
@@ -212,6 +221,18 @@ impl Planner<'_> {
         let args = vec![self.node(target)?, self.node(other)?];
         let native = native(name).ok_or_else(EvalError::no_overload)?;
         Ok(Node::Call(Box::new(CallNode { native, rule: self.rule(expr), args })))
+    }
+
+    /// The regular expression that an argument is, if it is written there.
+    fn pattern(&mut self, arg: Option<&Node>) -> Result<Option<Pattern>, EvalError> {
+        let Some(Node::Constant(Constant::String(text))) = arg else {
+            self.states = self.states.saturating_add(MAX_STATES);
+            return Ok(None);
+        };
+        check(text).map_err(EvalError::new)?;
+        let pattern = Pattern::new(text).map_err(EvalError::new)?;
+        self.states = self.states.saturating_add(pattern.states());
+        Ok(Some(pattern))
     }
 
     /// How a call is counted: by its one overload, or by what all of them have in common.

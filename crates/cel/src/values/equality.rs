@@ -3,9 +3,10 @@
 //! Numbers of different types are compared as numbers. Values of different types are different, never an error. Lists of the
 //! tree that were declared as sets, or as maps, are the same in any order.
 
-use super::{List, Map, Value};
+use super::{Elements, List, Map, Value};
 use crate::decl::{Decl, DeclKind, ListKind};
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 /// Whether two values are the same.
 pub fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
@@ -89,8 +90,13 @@ fn same_lists(left: &List<'_>, right: &List<'_>) -> bool {
     // The left list says how, as upstream's does.
     match list_kind(left) {
         Some(ListKind::Set | ListKind::Map(_)) => {
-            let others: Vec<Value<'_>> = right.iter().collect();
-            left.iter().all(|element| others.iter().any(|other| equals(&element, other)))
+            // Nearly always they are in one order.
+            let same = left.iter().zip(right.iter()).take_while(|(a, b)| equals(a, b)).count();
+            if same == left.len() {
+                return true;
+            }
+            let others: Elements<'_> = right.iter().collect();
+            left.iter().skip(same).all(|element| others.contains(&element))
         }
         _ => left.iter().zip(right.iter()).all(|(a, b)| equals(&a, &b)),
     }
@@ -111,32 +117,43 @@ fn same_maps(left: &Map<'_>, right: &Map<'_>) -> bool {
 
 /// Two lists one behind the other. Sets and map lists of the tree take what is new, and what has the same keys in its place.
 pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
-    let mut out: Vec<Value<'a>> = left.iter().collect();
     match list_kind(left) {
         Some(ListKind::Set) => {
+            let mut out: Elements<'a> = left.iter().collect();
             for element in right.iter() {
-                if !out.iter().any(|other| equals(other, &element)) {
+                if !out.contains(&element) {
                     out.push(element);
                 }
             }
+            out.into_values()
         }
         Some(ListKind::Map(keys)) => {
+            let mut out: Vec<Value<'a>> = left.iter().collect();
+            // What has no fields has no keys either, and is like nothing else.
+            let mut known: Elements<'a> =
+                out.iter().map(|element| keys_of(element, keys).unwrap_or(Value::Null)).collect();
             for element in right.iter() {
-                match out.iter_mut().find(|other| has_same_keys(other, &element, keys)) {
-                    Some(other) => *other = element,
-                    None => out.push(element),
+                let found = keys_of(&element, keys).map(|of| (known.place_of(&of), of));
+                match found {
+                    Some((Some(place), _)) => out[place] = element,
+                    Some((None, of)) => {
+                        known.push(of);
+                        out.push(element);
+                    }
+                    None => {
+                        known.push(Value::Null);
+                        out.push(element);
+                    }
                 }
             }
+            out
         }
-        _ => out.extend(right.iter()),
+        _ => left.iter().chain(right.iter()).collect(),
     }
-    out
 }
 
-fn has_same_keys(left: &Value<'_>, right: &Value<'_>, keys: &[String]) -> bool {
-    let (Value::Map(left), Value::Map(right)) = (left, right) else { return false };
-    keys.iter().all(|key| match (left.field(key), right.field(key)) {
-        (Some(a), Some(b)) => equals(&a, &b),
-        (a, b) => a.is_none() && b.is_none(),
-    })
+/// The fields by which an item of a map list is told apart.
+fn keys_of<'a>(element: &Value<'a>, keys: &[String]) -> Option<Value<'a>> {
+    let Value::Map(fields) = element else { return None };
+    Some(Value::list(keys.iter().map(|key| Value::Optional(fields.field(key).map(Rc::new))).collect()))
 }

@@ -12,7 +12,8 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 use super::YamlError;
 use super::input::{Ahead, BoundedInput, document_start};
 use super::scalar::{Meaning, integral, meaning};
-use crate::json::{Duplicates, MAX_DEPTH, Parsed, grow};
+use crate::json::{Duplicates, MAX_DEPTH, Parsed};
+use crate::room::{Rest, count_any};
 
 /// YAML 1.1 takes no collection of more than 1,024 characters for a key; this is what is said of one that is far larger.
 const TOO_FAR_AHEAD: &str = "could not find expected ':'";
@@ -28,7 +29,8 @@ pub(super) fn document(text: &str) -> Result<Parsed, YamlError> {
     };
     let ahead = Ahead::default();
     let parser = Parser::new(BoundedInput::new(&text, ahead.clone()));
-    let mut reader = Reader { parser, ahead, duplicates: Duplicates::default(), members: Vec::new(), keys: Vec::new() };
+    let (duplicates, members, keys) = (Duplicates::default(), Vec::new(), Vec::new());
+    let mut reader = Reader { text: text.as_ref(), parser, ahead, duplicates, members, keys };
     let mut value = None;
     loop {
         let (event, at) = reader.next()?;
@@ -52,6 +54,7 @@ pub(super) fn document(text: &str) -> Result<Parsed, YamlError> {
 }
 
 struct Reader<'a> {
+    text: &'a str,
     parser: Parser<'a, BoundedInput<'a>>,
     ahead: Ahead,
     duplicates: Duplicates,
@@ -79,8 +82,8 @@ impl<'a> Reader<'a> {
         }
         match event {
             Event::Scalar(text, style, 0, tag) => scalar(text, style, tag.as_deref(), at),
-            Event::SequenceStart(0, _) => self.sequence(depth + 1),
-            Event::MappingStart(0, _) => self.mapping(depth + 1),
+            Event::SequenceStart(0, _) => self.sequence(at, depth + 1),
+            Event::MappingStart(0, _) => self.mapping(at, depth + 1),
             Event::Alias(_) | Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => {
                 Err(problem(at, "anchors and aliases are not supported"))
             }
@@ -94,26 +97,37 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn sequence(&mut self, depth: usize) -> Result<Value, YamlError> {
+    fn sequence(&mut self, opened: Marker, depth: usize) -> Result<Value, YamlError> {
         let mut array = Vec::new();
         loop {
             let (event, at) = self.next()?;
             if matches!(event, Event::SequenceEnd) {
+                array.shrink_to_fit();
                 return Ok(Value::Array(array));
             }
-            let element = self.value(event, at, depth)?;
-            grow(&mut array);
-            array.push(element);
+            self.rest(opened, at).make_room(&mut array, ends_of_elements);
+            array.push(self.value(event, at, depth)?);
         }
     }
 
-    fn mapping(&mut self, depth: usize) -> Result<Value, YamlError> {
+    /// What is not read yet of a collection.
+    fn rest(&self, opened: Marker, at: Marker) -> Rest<'a> {
+        // Markers count characters. In a text of long ones that is a place before the one that is meant, and more is counted.
+        Rest::new(self.text.as_bytes(), opened.index(), at.index())
+    }
+
+    fn mapping(&mut self, opened: Marker, depth: usize) -> Result<Value, YamlError> {
         let start = self.members.len();
         // What comes behind so many members goes into the map at once, so that keys that come again and again take no room.
-        let mut large = None;
+        let mut large: Option<Map> = None;
         while let Some(member) = self.member(depth)? {
             match &mut large {
-                Some(map) => self.insert(map, member),
+                Some(map) => {
+                    if map.is_full() {
+                        map.reserve(self.rest(opened, member.stands.at).count(ends_of_elements));
+                    }
+                    self.insert(map, member);
+                }
                 None => {
                     self.members.push(Slot::new(member.name, member.value));
                     self.keys.push(member.stands);
@@ -138,7 +152,7 @@ impl<'a> Reader<'a> {
             Event::Alias(_) | Event::Scalar(..) => return Err(problem(at, "anchors and aliases are not supported")),
             _ => return Err(problem(at, "a key must be a scalar")),
         };
-        let stands = Stands { index: at.index(), line: at.line(), text: key.is_string() };
+        let stands = Stands { at, is_text: key.is_string() };
         let name = name_of(key, at)?;
         let (event, at) = self.next()?;
         let value = self.value(event, at, depth)?;
@@ -176,19 +190,23 @@ struct Member {
 
 /// Where a key stands, and whether it is a text there: `go-yaml` names keys so when they come twice.
 struct Stands {
-    index: usize,
-    line: usize,
-    text: bool,
+    at: Marker,
+    is_text: bool,
 }
 
 impl Stands {
     /// Notes that the key came before.
     fn note(&self, key: &str, duplicates: &Duplicates) {
-        duplicates.note(self.index, || {
-            let shown = if self.text { quote(key) } else { key.to_owned() };
-            format!("line {}: key {shown} already set in map", self.line)
+        duplicates.note(self.at.index(), || {
+            let shown = if self.is_text { quote(key) } else { key.to_owned() };
+            format!("line {}: key {shown} already set in map", self.at.line())
         });
     }
+}
+
+/// How many elements or members a text can have at the most. A comma or a line more in a text costs a place that is not used.
+fn ends_of_elements(text: &[u8]) -> usize {
+    count_any(text, *b",\n")
 }
 
 /// JSON keys are strings: other scalars become what JSON would print for them.

@@ -6,7 +6,7 @@
 //! reading it never panics and always ends.
 
 use crate::cursor::quote_or_backslash;
-use crate::json::grow;
+use crate::room::{Rest, count_values};
 use crate::syntax::MAX_DEPTH;
 
 /// About how many bytes of an object there are for each value.
@@ -144,7 +144,7 @@ impl Reader<'_> {
             _ => self.scalar(),
         };
         let end = narrow(place + 1);
-        grow(&mut self.values);
+        Rest::new(self.text.as_bytes(), 0, self.at).make_room(&mut self.values, count_values);
         self.values.push(Value { key, content, kind, end });
         match kind {
             Kind::Object => self.members(depth),

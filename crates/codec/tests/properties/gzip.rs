@@ -1,4 +1,6 @@
-//! The gzip member put together from blocks is one that any reader unpacks.
+//! The gzip member that is put together from blocks, unpacked by another implementation.
+//!
+//! Lists send blocks that were compressed at different times, so any split has to make one valid member.
 
 use std::io::Read;
 

@@ -1,4 +1,6 @@
-//! What must hold for every value and every text, tried with generated ones.
+//! Properties of the codecs, tried with generated values and texts.
+//!
+//! A format is a module; examples of what clients send are in the unit tests of each codec.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 

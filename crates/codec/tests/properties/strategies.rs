@@ -1,4 +1,6 @@
 //! Generators of texts, values, objects and broken JSON.
+//!
+//! They prefer the odd characters and numbers on which encoders differ.
 
 use keelson_meta::json::{Map, Value, json};
 use proptest::collection::vec;

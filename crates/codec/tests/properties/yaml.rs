@@ -1,4 +1,6 @@
-//! YAML reads what it writes, item by item and whole.
+//! YAML: it is read as it was written, item by item and whole.
+//!
+//! Documents of other writers are in the unit tests of the reader.
 
 use keelson_codec::yaml::{self, ListWriter};
 use keelson_meta::json::{Value, json};

@@ -2,7 +2,9 @@
 //!
 //! The file is a short form of the reference server's policy, and says at its top how it is written; a test reads all of it.
 
-use keelson_meta::json::{Map, Value, json};
+use keelson_access::PolicyRule;
+use keelson_access::rbac::rights_beyond;
+use keelson_meta::json::{Value, json};
 
 const POLICY: &str = include_str!("policy.txt");
 
@@ -58,7 +60,6 @@ fn role_of(text: &str) -> Option<Piece> {
     let mut words = text.split(' ');
     let (namespace, name) = place(words.next()?);
     let mut object = json!({ "metadata": metadata(name) });
-    object["rules"] = json!([]);
     while let Some(word) = words.next() {
         if let Some(label) = word.strip_prefix('+') {
             object["metadata"]["labels"][format!("{API_GROUP}/aggregate-to-{label}")] = json!("true");
@@ -68,6 +69,9 @@ fn role_of(text: &str) -> Option<Piece> {
         }
     }
     let plural = if namespace.is_some() { "roles" } else { "clusterroles" };
+    if object.get("aggregationRule").is_none() {
+        object["rules"] = json!([]);
+    }
     Some(Piece { plural, namespace, object })
 }
 
@@ -163,52 +167,10 @@ fn add_rule(role: &mut Piece, rule: Value) -> Option<()> {
     Some(())
 }
 
-/// The rules among `wanted` that `present` do not allow altogether.
+/// The rights that `wanted` rules give and `present` ones do not, each as a rule of its own, as upstream adds them.
 pub(super) fn missing_rules(present: &[Value], wanted: &[Value]) -> Vec<Value> {
-    wanted.iter().filter(|rule| !allowed(present, rule)).cloned().collect()
-}
-
-/// Whether everything that a rule allows is allowed by one of others.
-fn allowed(present: &[Value], wanted: &Value) -> bool {
-    let any = |field: &str| texts(wanted, field).len().max(1);
-    let parts = texts(wanted, "verbs").into_iter().flat_map(|verb| {
-        let places: Vec<[Option<&str>; 4]> = match texts(wanted, "nonResourceURLs").as_slice() {
-            [] => (0..any("apiGroups") * any("resources") * any("resourceNames"))
-                .map(|number| {
-                    let (group, rest) = (number % any("apiGroups"), number / any("apiGroups"));
-                    let (resource, name) = (rest % any("resources"), rest / any("resources"));
-                    let at = |field: &str, index: usize| texts(wanted, field).get(index).copied();
-                    [None, at("apiGroups", group), at("resources", resource), at("resourceNames", name)]
-                })
-                .collect(),
-            urls => urls.iter().map(|url| [Some(*url), None, None, None]).collect(),
-        };
-        places.into_iter().map(move |place| (verb, place))
-    });
-    let mut parts = parts;
-    parts.all(|(verb, place)| present.iter().any(|rule| allows(rule, verb, place)))
-}
-
-fn allows(rule: &Value, verb: &str, [url, group, resource, name]: [Option<&str>; 4]) -> bool {
-    let has = |field: &str, wanted: &str| texts(rule, field).iter().any(|text| *text == "*" || *text == wanted);
-    if !has("verbs", verb) {
-        return false;
-    }
-    if let Some(url) = url {
-        let covers = |text: &&str| {
-            *text == "*" || *text == url || text.strip_suffix('*').is_some_and(|start| url.starts_with(start))
-        };
-        return texts(rule, "nonResourceURLs").iter().any(covers);
-    }
-    let named = texts(rule, "resourceNames");
-    has("apiGroups", group.unwrap_or_default())
-        && has("resources", resource.unwrap_or_default())
-        && (named.is_empty() || name.is_some_and(|name| named.contains(&name)))
-}
-
-fn texts<'a>(rule: &'a Value, field: &str) -> Vec<&'a str> {
-    let list = rule.as_object().and_then(|rule: &Map| rule.get(field)?.as_array());
-    list.into_iter().flatten().filter_map(Value::as_str).collect()
+    let read = |rules: &[Value]| rules.iter().map(PolicyRule::of).collect::<Vec<_>>();
+    rights_beyond(&read(present), &read(wanted)).iter().map(PolicyRule::to_value).collect()
 }
 
 #[cfg(test)]
@@ -227,9 +189,8 @@ mod tests {
         let selector = json!([{"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-edit": "true"}}]);
         assert_eq!(edit["aggregationRule"]["clusterRoleSelectors"], selector);
         let locking = find("roles", "system::leader-locking-kube-scheduler");
-        let named = json!({"verbs": ["get", "update"], "apiGroups": [""], "resources": ["configmaps"],
-            "resourceNames": ["kube-scheduler"]});
-        assert_eq!(locking["rules"][1], named);
+        let leases = json!({"verbs": ["create", "get", "list", "update", "watch"], "apiGroups": ["coordination.k8s.io"], "resources": ["leasecandidates"]});
+        assert_eq!(locking["rules"][1], leases);
         let events = json!({"verbs": ["create", "patch", "update"], "apiGroups": ["", "events.k8s.io"], "resources": ["events"]});
         assert_eq!(find("clusterroles", "system:controller:ttl-controller")["rules"][1], events);
         let bound = &find("clusterrolebindings", "system:controller:ttl-controller")["subjects"];
@@ -244,22 +205,21 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_missing_when_others_do_not_allow_all_of_it() {
-        let rule = |text: &str| rule_of(text).unwrap();
-        let check = |present: &[&str], wanted: &str, missing: bool| {
-            let present: Vec<Value> = present.iter().map(|text| rule(text)).collect();
-            let wanted = [rule(wanted)];
-            assert_eq!(!missing_rules(&present, &wanted).is_empty(), missing, "{present:?} {wanted:?}");
+    fn each_right_that_is_missing_is_a_rule_of_its_own() {
+        let rules = |texts: &[&str]| texts.iter().map(|text| rule_of(text).unwrap()).collect::<Vec<_>>();
+        let check = |present: &[&str], wanted: &str, missing: &[&str]| {
+            assert_eq!(missing_rules(&rules(present), &rules(&[wanted])), rules(missing), "{present:?} {wanted}");
         };
-        check(&["read core pods"], "get core pods", false);
-        check(&["read core pods"], "get core pods,services", true);
-        check(&["get core pods", "get core services"], "get core pods,services", false);
-        check(&["* * *"], "create apps deployments/scale", false);
-        check(&["get core pods = a"], "get core pods", true);
-        check(&["get core pods"], "get core pods = a", false);
-        check(&["get core pods = a"], "get core pods = a,b", true);
-        check(&["get /api/*"], "get /api/v1", false);
-        check(&["get /api"], "get /api/v1", true);
-        check(&["* *"], "get /metrics", false);
+        check(&["read core pods"], "get core pods", &[]);
+        check(
+            &["get core pods"],
+            "get,list core pods,services",
+            &["list core pods", "get core services", "list core services"],
+        );
+        check(&["get core pods = a"], "get core pods", &["get core pods"]);
+        check(&["get core pods = a"], "get core pods = a,b", &["get core pods = b"]);
+        check(&["* * *"], "create apps deployments/scale", &[]);
+        check(&["get /api"], "get /api /api/v1", &["get /api/v1"]);
+        check(&["* *"], "get /metrics", &[]);
     }
 }

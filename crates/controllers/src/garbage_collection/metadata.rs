@@ -10,6 +10,8 @@ use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::elsewhere::ObjectElsewhere;
+
 /// The part of `metadata` that is about life and death. A field of another type than it should be reads as the default:
 /// then the object has no owners and is left alone.
 #[derive(Debug, Default, Deserialize)]
@@ -28,14 +30,24 @@ pub(super) struct Metadata<'e> {
 /// cache knows already.
 #[derive(Clone, Copy)]
 pub(super) struct Ties<'e> {
-    entry: &'e Entry,
+    of: Tied<'e>,
     /// The owners as they are written.
     pub(super) references: Option<&'e str>,
 }
 
+#[derive(Clone, Copy)]
+enum Tied<'e> {
+    Here(&'e Entry),
+    Elsewhere(&'e ObjectElsewhere),
+}
+
 impl<'e> Ties<'e> {
     pub(super) fn of(entry: &'e Entry) -> Self {
-        Self { entry, references: entry.owner_references() }
+        Self { of: Tied::Here(entry), references: entry.owner_references() }
+    }
+
+    pub(super) fn of_elsewhere(object: &'e ObjectElsewhere) -> Self {
+        Self { of: Tied::Elsewhere(object), references: object.references.as_deref() }
     }
 
     /// Whether the object has no owners and is not being deleted.
@@ -49,11 +61,17 @@ impl<'e> Ties<'e> {
     }
 
     pub(super) fn key(self) -> &'e Arc<str> {
-        &self.entry.key
+        match self.of {
+            Tied::Here(entry) => &entry.key,
+            Tied::Elsewhere(object) => &object.key,
+        }
     }
 
     pub(super) fn is_deleted(self) -> bool {
-        self.entry.terminating
+        match self.of {
+            Tied::Here(entry) => entry.terminating,
+            Tied::Elsewhere(object) => object.is_deleted,
+        }
     }
 
     /// What can't be read has no owners.
@@ -64,13 +82,19 @@ impl<'e> Ties<'e> {
     /// Whether the object is being deleted and waits for garbage collection.
     pub(super) fn waits_for_collection(self) -> bool {
         self.is_deleted() && {
-            let metadata = Metadata::read(self.entry);
+            let metadata = match self.of {
+                Tied::Here(entry) => Metadata::read(entry),
+                Tied::Elsewhere(object) => Metadata::of_elsewhere(object),
+            };
             metadata.holds(FINALIZER_ORPHAN) || metadata.holds(FINALIZER_FOREGROUND)
         }
     }
 
     pub(super) fn uid(self) -> Cow<'e, str> {
-        self.entry.object.uid()
+        match self.of {
+            Tied::Here(entry) => entry.object.uid(),
+            Tied::Elsewhere(object) => Cow::Borrowed(&object.uid),
+        }
     }
 }
 
@@ -95,6 +119,15 @@ impl<'e> Metadata<'e> {
             tracing::warn!(key = %entry.key, %error, "the metadata of an object can't be read");
             Self::default()
         })
+    }
+
+    pub(super) fn of_elsewhere(object: &'e ObjectElsewhere) -> Self {
+        Self {
+            uid: Cow::Borrowed(&object.uid),
+            deletion_timestamp: object.is_deleted.then_some(IgnoredAny),
+            finalizers: Some(object.finalizers.clone()),
+            owner_references: object.references.as_deref().and_then(|list| serde_json::from_str(list).ok()),
+        }
     }
 
     pub(super) fn owners(&self) -> &[OwnerReference<'e>] {
@@ -137,7 +170,6 @@ mod tests {
             prefix: "/registry/things/".to_owned(),
             fields: Vec::new(),
             dispatch: None,
-            namespaced: true,
             complete: None,
             typed_items: false,
         };

@@ -1,19 +1,28 @@
 //! The place of an owner: where the object that a reference names must be, among what is served.
 //!
-//! A reference to a kind that is not served says nothing about its owner, so that dependents of such owners stay.
+//! A reference to a kind that is not served, or that another server has which does not say so, says nothing about its owner, so that
+//! dependents of such owners stay.
 
 use std::sync::Arc;
 
 use keelson_meta::GroupVersion;
-use keelson_registry::{CollectionId, Surface, Target};
+use keelson_registry::{Surface, Target};
 
-use super::graph::ObjectId;
+use super::elsewhere::{Elsewhere, PlaceElsewhere};
+use super::graph::{CollectionPlace, ObjectId};
 use super::metadata::OwnerReference;
+
+/// All that may have objects: what is served here, and other servers.
+#[derive(Clone, Copy)]
+pub(super) struct World<'a> {
+    pub(super) surface: &'a Arc<Surface>,
+    pub(super) elsewhere: &'a Elsewhere,
+}
 
 /// Where an object must be.
 #[derive(Clone, Copy)]
 pub(super) struct Location<'a> {
-    collection: CollectionId,
+    collection: CollectionPlace,
     namespace: Option<&'a str>,
     name: &'a str,
 }
@@ -38,22 +47,31 @@ impl Location<'_> {
 /// `None` when that can't be said, because the kind is not served here, or is in a namespace and the dependent is not. An
 /// object is never deleted for an owner that can't be looked for.
 pub(super) fn find_owner<'a>(
-    surface: &Surface,
+    world: World<'_>,
     reference: &'a OwnerReference<'_>,
     dependent: &'a ObjectId,
 ) -> Option<Location<'a>> {
     let (group, _) = GroupVersion::split(&reference.api_version)?;
-    let collection = surface.by_kind(group, &reference.kind)?.stored()?;
-    let namespace = match (collection.is_namespaced(), dependent.namespace()) {
+    let served = world.surface.by_kind(group, &reference.kind);
+    let (collection, is_namespaced) = match world.elsewhere.place(reference, served.is_some()) {
+        PlaceElsewhere::Kind(number, is_namespaced) => (CollectionPlace::Elsewhere(number), is_namespaced),
+        PlaceElsewhere::Unknown => return None,
+        PlaceElsewhere::NotTheirs => {
+            let stored = served?.stored()?;
+            (CollectionPlace::Here(stored.id), stored.is_namespaced())
+        }
+    };
+    let namespace = match (is_namespaced, dependent.namespace()) {
         (true, None) => return None,
         (true, namespace) => namespace,
         (false, _) => None,
     };
-    Some(Location { collection: collection.id, namespace, name: &reference.name })
+    Some(Location { collection, namespace, name: &reference.name })
 }
 
-/// The URL of an object, in the version that it is stored in.
+/// The URL of an object that is stored here, in the version that it is stored in.
 pub(super) fn target_of(surface: &Arc<Surface>, id: &ObjectId) -> Option<Target> {
-    let target = surface.stored_target(surface.collection(id.collection)?)?;
+    let CollectionPlace::Here(collection) = id.collection else { return None };
+    let target = surface.stored_target(surface.collection(collection)?)?;
     Some(target.in_namespace(id.namespace()).named(id.name()))
 }

@@ -1,4 +1,6 @@
 //! Leader election when answers get lost, leaders stop answering and clocks differ: at no time do two servers lead.
+//!
+//! Time is the test's own, so that hours of it take no time.
 
 use keelson_registry::Caller;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Controllers whose watches lose the history under them, and that are stopped in the middle of their work.
+//!
+//! They have to end in the state of those that saw everything.
 
 use std::sync::Arc;
 use std::time::Duration;

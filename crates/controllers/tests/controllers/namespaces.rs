@@ -1,4 +1,6 @@
 //! Emptying a namespace that holds something which can't be reached.
+//!
+//! The rest is emptied meanwhile, and the namespace says what it waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,6 @@
-//! Servers whose clocks are hours apart, on one store: who lives is judged by what is seen to change.
+//! Servers whose clocks are hours apart, on one store: life is judged by changes that are seen.
+//!
+//! Clocks are never compared, so no difference between them may change a verdict.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -50,7 +52,8 @@ impl Server {
         let config = IdentityConfig {
             server_id: id.to_owned(),
             host: "host".to_owned(),
-            address: address.to_owned(),
+            address: own,
+            peer_address: own,
             annotations: BTreeMap::new(),
             duration,
             interval: IdentityConfig::INTERVAL,

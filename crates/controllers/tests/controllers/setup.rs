@@ -1,4 +1,6 @@
-//! A registry on a store, as a server has it, and what tests do with its objects.
+//! A registry on a store, as a server has it, and the steps of tests on its objects.
+//!
+//! No HTTP: controllers are clients of the registry.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

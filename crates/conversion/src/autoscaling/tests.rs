@@ -5,9 +5,9 @@
 use keelson_meta::json::{Value, json};
 
 use super::*;
-use crate::conversion::Step;
+use crate::conversion::ConvertFn;
 
-fn run(step: Step, from: &Value) -> Value {
+fn run(step: ConvertFn, from: &Value) -> Value {
     let Value::Object(mut tree) = from.clone() else { panic!("not an object") };
     step(&mut tree).expect("it converts");
     Value::Object(tree)
@@ -190,7 +190,7 @@ fn what_a_note_says_beyond_its_schema_does_not_get_in() {
 #[test]
 fn wrong_shapes_are_refused() {
     for wrong in [json!({"spec": 1}), json!({"status": []}), json!({"metadata": {"annotations": []}})] {
-        for step in [v1_to_v2 as Step, v2_to_v1] {
+        for step in [v1_to_v2 as ConvertFn, v2_to_v1] {
             let mut wrong = wrong.clone();
             assert!(step(wrong.as_object_mut().expect("an object")).is_err(), "{wrong}");
         }

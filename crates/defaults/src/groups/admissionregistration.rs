@@ -1,12 +1,12 @@
 //! Defaults of webhooks and policies that look at requests.
 //!
-//! Both kinds of webhooks share the shape of a client and of a rule, and differ in one field.
+//! Both kinds of webhooks share the defaults of a client and of a rule, and differ in one field.
 
-use crate::shape::Rule::{Always, Each, Empty, In, Number, TextIfAbsent};
-use crate::shape::{Shape, Step};
+use crate::type_defaults::Rule::{Always, Each, Empty, In, Number, TextIfAbsent};
+use crate::type_defaults::{FollowUp, TypeDefaults};
 
-/// The shape of a kind of `admissionregistration.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `admissionregistration.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "ValidatingWebhookConfiguration" => Some(&VALIDATING),
         "MutatingWebhookConfiguration" => Some(&MUTATING),
@@ -17,11 +17,12 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
 }
 
 /// The service that is called.
-pub(crate) const CLIENT: Shape = Shape::of(&[("service", In(&const { Shape::of(&[("port", Number(443))]) }))]);
+pub(crate) const CLIENT: TypeDefaults =
+    TypeDefaults::of(&[("service", In(&const { TypeDefaults::of(&[("port", Number(443))]) }))]);
 
-const RULE: Shape = Shape::of(&[("scope", TextIfAbsent("*"))]);
+const RULE: TypeDefaults = TypeDefaults::of(&[("scope", TextIfAbsent("*"))]);
 
-const WEBHOOK: Shape = Shape::of(&[
+const WEBHOOK: TypeDefaults = TypeDefaults::of(&[
     ("clientConfig", In(&CLIENT)),
     ("rules", Each(&RULE)),
     ("failurePolicy", TextIfAbsent("Fail")),
@@ -31,14 +32,18 @@ const WEBHOOK: Shape = Shape::of(&[
     ("timeoutSeconds", Number(10)),
 ]);
 
-const VALIDATING: Shape = Shape::of(&[("webhooks", Each(&WEBHOOK))]);
+const VALIDATING: TypeDefaults = TypeDefaults::of(&[("webhooks", Each(&WEBHOOK))]);
 
-const MUTATING: Shape = Shape::of(&[(
+const MUTATING: TypeDefaults = TypeDefaults::of(&[(
     "webhooks",
-    Each(&const { Shape { fields: &[("reinvocationPolicy", TextIfAbsent("Never"))], then: &[Step::Also(&WEBHOOK)] } }),
+    Each(
+        &const {
+            TypeDefaults { fields: &[("reinvocationPolicy", TextIfAbsent("Never"))], then: &[FollowUp::Also(&WEBHOOK)] }
+        },
+    ),
 )]);
 
-const MATCH: Shape = Shape::of(&[
+const MATCH: TypeDefaults = TypeDefaults::of(&[
     ("resourceRules", Each(&RULE)),
     ("excludeResourceRules", Each(&RULE)),
     ("matchPolicy", TextIfAbsent("Equivalent")),
@@ -46,9 +51,10 @@ const MATCH: Shape = Shape::of(&[
     ("objectSelector", Empty),
 ]);
 
-const POLICY: Shape = Shape::of(&[(
+const POLICY: TypeDefaults = TypeDefaults::of(&[(
     "spec",
-    Always(&const { Shape::of(&[("matchConstraints", In(&MATCH)), ("failurePolicy", TextIfAbsent("Fail"))]) }),
+    Always(&const { TypeDefaults::of(&[("matchConstraints", In(&MATCH)), ("failurePolicy", TextIfAbsent("Fail"))]) }),
 )]);
 
-const BINDING: Shape = Shape::of(&[("spec", In(&const { Shape::of(&[("matchResources", In(&MATCH))]) }))]);
+const BINDING: TypeDefaults =
+    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("matchResources", In(&MATCH))]) }))]);

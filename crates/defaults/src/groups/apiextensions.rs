@@ -5,34 +5,37 @@
 use keelson_meta::json::{Map, json};
 
 use super::admissionregistration::CLIENT;
-use crate::shape::Rule::In;
-use crate::shape::{Shape, Step, is_unset, set, text};
+use crate::type_defaults::Rule::In;
+use crate::type_defaults::{FollowUp, TypeDefaults, is_unset, set, text};
 
-/// The shape of a kind of `apiextensions.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `apiextensions.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "CustomResourceDefinition" => Some(&DEFINITION),
         _ => None,
     }
 }
 
-const DEFINITION: Shape = Shape::of(&[(
+const DEFINITION: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     In(&const {
-        Shape {
+        TypeDefaults {
             fields: &[
                 (
                     "names",
-                    In(&const { Shape { fields: &[], then: &[Step::Run(&["kind", "singular", "listKind"], names)] } }),
+                    In(&const {
+                        TypeDefaults { fields: &[], then: &[FollowUp::Run(&["kind", "singular", "listKind"], names)] }
+                    }),
                 ),
                 ("conversion", In(&CONVERSION)),
             ],
-            then: &[Step::Run(&["conversion"], conversion)],
+            then: &[FollowUp::Run(&["conversion"], conversion)],
         }
     }),
 )]);
 
-const CONVERSION: Shape = Shape::of(&[("webhook", In(&const { Shape::of(&[("clientConfig", In(&CLIENT))]) }))]);
+const CONVERSION: TypeDefaults =
+    TypeDefaults::of(&[("webhook", In(&const { TypeDefaults::of(&[("clientConfig", In(&CLIENT))]) }))]);
 
 /// A conversion that is stated has to name its strategy.
 fn conversion(spec: &mut Map) {

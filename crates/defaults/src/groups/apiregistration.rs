@@ -3,15 +3,15 @@
 //! The service behind one is reached as that of a webhook is.
 
 use super::admissionregistration::CLIENT;
-use crate::shape::Rule::In;
-use crate::shape::Shape;
+use crate::type_defaults::Rule::In;
+use crate::type_defaults::TypeDefaults;
 
-/// The shape of a kind of `apiregistration.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `apiregistration.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "APIService" => Some(&API_SERVICE),
         _ => None,
     }
 }
 
-const API_SERVICE: Shape = Shape::of(&[("spec", In(&CLIENT))]);
+const API_SERVICE: TypeDefaults = TypeDefaults::of(&[("spec", In(&CLIENT))]);

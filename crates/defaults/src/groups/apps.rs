@@ -6,11 +6,11 @@ use keelson_meta::json::Map;
 
 use super::core::CLAIM_TEMPLATE;
 use crate::pod::TEMPLATE;
-use crate::shape::Rule::{Always, Each, Number, Text};
-use crate::shape::{Shape, Step, is_absent, is_unset, object, set, text};
+use crate::type_defaults::Rule::{Always, Each, Number, Text};
+use crate::type_defaults::{FollowUp, TypeDefaults, is_absent, is_unset, object, set, text};
 
-/// The shape of a kind of `apps`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `apps`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "Deployment" => Some(&DEPLOYMENT),
         "ReplicaSet" => Some(&REPLICA_SET),
@@ -20,11 +20,11 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const DEPLOYMENT: Shape = Shape::of(&[(
+const DEPLOYMENT: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeDefaults::of(&[
                 ("replicas", Number(1)),
                 ("template", Always(&TEMPLATE)),
                 ("strategy", Always(&DEPLOYMENT_STRATEGY)),
@@ -35,24 +35,26 @@ const DEPLOYMENT: Shape = Shape::of(&[(
     ),
 )]);
 
-const DEPLOYMENT_STRATEGY: Shape = Shape {
+const DEPLOYMENT_STRATEGY: TypeDefaults = TypeDefaults {
     fields: &[("type", Text("RollingUpdate"))],
-    then: &[Step::Run(ROLLING, |strategy| rolling(strategy, &QUARTERS))],
+    then: &[FollowUp::Run(ROLLING, |strategy| rolling(strategy, &QUARTERS))],
 };
 
 /// What the details of a strategy depend on.
 const ROLLING: &[&str] = &["type", "rollingUpdate"];
 
-const QUARTERS: Shape = Shape::of(&[("maxUnavailable", Text("25%")), ("maxSurge", Text("25%"))]);
+const QUARTERS: TypeDefaults = TypeDefaults::of(&[("maxUnavailable", Text("25%")), ("maxSurge", Text("25%"))]);
 
-const REPLICA_SET: Shape =
-    Shape::of(&[("spec", Always(&const { Shape::of(&[("replicas", Number(1)), ("template", Always(&TEMPLATE))]) }))]);
+const REPLICA_SET: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    Always(&const { TypeDefaults::of(&[("replicas", Number(1)), ("template", Always(&TEMPLATE))]) }),
+)]);
 
-const STATEFUL_SET: Shape = Shape::of(&[(
+const STATEFUL_SET: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeDefaults::of(&[
                 ("replicas", Number(1)),
                 ("template", Always(&TEMPLATE)),
                 ("volumeClaimTemplates", Each(&CLAIM_TEMPLATE)),
@@ -65,15 +67,15 @@ const STATEFUL_SET: Shape = Shape::of(&[(
     ),
 )]);
 
-const STATEFUL_SET_STRATEGY: Shape = Shape { fields: &[], then: &[Step::Run(ROLLING, partition)] };
+const STATEFUL_SET_STRATEGY: TypeDefaults = TypeDefaults { fields: &[], then: &[FollowUp::Run(ROLLING, partition)] };
 
-const RETENTION: Shape = Shape::of(&[("whenDeleted", Text("Retain")), ("whenScaled", Text("Retain"))]);
+const RETENTION: TypeDefaults = TypeDefaults::of(&[("whenDeleted", Text("Retain")), ("whenScaled", Text("Retain"))]);
 
-const DAEMON_SET: Shape = Shape::of(&[(
+const DAEMON_SET: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeDefaults::of(&[
                 ("template", Always(&TEMPLATE)),
                 ("updateStrategy", Always(&DAEMON_SET_STRATEGY)),
                 ("revisionHistoryLimit", Number(10)),
@@ -82,16 +84,16 @@ const DAEMON_SET: Shape = Shape::of(&[(
     ),
 )]);
 
-const DAEMON_SET_STRATEGY: Shape = Shape {
+const DAEMON_SET_STRATEGY: TypeDefaults = TypeDefaults {
     fields: &[("type", Text("RollingUpdate"))],
-    then: &[Step::Run(ROLLING, |strategy| rolling(strategy, &ONE_BY_ONE))],
+    then: &[FollowUp::Run(ROLLING, |strategy| rolling(strategy, &ONE_BY_ONE))],
 };
 
-const ONE_BY_ONE: Shape = Shape::of(&[("maxUnavailable", Number(1)), ("maxSurge", Number(0))]);
+const ONE_BY_ONE: TypeDefaults = TypeDefaults::of(&[("maxUnavailable", Number(1)), ("maxSurge", Number(0))]);
 
-fn rolling(strategy: &mut Map, shape: &'static Shape) {
+fn rolling(strategy: &mut Map, defaults: &'static TypeDefaults) {
     if text(strategy, "type") == "RollingUpdate" {
-        Always(shape).apply(strategy, "rollingUpdate");
+        Always(defaults).apply(strategy, "rollingUpdate");
     }
 }
 

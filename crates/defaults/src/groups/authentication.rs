@@ -2,11 +2,11 @@
 //!
 //! How long a token may hold at the most is decided where it is issued.
 
-use crate::shape::Rule::{Always, Number};
-use crate::shape::Shape;
+use crate::type_defaults::Rule::{Always, Number};
+use crate::type_defaults::TypeDefaults;
 
-/// The shape of a kind of `authentication.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `authentication.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "TokenRequest" => Some(&TOKEN_REQUEST),
         _ => None,
@@ -14,5 +14,5 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
 }
 
 /// A token holds for an hour.
-const TOKEN_REQUEST: Shape =
-    Shape::of(&[("spec", Always(&const { Shape::of(&[("expirationSeconds", Number(3600))]) }))]);
+const TOKEN_REQUEST: TypeDefaults =
+    TypeDefaults::of(&[("spec", Always(&const { TypeDefaults::of(&[("expirationSeconds", Number(3600))]) }))]);

@@ -4,11 +4,11 @@
 
 use keelson_meta::json::{Map, Value, json};
 
-use crate::shape::Rule::{Always, In, Number, TextIfAbsent};
-use crate::shape::{Shape, Step, list, set};
+use crate::type_defaults::Rule::{Always, In, Number, TextIfAbsent};
+use crate::type_defaults::{FollowUp, TypeDefaults, list, set};
 
-/// The shape of a kind of `autoscaling` in a version.
-pub(crate) fn shape(version: &str, kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `autoscaling` in a version.
+pub(crate) fn defaults(version: &str, kind: &str) -> Option<&'static TypeDefaults> {
     match (version, kind) {
         ("v1", "HorizontalPodAutoscaler") => Some(&V1),
         ("v2", "HorizontalPodAutoscaler") => Some(&V2),
@@ -16,9 +16,9 @@ pub(crate) fn shape(version: &str, kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const V1: Shape = Shape {
-    fields: &[("spec", Always(&const { Shape::of(&[("minReplicas", Number(1))]) }))],
-    then: &[Step::Run(&["metadata.annotations", "spec.targetCPUUtilizationPercentage"], implied_target)],
+const V1: TypeDefaults = TypeDefaults {
+    fields: &[("spec", Always(&const { TypeDefaults::of(&[("minReplicas", Number(1))]) }))],
+    then: &[FollowUp::Run(&["metadata.annotations", "spec.targetCPUUtilizationPercentage"], implied_target)],
 };
 
 /// The annotation in which `v1` carries the metrics that it does not know.
@@ -36,13 +36,13 @@ fn implied_target(autoscaler: &mut Map) {
     }
 }
 
-const V2: Shape = Shape::of(&[(
+const V2: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(
         &const {
-            Shape {
+            TypeDefaults {
                 fields: &[("minReplicas", Number(1)), ("behavior", In(&BEHAVIOR))],
-                then: &[Step::Run(&["metrics"], metrics)],
+                then: &[FollowUp::Run(&["metrics"], metrics)],
             }
         },
     ),
@@ -56,16 +56,16 @@ fn metrics(spec: &mut Map) {
     }
 }
 
-const BEHAVIOR: Shape = Shape::of(&[("scaleUp", Always(&SCALE_UP)), ("scaleDown", Always(&SCALE_DOWN))]);
+const BEHAVIOR: TypeDefaults = TypeDefaults::of(&[("scaleUp", Always(&SCALE_UP)), ("scaleDown", Always(&SCALE_DOWN))]);
 
-const SCALE_UP: Shape = Shape {
+const SCALE_UP: TypeDefaults = TypeDefaults {
     fields: &[("stabilizationWindowSeconds", Number(0)), ("selectPolicy", TextIfAbsent("Max"))],
-    then: &[Step::Run(&["policies"], |rules| policies(rules, json!([policy("Pods", 4), policy("Percent", 100)])))],
+    then: &[FollowUp::Run(&["policies"], |rules| policies(rules, json!([policy("Pods", 4), policy("Percent", 100)])))],
 };
 
-const SCALE_DOWN: Shape = Shape {
+const SCALE_DOWN: TypeDefaults = TypeDefaults {
     fields: &[("selectPolicy", TextIfAbsent("Max"))],
-    then: &[Step::Run(&["policies"], |rules| policies(rules, json!([policy("Percent", 100)])))],
+    then: &[FollowUp::Run(&["policies"], |rules| policies(rules, json!([policy("Percent", 100)])))],
 };
 
 /// How many seconds a change of the size counts against the policy.

@@ -6,12 +6,12 @@
 use keelson_meta::json::Map;
 
 use crate::pod::TEMPLATE;
-use crate::shape::Rule::{Always, Each, Flag, In, Number, Text, TextIfAbsent};
-use crate::shape::{Shape, Step, is_absent, set};
 use crate::template::{SELECTION, labels_from_template};
+use crate::type_defaults::Rule::{Always, Each, Flag, In, Number, Text, TextIfAbsent};
+use crate::type_defaults::{FollowUp, TypeDefaults, is_absent, set};
 
-/// The shape of a kind of `batch`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `batch`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "Job" => Some(&JOB),
         "CronJob" => Some(&CRON_JOB),
@@ -19,10 +19,10 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const JOB: Shape =
-    Shape { fields: &[("spec", Always(&JOB_SPEC))], then: &[Step::Run(SELECTION, labels_from_template)] };
+const JOB: TypeDefaults =
+    TypeDefaults { fields: &[("spec", Always(&JOB_SPEC))], then: &[FollowUp::Run(SELECTION, labels_from_template)] };
 
-const JOB_SPEC: Shape = Shape {
+const JOB_SPEC: TypeDefaults = TypeDefaults {
     fields: &[
         ("template", Always(&TEMPLATE)),
         ("completionMode", TextIfAbsent("NonIndexed")),
@@ -31,20 +31,21 @@ const JOB_SPEC: Shape = Shape {
         ("podFailurePolicy", In(&FAILURE_POLICY)),
     ],
     then: &[
-        Step::Run(&["completions", "parallelism", "backoffLimitPerIndex", "backoffLimit"], job_counts),
-        Step::Run(&["podFailurePolicy", "podReplacementPolicy"], replacement_policy),
+        FollowUp::Run(&["completions", "parallelism", "backoffLimitPerIndex", "backoffLimit"], job_counts),
+        FollowUp::Run(&["podFailurePolicy", "podReplacementPolicy"], replacement_policy),
     ],
 };
 
-const FAILURE_POLICY: Shape = Shape::of(&[("rules", Each(&FAILURE_RULE))]);
+const FAILURE_POLICY: TypeDefaults = TypeDefaults::of(&[("rules", Each(&FAILURE_RULE))]);
 
-const FAILURE_RULE: Shape = Shape::of(&[("onPodConditions", Each(&const { Shape::of(&[("status", Text("True"))]) }))]);
+const FAILURE_RULE: TypeDefaults =
+    TypeDefaults::of(&[("onPodConditions", Each(&const { TypeDefaults::of(&[("status", Text("True"))]) }))]);
 
-const CRON_JOB: Shape = Shape::of(&[(
+const CRON_JOB: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeDefaults::of(&[
                 ("jobTemplate", Always(&JOB_TEMPLATE)),
                 ("concurrencyPolicy", Text("Allow")),
                 ("suspend", Flag(false)),
@@ -56,9 +57,9 @@ const CRON_JOB: Shape = Shape::of(&[(
 )]);
 
 /// The jobs themselves get their defaults when they are made.
-const JOB_TEMPLATE: Shape = Shape::of(&[(
+const JOB_TEMPLATE: TypeDefaults = TypeDefaults::of(&[(
     "spec",
-    Always(&const { Shape::of(&[("template", Always(&TEMPLATE)), ("podFailurePolicy", In(&FAILURE_POLICY))]) }),
+    Always(&const { TypeDefaults::of(&[("template", Always(&TEMPLATE)), ("podFailurePolicy", In(&FAILURE_POLICY))]) }),
 )]);
 
 /// One pod that has to succeed, unless the job says how many may run.

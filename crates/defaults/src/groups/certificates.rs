@@ -2,11 +2,11 @@
 //!
 //! Other requests for certificates have none.
 
-use crate::shape::Rule::{In, Number};
-use crate::shape::Shape;
+use crate::type_defaults::Rule::{In, Number};
+use crate::type_defaults::TypeDefaults;
 
-/// The shape of a kind of `certificates.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `certificates.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "PodCertificateRequest" => Some(&CERTIFICATE_REQUEST),
         _ => None,
@@ -14,5 +14,5 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
 }
 
 /// A certificate of a pod holds for a day.
-const CERTIFICATE_REQUEST: Shape =
-    Shape::of(&[("spec", In(&const { Shape::of(&[("maxExpirationSeconds", Number(86_400))]) }))]);
+const CERTIFICATE_REQUEST: TypeDefaults =
+    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("maxExpirationSeconds", Number(86_400))]) }))]);

@@ -7,13 +7,13 @@ use keelson_meta::json::Map;
 
 use super::services::{ENDPOINTS, SERVICE};
 use crate::pod::{POD, POD_TEMPLATE, TEMPLATE};
-use crate::shape::Rule::{Always, Copied, Each, In, Number, Text, TextIfAbsent};
-use crate::shape::{Shape, Step, copy_missing, is_absent, object, peek, set, text};
 use crate::template::{SELECTION, labels_from_template, selector_from_template};
+use crate::type_defaults::Rule::{Always, Copied, Each, In, Number, Text, TextIfAbsent};
+use crate::type_defaults::{FollowUp, TypeDefaults, copy_missing, is_absent, object, peek, set, text};
 use crate::volumes::{AZURE_DISK, HOST_PATH, ISCSI, RBD, SCALE_IO};
 
-/// The shape of a kind of the core group.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of the core group.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "Endpoints" => Some(&ENDPOINTS),
         "LimitRange" => Some(&LIMIT_RANGE),
@@ -30,18 +30,18 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const SECRET: Shape = Shape::of(&[("type", Text("Opaque"))]);
+const SECRET: TypeDefaults = TypeDefaults::of(&[("type", Text("Opaque"))]);
 
-const LIMIT_RANGE: Shape = Shape::of(&[(
+const LIMIT_RANGE: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     In(&const {
-        Shape::of(&[(
+        TypeDefaults::of(&[(
             "limits",
             Each(
                 &const {
-                    Shape {
+                    TypeDefaults {
                         fields: &[],
-                        then: &[Step::Run(&["type", "max", "default", "defaultRequest", "min"], limits)],
+                        then: &[FollowUp::Run(&["type", "max", "default", "defaultRequest", "min"], limits)],
                     }
                 },
             ),
@@ -65,35 +65,37 @@ fn limits(item: &mut Map) {
     }
 }
 
-const NAMESPACE: Shape = Shape::of(&[("status", Always(&const { Shape::of(&[("phase", Text("Active"))]) }))]);
+const NAMESPACE: TypeDefaults =
+    TypeDefaults::of(&[("status", Always(&const { TypeDefaults::of(&[("phase", Text("Active"))]) }))]);
 
 /// A node that does not say what of it can be used can be used whole.
-const NODE: Shape = Shape::of(&[("status", In(&const { Shape::of(&[("allocatable", Copied("capacity"))]) }))]);
+const NODE: TypeDefaults =
+    TypeDefaults::of(&[("status", In(&const { TypeDefaults::of(&[("allocatable", Copied("capacity"))]) }))]);
 
-const REPLICATION_CONTROLLER: Shape = Shape {
-    fields: &[("spec", Always(&const { Shape::of(&[("replicas", Number(1)), ("template", In(&TEMPLATE))]) }))],
-    then: &[Step::Run(SELECTION, selector_from_template), Step::Run(SELECTION, labels_from_template)],
+const REPLICATION_CONTROLLER: TypeDefaults = TypeDefaults {
+    fields: &[("spec", Always(&const { TypeDefaults::of(&[("replicas", Number(1)), ("template", In(&TEMPLATE))]) }))],
+    then: &[FollowUp::Run(SELECTION, selector_from_template), FollowUp::Run(SELECTION, labels_from_template)],
 };
 
 /// The spec of a claim.
-pub(crate) const CLAIM_SPEC: Shape = Shape::of(&[("volumeMode", TextIfAbsent("Filesystem"))]);
+pub(crate) const CLAIM_SPEC: TypeDefaults = TypeDefaults::of(&[("volumeMode", TextIfAbsent("Filesystem"))]);
 
 /// A claim inside of a stateful set, which is written with its kind and with the status of a new one.
-pub(crate) const CLAIM_TEMPLATE: Shape = Shape {
+pub(crate) const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults {
     fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&PENDING))],
-    then: &[Step::Run(&["kind", "apiVersion"], |claim| {
+    then: &[FollowUp::Run(&["kind", "apiVersion"], |claim| {
         set(claim, "kind", "PersistentVolumeClaim");
         set(claim, "apiVersion", "v1");
     })],
 };
 
 /// What nobody has found a place for yet.
-const PENDING: Shape = Shape::of(&[("phase", Text("Pending"))]);
+const PENDING: TypeDefaults = TypeDefaults::of(&[("phase", Text("Pending"))]);
 
-const CLAIM: Shape = Shape::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&PENDING))]);
+const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&PENDING))]);
 
 /// The ways to storage that have defaults.
-pub(super) const SOURCE: Shape = Shape::of(&[
+pub(super) const SOURCE: TypeDefaults = TypeDefaults::of(&[
     ("hostPath", In(&HOST_PATH)),
     ("azureDisk", In(&AZURE_DISK)),
     ("iscsi", In(&ISCSI)),
@@ -101,17 +103,17 @@ pub(super) const SOURCE: Shape = Shape::of(&[
     ("scaleIO", In(&SCALE_IO)),
 ]);
 
-const VOLUME: Shape = Shape::of(&[
+const VOLUME: TypeDefaults = TypeDefaults::of(&[
     (
         "spec",
         Always(
             &const {
-                Shape {
+                TypeDefaults {
                     fields: &[
                         ("persistentVolumeReclaimPolicy", Text("Retain")),
                         ("volumeMode", TextIfAbsent("Filesystem")),
                     ],
-                    then: &[Step::Also(&SOURCE)],
+                    then: &[FollowUp::Also(&SOURCE)],
                 }
             },
         ),

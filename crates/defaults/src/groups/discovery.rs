@@ -2,16 +2,18 @@
 //!
 //! Ports have a name even where it is empty, unlike those of endpoints.
 
-use crate::shape::Rule::{Each, Text, TextIfAbsent};
-use crate::shape::Shape;
+use crate::type_defaults::Rule::{Each, Text, TextIfAbsent};
+use crate::type_defaults::TypeDefaults;
 
-/// The shape of a kind of `discovery.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `discovery.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "EndpointSlice" => Some(&ENDPOINT_SLICE),
         _ => None,
     }
 }
 
-const ENDPOINT_SLICE: Shape =
-    Shape::of(&[("ports", Each(&const { Shape::of(&[("name", Text("")), ("protocol", TextIfAbsent("TCP"))]) }))]);
+const ENDPOINT_SLICE: TypeDefaults = TypeDefaults::of(&[(
+    "ports",
+    Each(&const { TypeDefaults::of(&[("name", Text("")), ("protocol", TextIfAbsent("TCP"))]) }),
+)]);

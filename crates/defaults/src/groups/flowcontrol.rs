@@ -2,11 +2,11 @@
 //!
 //! A level that is limited has shares and queues, one that is exempt has shares alone.
 
-use crate::shape::Rule::{Always, In, Number, Positive};
-use crate::shape::Shape;
+use crate::type_defaults::Rule::{Always, In, Number, Positive};
+use crate::type_defaults::TypeDefaults;
 
-/// The shape of a kind of `flowcontrol.apiserver.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `flowcontrol.apiserver.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "FlowSchema" => Some(&FLOW_SCHEMA),
         "PriorityLevelConfiguration" => Some(&PRIORITY_LEVEL),
@@ -14,19 +14,22 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const FLOW_SCHEMA: Shape =
-    Shape::of(&[("spec", Always(&const { Shape::of(&[("matchingPrecedence", Positive(1000))]) }))]);
+const FLOW_SCHEMA: TypeDefaults =
+    TypeDefaults::of(&[("spec", Always(&const { TypeDefaults::of(&[("matchingPrecedence", Positive(1000))]) }))]);
 
-const PRIORITY_LEVEL: Shape =
-    Shape::of(&[("spec", In(&const { Shape::of(&[("exempt", In(&EXEMPT)), ("limited", In(&LIMITED))]) }))]);
+const PRIORITY_LEVEL: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    In(&const { TypeDefaults::of(&[("exempt", In(&EXEMPT)), ("limited", In(&LIMITED))]) }),
+)]);
 
-const EXEMPT: Shape = Shape::of(&[("nominalConcurrencyShares", Number(0)), ("lendablePercent", Number(0))]);
+const EXEMPT: TypeDefaults =
+    TypeDefaults::of(&[("nominalConcurrencyShares", Number(0)), ("lendablePercent", Number(0))]);
 
-const LIMITED: Shape = Shape::of(&[
+const LIMITED: TypeDefaults = TypeDefaults::of(&[
     ("nominalConcurrencyShares", Number(30)),
     ("lendablePercent", Number(0)),
-    ("limitResponse", In(&const { Shape::of(&[("queuing", In(&QUEUING))]) })),
+    ("limitResponse", In(&const { TypeDefaults::of(&[("queuing", In(&QUEUING))]) })),
 ]);
 
-const QUEUING: Shape =
-    Shape::of(&[("queues", Positive(64)), ("handSize", Positive(8)), ("queueLengthLimit", Positive(50))]);
+const QUEUING: TypeDefaults =
+    TypeDefaults::of(&[("queues", Positive(64)), ("handSize", Positive(8)), ("queueLengthLimit", Positive(50))]);

@@ -4,11 +4,11 @@
 
 use keelson_meta::json::{Map, Value, json};
 
-use crate::shape::Rule::{Always, Each, In, TextIfAbsent};
-use crate::shape::{Shape, Step, is_absent, list, set};
+use crate::type_defaults::Rule::{Always, Each, In, TextIfAbsent};
+use crate::type_defaults::{FollowUp, TypeDefaults, is_absent, list, set};
 
-/// The shape of a kind of `networking.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `networking.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "IngressClass" => Some(&INGRESS_CLASS),
         "NetworkPolicy" => Some(&NETWORK_POLICY),
@@ -16,24 +16,27 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const INGRESS_CLASS: Shape = Shape::of(&[(
+const INGRESS_CLASS: TypeDefaults = TypeDefaults::of(&[(
     "spec",
-    In(&const { Shape::of(&[("parameters", In(&const { Shape::of(&[("scope", TextIfAbsent("Cluster"))]) }))]) }),
+    In(&const {
+        TypeDefaults::of(&[("parameters", In(&const { TypeDefaults::of(&[("scope", TextIfAbsent("Cluster"))]) }))])
+    }),
 )]);
 
-const NETWORK_POLICY: Shape = Shape::of(&[(
+const NETWORK_POLICY: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(
         &const {
-            Shape {
+            TypeDefaults {
                 fields: &[("ingress", Each(&PEERS)), ("egress", Each(&PEERS))],
-                then: &[Step::Run(&["policyTypes", "egress"], policy_types)],
+                then: &[FollowUp::Run(&["policyTypes", "egress"], policy_types)],
             }
         },
     ),
 )]);
 
-const PEERS: Shape = Shape::of(&[("ports", Each(&const { Shape::of(&[("protocol", TextIfAbsent("TCP"))]) }))]);
+const PEERS: TypeDefaults =
+    TypeDefaults::of(&[("ports", Each(&const { TypeDefaults::of(&[("protocol", TextIfAbsent("TCP"))]) }))]);
 
 /// Every policy restricts what comes in; what goes out only if it says something about it.
 fn policy_types(spec: &mut Map) {

@@ -2,20 +2,23 @@
 //!
 //! The group of a role is always this one; that of a subject depends on its kind.
 
-use crate::shape::Rule::{Always, Each, Text};
-use crate::shape::{Shape, Step, text};
+use crate::type_defaults::Rule::{Always, Each, Text};
+use crate::type_defaults::{FollowUp, TypeDefaults, text};
 use keelson_meta::json::Map;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The shape of a kind of `rbac.authorization.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `rbac.authorization.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     matches!(kind, "RoleBinding" | "ClusterRoleBinding").then_some(&BINDING)
 }
 
-const BINDING: Shape = Shape::of(&[
-    ("roleRef", Always(&const { Shape::of(&[("apiGroup", Text(GROUP))]) })),
-    ("subjects", Each(&const { Shape { fields: &[], then: &[Step::Run(&["kind", "apiGroup"], subject_group)] } })),
+const BINDING: TypeDefaults = TypeDefaults::of(&[
+    ("roleRef", Always(&const { TypeDefaults::of(&[("apiGroup", Text(GROUP))]) })),
+    (
+        "subjects",
+        Each(&const { TypeDefaults { fields: &[], then: &[FollowUp::Run(&["kind", "apiGroup"], subject_group)] } }),
+    ),
 ]);
 
 /// Users and groups belong to this group of kinds, service accounts to the core group.

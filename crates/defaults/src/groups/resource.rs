@@ -4,11 +4,11 @@
 
 use keelson_meta::json::{Map, Value};
 
-use crate::shape::Rule::{Each, In, Number, Positive, Text};
-use crate::shape::{Shape, Step, text};
+use crate::type_defaults::Rule::{Each, In, Number, Positive, Text};
+use crate::type_defaults::{FollowUp, TypeDefaults, text};
 
-/// The shape of a kind of `resource.k8s.io` in a version.
-pub(crate) fn shape(version: &str, kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `resource.k8s.io` in a version.
+pub(crate) fn defaults(version: &str, kind: &str) -> Option<&'static TypeDefaults> {
     match (version, kind) {
         ("v1beta1", "ResourceClaim") => Some(&FLAT_CLAIM),
         ("v1beta1", "ResourceClaimTemplate") => Some(&FLAT_CLAIM_TEMPLATE),
@@ -19,40 +19,42 @@ pub(crate) fn shape(version: &str, kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const POOL_STATUS_REQUEST: Shape = Shape::of(&[("spec", In(&const { Shape::of(&[("limit", Number(100))]) }))]);
+const POOL_STATUS_REQUEST: TypeDefaults =
+    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("limit", Number(100))]) }))]);
 
-const CLAIM: Shape = Shape::of(&[("spec", In(&CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
+const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", In(&CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
 
-const CLAIM_TEMPLATE: Shape = Shape::of(&[("spec", In(&CLAIM))]);
+const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", In(&CLAIM))]);
 
-const CLAIM_STATUS: Shape = Shape::of(&[(
+const CLAIM_STATUS: TypeDefaults = TypeDefaults::of(&[(
     "allocation",
-    In(&const { Shape::of(&[("devices", In(&const { Shape::of(&[("results", Each(&TOLERANT))]) }))]) }),
+    In(&const { TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("results", Each(&TOLERANT))]) }))]) }),
 )]);
 
-const TOLERANT: Shape = Shape::of(&[("tolerations", Each(&TOLERATION))]);
+const TOLERANT: TypeDefaults = TypeDefaults::of(&[("tolerations", Each(&TOLERATION))]);
 
-const CLAIM_SPEC: Shape = Shape::of(&[("devices", In(&const { Shape::of(&[("requests", Each(&REQUEST))]) }))]);
+const CLAIM_SPEC: TypeDefaults =
+    TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("requests", Each(&REQUEST))]) }))]);
 
-const REQUEST: Shape = Shape::of(&[("exactly", In(&COUNTED)), ("firstAvailable", Each(&COUNTED))]);
+const REQUEST: TypeDefaults = TypeDefaults::of(&[("exactly", In(&COUNTED)), ("firstAvailable", Each(&COUNTED))]);
 
-const COUNTED: Shape = Shape {
+const COUNTED: TypeDefaults = TypeDefaults {
     fields: &[("allocationMode", Text("ExactCount")), ("tolerations", Each(&TOLERATION))],
-    then: &[Step::Run(&["allocationMode", "count"], count)],
+    then: &[FollowUp::Run(&["allocationMode", "count"], count)],
 };
 
-const TOLERATION: Shape = Shape::of(&[("operator", Text("Equal"))]);
+const TOLERATION: TypeDefaults = TypeDefaults::of(&[("operator", Text("Equal"))]);
 
-const FLAT_CLAIM: Shape = Shape::of(&[("spec", In(&FLAT_CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
+const FLAT_CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", In(&FLAT_CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
 
-const FLAT_CLAIM_TEMPLATE: Shape = Shape::of(&[("spec", In(&FLAT_CLAIM))]);
+const FLAT_CLAIM_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", In(&FLAT_CLAIM))]);
 
-const FLAT_CLAIM_SPEC: Shape =
-    Shape::of(&[("devices", In(&const { Shape::of(&[("requests", Each(&FLAT_REQUEST))]) }))]);
+const FLAT_CLAIM_SPEC: TypeDefaults =
+    TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("requests", Each(&FLAT_REQUEST))]) }))]);
 
-const FLAT_REQUEST: Shape = Shape {
+const FLAT_REQUEST: TypeDefaults = TypeDefaults {
     fields: &[("firstAvailable", Each(&COUNTED)), ("tolerations", Each(&TOLERATION))],
-    then: &[Step::Run(&["firstAvailable", "allocationMode", "count"], flat_request)],
+    then: &[FollowUp::Run(&["firstAvailable", "allocationMode", "count"], flat_request)],
 };
 
 /// A request that offers alternatives has no count of its own.

@@ -2,11 +2,11 @@
 //!
 //! A pod takes its priority over from the class that it names when it is admitted; that is not a default.
 
-use crate::shape::Rule::{In, Text, TextIfAbsent};
-use crate::shape::Shape;
+use crate::type_defaults::Rule::{In, Text, TextIfAbsent};
+use crate::type_defaults::TypeDefaults;
 
-/// The shape of a kind of `scheduling.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `scheduling.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "PriorityClass" => Some(&PRIORITY_CLASS),
         "PodGroup" => Some(&POD_GROUP),
@@ -14,6 +14,7 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
     }
 }
 
-const PRIORITY_CLASS: Shape = Shape::of(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);
+const PRIORITY_CLASS: TypeDefaults = TypeDefaults::of(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);
 
-const POD_GROUP: Shape = Shape::of(&[("spec", In(&const { Shape::of(&[("disruptionMode", Text("Pod"))]) }))]);
+const POD_GROUP: TypeDefaults =
+    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("disruptionMode", Text("Pod"))]) }))]);

@@ -1,38 +1,40 @@
 //! Defaults of services and endpoints.
 //!
-//! Those of a service depend on its type, and are functions beside its shape.
+//! Those of a service depend on its type, and are functions beside its defaults.
 
 use keelson_meta::json::Map;
 
-use crate::shape::Rule::{Always, CopiedOverText, Each, Flag, Number, Text, TextIfAbsent};
-use crate::shape::{Shape, Step, list, text};
+use crate::type_defaults::Rule::{Always, CopiedOverText, Each, Flag, Number, Text, TextIfAbsent};
+use crate::type_defaults::{FollowUp, TypeDefaults, list, text};
 
-pub(super) const SERVICE: Shape = Shape::of(&[(
+pub(super) const SERVICE: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(
         &const {
-            Shape {
+            TypeDefaults {
                 fields: &[
                     ("sessionAffinity", Text("None")),
                     ("type", Text("ClusterIP")),
                     ("ports", Each(&SERVICE_PORT)),
                 ],
                 then: &[
-                    Step::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity),
-                    Step::Run(TRAFFIC, traffic),
+                    FollowUp::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity),
+                    FollowUp::Run(TRAFFIC, traffic),
                 ],
             }
         },
     ),
 )]);
 
-const SERVICE_PORT: Shape = Shape::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
+const SERVICE_PORT: TypeDefaults =
+    TypeDefaults::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
 
 /// What traffic depends on, and what is said about it.
 const TRAFFIC: &[&str] =
     &["type", "externalIPs", "externalTrafficPolicy", "internalTrafficPolicy", "allocateLoadBalancerNodePorts"];
 
-const AFFINITY: Shape = Shape::of(&[("clientIP", Always(&const { Shape::of(&[("timeoutSeconds", Number(10_800))]) }))]);
+const AFFINITY: TypeDefaults =
+    TypeDefaults::of(&[("clientIP", Always(&const { TypeDefaults::of(&[("timeoutSeconds", Number(10_800))]) }))]);
 
 /// How long a client stays with one pod.
 fn affinity(spec: &mut Map) {
@@ -65,7 +67,7 @@ fn traffic(spec: &mut Map) {
 }
 
 /// A port whose protocol is TCP where it says none.
-pub(super) const PROTOCOL: Shape = Shape::of(&[("protocol", Text("TCP"))]);
+pub(super) const PROTOCOL: TypeDefaults = TypeDefaults::of(&[("protocol", Text("TCP"))]);
 
-pub(super) const ENDPOINTS: Shape =
-    Shape::of(&[("subsets", Each(&const { Shape::of(&[("ports", Each(&PROTOCOL))]) }))]);
+pub(super) const ENDPOINTS: TypeDefaults =
+    TypeDefaults::of(&[("subsets", Each(&const { TypeDefaults::of(&[("ports", Each(&PROTOCOL))]) }))]);

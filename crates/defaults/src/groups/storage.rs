@@ -3,11 +3,11 @@
 //! Volumes and claims are in the core group.
 
 use super::core::SOURCE;
-use crate::shape::Rule::{Always, Flag, In, OneOf, TextIfAbsent};
-use crate::shape::Shape;
+use crate::type_defaults::Rule::{Always, Flag, In, OneOf, TextIfAbsent};
+use crate::type_defaults::TypeDefaults;
 
-/// The shape of a kind of `storage.k8s.io`.
-pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
+/// The defaults of a kind of `storage.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     match kind {
         "StorageClass" => Some(&CLASS),
         "VolumeAttachment" => Some(&ATTACHMENT),
@@ -17,19 +17,21 @@ pub(crate) fn shape(kind: &str) -> Option<&'static Shape> {
 }
 
 /// What is attached may be described here itself, rather than by a volume.
-const ATTACHMENT: Shape = Shape::of(&[(
+const ATTACHMENT: TypeDefaults = TypeDefaults::of(&[(
     "spec",
-    In(&const { Shape::of(&[("source", In(&const { Shape::of(&[("inlineVolumeSpec", In(&SOURCE))]) }))]) }),
+    In(
+        &const { TypeDefaults::of(&[("source", In(&const { TypeDefaults::of(&[("inlineVolumeSpec", In(&SOURCE))]) }))]) },
+    ),
 )]);
 
-const CLASS: Shape =
-    Shape::of(&[("reclaimPolicy", TextIfAbsent("Delete")), ("volumeBindingMode", TextIfAbsent("Immediate"))]);
+const CLASS: TypeDefaults =
+    TypeDefaults::of(&[("reclaimPolicy", TextIfAbsent("Delete")), ("volumeBindingMode", TextIfAbsent("Immediate"))]);
 
-const DRIVER: Shape = Shape::of(&[(
+const DRIVER: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeDefaults::of(&[
                 ("attachRequired", Flag(true)),
                 ("podInfoOnMount", Flag(false)),
                 ("volumeLifecycleModes", OneOf("Persistent")),

@@ -14,7 +14,7 @@ use http::HeaderMap;
 use http::header::EXPECT;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use keelson_meta::ApiError;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -45,8 +45,11 @@ pub struct RequestBody {
 
 impl RequestBody {
     /// The body of a request that arrives over a connection with these headers.
-    pub fn new(incoming: Incoming, headers: &HeaderMap) -> Self {
-        let unread = Some(incoming.map_err(IncomingError::from).boxed_unsync());
+    pub fn new<B>(incoming: B, headers: &HeaderMap) -> Self
+    where
+        B: Body<Data = Bytes, Error: Into<IncomingError>> + Send + 'static,
+    {
+        let unread = Some(incoming.map_err(Into::into).boxed_unsync());
         // Reading is what makes the connection say `100 Continue`.
         Self { begun: Vec::new(), failed: None, unread, held_back: headers.contains_key(EXPECT) }
     }

@@ -1,17 +1,20 @@
-//! The user of a request, from its certificate or its bearer token.
+//! The user of a request, from its certificate, its bearer token, or a front proxy that asks for it.
 //!
-//! A certificate was verified in the handshake. A token that is wrong is refused rather than ignored, and a client without
+//! A certificate was verified before. A token that is wrong is refused rather than ignored, and a client without
 //! either is anonymous.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures::future::BoxFuture;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use keelson_access::{ClientIdentity, User};
+use keelson_access::user::{AUTHENTICATED, UNAUTHENTICATED};
+use keelson_access::{ClientIdentity, RequestHeaders, User};
 use keelson_meta::ApiError;
 use keelson_registry::{ServiceAccountTokens, TokenFault};
+use percent_encoding::percent_decode_str;
 
 /// Who knows the users of bearer tokens.
 pub trait TokenAuthenticator: Send + Sync {
@@ -47,12 +50,45 @@ pub(super) async fn user(
     headers: &HeaderMap,
     now: SystemTime,
 ) -> Result<Arc<User>, ApiError> {
-    match (identity, bearer_token(headers), tokens) {
+    if let Some((proxy, fields)) = identity.and_then(|identity| Some((identity, identity.asks_for()?)))
+        && let Some(user) = user_asked_for(fields, headers)
+    {
+        return proxy.user_at(now).map(|_| Arc::new(user)).ok_or(ApiError::Unauthorized);
+    }
+    match (identity.filter(|identity| identity.asks_for().is_none()), bearer_token(headers), tokens) {
         (Some(identity), ..) => identity.user_at(now).cloned().ok_or(ApiError::Unauthorized),
         (None, Some(token), Some(tokens)) => tokens.user(token).await.map(Arc::new),
         (None, Some(_), None) => Err(ApiError::Unauthorized),
         (None, None, _) => Ok(Arc::new(User::anonymous())),
     }
+}
+
+/// The user for whom a front proxy asks, as it says in these header fields; `None` where it names nobody. As upstream has it, the first
+/// of the fields for a name that is not empty counts, and all of those for groups; whoever is asked for has proved who it is.
+fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> {
+    let texts = |name: &String| {
+        let values = headers.get_all(name.as_str()).iter();
+        values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect::<Vec<_>>()
+    };
+    let first = |names: &[String]| names.iter().flat_map(texts).find(|text| !text.trim().is_empty());
+    let name = first(&fields.username)?;
+    let mut groups: Vec<String> = fields.group.iter().flat_map(texts).collect();
+    if !groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED) {
+        groups.push(AUTHENTICATED.to_owned());
+    }
+    let mut extra = BTreeMap::<String, Vec<String>>::new();
+    for (field, value) in headers {
+        let key = fields.extra_prefix.iter().find_map(|prefix| {
+            let (begin, rest) = field.as_str().split_at_checked(prefix.len())?;
+            begin.eq_ignore_ascii_case(prefix).then_some(rest)
+        });
+        if let Some(key) = key {
+            // What can't stand in the name of a field is escaped there.
+            let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
+            extra.entry(key).or_default().push(String::from_utf8_lossy(value.as_bytes()).into_owned());
+        }
+    }
+    Some(User { name, uid: first(&fields.uid), groups, extra })
 }
 
 /// The token of the first header that has one (RFC 6750, section 2.1). One that is empty is none.
@@ -75,6 +111,36 @@ mod tests {
         assert_eq!(*user(None, None, &headers, now).await.unwrap(), User::anonymous());
         headers.insert(AUTHORIZATION, "Bearer x".parse().unwrap());
         assert_eq!(user(None, None, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
+    }
+
+    #[test]
+    fn a_front_proxy_says_who_asks() {
+        let fields = RequestHeaders::default();
+        let check = |sent: &[(&str, &str)], expected: Option<User>| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in sent {
+                headers.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            }
+            assert_eq!(user_asked_for(&fields, &headers), expected, "{sent:?}");
+        };
+        let groups = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let known = User { name: "ann".to_owned(), groups: groups(&[AUTHENTICATED]), ..User::default() };
+        check(&[("X-Remote-Group", "a")], None);
+        check(&[("X-Remote-User", "")], None);
+        check(&[("X-Remote-User", "ann")], Some(known.clone()));
+        let asked = User { uid: Some("u1".to_owned()), groups: groups(&["a", "b", AUTHENTICATED]), ..known.clone() };
+        let sent = [("X-Remote-User", "ann"), ("X-Remote-Uid", "u1"), ("X-Remote-Group", "a"), ("X-Remote-Group", "b")];
+        check(&sent, Some(asked));
+        let nobody =
+            User { name: "system:anonymous".to_owned(), groups: groups(&[UNAUTHENTICATED]), ..User::default() };
+        check(&[("X-Remote-User", "system:anonymous"), ("X-Remote-Group", UNAUTHENTICATED)], Some(nobody));
+        let extra = BTreeMap::from([("example.org/a b".to_owned(), groups(&["1", "2"]))]);
+        let sent = [
+            ("X-Remote-User", "ann"),
+            ("X-Remote-Extra-example.org%2Fa%20b", "1"),
+            ("x-remote-extra-Example.org%2fa%20b", "2"),
+        ];
+        check(&sent, Some(User { extra, ..known }));
     }
 
     #[test]

@@ -1,23 +1,22 @@
-//! The question whether the user of a request may make it, put to the server's authorizer.
+//! The authorization filter: asks the server's authorizer whether the user may make the request.
 //!
 //! The authorizer is told what the request selects, and may take its time. A refusal says what was asked, in the words of the
-//! reference server.
+//! reference server, and what the authorizer gave as its reason.
 
 use std::borrow::Cow;
 
 use http::Uri;
-use keelson_access::user::UNAUTHENTICATED;
 use keelson_access::{Attributes, Authorizer, ResourceAttributes, User};
 use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::{ApiError, GroupResource};
+use keelson_resources::Verb;
 
 use crate::request_info::{RequestInfo, RequestVerb};
 
 /// Lets a request pass, or says why not.
 ///
 /// # Errors
-/// [`ApiError::Unauthorized`] when nobody has proved who it is, so that clients know that credentials would help;
-/// [`ApiError::Forbidden`] when they do not suffice.
+/// [`ApiError::Forbidden`], also for who has not proved who it is: as upstream has it, that is a user of its own, `system:anonymous`.
 pub(super) async fn permit(
     user: &User,
     info: &RequestInfo,
@@ -25,13 +24,11 @@ pub(super) async fn permit(
     authorizer: &dyn Authorizer,
 ) -> Result<(), ApiError> {
     let selectors = Selectors::of(info, uri);
-    if authorizer.authorize(user, &attributes(info, &selectors)).await.is_allowed() {
+    let verdict = authorizer.authorize(user, &attributes(info, &selectors)).await;
+    if verdict.is_allowed() {
         return Ok(());
     }
-    if user.is_in(UNAUTHENTICATED) {
-        return Err(ApiError::Unauthorized);
-    }
-    Err(ApiError::Forbidden(Box::new(refusal(user, info))))
+    Err(ApiError::Forbidden(Box::new(refusal(user, info, verdict.reason.into_owned()))))
 }
 
 /// What a request selects of a collection, as it was sent.
@@ -44,7 +41,8 @@ struct Selectors<'u> {
 impl<'u> Selectors<'u> {
     fn of(info: &RequestInfo, uri: &'u Uri) -> Self {
         let mut selectors = Self::default();
-        let of_collection = matches!(info.verb, RequestVerb::List | RequestVerb::Watch | RequestVerb::DeleteCollection);
+        let of_collection =
+            matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::Watch | Verb::DeleteCollection));
         for (key, value) in uri.query().filter(|_| of_collection).into_iter().flat_map(pairs) {
             match &*key {
                 "labelSelector" => drop(selectors.label.get_or_insert(value)),
@@ -77,7 +75,7 @@ fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>) -> Attrib
     })
 }
 
-fn refusal(user: &User, info: &RequestInfo) -> ForbiddenDetail {
+fn refusal(user: &User, info: &RequestInfo, reason: String) -> ForbiddenDetail {
     let resource = GroupResource { group: info.group.clone(), resource: info.resource.clone() };
     ForbiddenDetail {
         user: user.name.clone(),
@@ -87,6 +85,7 @@ fn refusal(user: &User, info: &RequestInfo) -> ForbiddenDetail {
         namespace: info.namespace.clone(),
         path: (!info.is_resource_request).then(|| info.path.clone()),
         subresource: info.subresource.clone(),
+        reason,
     }
 }
 
@@ -127,8 +126,7 @@ mod tests {
             ),
         );
         check(&[], "/foo", Err("forbidden: User \"alice\" cannot get path \"/foo\""));
-        check(&["system:unauthenticated"], "/foo", Err("Unauthorized"));
-        check(&["system:unauthenticated"], "/livez", Ok(()));
+        check(&["system:unauthenticated"], "/foo", Err("forbidden: User \"alice\" cannot get path \"/foo\""));
     }
 
     /// Lets everybody read what is labelled as public, and takes its time for it.
@@ -148,7 +146,7 @@ mod tests {
             Either::Right(Box::pin(async move {
                 tokio::task::yield_now().await;
                 let decision = if public { Decision::Allow } else { Decision::NoOpinion };
-                Verdict { decision, reason: "".into() }
+                Verdict { decision, reason: "it is not public".into() }
             }))
         }
     }
@@ -166,6 +164,8 @@ mod tests {
             let info = RequestInfo::parse(&Method::GET, &uri);
             let outcome = permit(&User::default(), &info, &uri, &PublicOnly).await;
             assert_eq!(outcome.is_ok(), allowed, "{target}");
+            let told = outcome.err().map_or(String::new(), |error| error.status().message);
+            assert_eq!(told.ends_with(": it is not public"), !allowed, "{told}");
         }
     }
 }

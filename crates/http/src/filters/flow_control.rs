@@ -1,13 +1,13 @@
 //! Flow control: who is served when there is more to do than the server has room for, and the mark that tells clients so.
 //!
-//! A request that was authenticated and authorized takes places by what it will cost (`cost.rs`), and gives them back as soon as its
+//! A request that was authenticated and authorized takes seats by what it will cost (`cost.rs`), and gives them back as soon as its
 //! answer no longer needs the server's memory: at once when the answer is small and whole, at its end when it is made while it
 //! is sent. Requests have levels by who makes them, after upstream's, so that ordinary clients can't keep out administrators and the
-//! cluster's own parts; within a level users take turns (`gate.rs`). What finds no place waits in a bounded queue for a part of its
-//! time, and is then told 429. Watches and requests for health take no place; what aggregated servers answer takes places of theirs.
-//!
-//! Clients that look for the mark of flow control on this side (`X-Kubernetes-PF-FlowSchema-UID`) then do not throttle
-//! themselves. Flow schemas and priority levels that are stored have no effect yet.
+//! cluster's own parts; within a level users take turns (`gate.rs`). What finds no seat waits in a bounded queue for a part of its
+//! time, and is then told 429. A watch has the seats of a list until it has told the objects that it begins with, and none behind
+//! that; requests for health have none, and what aggregated servers answer has seats of theirs. Clients that look for the mark
+//! (`X-Kubernetes-PF-FlowSchema-UID`) do not throttle themselves then. Flow schemas and priority levels that are stored have no effect
+//! yet.
 
 mod cost;
 mod gate;
@@ -26,17 +26,17 @@ use parking_lot::Mutex;
 pub(super) use self::cost::{Cost, Sent, of};
 pub(crate) use self::cost::{has_long_query, is_copied};
 use self::gate::Gate;
-pub(super) use self::gate::Places;
+pub(super) use self::gate::Seats;
 use crate::body::ResponseBody;
 use crate::metrics::{MetricKind, Sample};
 use crate::request_info::RequestInfo;
 
-/// Which part of its time a request may wait for a place, as upstream has it: one in so many.
+/// Which part of its time a request may wait for a seat, as upstream has it: one in so many.
 const WAIT_PART: u32 = 4;
 /// How many requests one aggregated server answers at once, but for watches and sessions. Each holds the buffers of two connections.
-const ELSEWHERE_PLACES: usize = 500;
+const SEATS_ELSEWHERE: usize = 500;
 /// How many wait for that.
-const ELSEWHERE_QUEUE: usize = 500;
+const QUEUE_ELSEWHERE: usize = 500;
 /// The group of the kubelets.
 const NODES: &str = "system:nodes";
 /// How the names of the cluster's own parts begin.
@@ -53,9 +53,9 @@ const PRIORITY_LEVEL_UID: HeaderValue = HeaderValue::from_static("6b65656c-736f-
 /// How much the requests of a level may take.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelLimits {
-    /// Places for requests that change nothing. Small ones take one each.
+    /// Seats for requests that change nothing. Small ones take one each.
     pub reads: usize,
-    /// Places for requests that change something. Each may hold a body of 3 MiB.
+    /// Seats for requests that change something. Each may hold a body of 3 MiB.
     pub writes: usize,
     /// How many requests of each of the two may wait.
     pub queue: usize,
@@ -85,6 +85,19 @@ impl Default for FlowLimits {
     }
 }
 
+/// The seats of a watch for the objects that it begins with, in the extensions of its request: whoever answers gives them back when
+/// these are told.
+#[derive(Clone, Debug)]
+pub(crate) struct InitialSeats {
+    _seats: Arc<Seats>,
+}
+
+impl InitialSeats {
+    pub(super) fn new(seats: Seats) -> Self {
+        Self { _seats: Arc::new(seats) }
+    }
+}
+
 /// The levels of a server.
 #[derive(Debug)]
 pub(crate) struct FlowControl {
@@ -92,7 +105,7 @@ pub(crate) struct FlowControl {
     system: Level,
     workload: Level,
     anonymous: Level,
-    /// The places of aggregated servers, by where they are, as long as somebody has or wants one.
+    /// The seats of aggregated servers, by where they are, as long as somebody has or wants one.
     elsewhere: Mutex<HashMap<String, Weak<Gate>>>,
     hash: DefaultHashBuilder,
 }
@@ -106,7 +119,7 @@ struct Level {
 
 impl Level {
     fn new(name: &'static str, limits: LevelLimits) -> Self {
-        let gate = |places| Arc::new(Gate::new(places, limits.queue));
+        let gate = |seats| Arc::new(Gate::new(seats, limits.queue));
         Self { name, reads: gate(limits.reads), writes: gate(limits.writes) }
     }
 }
@@ -123,7 +136,7 @@ impl FlowControl {
         }
     }
 
-    /// Places for the request, for which it waits for a part of its `time`; `None` for what needs none.
+    /// Seats for the request, for which it waits for a part of its `time`; `None` for what needs none.
     ///
     /// # Errors
     /// After how many seconds the client may try again.
@@ -133,16 +146,19 @@ impl FlowControl {
         info: &RequestInfo,
         cost: Cost,
         time: Duration,
-    ) -> Result<Option<Places>, u32> {
-        if info.is_long_running() || (!info.is_resource_request && crate::health::is_health_path(&info.path)) {
+    ) -> Result<Option<Seats>, u32> {
+        if cost.seats == 0
+            || info.is_session
+            || (!info.is_resource_request && crate::health::is_health_path(&info.path))
+        {
             return Ok(None);
         }
         let level = self.level(user);
         let gate = if info.verb.is_read() { &level.reads } else { &level.writes };
-        gate.take(self.hash.hash_one(&user.name), cost.places, time / WAIT_PART).await.map(Some)
+        gate.take(self.hash.hash_one(&user.name), cost.seats, time / WAIT_PART).await.map(Some)
     }
 
-    /// A place among the requests that one aggregated server answers. They take none of their level's, so that a server which hangs
+    /// A seat among the requests that one aggregated server answers. They take none of their level's, so that a server which hangs
     /// keeps up nobody but who asks for it.
     ///
     /// # Errors
@@ -153,7 +169,7 @@ impl FlowControl {
         user: &User,
         info: &RequestInfo,
         time: Duration,
-    ) -> Result<Option<Places>, u32> {
+    ) -> Result<Option<Seats>, u32> {
         if info.is_long_running() {
             return Ok(None);
         }
@@ -167,7 +183,7 @@ impl FlowControl {
             return gate;
         }
         gates.retain(|_, gate| gate.strong_count() > 0);
-        let gate = Arc::new(Gate::new(ELSEWHERE_PLACES, ELSEWHERE_QUEUE));
+        let gate = Arc::new(Gate::new(SEATS_ELSEWHERE, QUEUE_ELSEWHERE));
         gates.insert(server.to_owned(), Arc::downgrade(&gate));
         gate
     }
@@ -186,10 +202,10 @@ impl FlowControl {
     /// How full the levels are.
     pub(super) fn samples(&self) -> Vec<Sample> {
         const REJECTED: (&str, &str) =
-            ("apiserver_flowcontrol_rejected_requests_total", "Requests that found no place in time");
+            ("apiserver_flowcontrol_rejected_requests_total", "Requests that found no seat in time");
         const WAITING: (&str, &str) =
-            ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a place");
-        const TAKEN: (&str, &str) = ("apiserver_flowcontrol_current_executing_seats", "Places that are taken");
+            ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat");
+        const TAKEN: (&str, &str) = ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken");
         let levels = [&self.exempt, &self.system, &self.workload, &self.anonymous];
         let gates = || {
             levels
@@ -222,7 +238,8 @@ pub(super) fn marked(mut response: Response<ResponseBody>) -> Response<ResponseB
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::Method;
+    use http::{Method, Request};
+    use keelson_registry::Estimate;
 
     const ONE: LevelLimits = LevelLimits { reads: 1, writes: 1, queue: 0 };
 
@@ -231,9 +248,34 @@ mod tests {
         User { name: name.to_owned(), groups, ..User::default() }
     }
 
-    async fn acquire(control: &FlowControl, user: &User, method: &Method, target: &str) -> Result<Option<Places>, u32> {
-        let info = RequestInfo::parse(method, &target.parse().unwrap());
-        control.acquire(user, &info, Cost::default(), Duration::from_secs(60)).await
+    async fn acquire(control: &FlowControl, user: &User, method: &Method, target: &str) -> Result<Option<Seats>, u32> {
+        acquire_for(control, user, method, target, &Estimate::default()).await
+    }
+
+    async fn acquire_for(
+        control: &FlowControl,
+        user: &User,
+        method: &Method,
+        target: &str,
+        about: &Estimate,
+    ) -> Result<Option<Seats>, u32> {
+        let parts = Request::builder().method(method).uri(target).body(()).unwrap().into_parts().0;
+        let info = RequestInfo::parse(method, &parts.uri);
+        control.acquire(user, &info, of(&info, &parts, about, Sent::default()), Duration::from_secs(60)).await
+    }
+
+    #[tokio::test]
+    async fn a_watch_takes_seats_for_what_it_begins_with() {
+        let reads = LevelLimits { reads: 10, ..ONE };
+        let control = FlowControl::new(FlowLimits { workload: reads, ..FlowLimits::default() });
+        let alice = user("alice", &["system:authenticated"]);
+        let (get, watch) = (&Method::GET, "/api/v1/pods?watch=1&sendInitialEvents=true");
+        assert!(acquire(&control, &alice, get, watch).await.unwrap().is_none(), "there is nothing to begin with");
+        let many = Estimate { bytes: 12 << 20, looked_at: 5_000, ..Estimate::default() };
+        let held = acquire_for(&control, &alice, get, watch, &many).await.unwrap();
+        assert_eq!(control.workload.reads.counts().taken, 5);
+        drop(InitialSeats::new(held.unwrap()));
+        assert_eq!(control.workload.reads.counts().taken, 0);
     }
 
     #[tokio::test]

@@ -1,13 +1,19 @@
-//! Requests in the name of another user, which this server does not serve yet.
+//! Requests in the name of another user (`Impersonate-User` and the like, `kubectl --as`).
 //!
-//! A client that impersonates relies on having fewer rights than its own. To pass over its headers would give it all of them, so such
-//! requests are refused, in the words for a user who may not impersonate.
+//! Whoever makes one needs the right to `impersonate` that user or service account, each of the groups, the uid and each extra value.
+//! From there on it is that user's request, with its rights and no others; the headers go no further.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::HeaderName;
-use keelson_access::User;
+use keelson_access::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
+use keelson_access::{Attributes, Authorizer, ResourceAttributes, User};
 use keelson_meta::error::ForbiddenDetail;
+use keelson_meta::names::{dns_label_faults, dns_subdomain_faults};
 use keelson_meta::{ApiError, GroupResource};
+use percent_encoding::percent_decode_str;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -16,38 +22,114 @@ const EXTRA: &str = "impersonate-extra-";
 
 /// How the names of service accounts begin.
 const ACCOUNT: &str = "system:serviceaccount:";
+/// The group of what is no built-in resource but is impersonated all the same: uids and extra values.
+const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Lets requests pass that are made in the name of whoever makes them.
+/// Whether a header field says in whose name a request is made.
+fn is_field(name: &HeaderName) -> bool {
+    *name == USER || *name == GROUP || *name == UID || name.as_str().starts_with(EXTRA)
+}
+
+/// The user in whose name a request is made, which is the one who makes it where the headers name nobody else.
+///
+/// Cost: a look at the names of all header fields, and a decision for each thing that is impersonated.
 ///
 /// # Errors
-/// [`ApiError::Forbidden`] for others, and [`ApiError::BadRequest`] where nobody is named.
-pub(super) fn refuse(user: &User, headers: &HeaderMap) -> Result<(), ApiError> {
-    let is_extra = |name: &&HeaderName| name.as_str().starts_with(EXTRA);
-    if !headers.contains_key(USER)
-        && !headers.contains_key(GROUP)
-        && !headers.contains_key(UID)
-        && !headers.keys().any(|name| is_extra(&name))
-    {
-        return Ok(());
+/// [`ApiError::Forbidden`] for who may not act as that user, and [`ApiError::BadRequest`] where there are groups and the like of nobody.
+pub(super) async fn acting_as(
+    user: Arc<User>,
+    headers: &HeaderMap,
+    authorizer: &dyn Authorizer,
+) -> Result<Arc<User>, ApiError> {
+    if !headers.keys().any(is_field) {
+        return Ok(user);
     }
-    let wanted = text(headers, &USER);
-    if wanted.is_empty() {
+    let name = text(headers, &USER);
+    let groups = all(headers, &GROUP);
+    let uid = text(headers, &UID);
+    let mut extra = BTreeMap::<String, Vec<String>>::new();
+    for field in headers.keys() {
+        if let Some(key) = field.as_str().strip_prefix(EXTRA) {
+            // What can't stand in the name of a field is escaped there.
+            let key = percent_decode_str(key).decode_utf8().map_or_else(|_| key.to_owned(), |key| key.to_lowercase());
+            extra.insert(key, all(headers, field));
+        }
+    }
+    if name.is_empty() {
+        if groups.is_empty() && uid.is_empty() && extra.is_empty() {
+            return Ok(user);
+        }
         return Err(ApiError::BadRequest(without_a_name(headers)));
     }
-    let account = wanted.strip_prefix(ACCOUNT).and_then(|account| account.split_once(':'));
-    let (resource, name, namespace) = match account {
-        Some((namespace, name)) => ("serviceaccounts", name.to_owned(), Some(namespace.to_owned())),
-        None => ("users", wanted, None),
-    };
+    let ask = async |asked: ResourceAttributes<'_>| permit(&user, asked, authorizer).await;
+    let account = account(&name);
+    match account {
+        Some((namespace, name)) => {
+            let namespace = Some(namespace);
+            ask(ResourceAttributes { resource: "serviceaccounts", namespace, name: Some(name), ..asked() }).await?;
+        }
+        None => ask(ResourceAttributes { resource: "users", name: Some(&name), ..asked() }).await?,
+    }
+    for group in &groups {
+        ask(ResourceAttributes { resource: "groups", name: Some(group), ..asked() }).await?;
+    }
+    for (key, values) in &extra {
+        for value in values {
+            let (resource, subresource) = ("userextras", Some(&**key));
+            let name = Some(&**value);
+            ask(ResourceAttributes { group: AUTHENTICATION, resource, subresource, name, ..asked() }).await?;
+        }
+    }
+    if !uid.is_empty() {
+        ask(ResourceAttributes { group: AUTHENTICATION, resource: "uids", name: Some(&uid), ..asked() }).await?;
+    }
+    let groups = with_groups_of_all(&name, account, groups);
+    Ok(Arc::new(User { name, uid: Some(uid).filter(|uid| !uid.is_empty()), groups, extra }))
+}
+
+/// The groups that somebody has whose name is impersonated: a service account its own unless others are named, and the one of those who
+/// have proved who they are, or have not.
+fn with_groups_of_all(name: &str, account: Option<(&str, &str)>, mut groups: Vec<String>) -> Vec<String> {
+    if let (Some((namespace, name)), true) = (account, groups.is_empty()) {
+        return User::service_account(namespace, name).groups;
+    }
+    let last = if name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
+    let is_said = |group: &String| group == last || (name != ANONYMOUS && group == UNAUTHENTICATED);
+    if !groups.iter().any(is_said) {
+        groups.push(last.to_owned());
+    }
+    groups
+}
+
+/// The namespace and the name of a service account, if that is one's name.
+fn account(name: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = name.strip_prefix(ACCOUNT)?.split_once(':')?;
+    (dns_label_faults(namespace).is_empty() && dns_subdomain_faults(name).is_empty()).then_some((namespace, name))
+}
+
+fn asked() -> ResourceAttributes<'static> {
+    ResourceAttributes { verb: "impersonate", ..ResourceAttributes::default() }
+}
+
+async fn permit(user: &User, asked: ResourceAttributes<'_>, authorizer: &dyn Authorizer) -> Result<(), ApiError> {
+    let verdict = authorizer.authorize(user, &Attributes::Resource(asked)).await;
+    if verdict.is_allowed() {
+        return Ok(());
+    }
     Err(ApiError::forbidden(ForbiddenDetail {
         user: user.name.clone(),
-        verb: "impersonate".to_owned(),
-        resource: Some(GroupResource { group: String::new(), resource: resource.to_owned() }),
-        name,
-        namespace,
+        verb: asked.verb.to_owned(),
+        resource: Some(GroupResource { group: asked.group.to_owned(), resource: asked.resource.to_owned() }),
+        name: asked.name.unwrap_or_default().to_owned(),
+        namespace: asked.namespace.map(str::to_owned),
         path: None,
-        subresource: None,
+        subresource: asked.subresource.map(str::to_owned),
+        reason: verdict.reason.into_owned(),
     }))
+}
+
+fn all(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
+    headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
 }
 
 /// What upstream says of a request for groups and the like of nobody, in the form of the language that it is written in.
@@ -59,14 +141,11 @@ fn without_a_name(headers: &HeaderMap) -> String {
             format!("[]string{{{}}}", quoted.join(", "))
         }
     };
-    let all = |name: &HeaderName| -> Vec<String> {
-        headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
-    };
     let mut extra: Vec<_> = headers
         .keys()
         .filter_map(|name| {
-            let key = percent_encoding::percent_decode_str(name.as_str().strip_prefix(EXTRA)?).decode_utf8_lossy();
-            Some(format!("{key:?}:{}", list(&all(name))))
+            let key = percent_decode_str(name.as_str().strip_prefix(EXTRA)?).decode_utf8_lossy();
+            Some(format!("{key:?}:{}", list(&all(headers, name))))
         })
         .collect();
     extra.sort();
@@ -74,7 +153,7 @@ fn without_a_name(headers: &HeaderMap) -> String {
     format!(
         "requested &user.DefaultInfo{{Name:\"\", UID:{:?}, Groups:{}, Extra:map[string][]string{extra}}} without impersonating a user name",
         text(headers, &UID),
-        list(&all(&GROUP)),
+        list(&all(headers, &GROUP)),
     )
 }
 
@@ -84,22 +163,32 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> String {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+    use keelson_access::PrivilegedGroup;
+
     use super::*;
 
-    fn check(headers: &[(&str, &str)], expect: Result<(), (u16, &str)>) {
+    /// As whom a request acts that a member of these groups makes.
+    fn acts(own: &[&str], headers: &[(&str, &str)]) -> Result<User, (u16, String)> {
         let headers = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap()));
-        let user = User { name: "bob".to_owned(), ..User::default() };
-        let outcome = refuse(&user, &HeaderMap::from_iter(headers.clone()));
-        let outcome = outcome.map_err(|error| (error.code(), error.status().message));
+        let groups = own.iter().map(ToString::to_string).collect();
+        let user = Arc::new(User { name: "bob".to_owned(), groups, ..User::default() });
+        let headers = HeaderMap::from_iter(headers);
+        let acting = acting_as(user, &headers, &PrivilegedGroup).now_or_never().expect("it needs no wait");
+        acting.map(|user| User::clone(&user)).map_err(|error| (error.code(), error.status().message))
+    }
+
+    fn check(headers: &[(&str, &str)], expect: Result<(), (u16, &str)>) {
         let expect = expect.map_err(|(code, message)| (code, message.to_owned()));
-        assert_eq!(outcome, expect, "{:?}", headers.collect::<Vec<_>>());
+        assert_eq!(acts(&[], headers).map(|_| ()), expect, "{headers:?}");
     }
 
     #[test]
-    fn nobody_acts_as_another() {
+    fn nobody_acts_as_another_without_the_right_to() {
         check(&[("user-agent", "x")], Ok(()));
+        check(&[("impersonate-user", "")], Ok(()));
         check(
             &[("Impersonate-User", "x"), ("Impersonate-Group", "a")],
             Err((
@@ -114,6 +203,39 @@ mod tests {
                 "serviceaccounts \"b\" is forbidden: User \"bob\" cannot impersonate resource \"serviceaccounts\" in API group \"\" in the namespace \"a\"",
             )),
         );
+    }
+
+    #[test]
+    fn who_is_impersonated_has_the_groups_that_such_users_have() {
+        let check = |headers: &[(&str, &str)], name: &str, groups: &[&str]| {
+            let user = acts(&["system:masters"], headers).unwrap();
+            assert_eq!(
+                (&*user.name, user.groups.iter().map(String::as_str).collect::<Vec<_>>()),
+                (name, groups.to_vec())
+            );
+        };
+        let (user, group) = ("Impersonate-User", "Impersonate-Group");
+        check(&[(user, "x")], "x", &[AUTHENTICATED]);
+        check(&[(user, "x"), (group, "a"), (group, "a")], "x", &["a", "a", AUTHENTICATED]);
+        check(&[(user, "x"), (group, AUTHENTICATED)], "x", &[AUTHENTICATED]);
+        check(&[(user, "x"), (group, UNAUTHENTICATED)], "x", &[UNAUTHENTICATED]);
+        check(&[(user, ANONYMOUS)], ANONYMOUS, &[UNAUTHENTICATED]);
+        check(&[(user, ANONYMOUS), (group, AUTHENTICATED)], ANONYMOUS, &[AUTHENTICATED, UNAUTHENTICATED]);
+        let (robot, own) =
+            ("system:serviceaccount:a:b", ["system:serviceaccounts", "system:serviceaccounts:a", AUTHENTICATED]);
+        check(&[(user, robot)], robot, &own);
+        check(&[(user, robot), (group, "g")], robot, &["g", AUTHENTICATED]);
+        check(&[(user, "system:serviceaccount:A:b")], "system:serviceaccount:A:b", &[AUTHENTICATED]);
+        let all = [
+            (user, "x"),
+            ("Impersonate-Uid", "u"),
+            ("Impersonate-Extra-Example.org%2fScopes", "v"),
+            ("Impersonate-Extra-A%zz", "w"),
+        ];
+        let asked = acts(&["system:masters"], &all).unwrap();
+        let extra = [("a%zz", "w"), ("example.org/scopes", "v")];
+        let extra: BTreeMap<_, _> = extra.map(|(key, value)| (key.to_owned(), vec![value.to_owned()])).into();
+        assert_eq!((asked.uid.as_deref(), asked.extra), (Some("u"), extra));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Every thread of the runtime serves many connections, and one that parses, checks or patches something large for seconds would keep all
 //! of them waiting. Such requests are answered by a runtime with threads of its own, which the system lets run beside those of the
 //! first. A request that waits, for the rest of its body, for the store or for somebody who is asked, holds no thread meanwhile, so that
-//! who sends slowly keeps up nobody. The number of those who wait is bounded by the places of flow control, which each of them has.
+//! who sends slowly keeps up nobody. The number of those who wait is bounded by the seats of flow control, which each of them has.
 
 use std::sync::OnceLock;
 

@@ -21,6 +21,13 @@ pub(super) async fn caught<T>(answer: Pin<&mut impl Future<Output = Result<T, Ap
     })
 }
 
+/// Does what goes on for a client after its answer; a panic ends that alone.
+pub(crate) async fn logged(work: impl Future<Output = ()>) {
+    if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
+        tracing::error!(panic = text(panic.as_ref()), "what went on after an answer panicked");
+    }
+}
+
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("not a text")

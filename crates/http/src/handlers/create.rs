@@ -5,7 +5,7 @@
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
-use keelson_meta::options::{CreateOptions, Query};
+use keelson_meta::options::CreateOptions;
 use keelson_registry::{Registry, Target};
 
 use super::render::Renderer;
@@ -19,8 +19,8 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
-    let options = CreateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
+    let options = CreateOptions::parse(request.query.pairs())?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let (headers, strictness) = (&request.parts.headers, options.field_validation);
     let object = decode::object(headers, request.body, target, strictness, caller.warnings()).await?;

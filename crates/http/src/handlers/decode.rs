@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use keelson_codec::json::Parsed;
 use keelson_codec::{json, yaml};
-use keelson_meta::json::{Found, Map, Value};
+use keelson_meta::json::{Map, Value, ValueKind};
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, Object, go_format};
 use keelson_registry::{Target, Warnings, accept, object_of};
@@ -82,7 +82,7 @@ fn typed(value: Value) -> Result<Value, String> {
             Ok(Value::Object(object))
         }
         other => {
-            let found = go_format::found(&Found::of(&other), ASKED);
+            let found = go_format::found(&ValueKind::of(&other), ASKED);
             Err(format!("{NO_VERSION}json parse error: json: cannot unmarshal {found} into Go value of type {ASKED}"))
         }
     }
@@ -93,7 +93,7 @@ fn names_are_texts(sent: &Value) -> Result<(), String> {
     let is_other = |value: &&Value| !value.is_string() && !value.is_null();
     let other = ["apiVersion", "kind"].into_iter().find_map(|field| Some((field, sent.get(field).filter(is_other)?)));
     let Some((field, value)) = other else { return Ok(()) };
-    let found = go_format::found(&Found::of(value), "string");
+    let found = go_format::found(&ValueKind::of(value), "string");
     Err(format!(
         "{NO_VERSION}json parse error: json: cannot unmarshal {found} into Go struct field .{field} of type string"
     ))
@@ -104,24 +104,13 @@ fn names_are_texts(sent: &Value) -> Result<(), String> {
 /// # Errors
 /// 413, 415 and 400 as for objects.
 pub(super) async fn optional(headers: &HeaderMap, body: RequestBody) -> Result<Option<Object>, ApiError> {
-    of_kind(headers, body, ("v1", "DeleteOptions")).await
-}
-
-/// Reads an object that is not of the resource's own kind, as subresources take it; an empty body is none.
-///
-/// # Errors
-/// 413, 415 and 400 as for objects.
-pub(super) async fn of_kind(
-    headers: &HeaderMap,
-    body: RequestBody,
-    kind: (&str, &str),
-) -> Result<Option<Object>, ApiError> {
+    const KIND: (&str, &str) = ("v1", "DeleteOptions");
     let bytes = body.read(MAX_REQUEST_BYTES).await?;
     if bytes.is_empty() {
         return Ok(None);
     }
-    let parsed = Encoding::of(headers)?.parse(&bytes, kind).map_err(|error| unrecognized(kind.1, &error, &bytes))?;
-    object_of(parsed.value, kind.1).map(Some)
+    let parsed = Encoding::of(headers)?.parse(&bytes, KIND).map_err(|error| unrecognized(KIND.1, &error, &bytes))?;
+    object_of(parsed.value, KIND.1).map(Some)
 }
 
 /// The encodings that clients are told of.

@@ -4,7 +4,7 @@
 //! is gone.
 
 use http::{Response, StatusCode};
-use keelson_meta::options::{DeleteOptions, ListOptions, Query};
+use keelson_meta::options::DeleteOptions;
 use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, ListHead, Status};
 use keelson_registry::{Deleted, ListItems, Registry, Target, not_for_collections};
@@ -23,13 +23,13 @@ pub(super) async fn one(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
-    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
     let body = decode::optional(&request.parts.headers, request.body).await?;
-    let options = DeleteOptions::parse(&query, body.as_ref())?;
+    let options = DeleteOptions::parse(request.query.pairs(), body.as_ref())?;
+    let caller = request.caller.rehearsing_if(options.dry_run);
     let name = resolve::name(target)?;
     if options.ignore_store_read_error {
-        registry.delete_unreadable(target, name, &request.caller, &options).await?;
+        registry.delete_unreadable(target, name, &caller, &options).await?;
         let details = StatusDetails {
             name: name.to_owned(),
             group: target.resource.group.to_string(),
@@ -38,7 +38,7 @@ pub(super) async fn one(
         };
         return Ok(respond::status(&Status::success(details), renderer.media()));
     }
-    let deleted = registry.delete(target, name, &request.caller, &options).await?;
+    let deleted = registry.delete(target, name, &caller, &options).await?;
     Ok(match &deleted {
         Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision).await?,
         Deleted::Gone(last) if registry.returns_deleted(target) => {
@@ -62,15 +62,15 @@ pub(super) async fn collection(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::List)?;
-    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
-    let selected = ListOptions::parse(&query, false)?;
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
+    let selected = request.query.list_options()?;
     let body = decode::optional(&request.parts.headers, request.body).await?;
-    let options = DeleteOptions::parse(&query, body.as_ref())?;
+    let options = DeleteOptions::parse(request.query.pairs(), body.as_ref())?;
     if options.ignore_store_read_error {
         return Err(not_for_collections());
     }
-    let page = registry.delete_collection(target, &request.caller, &selected, &options).await?;
+    let caller = request.caller.rehearsing_if(options.dry_run);
+    let page = registry.delete_collection(target, &caller, selected, &options).await?;
     let kind = target.kind();
     let head = ListHead {
         kind: &target.resource.list_kind,

@@ -4,7 +4,7 @@
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
-use keelson_meta::options::{GetOptions, Query};
+use keelson_meta::options::GetOptions;
 use keelson_registry::{Registry, Target};
 
 use super::render::Renderer;
@@ -18,8 +18,8 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
-    let options = GetOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()));
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
+    let options = GetOptions::parse(request.query.pairs());
     let name = resolve::name(target)?;
     let entry = registry.get(target, name, &request.caller, &options).await?;
     renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await

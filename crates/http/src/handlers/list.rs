@@ -3,7 +3,6 @@
 //! The page is planned and found by the registry; its bytes are made while they are sent, in `list_body`.
 
 use http::{Response, StatusCode};
-use keelson_meta::options::{ListOptions, Query};
 use keelson_meta::{ApiError, ListHead, ListMeta, Revision};
 use keelson_registry::{ListItems, Registry, Target};
 
@@ -25,9 +24,8 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::List)?;
-    let options = ListOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()), false)?;
-    let page = registry.list(target, &request.caller, &options).await?;
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
+    let page = registry.list(target, &request.caller, request.query.list_options()?).await?;
     let kind = target.kind();
     let head = ListHead {
         kind: &target.resource.list_kind,
@@ -90,12 +88,12 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<S
         let bytes = bytes_of(&entries);
         let sorted = move || {
             let entries = entries.into_iter();
-            let mut decoded: Vec<_> =
-                entries.map(|entry| (renderer.decode(&entry.object, entry.revision), entry)).collect();
+            let decoded = entries.map(|entry| Ok((renderer.decode(&entry.object, entry.revision)?, entry)));
+            let mut decoded = decoded.collect::<Result<Vec<_>, ApiError>>()?;
             decoded.sort_by(|(left, _), (right, _)| order(left, right));
-            decoded.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>()
+            Ok::<Vec<_>, ApiError>(decoded.into_iter().map(|(_, entry)| entry).collect())
         };
-        let sorted = done(bytes, sorted).await;
+        let sorted = done(bytes, sorted).await?;
         return Ok(Source::Chosen(sorted.into_iter()));
     }
     match source {

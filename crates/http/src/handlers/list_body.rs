@@ -219,7 +219,7 @@ impl ListBody {
                     if self.frame.len() >= FRAME_BYTES {
                         return Poll::Ready(Ok(true));
                     }
-                    writer.item(&entries[*written], &mut self.frame);
+                    writer.item(&entries[*written], &mut self.frame)?;
                     *written += 1;
                 }
             }
@@ -297,7 +297,10 @@ impl GzipListBody {
     }
 
     /// Adds some of the items, all of a leaf that was compressed before. Whether there are more of them.
-    fn add(&mut self, writer: &mut ListWriter, batch: &Batch, written: &mut usize) -> bool {
+    ///
+    /// # Errors
+    /// 500 when one of them can't be shown in the version that was asked for.
+    fn add(&mut self, writer: &mut ListWriter, batch: &Batch, written: &mut usize) -> Result<bool, ApiError> {
         if let Batch::Leaf(leaf) = batch
             && *written == 0
             && writer.shows_as_stored(leaf.entries())
@@ -308,18 +311,18 @@ impl GzipListBody {
                 writer.before_block(&mut self.plain);
                 self.compress_plain();
                 self.push(block);
-                return false;
+                return Ok(false);
             }
         }
         for entry in &batch.entries()[*written..] {
-            writer.item(entry, &mut self.plain);
+            writer.item(entry, &mut self.plain)?;
             *written += 1;
             if self.plain.len() >= FRAME_BYTES {
                 self.compress_plain();
                 break;
             }
         }
-        *written < batch.entries().len()
+        Ok(*written < batch.entries().len())
     }
 
     /// The next items; `None` at the end. A leaf that takes long to compress is compressed elsewhere first.
@@ -383,8 +386,10 @@ impl Body for GzipListBody {
                 },
             };
             let Some((mut writer, source)) = this.rest.take() else { break };
-            if this.add(&mut writer, &batch, &mut written) {
-                this.batch = Some((batch, written));
+            match this.add(&mut writer, &batch, &mut written) {
+                Ok(true) => this.batch = Some((batch, written)),
+                Ok(false) => {}
+                Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }
             this.rest = Some((writer, source));
         }

@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
 use keelson_codec::{json, yaml};
 use keelson_meta::error::MediaTypes;
-use keelson_meta::json::{Found, Value};
+use keelson_meta::json::{Value, ValueKind};
 use keelson_meta::options::{self, FieldValidation, PatchOptions, Query};
 use keelson_meta::{ApiError, go_format};
 use keelson_registry::{Patch, PatchKind, Registry, Target};
@@ -23,8 +23,8 @@ pub(super) async fn handle(
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let kind = kind(&request.parts.headers, target)?;
-    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
-    let options = options(&Query::parse(request.parts.uri.query().unwrap_or_default()), kind)?;
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
+    let options = options(request.query.pairs(), kind)?;
     let patch = document(kind, request.body, options.field_validation).await?;
     let name = resolve::name(target)?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
@@ -94,7 +94,7 @@ fn refuse_other_forms(kind: PatchKind, document: &Value, validation: FieldValida
             refused(BAD_MERGE_PATCH.to_owned())
         }
         (PatchKind::Json, FieldValidation::Ignore, document) if !document.is_array() && !document.is_null() => {
-            let found = go_format::found(&Found::of(document), "jsonpatch.Patch");
+            let found = go_format::found(&ValueKind::of(document), "jsonpatch.Patch");
             refused(format!("json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"))
         }
         _ => Ok(()),

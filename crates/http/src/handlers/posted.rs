@@ -4,7 +4,7 @@
 //! registry, in files of the same names.
 
 use http::{Response, StatusCode};
-use keelson_meta::options::{CreateOptions, Query};
+use keelson_meta::options::CreateOptions;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Caller, Target};
 
@@ -35,9 +35,9 @@ impl Posted {
     /// # Errors
     /// 406 for a form that can't be made, 422 for options that are not allowed; otherwise as [`decode::object`].
     pub(super) async fn read(target: &Target, request: Box<ApiRequest>) -> Result<Self, ApiError> {
-        let ApiRequest { parts, body, caller, .. } = *request;
+        let ApiRequest { parts, query, body, caller, .. } = *request;
         let media = negotiate_routed(&parts, OBJECT_OFFERS)?;
-        let options = CreateOptions::parse(&Query::parse(parts.uri.query().unwrap_or_default()))?;
+        let options = CreateOptions::parse(query.pairs())?;
         let caller = writing(caller, &parts, options.field_manager.as_deref(), options.dry_run);
         let strictness = options.field_validation;
         let object = decode::object(&parts.headers, body, target, strictness, caller.warnings()).await?;

@@ -4,7 +4,6 @@
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
-use keelson_meta::options::Query;
 use keelson_registry::{Registry, Remote, Target};
 
 use super::resolve;
@@ -16,8 +15,7 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
-    let container = query.get("container").unwrap_or_default();
+    let container = request.query.pairs().get("container").unwrap_or_default();
     match registry.remote(target, resolve::name(target)?, container, &request.caller).await? {
         Remote::Nothing => {
             let mut response = Response::new(empty());

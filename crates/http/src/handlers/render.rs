@@ -10,9 +10,8 @@ mod watch;
 
 use std::time::SystemTime;
 
-use http::request::Parts;
-use keelson_codec::{Outline, StoredObject};
-use keelson_meta::options::Query;
+use keelson_codec::{Outline, StoredObject, json};
+use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target, VersionedView};
 use keelson_tables::Printer;
@@ -22,6 +21,7 @@ pub(super) use list::ListWriter;
 pub(super) use watch::EventEncoder;
 
 use crate::negotiation::{MediaType, ObjectForm, Representation, Subject, negotiate_representation};
+use crate::service::ApiRequest;
 
 /// Members of a spec that no column of a built-in kind shows, so that rows are not made from them.
 const PASSED_OVER: &[&str] = &[
@@ -66,22 +66,22 @@ fn go_type(target: &Target, subject: Subject) -> String {
 }
 
 impl Renderer {
-    /// What the client of `parts` wants to be shown of `subject`.
+    /// What the client wants to be shown of `subject`.
     ///
     /// # Errors
     /// 406 when it wants what can't be made, 400 for an `includeObject` that is none.
     pub(super) fn negotiate(
         registry: &Registry,
         target: &Target,
-        parts: &Parts,
+        request: &ApiRequest,
         subject: Subject,
     ) -> Result<Self, ApiError> {
         let is_custom = !target.resource.is_builtin();
-        let representation = negotiate_representation(parts, subject, is_custom, || go_type(target, subject))?;
-        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let representation = negotiate_representation(&request.parts, subject, is_custom, || go_type(target, subject))?;
         let include = match representation.object_form {
             ObjectForm::Table(_) => {
-                IncludeObject::parse(query.get("includeObject").unwrap_or_default()).map_err(ApiError::BadRequest)?
+                let stated = request.query.pairs().get("includeObject").unwrap_or_default();
+                IncludeObject::parse(stated).map_err(ApiError::BadRequest)?
             }
             ObjectForm::Whole | ObjectForm::Metadata(_) => IncludeObject::default(),
         };
@@ -113,24 +113,62 @@ impl Renderer {
     }
 
     /// The object, which has the fields of the version that was asked for.
-    pub(super) fn decode(&self, object: &StoredObject, revision: Revision) -> Object {
+    ///
+    /// # Errors
+    /// 500 when it has not.
+    pub(super) fn decode(&self, object: &StoredObject, revision: Revision) -> Result<Object, ApiError> {
         self.view.decode(object, revision)
     }
 
     /// Appends the row of an object.
-    fn write_row(&self, version: MetaVersion, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn write_row(
+        &self,
+        version: MetaVersion,
+        object: &StoredObject,
+        revision: Revision,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ApiError> {
         let outline = if self.printer.reads_all() {
             Outline::read(object.text())
         } else {
             Outline::read_sparsely(object.text(), PASSED_OVER)
         };
         let cells = self.printer.cells(&outline, self.now);
+        let mut written = Ok(());
         let included = |out: &mut Vec<u8>| match self.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
-            IncludeObject::Metadata => write_partial(version, |out| object.write_metadata(revision, out), out),
-            IncludeObject::Object => self.view.write_object(object, revision, out),
+            IncludeObject::Metadata => {
+                let metadata = |out: &mut Vec<u8>| written = self.write_row_metadata(object, revision, out);
+                write_partial(version, metadata, out);
+            }
+            IncludeObject::Object => written = self.view.write_object(object, revision, out),
         };
         Row { cells: &cells, conditions: self.printer.conditions(&outline) }.write(included, out);
+        written
+    }
+}
+
+impl Renderer {
+    /// Appends the metadata that the row of an object brings along.
+    fn write_row_metadata(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let unshown = self.printer.unshown_annotations();
+        if !unshown.iter().any(|annotation| object.text().contains(annotation)) {
+            object.write_metadata(revision, out);
+            return Ok(());
+        }
+        let mut shown = self.decode(object, revision)?.into_value();
+        let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|annotation, _| !unshown.contains(&annotation));
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+        json::write(&shown["metadata"], out);
+        Ok(())
     }
 }
 

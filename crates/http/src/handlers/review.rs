@@ -13,13 +13,13 @@ use crate::service::ApiRequest;
 
 pub(super) async fn handle(
     registry: &Registry,
-    tokens: &ServiceAccountTokens,
+    tokens: Option<&ServiceAccountTokens>,
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let Posted { object: review, caller, answer } = Posted::read(target, request).await?;
-    let reviewed = match target.resource.create_handler {
-        Some(CreateHandler::TokenReview) => tokens.review(target, review, &caller).await?,
+    let reviewed = match (target.resource.create_handler, tokens) {
+        (Some(CreateHandler::TokenReview), Some(tokens)) => tokens.review(target, review, &caller).await?,
         _ => registry.review(target, review, &caller).await?,
     };
     Ok(answer.with(reviewed))

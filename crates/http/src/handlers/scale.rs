@@ -4,14 +4,14 @@
 //! alone.
 
 use http::{Response, StatusCode};
-use keelson_meta::options::{GetOptions, Query, UpdateOptions};
-use keelson_meta::{ApiError, GroupVersionKind, Object};
-use keelson_registry::{PatchKind, Registry, Target, WriteOptions, object_of};
+use keelson_meta::options::{GetOptions, UpdateOptions};
+use keelson_meta::{ApiError, GroupVersionKind};
+use keelson_registry::{PatchKind, Registry, Target, WriteOptions, match_name, object_of};
+use keelson_resources::Verb;
 
 use super::{decode, patch, resolve, writing};
 use crate::body::ResponseBody;
 use crate::negotiation::{OBJECT_OFFERS, negotiate_routed};
-use crate::request_info::RequestVerb;
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -21,26 +21,26 @@ pub(super) async fn handle(
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let media = negotiate_routed(&request.parts, OBJECT_OFFERS)?;
-    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
+    let query = request.query.pairs();
     let name = resolve::name(target)?;
     let headers = &request.parts.headers;
-    let scale = match request.info.verb {
-        RequestVerb::Get => {
-            let entry = registry.get(target, name, &request.caller, &GetOptions::parse(&query)).await?;
+    let scale = match request.info.verb.served() {
+        Some(Verb::Get) => {
+            let entry = registry.get(target, name, &request.caller, &GetOptions::parse(query)).await?;
             registry.scale(target, &entry).await?
         }
-        RequestVerb::Update => {
-            let options = UpdateOptions::parse(&query)?;
-            let body = decode::of_kind(headers, request.body, ("autoscaling/v1", "Scale")).await?;
-            let wanted = body.ok_or_else(|| ApiError::BadRequest("the body of the request is empty".to_owned()))?;
-            check_name(name, &wanted)?;
+        Some(Verb::Update) => {
+            let options = UpdateOptions::parse(query)?;
             let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
+            let strictness = options.field_validation;
+            let wanted = decode::object(headers, request.body, target, strictness, caller.warnings()).await?;
+            match_name(name, &wanted)?;
             let options = WriteOptions::Update(&options);
             registry.change_scale(target, name, &caller, options, |_| Ok(wanted.clone())).await?
         }
-        RequestVerb::Patch => {
+        Some(Verb::Patch) => {
             let form = patch::kind(headers, target)?;
-            let options = patch::options(&query, form)?;
+            let options = patch::options(query, form)?;
             let patch = patch::document(form, request.body, options.field_validation).await?;
             let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
             if form == PatchKind::Apply {
@@ -51,7 +51,7 @@ pub(super) async fn handle(
                 let schema = target.version.schema_taken_by("scale", &kind);
                 let change = |scale| {
                     let patched = object_of(patch.apply(schema, scale)?, "Scale")?;
-                    check_name(name, &patched)?;
+                    match_name(name, &patched)?;
                     Ok(patched)
                 };
                 registry.change_scale(target, name, &caller, WriteOptions::Patch(&options), change).await?
@@ -64,18 +64,4 @@ pub(super) async fn handle(
 
 fn kind() -> GroupVersionKind {
     GroupVersionKind { group: "autoscaling".to_owned(), version: "v1".to_owned(), kind: "Scale".to_owned() }
-}
-
-fn check_name(name: &str, scale: &Object) -> Result<(), ApiError> {
-    if scale.name() == name {
-        return Ok(());
-    }
-    if scale.name().is_empty() {
-        let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-        return Err(ApiError::BadRequest(message));
-    }
-    Err(ApiError::BadRequest(format!(
-        "the name of the object ({}) does not match the name on the URL ({name})",
-        scale.name()
-    )))
 }

@@ -12,10 +12,11 @@ use crate::body::ResponseBody;
 use crate::service::ApiRequest;
 
 pub(super) async fn create(
-    tokens: &ServiceAccountTokens,
+    tokens: Option<&ServiceAccountTokens>,
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
+    let tokens = tokens.ok_or(ApiError::MethodNotAllowed)?;
     let Posted { object: wanted, caller, answer } = Posted::read(target, request).await?;
     let issued = tokens.issue(target, resolve::name(target)?, wanted, &caller).await?;
     Ok(answer.with(issued))

@@ -5,7 +5,7 @@
 
 use http::Response;
 use keelson_meta::ApiError;
-use keelson_meta::options::{Query, UpdateOptions};
+use keelson_meta::options::UpdateOptions;
 use keelson_registry::{Registry, SentObject, Target};
 
 use super::decode::Document;
@@ -20,8 +20,8 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Object)?;
-    let options = UpdateOptions::parse(&Query::parse(request.parts.uri.query().unwrap_or_default()))?;
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
+    let options = UpdateOptions::parse(request.query.pairs())?;
     let document = Document::read(&request.parts.headers, request.body).await?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let take_in = || document.object(target, options.field_validation, caller.warnings());

@@ -9,12 +9,12 @@ use http::{Response, StatusCode};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use keelson_meta::ApiError;
-use keelson_meta::options::{ListOptions, Query};
 use keelson_registry::{Registry, Target, WatchStream};
 use tokio_util::sync::CancellationToken;
 
 use super::render::{EventEncoder, Renderer};
 use crate::body::{self, BodyError, ResponseBody};
+use crate::filters::InitialSeats;
 use crate::negotiation::Subject;
 use crate::respond;
 use crate::service::ApiRequest;
@@ -25,13 +25,15 @@ const REST_FROM_BYTES: usize = 16 * 1024;
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
-    request: Box<ApiRequest>,
+    mut request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let renderer = Renderer::negotiate(registry, target, &request.parts, Subject::Watch)?;
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::Watch)?;
     let content_type = renderer.media().kind.watch_content_type();
-    let query = Query::parse(request.parts.uri.query().unwrap_or_default());
-    let options = ListOptions::parse(&query, true)?;
-    let watch = registry.watch(target, &request.caller, &options).await?;
+    let watch = registry.watch(target, &request.caller, request.query.list_options()?).await?;
+    let watch = match request.parts.extensions.remove::<InitialSeats>() {
+        Some(seats) => watch.holding(seats),
+        None => watch,
+    };
     let frames = frames(watch, EventEncoder::new(renderer), request.stopping);
     let body = body::stream(StreamBody::new(frames.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)))));
     Ok(respond::stream(StatusCode::OK, content_type, body))
@@ -55,8 +57,8 @@ fn frames(
         let deadline = watch.deadline();
         let told = async {
             let outputs = watch.next().await?;
-            if let Some(bytes) = encoder.encode_now(&outputs) {
-                return Some((bytes, false));
+            if let Some(told) = encoder.encode_now(&outputs) {
+                return Some(told);
             }
             // What has to be asked for to show it may take long, and does not hold up the end of the watch.
             tokio::time::timeout_at(deadline, encoder.encode(&outputs)).await.ok()

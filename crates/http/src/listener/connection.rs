@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use http::request::Parts;
@@ -18,8 +19,9 @@ use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use keelson_access::ClientIdentity;
+use keelson_access::{ClientCertificates, ClientIdentity};
 use keelson_meta::ApiError;
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio_rustls::server::TlsStream;
@@ -33,7 +35,7 @@ use super::idle::{Activity, Busy};
 use super::sending::{Sending, SentBody, Streams};
 use super::stall::StallGuard;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
-use crate::filters::{LongRunning, Peer};
+use crate::filters::{ClientConnection, LongRunning};
 use crate::health;
 use crate::negotiation::MediaType;
 use crate::proxy::PassedOn;
@@ -46,8 +48,10 @@ const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(32);
 /// A connection without requests is closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long a connection on which nothing moves is left alone when the server stops, or when it has been idle. A client that reads
-/// nothing must not hold up a restart.
+/// nothing, or does not send the rest of what it began, must not hold up a restart.
 const STALL_GRACE: Duration = Duration::from_secs(5);
+/// How long one without a request is left when the server stops, for its client to read that this is the end.
+const PARTING: Duration = Duration::from_secs(1);
 /// Clients that vanished without a word are found by asking at this interval, on HTTP/2.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest time for the answer to a ping.
@@ -82,15 +86,51 @@ pub(super) enum Threads {
 
 /// The client of a connection.
 struct Client {
-    identity: Option<ClientIdentity>,
+    /// What it presented in the handshake.
+    chain: Vec<CertificateDer<'static>>,
+    certificates: Arc<dyn ClientCertificates>,
+    /// Who it is by that, as of a state of the authorities.
+    identity: ArcSwap<(u64, Option<Arc<ClientIdentity>>)>,
     address: Option<IpAddr>,
     standing: Standing,
     ticket: Arc<Ticket>,
 }
 
-impl Peer for Client {
-    fn identity(&self) -> Option<&ClientIdentity> {
-        self.identity.as_ref()
+impl Client {
+    fn new(
+        stream: &Stream,
+        address: Option<IpAddr>,
+        certificates: Arc<dyn ClientCertificates>,
+        standing: Standing,
+        ticket: Ticket,
+    ) -> Self {
+        let chain = stream.get_ref().1.peer_certificates();
+        let chain: Vec<_> = chain.into_iter().flatten().map(|it| it.clone().into_owned()).collect();
+        let identity = ArcSwap::from_pointee(judged(&*certificates, &chain));
+        Self { chain, certificates, identity, address, standing, ticket: Arc::new(ticket) }
+    }
+}
+
+/// Who presented a chain, and as of which state of the authorities.
+fn judged(
+    certificates: &dyn ClientCertificates,
+    chain: &[CertificateDer<'static>],
+) -> (u64, Option<Arc<ClientIdentity>>) {
+    // ORDER: the number first, so that a judgement is never taken for a newer one than it is.
+    let generation = certificates.generation();
+    (generation, certificates.identify(chain).map(Arc::new))
+}
+
+impl ClientConnection for Client {
+    fn identity(&self) -> Option<Arc<ClientIdentity>> {
+        let known = self.identity.load();
+        if known.0 == self.certificates.generation() {
+            return known.1.clone();
+        }
+        let judged = judged(&*self.certificates, &self.chain);
+        let identity = judged.1.clone();
+        self.identity.store(Arc::new(judged));
+        identity
     }
 
     fn is_known(&self) {
@@ -123,11 +163,13 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     let outcome = tokio::select! {
         outcome = handshake => outcome,
         () = ticket.displaced() => return,
+        // Nothing was asked yet, and nothing will be.
+        () = shared.pipeline.stopping().cancelled() => return,
         () = shared.cut.cancelled() => return,
     };
     match outcome {
         Ok(Ok(stream)) => {
-            let client = Client { identity: identity(&stream), address, standing, ticket: Arc::new(ticket) };
+            let client = Client::new(&stream, address, shared.pipeline.certificates().clone(), standing, ticket);
             serve_http(stream, shared, Arc::new(client), place).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
@@ -157,7 +199,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
     ends.push(Box::pin(async {
         let stopped = async {
             stopping.cancelled().await;
-            activity.stalled_for(STALL_GRACE).await;
+            activity.stalled_for(STALL_GRACE, PARTING).await;
         };
         tokio::select! {
             () = stopped => {}
@@ -206,7 +248,7 @@ async fn answer(
 ) -> Response<ResponseBody> {
     let sending = Sending::current();
     let (parts, body) = request.into_parts();
-    let body = RequestBody::new(body, &parts.headers);
+    let body = RequestBody::new(busy.intake(body), &parts.headers);
     let response = match place {
         Threads::Door(runtime) if !health::is_health_path(parts.uri.path()) => {
             hand_over(&runtime, shared.clone(), client.clone(), parts, body).await
@@ -256,14 +298,6 @@ async fn hand_over(
         let error = ApiError::Internal(error.to_string());
         respond::error(&error, MediaType::JSON)
     })
-}
-
-/// Who the client is by its certificate, which the handshake has verified.
-fn identity(stream: &Stream) -> Option<ClientIdentity> {
-    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
-    ClientIdentity::from_certificate(certificate)
-        .inspect_err(|error| tracing::debug!(%error, "a client certificate names nobody"))
-        .ok()
 }
 
 fn builder(streams: Streams) -> Builder<Streams> {

@@ -1,11 +1,15 @@
 //! The idle time of a connection: since when it has no request, or none that moves.
 //!
-//! A connection that is idle for long is closed, so that it holds no place that a new client needs. Only counts and times are
-//! kept.
+//! A connection that is idle for long is closed, so that it holds no place that a new client needs, and a stop waits for those alone
+//! on which something moves. Only counts and times are kept, and of each request whose turn it is: the server's or its client's.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
@@ -17,34 +21,74 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 struct State {
     requests: usize,
     idle_since: Instant,
+    /// Whether a request ended then, and not only the handshake.
+    is_answered: bool,
     /// The requests that the server, rather than the client, has something to do for. Watches are never among them.
     worked_on: usize,
     /// When something last happened to a request that is no watch.
     moved: Instant,
 }
 
+/// Whose turn it is in one request. Changed only while the state of its connection is locked.
+#[derive(Debug)]
+struct Turn {
+    /// The answer is to be made, or more of it.
+    answer: AtomicBool,
+    /// What the client has yet to send is waited for.
+    body: AtomicBool,
+}
+
 /// One request, until its answer was sent.
 #[derive(Debug)]
 pub(super) struct Busy {
     activity: Activity,
+    turn: Arc<Turn>,
     is_long_running: bool,
-    is_worked_on: bool,
+}
+
+/// The body of a request, whose client has something to do as long as it is waited for.
+pub(super) struct Intake<B> {
+    inner: B,
+    activity: Activity,
+    turn: Arc<Turn>,
+    is_waited_for: bool,
+}
+
+impl Turn {
+    fn is_the_servers(&self) -> bool {
+        self.answer.load(Ordering::Relaxed) && !self.body.load(Ordering::Relaxed)
+    }
 }
 
 impl Activity {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self(Arc::new(Mutex::new(State { requests: 0, idle_since: now, worked_on: 0, moved: now })))
+        let state = State { requests: 0, idle_since: now, is_answered: false, worked_on: 0, moved: now };
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// Counts a request for as long as the result lives. The server works on it until something of its answer
-    /// [moves](Busy::moves).
+    /// [moves](Busy::moves), but for the time that it waits for the rest of its [body](Busy::intake).
     pub(super) fn begin(&self) -> Busy {
         let mut state = self.0.lock();
         state.requests += 1;
         state.worked_on += 1;
         drop(state);
-        Busy { activity: self.clone(), is_long_running: false, is_worked_on: true }
+        let turn = Turn { answer: AtomicBool::new(true), body: AtomicBool::new(false) };
+        Busy { activity: self.clone(), turn: Arc::new(turn), is_long_running: false }
+    }
+
+    /// Notes that something happened to a request, which may change whose turn it is.
+    fn change(&self, turn: &Turn, change: impl FnOnce(&Turn)) {
+        let mut state = self.0.lock();
+        state.moved = Instant::now();
+        let before = turn.is_the_servers();
+        change(turn);
+        match (before, turn.is_the_servers()) {
+            (false, true) => state.worked_on += 1,
+            (true, false) => state.worked_on -= 1,
+            (true, true) | (false, false) => {}
+        }
     }
 
     /// Waits until there has been no request for `limit`.
@@ -61,22 +105,35 @@ impl Activity {
     }
 
     /// Waits until, for `limit` from now on, nothing has moved but watches, and nothing is left for the server to do. What
-    /// was sent last may still be on its way for that long.
-    pub(super) async fn stalled_for(&self, limit: Duration) {
+    /// was sent last may still be on its way for that long. Where nothing is, and there is no request, it waits for `parting` from now
+    /// on: the time for saying that this is the end.
+    pub(super) async fn stalled_for(&self, limit: Duration, parting: Duration) {
         let started = Instant::now();
         loop {
-            let State { worked_on, moved, .. } = *self.0.lock();
+            let State { requests, idle_since, is_answered, worked_on, moved } = *self.0.lock();
             let now = Instant::now();
-            let since = if worked_on == 0 { moved.max(started) } else { now };
-            if now >= since + limit {
+            let end = if requests == 0 {
+                let last = if is_answered { idle_since + limit } else { started };
+                last.max(started + parting)
+            } else if worked_on == 0 {
+                moved.max(started) + limit
+            } else {
+                now + limit
+            };
+            if now >= end {
                 return;
             }
-            sleep_until(since + limit).await;
+            sleep_until(end).await;
         }
     }
 }
 
 impl Busy {
+    /// The body of the request, which is waited for.
+    pub(super) fn intake<B>(&self, inner: B) -> Intake<B> {
+        Intake { inner, activity: self.activity.clone(), turn: self.turn.clone(), is_waited_for: false }
+    }
+
     /// The request is a watch: it ends when it is told to.
     pub(super) fn is_long_running(&mut self) {
         self.set_worked_on(false);
@@ -94,18 +151,8 @@ impl Busy {
     }
 
     fn set_worked_on(&mut self, worked_on: bool) {
-        if self.is_long_running {
-            return;
-        }
-        let mut state = self.activity.0.lock();
-        state.moved = Instant::now();
-        if self.is_worked_on != worked_on {
-            self.is_worked_on = worked_on;
-            if worked_on {
-                state.worked_on += 1;
-            } else {
-                state.worked_on -= 1;
-            }
+        if !self.is_long_running {
+            self.activity.change(&self.turn, |turn| turn.answer.store(worked_on, Ordering::Relaxed));
         }
     }
 }
@@ -115,15 +162,57 @@ impl Drop for Busy {
         self.set_worked_on(false);
         let mut state = self.activity.0.lock();
         state.requests -= 1;
-        state.idle_since = Instant::now();
+        (state.idle_since, state.is_answered) = (Instant::now(), true);
+    }
+}
+
+impl<B> Intake<B> {
+    fn wait(&mut self, is_waited_for: bool) {
+        if self.is_waited_for != is_waited_for {
+            self.is_waited_for = is_waited_for;
+            self.activity.change(&self.turn, |turn| turn.body.store(is_waited_for, Ordering::Relaxed));
+        }
+    }
+}
+
+impl<B: Body + Unpin> Body for Intake<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.inner).poll_frame(context);
+        this.wait(frame.is_pending());
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl<B> Drop for Intake<B> {
+    fn drop(&mut self) {
+        self.wait(false);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::StreamExt as _;
+    use http_body_util::BodyExt as _;
+
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(5);
+    const PARTING: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
     async fn idleness_begins_when_the_last_answer_was_sent() {
@@ -147,7 +236,7 @@ mod tests {
         watch.is_long_running();
         tokio::time::sleep(Duration::from_secs(100)).await;
         let started = Instant::now();
-        activity.stalled_for(LIMIT).await;
+        activity.stalled_for(LIMIT, PARTING).await;
         assert_eq!(started.elapsed(), LIMIT);
 
         let mut list = activity.begin();
@@ -158,7 +247,7 @@ mod tests {
             }
         });
         let started = Instant::now();
-        activity.stalled_for(LIMIT).await;
+        activity.stalled_for(LIMIT, PARTING).await;
         assert_eq!(started.elapsed(), Duration::from_secs(17));
         drop(watch);
     }
@@ -169,7 +258,7 @@ mod tests {
         let mut list = activity.begin();
         list.moves();
         let started = Instant::now();
-        activity.stalled_for(LIMIT).await;
+        activity.stalled_for(LIMIT, PARTING).await;
         assert_eq!(started.elapsed(), LIMIT);
 
         list.works();
@@ -179,7 +268,51 @@ mod tests {
             list.moves();
             std::future::pending::<()>().await;
         });
-        activity.stalled_for(LIMIT).await;
+        activity.stalled_for(LIMIT, PARTING).await;
         assert_eq!(started.elapsed(), Duration::from_secs(65));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_waited_for_as_long_as_it_moves_and_what_is_made_of_it_to_the_end() {
+        let activity = Activity::new();
+        let mut request = activity.begin();
+        let pieces = futures::stream::iter(0..3).then(async |piece| {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Ok::<_, std::convert::Infallible>(Frame::data(bytes::Bytes::from(vec![piece])))
+        });
+        let mut body =
+            request.intake(http_body_util::StreamBody::new(Box::pin(pieces.chain(futures::stream::pending()))));
+        let started = Instant::now();
+        let reading = tokio::spawn(async move {
+            for _ in 0..3 {
+                body.frame().await.unwrap().unwrap();
+            }
+            // Something is made of what came so far.
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            body.frame().await;
+        });
+        activity.stalled_for(LIMIT, PARTING).await;
+        assert_eq!(started.elapsed(), Duration::from_secs(9 + 30) + LIMIT);
+        // A body that was left behind by its answer changes nothing.
+        request.moves();
+        reading.abort();
+        assert!(reading.await.unwrap_err().is_cancelled());
+        let started = Instant::now();
+        activity.stalled_for(LIMIT, PARTING).await;
+        assert_eq!(started.elapsed(), LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_request_is_waited_for_a_moment() {
+        let activity = Activity::new();
+        let waited = async |activity: &Activity| {
+            let started = Instant::now();
+            activity.stalled_for(LIMIT, PARTING).await;
+            started.elapsed()
+        };
+        assert_eq!(waited(&activity).await, PARTING, "nothing was ever asked");
+        drop(activity.begin());
+        assert_eq!(waited(&activity).await, LIMIT, "the answer may be on its way");
+        assert_eq!(waited(&activity).await, PARTING, "it has arrived, or never will");
     }
 }

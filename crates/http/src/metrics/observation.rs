@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use keelson_registry::Target;
+use keelson_resources::Verb;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
@@ -84,14 +85,16 @@ impl Drop for Observation {
 /// The verb in the words of the field's dashboards: methods, with lists and watches told apart.
 fn verb(info: &RequestInfo) -> &'static str {
     match &info.verb {
-        RequestVerb::Get => "GET",
-        RequestVerb::List => "LIST",
-        RequestVerb::Watch => "WATCH",
-        RequestVerb::Create => "POST",
-        RequestVerb::Update => "PUT",
-        RequestVerb::Patch => "PATCH",
-        RequestVerb::Delete => "DELETE",
-        RequestVerb::DeleteCollection => "DELETECOLLECTION",
+        RequestVerb::Resource(verb) => match verb {
+            Verb::Get => "GET",
+            Verb::List => "LIST",
+            Verb::Watch => "WATCH",
+            Verb::Create => "POST",
+            Verb::Update => "PUT",
+            Verb::Patch => "PATCH",
+            Verb::Delete => "DELETE",
+            Verb::DeleteCollection => "DELETECOLLECTION",
+        },
         RequestVerb::Other(method) => match &**method {
             "get" => "GET",
             "head" => "HEAD",
@@ -109,7 +112,7 @@ fn verb(info: &RequestInfo) -> &'static str {
 fn scope(info: &RequestInfo) -> &'static str {
     match info {
         RequestInfo { is_resource_request: false, .. } => "",
-        RequestInfo { name: Some(_), .. } | RequestInfo { verb: RequestVerb::Create, .. } => "resource",
+        RequestInfo { name: Some(_), .. } | RequestInfo { verb: RequestVerb::Resource(Verb::Create), .. } => "resource",
         RequestInfo { namespace: Some(_), .. } => "namespace",
         RequestInfo { .. } => "cluster",
     }

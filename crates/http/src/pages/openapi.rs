@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use keelson_discovery::etag_matches;
 use keelson_meta::ApiError;
-use keelson_openapi::{Document, Form, Wanted};
+use keelson_openapi::{Document, DocumentEncoding, Wanted};
 
 use crate::body::{ResponseBody, empty};
 use crate::negotiation::{MediaKind, accepts_gzip, negotiate, negotiate_openapi_v2};
@@ -38,7 +38,9 @@ pub(super) async fn answer(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let form = match description {
         Description::V2 => negotiate_openapi_v2(&parts.headers)?,
-        Description::V3Index | Description::V3(_) => negotiate(parts, &[MediaKind::Json]).map(|_| Form::Json)?,
+        Description::V3Index | Description::V3(_) => {
+            negotiate(parts, &[MediaKind::Json]).map(|_| DocumentEncoding::Json)?
+        }
     };
     let wanted = match description {
         Description::V2 => Wanted::V2(form),
@@ -46,8 +48,8 @@ pub(super) async fn answer(
         Description::V3(path) => Wanted::V3((*path).to_owned()),
     };
     let content_type = match form {
-        Form::Json => MediaKind::Json.content_type(),
-        Form::Protobuf => V2_PROTOBUF,
+        DocumentEncoding::Json => MediaKind::Json.content_type(),
+        DocumentEncoding::Protobuf => V2_PROTOBUF,
     };
     let Some(document) = made(documents, &wanted, accepts_gzip(&parts.headers)).await? else { return Ok(not_there()) };
     match asked_hash(parts) {
@@ -68,7 +70,7 @@ async fn made(
     let (documents, wanted) = (documents.clone(), wanted.clone());
     let make = move || {
         let document = documents.openapi.document(&wanted)?;
-        if respond::is_compressed(gzip, document.bytes.len()) {
+        if respond::is_compressed(gzip, document.length()) {
             document.compressed(respond::COMPRESS);
         }
         Some(document)
@@ -110,9 +112,10 @@ fn send(
         let mut response = Response::new(empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
+    } else if respond::is_compressed(accepts_gzip(headers), document.length()) {
+        respond::gzipped(StatusCode::OK, content_type, document.compressed(respond::COMPRESS))
     } else {
-        let kept = |compress: respond::Compress| document.compressed(compress);
-        respond::compressed(StatusCode::OK, content_type, document.bytes.clone(), accepts_gzip(headers), kept)
+        respond::bytes(StatusCode::OK, content_type, document.bytes())
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, super::header(&format!("\"{}\"", document.hash))?);

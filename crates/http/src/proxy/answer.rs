@@ -6,17 +6,22 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::LOCATION;
 use http::{Response, StatusCode};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use keelson_outbound::{PassPlace, reading_fault};
+use hyper::body::{Body, Frame, SizeHint};
+use keelson_outbound::{ForwardPermit, ForwardedBody, reading_fault};
+use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::headers::drop_of_connection;
 use crate::body::{BodyError, ResponseBody, stream};
 use crate::respond;
+
+/// How long a line that has begun may take to end when this server stops.
+const LAST_LINE_TIME: Duration = Duration::from_secs(1);
 
 /// Marks an answer of another server, in its extensions.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +32,8 @@ pub(crate) struct PassedOn {
 
 /// An answer as the client gets it. `stopping` is given for streams without an end of their own.
 pub(super) fn pass_back(
-    answer: Response<Incoming>,
-    place: PassPlace,
+    answer: Response<ForwardedBody>,
+    permit: ForwardPermit,
     stopping: Option<CancellationToken>,
 ) -> Response<ResponseBody> {
     if answer.status().is_redirection() && answer.headers().contains_key(LOCATION) {
@@ -38,7 +43,7 @@ pub(super) fn pass_back(
     let (mut head, body) = answer.into_parts();
     drop_of_connection(&mut head.headers);
     let stopping = stopping.map(|stopping| Box::pin(stopping.cancelled_owned()));
-    let body = Passing { inner: body, stopping, is_at_line_end: true, _place: place };
+    let body = Passing { inner: body, stopping, last_line: None, is_at_line_end: true, _permit: permit };
     let mut response = Response::new(stream(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
@@ -48,11 +53,13 @@ pub(super) fn pass_back(
 
 /// The body of an answer on its way.
 struct Passing {
-    inner: Incoming,
+    inner: ForwardedBody,
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Until when a line may end, once this server stops.
+    last_line: Option<Pin<Box<Sleep>>>,
     /// Whether the last byte ended a line, or there was none.
     is_at_line_end: bool,
-    _place: PassPlace,
+    _permit: ForwardPermit,
 }
 
 impl Body for Passing {
@@ -61,13 +68,32 @@ impl Body for Passing {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        // Looked at first: a stream that never rests has to end too.
+        if this.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(context).is_ready()) {
+            (this.stopping, this.last_line) = (None, Some(Box::pin(tokio::time::sleep(LAST_LINE_TIME))));
+        }
+        if let Some(last_line) = &mut this.last_line {
+            if this.is_at_line_end {
+                return Poll::Ready(None);
+            }
+            if last_line.as_mut().poll(context).is_ready() {
+                let why = "the server is stopping".to_owned();
+                return Poll::Ready(Some(Err(BodyError::Aborted(why))));
+            }
+        }
         let mut frame = Pin::new(&mut this.inner).poll_frame(context);
         // On HTTP/2 the end may come as a frame of its own, which holds nothing.
         while matches!(&frame, Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty)) {
             frame = Pin::new(&mut this.inner).poll_frame(context);
         }
         match frame {
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
+                if this.last_line.is_some() {
+                    frame = frame.map_data(|data| {
+                        let end = data.iter().position(|byte| *byte == b'\n');
+                        end.map_or_else(|| data.clone(), |end| data.slice(..=end))
+                    });
+                }
                 if let Some(last) = frame.data_ref().and_then(|data| data.last()) {
                     this.is_at_line_end = *last == b'\n';
                 }
@@ -75,18 +101,7 @@ impl Body for Passing {
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Aborted(reading_fault(&error))))),
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => {
-                let is_stopping =
-                    this.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(context).is_ready());
-                match (is_stopping, this.is_at_line_end) {
-                    (false, _) => Poll::Pending,
-                    (true, true) => Poll::Ready(None),
-                    (true, false) => {
-                        this.stopping = None;
-                        Poll::Ready(Some(Err(BodyError::Aborted("the server is stopping".to_owned()))))
-                    }
-                }
-            }
+            Poll::Pending => Poll::Pending,
         }
     }
 

@@ -7,9 +7,10 @@ use std::net::IpAddr;
 
 use http::header::{
     AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use keelson_access::User;
+use keelson_outbound::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -17,11 +18,14 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
-const REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
-const REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
-const REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
-const REMOTE_EXTRA: &str = "x-remote-extra-";
 const IMPERSONATION: &str = "impersonate-";
+
+/// How a token begins that stands among the protocols of a websocket, where browsers can't send it otherwise.
+const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+/// Protocols in which a client could speak to an aggregated server as this one does, and name any user: none of them is asked for.
+const OWN_PROTOCOLS: [&str; 4] = ["h2", "h2c", "http", "tls"];
+/// Through how many proxies a request may have come. One that came through more is led in a circle.
+const MOST_HOPS: usize = 16;
 
 /// Fields that are about one connection (RFC 9110 section 7.6.1, and what older peers send).
 const OF_CONNECTION: [HeaderName; 8] =
@@ -44,7 +48,7 @@ impl BelievedFields {
         names.extend([REMOTE_USER, REMOTE_UID, REMOTE_GROUP]);
         prefixes.iter_mut().for_each(|prefix| prefix.make_ascii_lowercase());
         prefixes.retain(|prefix| !prefix.is_empty());
-        prefixes.extend([REMOTE_EXTRA, IMPERSONATION].map(str::to_owned));
+        prefixes.extend([REMOTE_EXTRA_PREFIX, IMPERSONATION].map(str::to_owned));
         Self { names, prefixes }
     }
 
@@ -52,12 +56,13 @@ impl BelievedFields {
     pub(super) fn cleared(&self, headers: &HeaderMap) -> HeaderMap {
         let mut cleared = HeaderMap::with_capacity(headers.capacity());
         for (name, value) in headers {
-            let is_believed = || {
-                self.names.contains(name)
-                    || self.prefixes.iter().any(|prefix| name.as_str().starts_with(prefix.as_str()))
-            };
-            if !KEPT_BACK.contains(name) && *name != TRAILER && !is_believed() {
+            if KEPT_BACK.contains(name) || *name == TRAILER || self.is_believed(name.as_str()) {
+                continue;
+            }
+            if *name != SEC_WEBSOCKET_PROTOCOL {
                 cleared.append(name, value.clone());
+            } else if let Some(value) = without_token(value) {
+                cleared.append(name, value);
             }
         }
         let wants_trailers = list(headers, &TE).any(|item| item.eq_ignore_ascii_case("trailers"));
@@ -67,6 +72,25 @@ impl BelievedFields {
         }
         cleared
     }
+
+    /// Whether a field is believed, also by servers that do not tell an underscore from a dash.
+    fn is_believed(&self, name: &str) -> bool {
+        if name.contains('_') {
+            return self.is_believed(&name.replace('_', "-"));
+        }
+        self.names.iter().any(|known| known == name)
+            || self.prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
+    }
+}
+
+/// The protocols of a websocket without a token among them; `None` where nothing else is.
+fn without_token(value: &HeaderValue) -> Option<HeaderValue> {
+    let Ok(text) = value.to_str() else { return Some(value.clone()) };
+    if !text.contains(TOKEN_PROTOCOL) {
+        return Some(value.clone());
+    }
+    let kept: Vec<_> = text.split(',').map(str::trim).filter(|item| !item.starts_with(TOKEN_PROTOCOL)).collect();
+    if kept.is_empty() { None } else { HeaderValue::from_str(&kept.join(", ")).ok() }
 }
 
 /// Takes away what is about the connection that the fields came over.
@@ -82,9 +106,20 @@ pub(super) fn drop_of_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a client asks to go on in another protocol.
+/// Whether a client asks to go on in another protocol, as far as that is passed on.
 pub(super) fn wants_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(UPGRADE) && list(headers, &CONNECTION).any(|item| item.eq_ignore_ascii_case("upgrade"))
+    let is_own = |protocol: &str| {
+        let name = protocol.split('/').next().unwrap_or_default().to_ascii_lowercase();
+        OWN_PROTOCOLS.contains(&name.as_str())
+    };
+    headers.contains_key(UPGRADE)
+        && list(headers, &CONNECTION).any(|item| item.eq_ignore_ascii_case("upgrade"))
+        && !list(headers, &UPGRADE).any(is_own)
+}
+
+/// Whether a request came through so many proxies that it can only be led in a circle.
+pub(super) fn goes_in_circles(headers: &HeaderMap) -> bool {
+    list(headers, &FORWARDED_FOR).count() >= MOST_HOPS
 }
 
 /// Asks for the same protocol as the client.
@@ -127,7 +162,7 @@ pub(super) fn identify(headers: &mut HeaderMap, user: &User) -> Option<()> {
         headers.append(REMOTE_GROUP, value(group)?);
     }
     for (key, values) in &user.extra {
-        let name: HeaderName = format!("{REMOTE_EXTRA}{}", escaped_key(key)).parse().ok()?;
+        let name: HeaderName = format!("{REMOTE_EXTRA_PREFIX}{}", escaped_key(key)).parse().ok()?;
         for text in values {
             headers.append(&name, value(text)?);
         }
@@ -192,11 +227,15 @@ mod tests {
             ("x-auth-user", "root"),
             ("x-auth-extra-a", "b"),
             ("impersonate-user", "root"),
+            ("x_remote_user", "root"),
+            ("x-remote_extra-scopes", "all"),
+            ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.dG9rZW4, v4.channel.k8s.io"),
             ("x-forwarded-host", "evil"),
             ("accept", "a/b"),
             ("forwarded", "for=a"),
         ]));
-        assert_eq!(texts(&passed), ["accept: a/b", "forwarded: for=a", "te: trailers"]);
+        let expected = ["accept: a/b", "forwarded: for=a", "sec-websocket-protocol: v4.channel.k8s.io", "te: trailers"];
+        assert_eq!(texts(&passed), expected);
     }
 
     #[test]
@@ -228,5 +267,8 @@ mod tests {
         assert!(wants_upgrade(&headers(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")])));
         assert!(!wants_upgrade(&headers(&[("upgrade", "websocket")])));
         assert!(!wants_upgrade(&headers(&[("connection", "upgrade")])));
+        for own in ["h2c", "H2C", "HTTP/2.0", "TLS/1.3", "websocket, h2c"] {
+            assert!(!wants_upgrade(&headers(&[("connection", "upgrade"), ("upgrade", own)])), "{own}");
+        }
     }
 }

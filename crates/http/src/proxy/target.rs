@@ -3,6 +3,7 @@
 //! What stands escaped in them is decoded and escaped anew, so that an aggregated server reads what was judged here. The pairs of a
 //! query are sorted by their keys; those that can't be decoded, or hold a semicolon, are dropped, as by every reader in Go.
 
+use keelson_outbound::clean_path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 /// What Go escapes in a path.
@@ -31,18 +32,8 @@ pub(super) fn path(escaped: &str) -> String {
 
 /// The same without empty and relative segments; a slash at its end stays.
 pub(super) fn cleaned(path: &str) -> String {
-    let mut segments: Vec<&str> = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => {
-                segments.pop();
-            }
-            segment => segments.push(segment),
-        }
-    }
-    let end = if path.ends_with('/') && !segments.is_empty() { "/" } else { "" };
-    format!("/{}{end}", segments.join("/"))
+    let cleaned = clean_path(path);
+    if path.ends_with('/') && cleaned != "/" { cleaned + "/" } else { cleaned }
 }
 
 /// A query, sorted and escaped anew.

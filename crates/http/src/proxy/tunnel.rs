@@ -15,14 +15,15 @@ use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use keelson_outbound::PassPlace;
+use keelson_outbound::{ForwardPermit, ForwardedBody};
+use keelson_supervision::TaskGroup;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::answer::{PassedOn, pass_back};
 use super::headers::wants_upgrade;
 use crate::body::{ResponseBody, empty};
+use crate::filters::panics;
 use crate::respond;
 
 /// How many bytes wait in a tunnel, in each direction.
@@ -56,13 +57,13 @@ pub(super) fn wanted(parts: &mut Parts) -> Option<OnUpgrade> {
 pub(super) fn open(
     client: OnUpgrade,
     mut answer: Response<Incoming>,
-    (place, held): (PassPlace, Option<Held>),
-    stopping: CancellationToken,
+    (permit, held): (ForwardPermit, Option<Held>),
+    tasks: &TaskGroup,
 ) -> Response<ResponseBody> {
     match answer.status() {
         StatusCode::SWITCHING_PROTOCOLS => {}
         code if code.is_client_error() || code.is_server_error() => {
-            let mut refusal = pass_back(answer, place, None);
+            let mut refusal = pass_back(answer.map(ForwardedBody::from), permit, None);
             refusal.extensions_mut().insert(PassedOn { as_it_is: true });
             return refusal;
         }
@@ -72,7 +73,8 @@ pub(super) fn open(
         }
     }
     let server = hyper::upgrade::on(&mut answer);
-    tokio::spawn(async move {
+    let stopping = tasks.stopping().clone();
+    tasks.spawn_finite("tunnels", async move {
         let passing = async {
             let began = timeout(BEGIN_TIME, async { tokio::try_join!(client, server) }).await;
             if let Ok(Ok((client, server))) = began {
@@ -81,9 +83,10 @@ pub(super) fn open(
         };
         tokio::select! {
             () = stopping.cancelled() => {}
-            () = passing => {}
+            // The tunnel of one client must not end the server.
+            () = panics::logged(passing) => {}
         }
-        drop((place, held));
+        drop((permit, held));
     });
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -1,4 +1,6 @@
 //! A server on a free port of the loopback, and a client that does as little as possible by itself.
+//!
+//! A client library would hide retries and connections, which are what these tests are about.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::ready;
 use futures::stream;
 use http::{HeaderMap, Request, Response};
 use http_body_util::combinators::BoxBody;
@@ -14,7 +17,9 @@ use hyper::body::{Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keelson_access::pki::{self, PkiOptions};
-use keelson_access::{Pki, pki::KeyAndCertificate};
+use keelson_access::{
+    Attributes, Authorizer, Deciding, Decision, Pki, PrivilegedGroup, User, Verdict, pki::KeyAndCertificate,
+};
 use keelson_discovery::Documents;
 use keelson_http::filters::FlowLimits;
 use keelson_http::health::Health;
@@ -25,7 +30,7 @@ use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
 use keelson_meta::SystemClock;
 use keelson_meta::random::SystemRandom;
-use keelson_openapi::{Descriptions, Fragment, Shared, VersionDescription};
+use keelson_openapi::{Descriptions, Fragment, SharedDefinitions, VersionDescription};
 use keelson_registry::Surface;
 use keelson_resources::Catalogue;
 use rustls::pki_types::pem::PemObject;
@@ -38,6 +43,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::service::Service;
 
+/// Lets masters do anything, and everybody ask whether the server is well, as roles do in a whole server.
+#[derive(Debug)]
+struct HealthToo;
+
+impl Authorizer for HealthToo {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        match attributes {
+            Attributes::Path { verb: "get", path: "/livez" | "/readyz" | "/healthz" } => {
+                Deciding::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() }))
+            }
+            _ => PrivilegedGroup.authorize(user, attributes),
+        }
+    }
+}
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outgoing = BoxBody<Bytes, Failure>;
 
@@ -46,6 +66,8 @@ type Outgoing = BoxBody<Bytes, Failure>;
 pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) flow: FlowLimits,
+    /// Who knows what users may do, if it is not the one that knows administrators.
+    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +90,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pki: Pki,
     frames: Arc<AtomicUsize>,
+    bodies: Arc<AtomicUsize>,
     stopping: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -88,17 +111,24 @@ impl Server {
         let documents = documents(catalogue);
         let pages = Pages::new(health, metrics.clone(), "127.0.0.1:6443".to_owned());
         let service = Service::default();
-        let frames = service.frames.clone();
-        let router = Router::new(Surface::of_builtin, move |_| documents.clone(), pages, Arc::new(service));
+        let (frames, bodies) = (service.frames.clone(), service.bodies.clone());
+        let router = Router::new(
+            Surface::of_builtin,
+            move |_| Box::pin(std::future::ready(documents.clone())),
+            pages,
+            Arc::new(service),
+        );
         let stopping = CancellationToken::new();
         let clock = Arc::new(SystemClock);
         let random = Arc::new(SystemRandom);
+        let authorizer = setup.authorizer.unwrap_or_else(|| Arc::new(HealthToo));
         let pipeline = Pipeline::new(router, metrics, clock, random, stopping.clone(), setup.flow);
+        let pipeline = pipeline.with_authorizer(authorizer);
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = port.local_addr().unwrap();
         let tls = Arc::new(pki.server_config().unwrap());
         let task = tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), setup.limits));
-        Self { address, pki, frames, stopping, task }
+        Self { address, pki, frames, bodies, stopping, task }
     }
 
     pub(crate) async fn connect(&self, protocol: Protocol, credentials: Credentials) -> Client {
@@ -123,6 +153,11 @@ impl Server {
             }
             last = count;
         }
+    }
+
+    /// How many bodies were begun to be read.
+    pub(crate) fn bodies(&self) -> usize {
+        self.bodies.load(Ordering::Relaxed)
     }
 
     /// Begins the end of the server; the result is there when it has ended.
@@ -209,6 +244,18 @@ impl Client {
         answer(self.raw(request).await.unwrap()).await.unwrap()
     }
 
+    /// Begins a request whose body never comes whole. Whoever gives the result up resets it.
+    pub(crate) fn begin(mut self, path: &str) -> JoinHandle<()> {
+        let first = stream::iter([Ok(Frame::data(Bytes::from_static(b"half of it")))]);
+        let body = StreamBody::new(futures::StreamExt::chain(first, stream::pending()));
+        let request = Request::post(self.target(path)).header("host", "localhost").header("content-length", "18");
+        let request = request.body(body.boxed()).unwrap();
+        tokio::spawn(async move {
+            // It ends in whichever way the server chooses.
+            let _ = self.raw(request).await;
+        })
+    }
+
     /// The head of an answer; its body is not read yet.
     pub(crate) async fn open(&mut self, path: &str) -> Response<Incoming> {
         let request = Request::get(self.target(path)).header("host", "localhost").body(full("")).unwrap();
@@ -276,8 +323,9 @@ fn tls_config(pki: &Pki, credentials: Credentials, alpn: &[u8]) -> ClientConfig 
 /// What describes the resources of a catalogue.
 fn documents(catalogue: &Catalogue) -> Arc<ServedDocuments> {
     let versions = VersionDescription::all(catalogue);
-    let shared = Shared::new(keelson_schema::Schemas::builtin(), &versions, "v1");
+    let shared = SharedDefinitions::new(keelson_schema::Schemas::builtin(), &versions, "v1");
     let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
     let openapi = Descriptions::assemble(&shared, &fragments);
-    Arc::new(ServedDocuments { discovery: Documents::assemble(&keelson_discovery::fragments(catalogue)), openapi })
+    let discovery = Documents::assemble(&keelson_discovery::fragments(catalogue));
+    Arc::new(ServedDocuments { discovery, of_all_servers: None, openapi })
 }

@@ -1,4 +1,6 @@
 //! The edge over a real port: TLS, both versions of HTTP, filters, and the end of a server.
+//!
+//! Handlers are the test's own (`service.rs`); real ones are tested on whole servers.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
@@ -39,11 +41,12 @@ async fn without_credentials_only_health_is_told() {
         }
         for path in ["/version", "/metrics", "/api", "/api/v1/pods", "/livez/ping", "/nowhere"] {
             let answer = client.get(path).await;
-            assert_eq!(answer.status, 401, "{path}");
-            assert!(answer.text.contains(STATUS_401), "{}", answer.text);
+            assert_eq!(answer.status, 403, "{path}");
+            assert!(answer.text.contains(r#"User \"system:anonymous\" cannot"#), "{}", answer.text);
         }
         let answer = client.send("GET", "/livez", &[("authorization", "Bearer made-up")], "").await;
         assert_eq!(answer.status, 401);
+        assert!(answer.text.contains(STATUS_401), "{}", answer.text);
     }
 }
 
@@ -183,6 +186,42 @@ async fn a_stalled_watch_does_not_hold_up_the_end() {
         assert!(took > Duration::from_secs(4) && took < Duration::from_secs(12), "{protocol:?} {took:?}");
     };
     tokio::join!(stop_beside_a_stalled_watch(Protocol::Http1), stop_beside_a_stalled_watch(Protocol::Http2));
+}
+
+/// A stop waits for what is asked, and not for who may ask something.
+#[tokio::test]
+async fn connections_without_a_request_do_not_hold_up_the_end() {
+    let server = Server::start().await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(tokio::net::TcpStream::connect(server.address).await.unwrap());
+    }
+    let mut unasked = Vec::new();
+    for protocol in BOTH {
+        unasked.push(server.connect(protocol, Credentials::Admin).await);
+    }
+    // All were accepted before this one.
+    assert_eq!(server.connect(Protocol::Http1, Credentials::Admin).await.get("/livez").await.status, 200);
+    let started = Instant::now();
+    server.stop().await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_body_that_never_comes_whole_does_not_hold_up_the_end() {
+    let stop = async |protocol| {
+        let server = Server::start().await;
+        let client = server.connect(protocol, Credentials::Admin).await;
+        let half = client.begin("/api/v1/namespaces/a/configmaps");
+        while server.bodies() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let started = Instant::now();
+        server.stop().await.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(15), "{protocol:?} {:?}", started.elapsed());
+        half.await.unwrap();
+    };
+    tokio::join!(stop(Protocol::Http1), stop(Protocol::Http2));
 }
 
 #[tokio::test]

@@ -1,4 +1,6 @@
-//! Handlers that show what the edge gives them. What they do hangs on the namespace.
+//! Handlers that show what the edge gives them.
+//!
+//! The namespace of a request says what its handler does: wait, fail, stream, panic.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,6 +19,7 @@ use keelson_http::body::{self, MAX_REQUEST_BYTES};
 use keelson_http::negotiation::MediaType;
 use keelson_http::{ApiRequest, ApiService, BodyError, RequestInfo, RequestVerb, ResponseBody, respond};
 use keelson_registry::Target;
+use keelson_resources::Verb;
 
 /// The size of one frame of a large answer.
 pub(crate) const FRAME_BYTES: usize = 64 * 1024;
@@ -26,15 +29,17 @@ pub(crate) const LARGE_FRAMES: usize = 256;
 /// How long a request holds its thread that is asked to.
 pub(crate) const HELD: Duration = Duration::from_secs(4);
 
-/// Counts the frames it made of large answers.
+/// Counts the frames it made of large answers, and the bodies it read.
 #[derive(Default)]
 pub(crate) struct Service {
     pub(crate) frames: Arc<AtomicUsize>,
+    /// The bodies that were begun to be read.
+    pub(crate) bodies: Arc<AtomicUsize>,
 }
 
 impl ApiService for Service {
     fn call(&self, request: Box<ApiRequest>, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
-        let frames = self.frames.clone();
+        let (frames, bodies) = (self.frames.clone(), self.bodies.clone());
         Box::pin(async move {
             let RequestInfo { verb, resource, namespace, name, .. } = request.info.clone();
             let namespace = namespace.unwrap_or_default();
@@ -44,13 +49,18 @@ impl ApiService for Service {
                     std::thread::sleep(HELD);
                     respond::text(StatusCode::OK, "held\n")
                 }
-                (RequestVerb::Create, _) => match request.body.read(MAX_REQUEST_BYTES).await {
-                    Ok(bytes) => respond::text(StatusCode::CREATED, format!("{} bytes\n", bytes.len())),
-                    Err(error) => respond::error(&error, MediaType::JSON),
-                },
+                (RequestVerb::Resource(Verb::Create), _) => {
+                    bodies.fetch_add(1, Ordering::Relaxed);
+                    match request.body.read(MAX_REQUEST_BYTES).await {
+                        Ok(bytes) => respond::text(StatusCode::CREATED, format!("{} bytes\n", bytes.len())),
+                        Err(error) => respond::error(&error, MediaType::JSON),
+                    }
+                }
                 // A watch with so much to tell that it waits for its client.
-                (RequestVerb::Watch, "large") => json(body::stream(Large { frames, left: LARGE_FRAMES })),
-                (RequestVerb::Watch, _) => json(watch(request)),
+                (RequestVerb::Resource(Verb::Watch), "large") => {
+                    json(body::stream(Large { frames, left: LARGE_FRAMES }))
+                }
+                (RequestVerb::Resource(Verb::Watch), _) => json(watch(request)),
                 (_, "broken") => json(broken()),
                 (_, "large") => json(body::stream(Large { frames, left: LARGE_FRAMES })),
                 _ => {

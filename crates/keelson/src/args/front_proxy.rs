@@ -14,8 +14,8 @@ pub(crate) struct FrontProxy {
     /// The private key of --proxy-client-cert-file (PEM).
     #[arg(long, env = "KEELSON_PROXY_CLIENT_KEY_FILE", requires = "proxy_client_cert_file")]
     proxy_client_key_file: Option<PathBuf>,
-    /// Authorities that sign the certificates of front proxies (PEM). Aggregated API servers are told of them in the config map
-    /// kube-system/extension-apiserver-authentication, as of all that follows.
+    /// Authorities that sign the certificates of front proxies (PEM): whoever shows one may say for whom it asks, in the header fields that
+    /// follow. Aggregated API servers are told the same in the config map kube-system/extension-apiserver-authentication.
     #[arg(long, env = "KEELSON_REQUESTHEADER_CLIENT_CA_FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
     /// The common names that certificates of front proxies have; any where there is none.

@@ -1,9 +1,17 @@
-//! Whether a registered server is there: reasons and texts of the condition, and that each is judged on its own.
+//! Availability of registered servers: reasons and texts of the condition, and that each is judged on its own.
+//!
+//! The texts are those that `kubectl get apiservices` shows operators of the reference server.
 
-use keelson_testkit::{HookReply, TestServer};
+use std::sync::Arc;
+
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
+use keelson_testkit::{HookReply, HookRequest, HookServer, TestServer};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::backend::Backend;
+use super::lab::PATIENCE;
 use super::{MERGE, SERVICES, api_service, condition, until, until_reason};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -144,4 +152,58 @@ async fn whose_certificate_is_not_believed_is_not_available_and_who_hangs_delays
         let message = format!("failing or missing response from {at}: Get {at:?}: {expected}");
         assert_eq!(until_reason(&raw, &format!("v1.{group}.example.org"), "FailedDiscoveryCheck").await, not(message));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_route_leads_to_a_server_whose_service_nobody_has_made() {
+    let path = "/apis/routed.example.org/v1/things";
+    let hook = HookServer::start(&["routed.default.svc"], move |request: HookRequest| {
+        let found = request.path == path || request.path == "/apis/routed.example.org/v1";
+        let missing = HookReply::Other(404, vec![], String::new());
+        std::future::ready(if found { HookReply::Json(json!({ "path": request.path })) } else { missing })
+    })
+    .await;
+    let route = format!("default/routed={}", hook.url("")).parse().unwrap();
+    let server = TestServer::builder().configure(|config| config.service_routes = [route].into_iter().collect());
+    let server = server.start().await;
+    let raw = server.raw();
+    let service = json!({ "namespace": "default", "name": "routed", "port": 8443 });
+    let mut registered = api_service("routed.example.org", "v1", &service);
+    registered["spec"]["caBundle"] = json!(hook.ca_bundle());
+    raw.post(SERVICES, &registered).await.expect(201);
+    until_reason(&raw, "v1.routed.example.org", "Passed").await;
+    until(&raw, path, |found| found["path"] == path).await;
+}
+
+/// Two servers on one store: what a client reads of one of them holds at once on both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_that_a_server_is_available_can_use_it_at_once() {
+    let (store, keys): (Arc<dyn Store>, _) = (Arc::new(MemoryStore::new()), TempDir::new().unwrap());
+    let start = |name: &'static str| {
+        let directory = keys.path().to_owned();
+        let builder = TestServer::builder().shared_store(store.clone());
+        let builder = builder.configure(move |config| {
+            (config.data_dir, config.server_id) = (Some(directory.clone()), name.to_owned());
+        });
+        builder.start()
+    };
+    let servers = [start("server-a").await, start("server-b").await];
+    let raws = servers.each_ref().map(|server| server.raw());
+    let backend = Backend::start(&raws[0], "soon").await;
+    let (backend, raws) = (&backend, &raws);
+    let registered = (0..40).map(|number| async move {
+        let group = format!("soon{number}.example.org");
+        backend.answer(&format!("/apis/{group}/v1"), HookReply::Json(json!({ "kind": "APIResourceList" })));
+        backend.answer(&format!("/apis/{group}/v1/things"), HookReply::Json(json!({ "kind": "ThingList" })));
+        // What nobody serves yet was not found, which nobody remembers.
+        raws[0].get(format!("/apis/{group}/v1/things")).await.expect(404);
+        raws[0].post(SERVICES, &backend.api_service(&group, "v1")).await.expect(201);
+        let read = format!("{SERVICES}/v1.{group}");
+        let told = async { while condition(&raws[0].get(&read).await.expect(200).json()).0 != "True" {} };
+        tokio::time::timeout(PATIENCE, told).await.expect("it is found to be available");
+        for raw in raws {
+            raw.get(format!("/apis/{group}/v1/things")).await.expect(200);
+        }
+    });
+    futures::future::join_all(registered).await;
 }

@@ -1,4 +1,6 @@
-//! An aggregated server in the test: it answers each path as the test says, and notes what it was asked.
+//! An aggregated server in the test: it answers each path as the test says, and notes its requests.
+//!
+//! It speaks HTTP by itself, so that it can also break it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,11 +1,17 @@
-//! What aggregated servers are told of the servers that pass requests on to them.
+//! Headers and certificates by which servers that pass requests on tell aggregated servers who asks.
+//!
+//! An aggregated server believes nobody else, so what a client says under these names must not get through.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_server::Config;
 use keelson_storage::memory::MemoryStore;
-use keelson_testkit::{Raw, TestServer};
+use keelson_testkit::{Endpoint, Raw, TestServer};
 use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::made_peers::claimed;
 
 const TOLD: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const PROXY_CA: &str = "requestheader-client-ca-file";
@@ -90,4 +96,40 @@ async fn servers_with_different_authorities_tell_of_all_of_them() {
     other.restart().await;
     let now = other.raw().get(TOLD).await.expect(200).json();
     assert_eq!(now["metadata"]["resourceVersion"], both["metadata"]["resourceVersion"]);
+}
+
+/// As in the reference: where no names are given, whoever has a certificate of the authority is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_a_certificate_of_the_operators_authority_says_who_asks() {
+    let other = TestServer::start().await;
+    let files = TempDir::new().unwrap();
+    let authority = files.path().join("front-proxy-ca.crt");
+    std::fs::write(&authority, &other.running().pki().ca_pem).unwrap();
+    let with = |names: &[&str]| {
+        let (authority, names) = (authority.clone(), names.iter().map(ToString::to_string).collect());
+        TestServer::builder().configure(move |config: &mut Config| {
+            config.pki.front_proxy.client_ca = Some(authority);
+            config.pki.front_proxy.headers.allowed_names = names;
+        })
+    };
+    for (names, believed) in [(&[][..], true), (&["keelson-admin"], true), (&["somebody-else"], false)] {
+        let server = with(names).start().await;
+        let mut pki = server.running().pki().clone();
+        pki.admin = other.running().pki().admin.clone();
+        let kubeconfig = files.path().join("proxy.kubeconfig");
+        std::fs::write(&kubeconfig, pki.kubeconfig(&server.url())).unwrap();
+        let proxy = Endpoint::from_kubeconfig(kubeconfig).await.unwrap();
+        let asked = claimed(&proxy, Some("ann")).await.unwrap();
+        if believed {
+            assert_eq!(asked, (201, json!("ann")), "{names:?}");
+        } else {
+            assert_eq!(asked.0, 403, "{names:?}");
+        }
+        assert_eq!(claimed(&proxy, None).await.unwrap().0, 403, "by itself it is nobody");
+        assert_eq!(claimed(&server, Some("ann")).await, Ok((201, json!("keelson-admin"))), "a client is who it is");
+    }
+    // Any client could speak for others.
+    let shared = with(&[]).configure(|config| config.pki.client_ca = config.pki.front_proxy.client_ca.clone());
+    let refused = shared.try_start().await.err().expect("it does not start");
+    assert!(refused.contains("give --requestheader-allowed-names"), "{refused}");
 }

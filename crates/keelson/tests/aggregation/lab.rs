@@ -1,4 +1,6 @@
 //! A server with an aggregated one beside it: version v1 of the group `px.example.org`.
+//!
+//! The setup of the tests of requests that are passed on; what is passed on is their matter.
 
 use std::time::Duration;
 

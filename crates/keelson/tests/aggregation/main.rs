@@ -1,16 +1,25 @@
 //! Aggregated API servers as clients see them: registered by APIServices, checked, described in one document with everything else; what
-//! they are told of those who pass requests on to them, and what is passed on.
+//! they are told of those who pass requests on to them, and what is passed on; and servers on one store that answer for each other.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 mod availability;
 mod backend;
+mod clients;
 mod discovery;
+mod equal_tags;
+mod every_path;
+mod example;
 mod front_proxy;
+mod garbage;
 mod lab;
+mod library;
+mod made_peers;
+mod metrics;
 mod namespaces;
 mod openapi;
 mod passed;
+mod peers;
 mod services;
 mod streams;
 mod upgrades;

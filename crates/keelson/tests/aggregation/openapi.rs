@@ -66,3 +66,73 @@ async fn documents_are_published_as_they_are_and_what_is_none_is_left_out() {
     until(&raw, INDEX, |index| url(index, "fine.example.org").is_none()).await;
     raw.get(&at).await.expect(404);
 }
+
+/// What a server says in version 2 of a version that it serves.
+fn swagger(group: &str, description: &str) -> Value {
+    let schema = json!({ "$ref": format!("#/definitions/{group}.Thing") });
+    let get = json!({ "operationId": "listThing", "responses": { "200": { "description": "OK", "schema": schema } } });
+    json!({
+        "swagger": "2.0", "info": { "title": "T", "version": "1" },
+        "paths": { (format!("/apis/{group}/v1/things")): { "get": get }, "/healthz": {}, "/apis/apps/v1/things": {} },
+        "definitions": {
+            (format!("{group}.Thing")): { "properties": { "metadata": { "$ref": format!("#/definitions/{META}") } } },
+            (META): { "description": description },
+        },
+    })
+}
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_of_version_2_are_merged_by_their_paths_and_go_with_their_servers() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let mut backends = Vec::new();
+    for (name, document) in [
+        ("first", HookReply::Json(swagger("first.example.org", "another"))),
+        ("second", HookReply::Json(swagger("second.example.org", "another"))),
+        ("garbage", HookReply::Other(200, vec![], "garbage".to_owned())),
+        ("endless", HookReply::Endless),
+    ] {
+        let backend = Backend::start(&raw, name).await;
+        let group = format!("{name}.example.org");
+        backend.answer("/openapi/v2", document);
+        backend.serve(&[(&group, "v1", json!([resource("things", "Thing")]))]);
+        backend.register(&raw, &group, "v1").await;
+        backends.push(backend);
+    }
+    let path = |group: &str| format!("/apis/{group}.example.org/v1/things");
+    let has = |document: &Value, group: &str| document["paths"][path(group)].is_object();
+    let merged = until(&raw, "/openapi/v2", |document| has(document, "first") && has(document, "second")).await;
+    for group in ["first", "second"] {
+        let thing = &merged["definitions"][format!("{group}.example.org.Thing")];
+        assert_eq!(thing["properties"]["metadata"]["$ref"], format!("#/definitions/{META}_v2"));
+    }
+    assert_eq!(merged["definitions"][format!("{META}_v2")]["description"], "another");
+    assert!(merged["definitions"][META]["properties"]["name"].is_object(), "the own one stays as it is");
+    assert!(merged["paths"]["/healthz"].is_null() && merged["paths"]["/apis/apps/v1/things"].is_null());
+    assert!(!has(&merged, "garbage") && !has(&merged, "endless"));
+    let asked = &backends[0].asked("/openapi/v2")[0].headers;
+    assert_eq!(asked["x-remote-user"], "system:aggregator");
+    assert_eq!(asked["accept"], "application/json");
+
+    // They have nothing of version 3, so the same is published there.
+    let index = until(&raw, INDEX, |index| url(index, "first.example.org").is_some()).await;
+    assert_eq!(url(&index, "garbage.example.org"), None);
+    let at = url(&index, "first.example.org").unwrap().to_owned();
+    let converted = raw.get(&at).await.expect(200).json();
+    assert_eq!((&converted["openapi"], &converted["info"]["title"]), (&json!("3.0.0"), &json!("T")));
+    assert_eq!(converted["paths"][path("first")]["get"]["operationId"], "listThing");
+    let thing = &converted["components"]["schemas"]["first.example.org.Thing"];
+    assert_eq!(thing["properties"]["metadata"]["$ref"], format!("#/components/schemas/{META}"));
+
+    // Clients of the older kind read the same in protobuf.
+    let protobuf =
+        raw.get("/openapi/v2").header("accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
+    let protobuf = protobuf.await.expect(200);
+    assert!(protobuf.body.windows(30).any(|text| text == b"/apis/first.example.org/v1/thi"), "the path is there");
+
+    raw.delete(format!("{SERVICES}/v1.first.example.org")).await.expect(200);
+    let left = until(&raw, "/openapi/v2", |document| !has(document, "first")).await;
+    assert!(has(&left, "second"));
+}

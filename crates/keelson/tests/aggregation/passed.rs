@@ -1,4 +1,6 @@
-//! What an aggregated server is sent, and what of its answers a client gets.
+//! Requests that are passed on: what arrives at the aggregated server, and which part of its answer the client gets.
+//!
+//! Bodies that stream are in `streams.rs`, tunnels in `upgrades.rs`.
 
 use http::Method;
 use keelson_testkit::{Answer, Call, UpstreamRequest, upstream_answer, upstream_echo};
@@ -77,8 +79,10 @@ async fn connections_speak_the_best_protocol_of_the_server_and_are_used_again() 
     for (lab, protocol) in
         [(Lab::start(upstream_echo).await, "HTTP/2.0"), (Lab::http1(upstream_echo).await, "HTTP/1.1")]
     {
+        // A request that comes to an end has a connection of its own; those that don't share one where the server can do that.
         for _ in 0..50 {
-            assert_eq!(told(lab.raw.get(THINGS)).await["protocol"], json!(protocol));
+            assert_eq!(told(lab.raw.get(THINGS)).await["protocol"], json!("HTTP/1.1"));
+            assert_eq!(told(lab.raw.get(format!("{THINGS}?watch=true"))).await["protocol"], json!(protocol));
         }
         // Some are of the server itself, which asks what there is.
         assert!(lab.upstream.open_connections() < 20, "{protocol}");
@@ -151,6 +155,16 @@ async fn nobody_can_say_in_a_header_who_asks() {
     let more = ["accept-encoding: gzip, br", "if-none-match: \"x\"", "te: trailers", "user-agent: me/1.0"];
     assert_eq!(fields(&seen), with_usual(THINGS, &more));
     assert!(seen["headers"].as_array().unwrap().contains(&json!(["audit-id", "mine"])));
+}
+
+/// Each server would add where the request comes from, and pass it on again.
+#[tokio::test]
+async fn a_request_that_goes_in_circles_is_not_passed_on() {
+    let lab = Lab::start(upstream_echo).await;
+    let through =
+        |proxies: usize| lab.raw.get(THINGS).header("x-forwarded-for", ["203.0.113.7"].repeat(proxies).join(", "));
+    told(through(15)).await;
+    assert_eq!(through(16).await.expect(508).text(), "the request is passed on in a circle\n");
 }
 
 #[tokio::test]
@@ -261,6 +275,8 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
             b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n"
         } else if head.contains("/bad-length") {
             b"HTTP/1.1 200 OK\r\ncontent-length: abc\r\n\r\n"
+        } else if head.contains("/switch") {
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
         } else {
             b""
         };
@@ -283,6 +299,8 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
         let broken = "error trying to reach service: net/http: HTTP/1.x transport connection broken: ";
         assert_eq!(answer, format!("{broken}{why}\n"), "{path}");
     }
+    let switched = "error trying to reach service: backend tried to switch protocol \"h2c\" when \"\" was requested\n";
+    assert_eq!(lab.raw.get(format!("{THINGS}/switch")).await.expect(503).text(), switched);
     assert!(lab.raw.get(format!("{THINGS}/short")).try_send().await.is_err(), "a part is never taken for the whole");
     assert_eq!(lab.raw.get(format!("{THINGS}/until-close")).await.expect(200).text(), "all of it");
     assert_eq!(lab.raw.get(format!("{THINGS}/early")).await.expect(200).text(), "ok");

@@ -1,9 +1,11 @@
-//! APIServices that come by themselves: whose they are, what changes and deletions of them do, and when they come back.
+//! APIServices that come by themselves: their owners, changes and deletions of them, and their return.
+//!
+//! They are those of built-in versions and definitions; registered ones are a client's matter.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
-use super::{MERGE, SERVICES, condition, until};
+use super::{AGGREGATED, MERGE, SERVICES, api_service, condition, until, until_reason};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
@@ -131,4 +133,22 @@ async fn one_of_a_custom_group_comes_stays_and_goes_with_its_definition() {
 
     raw.delete(&path).await.expect(200);
     until(&raw, &stable, |found| found["code"] == 404).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_core_group_is_served_here_whatever_its_api_service_says() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let core = format!("{SERVICES}/v1.");
+    let before = raw.get("/api").header("accept", AGGREGATED).await.expect(200);
+    let elsewhere = json!({ "spec": { "service": { "namespace": "default", "name": "nowhere", "port": 443 } } });
+    raw.patch(&core, MERGE, &elsewhere).await.expect(200);
+    // What comes behind it in the same queue has been looked at.
+    let another = api_service("later.example.org", "v1", &elsewhere["spec"]["service"]);
+    raw.post(SERVICES, &another).await.expect(201);
+    until_reason(&raw, "v1.later.example.org", "ServiceNotFound").await;
+    until_reason(&raw, "v1.", "Local").await;
+    raw.get("/api/v1/namespaces/default").await.expect(200);
+    let after = raw.get("/api").header("accept", AGGREGATED).await.expect(200);
+    assert_eq!((after.header("etag"), after.text()), (before.header("etag"), before.text()));
 }

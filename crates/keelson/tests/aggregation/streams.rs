@@ -1,4 +1,6 @@
 //! Bodies that are passed on while they come: large ones, slow ones, endless ones, and those that break off.
+//!
+//! None may be collected, so memory is looked at too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,6 +111,33 @@ async fn a_watch_ends_cleanly_when_the_server_stops_and_a_line_that_is_cut_does_
     assert!(cut.next_chunk().await.is_err(), "a part of an event is never taken for the end of the stream");
 }
 
+/// Nobody waits in such a stream, neither for the next event nor for a client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_never_rests_ends_after_a_whole_event_when_the_server_stops() {
+    let mut lab = Lab::start(|request: UpstreamRequest| async move {
+        if request.uri().query().is_none_or(|query| !query.contains("watch")) {
+            return upstream_echo(request).await;
+        }
+        // Large pieces, of which a client reads quickly all that is on the way; no event ends with one.
+        let piece = Bytes::from("\"ADDED\"}\n{\"type\":".repeat(PIECE / 18));
+        let first = stream::once(std::future::ready(Bytes::from("{\"type\":")));
+        frames(first.chain(stream::repeat(piece)).map(|piece| Ok(Frame::data(piece))))
+    })
+    .await;
+    let mut watch = lab.raw.get(format!("{THINGS}?watch=true")).stream().await;
+    watch.next_chunk().await.unwrap().unwrap();
+    let reading = tokio::spawn(async move {
+        let mut last = Bytes::new();
+        while let Some(chunk) = watch.next_chunk().await.expect("the stream is never broken off") {
+            last = if chunk.is_empty() { last } else { chunk };
+        }
+        last
+    });
+    lab.server.stop().await;
+    let last = reading.await.unwrap();
+    assert!(last.ends_with(b"\n"), "{last:?}");
+}
+
 #[tokio::test]
 async fn a_server_that_dies_breaks_off_the_answer() {
     let (lab, mut begins) = watched().await;
@@ -208,7 +237,7 @@ async fn a_compressed_answer_passes_as_it_is() {
     assert_eq!((answer.header("content-encoding"), &answer.body[..]), ("gzip", &b"\x1f\x8bnot really"[..]));
 }
 
-/// All places of a server that hangs are taken, and requests wait for more.
+/// All seats of a server that hangs are taken, and requests wait for more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_delays_only_who_asks_for_it() {
     let begun = Arc::new(AtomicUsize::new(0));
@@ -236,7 +265,7 @@ async fn a_server_that_hangs_delays_only_who_asks_for_it() {
         })
         .collect();
     until("not all requests are passed on", || begun.load(Ordering::SeqCst) == asked).await;
-    // This server has fewer places for its own requests, and all of them are free.
+    // This server has fewer seats for its own requests, and all of them are free.
     for path in ["/api/v1/namespaces", "/apis", "/livez", "/readyz", THINGS] {
         lab.raw.get(path).await.expect(200);
     }

@@ -1,4 +1,6 @@
-//! Upgrades: what a client and an aggregated server say to each other once they have left HTTP.
+//! Upgrades: a client and an aggregated server that have left HTTP, and what lies between them.
+//!
+//! Commands and forwarded ports go this way.
 
 use std::time::Duration;
 
@@ -157,6 +159,12 @@ async fn a_refusal_comes_back_as_it_is_and_anything_else_is_none() {
     }
     let (_, head) = ask(&lab.raw, &format!("GET {THINGS}/x"), "upgrade: websocket\r\n").await;
     assert!(head.starts_with("HTTP/1.1 200 "), "without Connection it is no upgrade: {head}");
+    // In these a client could name any user to a server that believes this one.
+    for protocol in ["h2c", "HTTP/2.0", "TLS/1.3"] {
+        let fields = format!("connection: Upgrade\r\nupgrade: {protocol}\r\n");
+        let (_, head) = ask(&lab.raw, &format!("GET {THINGS}/x"), &fields).await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{protocol} is not asked for: {head}");
+    }
     drop(lab.upstream);
     let (mut wire, head) = ask(&lab.raw, &format!("GET {THINGS}/ws"), WEBSOCKET).await;
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");

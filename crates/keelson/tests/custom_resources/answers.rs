@@ -1,10 +1,10 @@
-//! What clients of custom resources are told where no built-in resource is told so: by upstream's own handler of them, which knows
+//! Answers to clients of custom resources that differ from those of built-in ones: upstream's own handler of them knows
 //! no router, no protobuf and no strategic patch.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
-use super::{DEFINITIONS, MERGE, definition, establish, until, version};
+use super::{APPLY, DEFINITIONS, MERGE, definition, establish, until, version};
 
 const GROUP: &str = "told.example.com";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -94,6 +94,10 @@ async fn an_object_of_another_kind_is_refused_by_its_rules() {
     }
     let taken = raw.patch(format!("{}/x", place("v1")), MERGE, &json!({ "kind": "Other" })).await;
     check(&taken, 422, "Other.told.example.com \"x\" is invalid: kind: Invalid value: \"Other\": must be Tell");
+    let list = raw.patch(format!("{}/x?fieldManager=m", place("v1")), APPLY, &json!([])).await;
+    let decoder =
+        "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value";
+    check(&list, 400, &format!("{decoder} of type map[string]interface {{}}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -173,4 +177,18 @@ async fn a_definition_keeps_a_stored_version_and_is_deleted_only_when_it_is_the_
     let unserved = json!({ "spec": { "versions": [stored, version("v2", false)] } });
     raw.patch(&*path, MERGE, &unserved).await.expect(200);
     until(&raw, &format!("/apis/{GROUP}/v2"), |list| list["resources"].is_array() && hash(list).is_null()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_definition_is_told_in_the_words_of_the_server_of_definitions() {
+    let server = TestServer::start().await;
+    let mut thing = definition("told.example.com", "things", "Thing", json!([version("v1", true)]));
+    thing["kind"] = json!("Thing");
+    let refused = server.raw().post(DEFINITIONS, &thing).await.expect(400).json();
+    let scheme = "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55";
+    let expected = format!(
+        "Thing in version \"v1\" cannot be handled as a CustomResourceDefinition: no kind \"Thing\" is registered for \
+         version \"apiextensions.k8s.io/v1\" in scheme \"{scheme}\""
+    );
+    assert_eq!(refused["message"], expected);
 }

@@ -1,6 +1,10 @@
-//! Changes of a definition: what they make of objects that are stored already, and of watches that run.
+//! Changes of a definition: their effect on objects that are stored already, and on watches that run.
+//!
+//! Changes of versions are in `versions.rs`, of names in `names.rs`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use keelson_storage::Store;
 use keelson_storage::faulty::{Fault, FaultyStore};
@@ -126,11 +130,41 @@ async fn a_watch_ends_when_what_it_shows_is_defined_otherwise() {
     until_gone(&raw, OLDS).await;
 }
 
+/// How often a definition is changed while its objects are asked for.
+const CHANGES: usize = 60;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_has_not_seen_a_definition_end_makes_no_object_of_it() {
+async fn objects_are_answered_while_their_definition_changes() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    establish(&raw, &definition(GROUP, "olds", "Old", before())).await;
+    raw.post(OLDS, &json!({ "metadata": { "name": "a" }, "spec": { "keep": "k" } })).await.expect(201);
+    let is_done = AtomicBool::new(false);
+    let changing = async {
+        for number in 0..CHANGES {
+            change(&raw, &if number % 2 == 0 { after() } else { before() }).await;
+        }
+        is_done.store(true, Ordering::Relaxed);
+    };
+    let asking = async {
+        let mut asked = 0;
+        while !is_done.load(Ordering::Relaxed) {
+            raw.get(format!("{OLDS}/a")).await.expect(200);
+            raw.get(format!("{OLDS}?limit=1")).await.expect(200);
+            let label = json!({ "metadata": { "labels": { "asked": asked.to_string() } } });
+            raw.patch(format!("{OLDS}/a"), MERGE, &label).await.expect(200);
+            asked += 1;
+        }
+        asked
+    };
+    let (asked, ()) = tokio::join!(asking, changing);
+    assert!(asked > 0);
+}
+
+/// Two servers on one store, and the way from the second to the store.
+async fn two_servers(certificates: &TempDir) -> (TestServer, TestServer, FaultyStore) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let way = FaultyStore::new(store.clone());
-    let certificates = TempDir::new().unwrap();
     let start = async |store: Arc<dyn Store>, name: &str| {
         let builder = TestServer::builder().shared_store(store).configure(|config| {
             config.data_dir = Some(certificates.path().to_owned());
@@ -140,6 +174,26 @@ async fn a_server_that_has_not_seen_a_definition_end_makes_no_object_of_it() {
     };
     let first = start(store, "server-a").await;
     let second = start(Arc::new(way.clone()), "server-b").await;
+    (first, second, way)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_server_says_is_established_is_served_by_every_server() {
+    let certificates = TempDir::new().unwrap();
+    let (first, second, way) = two_servers(&certificates).await;
+    let (here, there) = (first.raw(), second.raw());
+    way.set_tails(Fault::Slow(Duration::from_millis(200)));
+    establish(&here, &definition(GROUP, "olds", "Old", before())).await;
+    there.get(OLDS).await.expect(200);
+    here.post(OLDS, &json!({ "metadata": { "name": "a" } })).await.expect(201);
+    there.get(OLDS.replace("v1", "v2")).await.expect(404);
+    there.get(OLDS.replace("olds", "others")).await.expect(404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_not_seen_a_definition_end_makes_no_object_of_it() {
+    let certificates = TempDir::new().unwrap();
+    let (first, second, way) = two_servers(&certificates).await;
     let (here, there) = (first.raw(), second.raw());
     establish(&here, &definition(GROUP, "olds", "Old", before())).await;
     here.post(OLDS, &json!({ "metadata": { "name": "a", "finalizers": ["example.com/held"] } })).await.expect(201);

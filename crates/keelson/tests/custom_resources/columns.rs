@@ -1,4 +1,6 @@
-//! The columns that a definition declares, as `kubectl get` is shown them: every type and form of path, and what changes of them.
+//! Columns that a definition declares, as `kubectl get` is shown them: every type and form of path, and changes of them.
+//!
+//! The texts of cells are upstream's, odd ones included.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};

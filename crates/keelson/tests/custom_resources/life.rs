@@ -1,4 +1,6 @@
 //! A definition from its creation to its end, and again.
+//!
+//! The objects go with it, and a second definition of the name finds none of them.
 
 use keelson_testkit::{ProcessServer, TestServer};
 use serde_json::{Value, json};

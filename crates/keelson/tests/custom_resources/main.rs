@@ -1,26 +1,32 @@
-//! Custom resources as clients see them: what a definition says is served while it stands, by the verbs of everything else.
+//! Custom resources as clients see them: served while their definition stands, by the verbs of everything else.
+//!
+//! A module is a part of the definition; whole servers, over the wire.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 mod answers;
 mod changes;
 mod columns;
+mod costly;
 mod life;
 mod names;
 mod objects;
 mod openapi;
+mod programs;
 mod scale;
 mod selection;
 mod servers;
 mod versions;
+mod webhook_process;
 mod webhooks;
 
 use std::time::Duration;
 
-use keelson_testkit::Raw;
+use keelson_testkit::{Raw, definition_version};
 use serde_json::{Value, json};
 
-pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) use keelson_testkit::{DEFINITIONS, definition};
+
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
@@ -28,18 +34,7 @@ pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 pub(crate) fn version(name: &str, stored: bool) -> Value {
     let spec = json!({ "type": "object", "properties": { "a": { "type": "string" }, "n": { "type": "integer" } } });
     let schema = json!({ "type": "object", "properties": { "spec": spec } });
-    json!({ "name": name, "served": true, "storage": stored, "schema": { "openAPIV3Schema": schema } })
-}
-
-/// A definition of namespaced objects.
-#[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
-pub(crate) fn definition(group: &str, plural: &str, kind: &str, versions: Value) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{group}") },
-        "spec": { "group": group, "scope": "Namespaced", "names": { "plural": plural, "kind": kind }, "versions": versions },
-    })
+    definition_version(name, stored, schema)
 }
 
 /// Makes a definition and waits until it is established.

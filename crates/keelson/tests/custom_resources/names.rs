@@ -1,4 +1,6 @@
 //! Names that several definitions of a group ask for, and names that change.
+//!
+//! The first that has one keeps it; the conditions of the others say whose it is.
 
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};

@@ -1,9 +1,11 @@
-//! Objects of custom resources: what is said against them when they are written, to their own place, their status and their scale.
+//! Objects of custom resources: refusals of writes to their own endpoint, their status and their scale.
+//!
+//! Schemas are judged in the crate `schema`; here are codes, causes and texts as clients get them.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
-use super::{APPLY, definition, establish, until};
+use super::{APPLY, MERGE, definition, establish, until};
 
 const GROUP: &str = "objects.example.com";
 
@@ -200,4 +202,78 @@ async fn defaults_make_no_small_object_larger_than_any_store_takes() {
     let refused = raw.post(place("chests"), &many("many", 10_000)).await.expect(400).json();
     let message = refused["message"].as_str().unwrap();
     assert!(message.ends_with("its defaults would make it too large to be stored"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_scale_shows_is_said_before_that_rules_were_not_asked() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let spec = json!({
+        "type": "object", "required": ["color"],
+        "properties": { "color": { "type": "string" }, "replicas": { "type": "integer" } },
+        "x-kubernetes-validations": [{ "rule": "self.color != 'pink'" }],
+    });
+    let scale = json!({ "scale": { "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" } });
+    let status = json!({ "type": "object", "properties": { "replicas": { "type": "integer" } } });
+    define(&raw, ("dyes", "Dye"), &json!({ "spec": spec, "status": status }), &scale).await;
+    let dye = json!({ "metadata": { "name": "a" }, "spec": { "replicas": -1 } });
+    let told = causes(&raw.post(place("dyes"), &dye).await);
+    let fields: Vec<&str> = told.iter().map(|(field, _)| field.as_str()).collect();
+    assert_eq!(fields, ["spec.color", ".spec.replicas", "<nil>"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_writer_says_that_an_object_is_being_deleted() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    define(&raw, ("stays", "Stay"), &json!({ "spec": free }), &json!({})).await;
+    let maps = "/api/v1/namespaces/default/configmaps".to_owned();
+    // Of a custom resource upstream says it twice.
+    for (path, times) in [(place("stays"), 2), (maps, 1)] {
+        let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/held"] } });
+        raw.post(&*path, &held).await.expect(201);
+        let object = format!("{path}/a");
+        let change = |metadata: Value| raw.patch(&*object, MERGE, &json!({ "metadata": metadata }));
+        for (field, value, shown) in [
+            ("deletionTimestamp", json!("1999-01-01T00:00:00Z"), "\"1999-01-01T00:00:00Z\""),
+            ("deletionGracePeriodSeconds", json!(5), "5"),
+        ] {
+            let told = causes(&change(json!({ field: value })).await);
+            let cause = (format!("metadata.{field}"), format!("Invalid value: {shown}: field is immutable"));
+            assert_eq!(told, vec![cause; times]);
+        }
+        raw.delete(&*object).await.expect(200);
+        // What has begun is not changed, and who sends the object as it was before is not minded.
+        let begun = change(json!({ "deletionTimestamp": "1999-01-01T00:00:00Z" })).await.expect(200).json();
+        assert_ne!(begun["metadata"]["deletionTimestamp"], "1999-01-01T00:00:00Z");
+        let kept = change(json!({ "deletionTimestamp": null, "labels": { "a": "b" } })).await.expect(200).json();
+        assert!(kept["metadata"]["deletionTimestamp"].is_string(), "{kept}");
+        let told = causes(&change(json!({ "finalizers": ["example.com/held", "example.com/new"] })).await);
+        let message = "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers \
+                       []string{\"example.com/new\"}";
+        assert_eq!(told, vec![("metadata.finalizers".to_owned(), message.to_owned()); times]);
+        change(json!({ "finalizers": null })).await.expect(200);
+        raw.get(&*object).await.expect(404);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owners_are_forgotten_when_that_is_asked_for_and_not_for_an_empty_list() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    define(&raw, ("owned", "Owned"), &json!({ "spec": free }), &json!({})).await;
+    let object = format!("{}/a", place("owned"));
+    let made = json!({ "metadata": { "name": "a" }, "spec": { "s": "1" } });
+    let owners = raw.post(place("owned"), &made).await.expect(201).json()["metadata"]["managedFields"].clone();
+    assert_eq!(owners.as_array().map(Vec::len), Some(1));
+    let change = async |owners: Value| {
+        let patch = json!({ "metadata": { "managedFields": owners } });
+        raw.patch(&*object, MERGE, &patch).await.expect(200).json()["metadata"]["managedFields"].clone()
+    };
+    assert_eq!(change(json!([])).await, owners);
+    let nonsense = json!([{ "manager": "m", "operation": "Sing", "fieldsType": "FieldsV1", "fieldsV1": {} }]);
+    assert_eq!(change(nonsense).await, owners);
+    assert_eq!(change(json!([{}])).await, Value::Null);
 }

@@ -1,4 +1,6 @@
-//! What OpenAPI says of custom resources: their paths and schemas, as soon as a definition says so and no longer than it does.
+//! OpenAPI of custom resources: paths and schemas, as soon as a definition says so and no longer than it does.
+//!
+//! `kubectl explain` and client-side validation read them.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};

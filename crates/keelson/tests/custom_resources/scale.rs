@@ -1,4 +1,6 @@
 //! The scale of a custom resource: read and written where its definition says, in every way in which an object is.
+//!
+//! Autoscalers and `kubectl scale` use nothing else.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -101,6 +103,48 @@ async fn a_put_or_patch_of_a_scale_changes_the_wanted_number_alone() {
     unconditional["metadata"] = json!({ "name": "a" });
     raw.put(&*place, &unconditional).await.expect(200);
     raw.patch(&*place, "application/strategic-merge-patch+json", &json!({})).await.expect(415);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_scale_is_put_to_a_scale() {
+    let (_server, raw) = crews().await;
+    let place = format!("{CREWS}/a/scale");
+    let sent = |version: &str, kind: &str| json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "a" }, "spec": { "replicas": 1 } });
+    for (version, kind) in
+        [("scaled.example.com/v1", "Crew"), ("autoscaling/v2", "Scale"), ("extensions/v1beta1", "Scale"), ("v1", "Pod")]
+    {
+        let told = raw.put(&*place, &sent(version, kind)).await.expect(400).json();
+        assert!(message(&told).contains("cannot be handled as a Scale"), "{version} {kind}: {told}");
+    }
+    for replicas in [json!("5"), json!(1.5), json!(2_147_483_648_i64)] {
+        let mut wrong = sent("autoscaling/v1", "Scale");
+        wrong["spec"]["replicas"] = replicas;
+        raw.put(&*place, &wrong).await.expect(400);
+    }
+    let mut more = sent("autoscaling/v1", "Scale");
+    more["zz"] = json!(1);
+    raw.put(format!("{place}?fieldValidation=Strict"), &more).await.expect(400);
+    assert_eq!(scale(&raw, "a").await["spec"]["replicas"], 3, "nothing was written");
+    let warned = raw.put(&*place, &more).await.expect(200);
+    assert_eq!(warned.header("warning"), "299 - \"unknown field \\\"zz\\\"\"");
+    let untyped = json!({ "metadata": { "name": "a" }, "spec": { "replicas": 4 } });
+    assert_eq!(raw.put(&*place, &untyped).await.expect(200).json()["spec"]["replicas"], 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scale_of_an_object_without_a_wanted_number_is_set() {
+    let (_server, raw) = crews().await;
+    let place = format!("{CREWS}/bare/scale");
+    let untold = raw.patch(&*place, MERGE, &json!({})).await.expect(400).json();
+    assert_eq!(message(&untold), "the spec replicas field \".spec.size.replicas\" cannot be empty");
+    raw.get(&*place).await.expect(500);
+    let set = raw.patch(&*place, MERGE, &json!({ "spec": { "replicas": 2 } })).await.expect(200).json();
+    assert_eq!((&set["spec"], &set["status"]), (&json!({ "replicas": 2 }), &json!({ "replicas": 0 })));
+    assert_eq!(raw.get(format!("{CREWS}/bare")).await.expect(200).json()["spec"], json!({ "size": { "replicas": 2 } }));
+    raw.post(CREWS, &json!({ "metadata": { "name": "other" } })).await.expect(201);
+    let put = json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": "other" }, "spec": { "replicas": 3 } });
+    let put = raw.put(format!("{CREWS}/other/scale"), &put).await.expect(200).json();
+    assert_eq!(put["spec"], json!({ "replicas": 3 }));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,6 @@
 //! Fields of custom resources that selectors may name: in lists, watches and deletes of collections.
+//!
+//! A definition says which; all other fields are refused.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -159,4 +161,35 @@ async fn a_delete_of_a_collection_takes_only_what_is_selected() {
         raw.delete(format!("{SELS}?fieldSelector=spec.s!%3Done&labelSelector=n!%3Dc")).await.expect(200).json();
     assert_eq!(deleted["items"].as_array().unwrap().len(), 2);
     assert_eq!(found(&raw, "").await, "ac");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_with_schemas_of_their_own_may_have_the_same_selectable_fields() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let with = |versions: &[&str], path: &str| {
+        let mut made = sels();
+        made["spec"]["versions"].as_array_mut().unwrap().retain(|it| versions.contains(&it["name"].as_str().unwrap()));
+        for version in made["spec"]["versions"].as_array_mut().unwrap() {
+            version["selectableFields"] = json!([{ "jsonPath": path }]);
+        }
+        made
+    };
+    let message = async |definition: &Value| {
+        let refused = raw.post(DEFINITIONS, definition).await.expect(422).json();
+        refused["message"].as_str().unwrap().to_owned()
+    };
+    let why = "Invalid value: \".spec.nope\": is an invalid path: does not refer to a valid field";
+    let head = "CustomResourceDefinition.apiextensions.k8s.io \"sels.select.example.com\" is invalid: ";
+    let each = [0, 1].map(|place| format!("spec.versions[{place}].selectableFields[0].jsonPath: {why}"));
+    assert_eq!(message(&with(&["v1", "v2"], ".spec.nope")).await, format!("{head}[{}]", each.join(", ")));
+    let one = format!("{head}spec.selectableFields[0].jsonPath: {why}");
+    assert_eq!(message(&with(&["v1"], ".spec.nope")).await, one, "what all versions say alike stands above them");
+    establish(&raw, &with(&["v1", "v2"], ".spec.s")).await;
+    raw.post(SELS, &json!({ "metadata": { "name": "a" }, "spec": { "s": "x" } })).await.expect(201);
+    for version in ["v1", "v2"] {
+        let place = SELS.replace("/v1/", &format!("/{version}/"));
+        let chosen = raw.get(format!("{place}?fieldSelector=spec.s%3Dx")).await.expect(200).json();
+        assert_eq!(chosen["items"].as_array().unwrap().len(), 1, "{version}");
+    }
 }

@@ -1,4 +1,6 @@
-//! Several servers on one store: what is defined on one is served by all.
+//! Several servers on one store: a definition that is made on one is served by all.
+//!
+//! No server may deny what another has said is established.
 
 use std::sync::Arc;
 

@@ -4,39 +4,31 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use keelson_testkit::{HookReply, HookRequest, HookServer, TestServer};
+use keelson_testkit::{HookReply, HookRequest, HookServer, TestServer, converted_review};
 use serde_json::{Value, json};
 
 use super::{DEFINITIONS, MERGE, definition, establish, until, version};
 
-const GROUP: &str = "hook.example.com";
+pub(super) const GROUP: &str = "hook.example.com";
 
-fn place(version: &str) -> String {
+pub(super) fn place(version: &str) -> String {
     format!("/apis/{GROUP}/{version}/namespaces/default/hosts")
 }
 
 /// A version with one field of `spec`, which has a default if it is one of the other version.
-fn with_field(name: &str, stored: bool, field: Value) -> Value {
+pub(super) fn with_field(name: &str, stored: bool, field: Value) -> Value {
     let mut version = version(name, stored);
     version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = field;
     version
 }
 
 /// Moves `host` to `address` and back.
-fn converted(review: &Value) -> Value {
-    let request = &review["request"];
-    let moved = |object: &Value| {
-        let mut object = object.clone();
-        object["apiVersion"] = request["desiredAPIVersion"].clone();
-        let spec = &object["spec"];
+pub(super) fn converted(review: &Value) -> Value {
+    converted_review(review, |spec, wanted| {
         let value = [&spec["host"], &spec["address"]].into_iter().find(|value| value.is_string()).cloned();
-        let field = if request["desiredAPIVersion"].as_str().unwrap().ends_with("v2") { "address" } else { "host" };
-        object["spec"] = json!({ field: value, "unknown": 1 });
-        object
-    };
-    let objects: Vec<Value> = request["objects"].as_array().unwrap().iter().map(moved).collect();
-    let response = json!({ "uid": request["uid"], "convertedObjects": objects, "result": { "status": "Success" } });
-    json!({ "kind": review["kind"], "apiVersion": review["apiVersion"], "response": response })
+        let field = if wanted.ends_with("v2") { "address" } else { "host" };
+        json!({ field: value, "unknown": 1 })
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,6 @@
-//! Backup of a running server, and what a store that was restored owes the clients of the lost one.
+//! Backup of a running server, and a restored store before clients of the lost one.
+//!
+//! They may know later revisions than the store, and must not be told that nothing has changed.
 
 use keelson_testkit::ProcessServer;
 use serde_json::json;

@@ -1,4 +1,6 @@
 //! kill -9 at random moments under many writers.
+//!
+//! Invariant 18: every acknowledged write is there afterwards, and none is there by half.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

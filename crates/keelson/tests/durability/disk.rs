@@ -7,10 +7,7 @@ use std::time::Duration;
 use keelson_testkit::{DiskFault, FragileDisk, Raw, TestServer};
 use serde_json::json;
 
-use crate::{CONFIG_MAPS, KEELSON, run, start};
-
-/// Longest wait for what the server finds out by itself.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{CONFIG_MAPS, KEELSON, PATIENCE, run, start};
 
 async fn until_ready(raw: &Raw, status: u16) -> String {
     let asked = async {

@@ -1,4 +1,4 @@
-//! What outlives the process: invariants 5, 17 and 18 over the real binary, ended by force and by signal while many
+//! Data that outlives the process: invariants 5, 17 and 18 over the real binary, ended by force and by signal while many
 //! clients write, backed up while it runs, and restored.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
@@ -10,13 +10,16 @@ mod stop;
 mod tokens;
 mod writers;
 
-use std::time::Duration;
+use std::io::{Read as _, Seek as _};
+use std::time::{Duration, Instant};
 
-use keelson_testkit::{ProcessServer, Raw};
+use keelson_testkit::{DEFINITIONS, ProcessServer, Raw, definition, definition_version};
 use serde_json::{Value, json};
 
 /// The command under test.
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
+/// How long a command, or what the server finds out by itself, may take on a slow machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// Where the tests write.
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// The same for a custom resource whose objects look like config maps, once it is [defined](define_maps).
@@ -26,28 +29,34 @@ async fn start() -> ProcessServer {
     ProcessServer::builder(KEELSON).start().await
 }
 
-/// Runs a `keelson` command to its end: whether it succeeded, and all it printed.
+/// Runs a `keelson` command to its end, which has to come: whether it succeeded, and all it printed.
 fn run<const N: usize>(args: [&str; N]) -> (bool, String) {
-    let output = std::process::Command::new(KEELSON).args(args).output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    (output.status.success(), text)
+    let mut printed = tempfile::tempfile().unwrap();
+    let [out, err] = [(); 2].map(|()| printed.try_clone().unwrap());
+    let mut command = std::process::Command::new(KEELSON).args(args).stdout(out).stderr(err).spawn().unwrap();
+    let begun = Instant::now();
+    let ended = loop {
+        match command.try_wait().unwrap() {
+            None if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(10)),
+            ended => break ended,
+        }
+    };
+    if ended.is_none() {
+        command.kill().unwrap();
+    }
+    let mut text = String::new();
+    printed.rewind().unwrap();
+    printed.read_to_string(&mut text).unwrap();
+    let ended = ended.unwrap_or_else(|| panic!("{args:?} does not end: {text}"));
+    (ended.success(), text)
 }
 
 /// Defines the custom resource, and waits until it is served.
 async fn define_maps(raw: &Raw) {
     let data = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     let schema = json!({ "type": "object", "properties": { "data": data } });
-    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } });
-    let definition = json!({
-        "metadata": { "name": "maps.durable.example.com" },
-        "spec": {
-            "group": "durable.example.com",
-            "scope": "Namespaced",
-            "names": { "plural": "maps", "kind": "Map" },
-            "versions": [version],
-        },
-    });
-    raw.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await.expect(201);
+    let versions = vec![definition_version("v1", true, schema)];
+    raw.post(DEFINITIONS, &definition("durable.example.com", "maps", "Map", versions)).await.expect(201);
     let served = async {
         while raw.get(CUSTOM_MAPS).await.status != 200 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,4 +1,6 @@
 //! Ending a server as an operator does, and starting a second one on its data by mistake.
+//!
+//! The second one must not harm the first, and both say plainly what is the matter.
 
 use std::time::Duration;
 

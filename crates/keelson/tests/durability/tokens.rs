@@ -1,4 +1,6 @@
 //! Continue tokens across kill -9 between any two chunks.
+//!
+//! A token means a revision of the store, so it survives the process that made it.
 
 use serde_json::{Value, json};
 

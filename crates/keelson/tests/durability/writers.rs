@@ -1,4 +1,6 @@
 //! Clients that write until the server is gone, and remember what it acknowledged.
+//!
+//! They try nothing again, so that each answer means one write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

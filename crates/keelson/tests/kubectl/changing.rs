@@ -1,4 +1,6 @@
 //! `kubectl replace`, `patch`, `label` and `annotate`.
+//!
+//! Changes of several fields or by a document; commands for a single field are in `editing.rs`.
 
 use serde_json::{Value, json};
 

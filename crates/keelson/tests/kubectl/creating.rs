@@ -1,4 +1,6 @@
 //! `kubectl create` and `kubectl run`: from files and by generators.
+//!
+//! Each object is read back, with the defaults that the reference server would fill in.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! `kubectl create token`, `kubectl auth whoami` with it, and `kubectl certificate`.
+//!
+//! The rules of tokens are tested over the wire, in `objects/subresources/tokens.rs`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,7 +27,7 @@ async fn a_token_is_made_and_used() {
 #[tokio::test]
 async fn requests_for_certificates_are_approved_and_denied() {
     let shell = Shell::start().await;
-    let text = include_str!("../subresources/lab.csr");
+    let text = include_str!("../objects/subresources/lab.csr");
     for name in ["good", "bad"] {
         let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
             "metadata": {"name": name}, "spec": {"request": STANDARD.encode(text), "signerName": "example.com/lab",

@@ -1,4 +1,6 @@
 //! A resource of one's own: defined and made out of one file, explained, shown, followed, changed and taken away.
+//!
+//! One user's way through kubectl; the rules of definitions are in `custom_resources`.
 
 use crate::Shell;
 

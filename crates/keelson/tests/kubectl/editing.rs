@@ -1,4 +1,6 @@
 //! `kubectl edit`, `set`, `expose`, `taint` and `replace --subresource`: changes of one field, each by its own command.
+//!
+//! The editor is a program of the test's.
 
 use crate::Shell;
 

@@ -1,4 +1,6 @@
-//! `kubectl cordon`, `uncordon` and `drain`, and what kubectl says of pods that no kubelet runs.
+//! `kubectl cordon`, `uncordon` and `drain`, and pods that no kubelet runs.
+//!
+//! Evictions go by disruption budgets, whose rules are tested over the wire.
 
 use crate::Shell;
 

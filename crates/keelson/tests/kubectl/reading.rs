@@ -1,4 +1,6 @@
 //! `kubectl get` in its forms.
+//!
+//! Tables are compared as users read them; cells are tested kind by kind in the crate `tables`.
 
 use futures::{StreamExt as _, stream};
 use serde_json::json;

@@ -1,4 +1,6 @@
-//! What a user reads when the server says no.
+//! Refusals as kubectl prints them.
+//!
+//! A user reads these lines and nothing else, so they are compared whole.
 
 use serde_json::json;
 

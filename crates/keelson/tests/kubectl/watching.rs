@@ -1,4 +1,6 @@
 //! `kubectl get -w`.
+//!
+//! Rows come as events do, for as long as the command runs.
 
 use keelson_testkit::KubectlStream;
 use serde_json::Value;

@@ -1,4 +1,6 @@
 //! Servers in this process, each with its own way to the store they share; the ways can be broken.
+//!
+//! Processes that are killed are in `killed.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,9 @@
 //! Definitions of custom resources with several servers: made on one, served, changed and emptied by the others.
+//!
+//! One server runs the controllers; none may rely on being it.
 
 use keelson_storage::{RangeRequest, Store, StoreKey};
-use keelson_testkit::Raw;
+use keelson_testkit::{DEFINITIONS, Raw, definition_version};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, SERVERS};
@@ -10,7 +12,6 @@ use crate::{items, name, until};
 
 on_every_engine!(what_is_defined_on_one_server_is_served_changed_and_emptied_by_the_others);
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/oaks.many.example.com";
 /// Where the store has the objects.
 const STORED: &str = "/registry/many.example.com/oaks/";
@@ -24,23 +25,13 @@ fn versions(stored: &str) -> Value {
     let spec = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
     let version = |name: &str| {
         let schema = json!({ "type": "object", "properties": { "spec": spec } });
-        json!({ "name": name, "served": true, "storage": name == stored, "schema": { "openAPIV3Schema": schema } })
+        definition_version(name, name == stored, schema)
     };
     json!([version("v1"), version("v2")])
 }
 
 fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": "oaks.many.example.com" },
-        "spec": {
-            "group": "many.example.com",
-            "scope": "Namespaced",
-            "names": { "plural": "oaks", "kind": "Oak" },
-            "versions": versions("v1"),
-        },
-    })
+    keelson_testkit::definition("many.example.com", "oaks", "Oak", versions("v1"))
 }
 
 fn oak(name: &str) -> Value {

@@ -1,4 +1,6 @@
 //! The stores that several servers can share, and tests of each.
+//!
+//! The same tests run on all; the embedded store belongs to one server and is not here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +61,7 @@ impl Engine {
 
     /// As [`Engine::open`], by a way that stands before it.
     pub(crate) async fn open_by(&self, way: u16) -> Arc<dyn Store> {
-        let url = self.url().replace(&format!(":{}", self.port().await), &format!(":{way}"));
+        let url = self.url_by(way).await;
         match self {
             Self::Memory(_) => self.open().await,
             Self::Postgres(_) | Self::MortalPostgres(..) => {
@@ -69,6 +71,11 @@ impl Engine {
                 Arc::new(EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap())
             }
         }
+    }
+
+    /// Where a server of another process finds it by a way that stands before it.
+    pub(crate) async fn url_by(&self, way: u16) -> String {
+        self.url().replace(&format!(":{}", self.port().await), &format!(":{way}"))
     }
 
     /// The port of a store that is a process of the test's own; 0 for others.

@@ -1,4 +1,6 @@
-//! An etcd of three members below three servers: what clients of the servers see of a member that dies or hangs.
+//! An etcd of three members below three servers, of which one dies or hangs, as clients of the servers see it.
+//!
+//! The engine by itself is tested on such a cluster in its crate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

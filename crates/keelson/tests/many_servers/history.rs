@@ -1,4 +1,6 @@
-//! What a server keeps of the past, and what it notices of its own faults.
+//! The past that a server keeps, and the faults of its own that it notices.
+//!
+//! Other servers write meanwhile, so its cache can fall behind or miss something.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,9 +99,9 @@ async fn a_server_that_missed_an_event_finds_out_and_mends_itself() {
 async fn metrics_tell_how_far_a_server_is_behind_and_how_often_it_asked() {
     let cluster = Cluster::start(Engine::memory()).await;
     let (slow, raw) = (&cluster.servers[0].way, cluster.raw(0));
-    let asked = metric(&raw, "keelson_store_questions_total").await;
+    let asked = metric(&raw, "keelson_store_revision_requests_total").await;
     raw.get(CONFIG_MAPS).await.expect(200);
-    assert!(metric(&raw, "keelson_store_questions_total").await > asked);
+    assert!(metric(&raw, "keelson_store_revision_requests_total").await > asked);
     slow.set_tails(Fault::Hang);
     cluster.raw(1).post(CONFIG_MAPS, &config_map("new", 0)).await.expect(201);
     raw.get(CONFIG_MAPS).await.expect(503);
@@ -116,5 +118,5 @@ async fn metrics_tell_how_far_a_server_is_behind_and_how_often_it_asked() {
         async move { raw.get(CONFIG_MAPS).await.expect(200) }
     });
     futures::future::join_all(reads).await;
-    assert!(metric(&raw, "keelson_store_questions_shared_total").await >= 10.0);
+    assert!(metric(&raw, "keelson_store_revision_requests_shared_total").await >= 10.0);
 }

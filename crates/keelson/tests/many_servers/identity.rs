@@ -1,4 +1,6 @@
-//! Servers know of each other by their leases: each writes only as long as its own stands, and one of them leads.
+//! Leases by which servers know of each other: each writes only as long as its own stands, and one of them leads.
+//!
+//! A server that was paused for longer is the case that matters.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,13 +21,13 @@ const IDENTITIES: &str = "labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkub
 const LEADER: &str = "keelson-controllers";
 
 /// A store, and the keys that its servers share.
-struct Cluster {
-    store: MemoryStore,
+pub(crate) struct Cluster {
+    pub(crate) store: MemoryStore,
     keys: TempDir,
 }
 
 impl Cluster {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { store: MemoryStore::new(), keys: TempDir::new().unwrap() }
     }
 
@@ -42,7 +44,7 @@ impl Cluster {
         self.server_with(id, short).await
     }
 
-    async fn server_with(&self, id: &str, change: impl FnOnce(&mut Config)) -> TestServer {
+    pub(crate) async fn server_with(&self, id: &str, change: impl FnOnce(&mut Config)) -> TestServer {
         let shared = TestServer::builder().shared_store(Arc::new(self.store.clone()));
         let shared = shared.configure(|config| {
             config.server_id = id.to_owned();

@@ -73,6 +73,7 @@ async fn a_second_server_is_told_what_to_copy(engine: Engine) {
     let sentence = told.lines().find(|line| line.starts_with("keelson: this server (second) and the server first at "));
     let sentence = sentence.unwrap_or_else(|| panic!("{told}"));
     assert!(!status.success());
+    assert!(!pki(&second_data).exists(), "keys that nobody accepts are left behind");
     let both = "do not agree on client certificates, serving certificates, tokens of service accounts";
     let way = format!("copy ca.crt, ca.key, sa.key and sa.pub from pki in that server's data directory to {data}/pki");
     for part in [both, way.as_str(), "go on with --allow-other-keys"] {
@@ -193,18 +194,38 @@ async fn servers_in_the_name_of_different_issuers_are_told_to_agree() {
 /// Neither finds the other when it looks first; that both stay is no way out, nor that both go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_servers_with_other_keys_that_start_at_once_one_stays() {
-    let keys = [(); 2].map(|()| TempDir::new().unwrap());
     for round in 0..5 {
-        let store = MemoryStore::new();
+        let (store, keys) = (MemoryStore::new(), [(); 2].map(|()| TempDir::new().unwrap()));
         let (one, two) =
             tokio::join!(server(&store, "one", &keys[0]).try_start(), server(&store, "two", &keys[1]).try_start());
         assert_ne!(one.is_ok(), two.is_ok(), "round {round}");
+        let refused_keys = if one.is_ok() { &keys[1] } else { &keys[0] };
+        assert_eq!(fs::read_dir(refused_keys).unwrap().count(), 0, "keys that nobody accepts are left behind");
         let refused = one.as_ref().err().or(two.as_ref().err()).unwrap();
         assert!(refused.contains("do not agree on client certificates"), "{refused}");
         let stays = one.or(two).ok().unwrap();
         let leases =
             "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io/identity";
         assert_eq!(stays.raw().get(leases).await.expect(200).json()["items"].as_array().unwrap().len(), 1);
+    }
+}
+
+/// A directory has the keys of whoever runs from it, whichever was the first to write there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_servers_that_start_at_once_in_one_empty_directory_have_one_set_of_keys() {
+    for round in 0..5 {
+        let (store, keys) = (MemoryStore::new(), TempDir::new().unwrap());
+        let (one, two) =
+            tokio::join!(server(&store, "one", &keys).try_start(), server(&store, "two", &keys).try_start());
+        assert!(one.is_ok() || two.is_ok(), "round {round}");
+        for refused in [&one, &two].into_iter().filter_map(|started| started.as_ref().err()) {
+            let (late, later) = ("another server has just made its keys in ", "do not agree on client certificates");
+            assert!(refused.contains(late) || refused.contains(later), "round {round}: {refused}");
+        }
+        let authority = fs::read_to_string(pki(&keys).join("ca.crt")).unwrap();
+        for server in [one, two].into_iter().flatten() {
+            assert_eq!(server.running().pki().ca_pem, authority, "round {round}");
+        }
     }
 }
 

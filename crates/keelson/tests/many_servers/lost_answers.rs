@@ -1,4 +1,6 @@
 //! Answers of the store that get lost on their way: a client is told the truth, or nothing that has it try again by itself.
+//!
+//! A write that is repeated after it has happened would be made twice.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,6 +8,8 @@ use std::time::{Duration, Instant};
 use keelson_storage::{RangeRequest, Store, StoreKey};
 use keelson_testkit::{Answer, LossyWay, Raw, TestServer};
 use serde_json::json;
+use tempfile::TempDir;
+use tokio::process::Command;
 
 use crate::engines::{Engine, on_engine};
 use crate::{CONFIG_MAPS, config_map, until};
@@ -14,13 +18,15 @@ on_engine!(
     postgres,
     mortal_postgres: one_create_makes_one_job_whatever_answer_is_lost,
     an_outcome_that_can_not_be_known_is_told_so,
-    an_answer_comes_in_time_whatever_is_lost
+    an_answer_comes_in_time_whatever_is_lost,
+    a_server_that_is_stopped_while_it_registers_leaves_no_lease
 );
 on_engine!(
     etcd,
     etcd: one_create_makes_one_job_whatever_answer_is_lost,
     an_outcome_that_can_not_be_known_is_told_so,
-    an_answer_comes_in_time_whatever_is_lost
+    an_answer_comes_in_time_whatever_is_lost,
+    a_server_that_is_stopped_while_it_registers_leaves_no_lease
 );
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
@@ -130,4 +136,32 @@ async fn an_answer_comes_in_time_whatever_is_lost(engine: Engine) {
     assert_eq!(status["reason"], "Timeout", "{status}");
     assert!(Duration::from_secs(2) <= took && took < Duration::from_secs(5), "{took:?}");
     setting.way.mend();
+}
+
+/// The lease is stored, and the server does not know that yet, when it is told to end: nobody else would take the lease away for an hour.
+async fn a_server_that_is_stopped_while_it_registers_leaves_no_lease(engine: Engine) {
+    let store = engine.open().await;
+    let way = LossyWay::to(engine.port().await);
+    let data = TempDir::new().unwrap();
+    let lease = StoreKey::new("/registry/leases/kube-system/late");
+    let is_stored = async || store.get(&lease).await.unwrap().is_some();
+    way.eat_answer_to("kube-system/late");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_keelson"));
+    command.args([
+        "serve",
+        "--bind",
+        "127.0.0.1:0",
+        "--server-id",
+        "late",
+        "--store",
+        &engine.url_by(way.port()).await,
+    ]);
+    let mut server = command.arg("--data-dir").arg(data.path()).kill_on_drop(true).spawn().unwrap();
+    until("the lease is stored", async || is_stored().await).await;
+    let pid = server.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    way.mend();
+    let ended = tokio::time::timeout(Duration::from_secs(60), server.wait()).await.expect("it ends").unwrap();
+    assert!(ended.success(), "it ends in order: {ended}");
+    assert!(!is_stored().await, "its lease goes with it");
 }

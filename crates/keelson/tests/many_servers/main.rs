@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod barrier;
+mod changing;
 mod cluster;
+mod custom_migrations;
 mod definitions;
 mod engines;
 mod etcd_members;
@@ -13,9 +16,13 @@ mod keys;
 mod killed;
 mod linear;
 mod lost_answers;
+mod migration_attacks;
+mod migrations;
 mod mixed;
 mod outages;
 mod sizes;
+mod storage_states;
+mod storage_versions;
 mod verbs;
 mod walks;
 mod watches;
@@ -64,6 +71,9 @@ pub(crate) fn is_ours(name: &str) -> bool {
     !name.starts_with("kube-")
 }
 
+/// How long it may take on a slow machine on which much else runs.
+const PATIENCE: Duration = Duration::from_secs(240);
+
 /// Waits until something that is on its way has come.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
     let wait = async {
@@ -71,7 +81,7 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() 
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("{what}: it did not happen"));
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}: it did not happen"));
 }
 
 /// What writers and those who watch them tell each other.

@@ -1,4 +1,6 @@
 //! A store that goes away under load and comes back: nothing that was acknowledged is lost, and everybody goes on.
+//!
+//! Answers during the outage are in `verbs.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

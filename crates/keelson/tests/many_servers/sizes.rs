@@ -1,4 +1,6 @@
 //! The largest object: the same on every store, and refused before anything is written.
+//!
+//! A cluster that moves to another store must not find objects that no longer fit.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};

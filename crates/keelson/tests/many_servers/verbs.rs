@@ -1,4 +1,4 @@
-//! What every verb answers while the store is away: what the cache knows goes on, the rest says so in time, and nothing is
+//! Answers of every verb while the store is away: reads of what the cache knows go on, the rest is refused in time, and nothing is
 //! half done.
 
 use keelson_storage::faulty::Fault;

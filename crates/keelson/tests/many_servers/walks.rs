@@ -1,4 +1,6 @@
 //! Chunked lists whose every chunk is answered by another server.
+//!
+//! A token has to mean the same on all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,6 @@
 //! Watches that go on at another server where they stood.
+//!
+//! Revisions are the store's, so nothing may be told twice or left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

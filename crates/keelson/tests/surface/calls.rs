@@ -31,7 +31,7 @@ fn peer(outbound: &Outbound, hook: &HookServer) -> Peer {
 }
 
 fn call(time: Duration) -> Call {
-    Call { method: Method::POST, body: "{}".into(), time, answer_bytes: 1 << 20 }
+    Call { method: Method::POST, body: "{}".into(), time, response_bytes: 1 << 20 }
 }
 
 const LONG: Duration = Duration::from_secs(60);

@@ -1,4 +1,6 @@
 //! Columns that a contributor brings, as clients see them in tables: each version has its own, over whatever version is stored.
+//!
+//! Columns of definitions are in `custom_resources/columns.rs`.
 
 use keelson_registry::Contribution;
 use keelson_tables::{CellType, CustomColumn, Printer};

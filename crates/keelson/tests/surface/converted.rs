@@ -1,6 +1,7 @@
 //! Objects of a kind whose versions differ in their fields, which somebody else converts: as clients see them, whoever that is
 //! waits, fails, answers something else, or never answers. The texts are those of kube-apiserver, which asks webhooks.
 
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +13,7 @@ use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use super::schemas::schema;
 use super::{GROUP, resource};
 
 const STORED: &str = "/apis/harbour.example.org/v1/namespaces/default/berths";
@@ -115,6 +117,32 @@ async fn fill(raw: &Raw, from: usize, to: usize) {
 
 fn addresses(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["spec"]["address"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_judged_by_an_older_schema_has_the_defaults_of_the_newer_one_when_it_is_read() {
+    let (server, raw, pilot) = harbour().await;
+    let permits = Arc::new(Semaphore::new(0));
+    pilot.be(Mood::Waits(permits.clone()));
+    let sent = json!({ "metadata": { "name": "a" }, "spec": { "address": "h1:80" } });
+    let write = tokio::spawn(raw.post(OTHER, &sent).into_future());
+    while pilot.waiting.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let fields = json!({
+        "host": { "type": "string" }, "port": { "type": "integer" },
+        "kind": { "type": "string", "default": "dry" },
+    });
+    let converter: Arc<dyn Converter> = pilot.clone();
+    let defaulted = Contribution::new(resource("berths", "Berth", &["v1", "v2"]))
+        .with_schema("v1", &schema("v1", fields))
+        .converted_by(&converter);
+    server.running().registry().surfaces().put(vec![defaulted]).await.expect("it can be served");
+    pilot.be(Mood::Willing);
+    permits.add_permits(2);
+    write.await.unwrap().expect(201);
+    let read = raw.get(format!("{STORED}/a")).await.expect(200).json();
+    assert_eq!(read["spec"], json!({ "host": "h1", "port": 80, "kind": "dry" }));
 }
 
 /// The message of an answer, which is a 500 without a reason.

@@ -1,9 +1,12 @@
 //! Resources that come and go while a server runs, as clients see them: in discovery, in OpenAPI and under their paths.
+//!
+//! The contributor is the test; definitions of custom resources are another, with tests of their own.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 mod calls;
 mod columns;
+mod contributed;
 mod converted;
 mod rules;
 mod schemas;
@@ -13,6 +16,9 @@ use keelson_registry::{Contribution, Surfaces};
 use keelson_resources::{Resource, ServedVersion, Subresource};
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const GROUP: &str = "harbour.example.org";
 /// A name that built-in resources have too.

@@ -20,7 +20,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// The schema of berths in a version, whose specification is declared so.
 #[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
-fn schema(version: &str, spec: Value) -> Schema {
+pub(super) fn schema(version: &str, spec: Value) -> Schema {
     let kind = GroupVersionKind { group: GROUP.into(), version: version.into(), kind: "Berth".into() };
     let document = json!({ "type": "object", "properties": {
         "spec": { "type": "object", "properties": spec },

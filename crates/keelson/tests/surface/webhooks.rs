@@ -285,6 +285,12 @@ async fn objects_that_are_not_those_asked_for_are_told_of_as_upstream_does() {
         harbour.pilot.be(Mood::Lies(lie));
         assert_eq!(harbour.refusal("f").await, format!("returned {expected}"));
     }
+    // Of what is far too much nothing is read, wherever it is.
+    harbour.pilot.be(Mood::Lies(|review| converted(review).resize(100_000, json!({}))));
+    assert_eq!(harbour.refusal("f").await, "returned 100000 objects, expected 1");
+    harbour.pilot.be(Mood::Lies(|review| review["other"] = json!(vec![json!({}); 3_000_000])));
+    let refusal = harbour.refusal("f").await;
+    assert!(refusal.starts_with("returned 9000") && refusal.ends_with(" bytes, expected 8388608 at most"), "{refusal}");
     harbour.pilot.be(Mood::Lies(|review| {
         let metadata = &mut converted(review)[0]["metadata"];
         metadata["labels"] = json!({ "by": "hook" });
@@ -348,6 +354,10 @@ async fn a_webhook_that_can_t_be_reached_or_believed_is_told_of_as_upstream_does
     old.not_before = rcgen::date_time_ymd(2020, 1, 1);
     old.not_after = rcgen::date_time_ymd(2021, 1, 1);
     let old = HookServer::with_certificate(old, willing).await;
+    // As `openssl req -x509` makes them: it may sign others, and signed itself.
+    let mut own = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    own.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let own = HookServer::with_certificate(own, willing).await;
     let (url, ca) = (harbour.hook.url("/convert"), harbour.hook.ca_bundle());
     let post = |url: &str| format!("failed: Post \"{url}?timeout=30s\":");
     let x509 = "tls: failed to verify certificate: x509:";
@@ -361,6 +371,10 @@ async fn a_webhook_that_can_t_be_reached_or_believed_is_told_of_as_upstream_does
             format!("{} {x509} certificate signed by unknown authority", post(&url)),
         ),
         (json!({ "url": &url }), format!("{} {x509} certificate signed by unknown authority", post(&url))),
+        (
+            json!({ "url": own.url("/convert"), "caBundle": &ca }),
+            format!("{} {x509} certificate signed by unknown authority", post(&own.url("/convert"))),
+        ),
         (
             json!({ "url": nameless.url("/convert"), "caBundle": nameless.ca_bundle() }),
             format!(
@@ -419,6 +433,8 @@ async fn a_webhook_that_hangs_delays_only_those_who_need_it() {
     raw.patch(format!("{STORED}/b1"), "application/merge-patch+json", &patch).await.expect(200);
     raw.get("/readyz").await.expect(200);
     raw.get(format!("{OTHER}/b0?timeout=1s")).await.expect(504);
+    pilot.be(Mood::Answers(HookReply::Drips(Duration::from_millis(1))));
+    raw.get(format!("{OTHER}/b2?timeout=1s")).await.expect(504);
     raw.get("/api/v1/pods").await.expect(200);
     // The tail goes on, and what it brings is seen in the stored version.
     harbour.store("b3", 3).await;

@@ -1,4 +1,6 @@
 //! The stores that are kept in the repository: a directory for each engine and format, with the store and its record.
+//!
+//! They are never made anew, since no release that wrote them is built here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::place::{Engine, Place};
+use crate::test_store::{Engine, TestStore};
 
 /// How each path answered when the store was written.
 pub(crate) type Record = BTreeMap<String, Value>;
@@ -43,7 +45,7 @@ impl Fixture {
     }
 
     /// Writes a new one, of a store whose server has stopped.
-    pub(crate) fn make(&self, place: &Place, record: &Record) {
+    pub(crate) fn make(&self, place: &TestStore, record: &Record) {
         fs::create_dir_all(&self.directory).unwrap();
         place.save(self);
         self.write(record);

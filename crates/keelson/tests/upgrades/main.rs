@@ -9,7 +9,7 @@
 
 mod fixture;
 mod objects;
-mod place;
+mod test_store;
 
 use std::process::Output;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use keelson_testkit::ProcessServer;
 use tempfile::TempDir;
 
 use crate::fixture::Fixture;
-use crate::place::{Engine, Place};
+use crate::test_store::{Engine, TestStore};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 /// The longest a start that is to be refused may take.
@@ -46,16 +46,16 @@ macro_rules! on {
     };
 }
 
-on!(sqlite, crate::place::Engine::Sqlite);
-on!(postgres, crate::place::Engine::Postgres);
-on!(etcd, crate::place::Engine::Etcd);
+on!(sqlite, crate::test_store::Engine::Sqlite);
+on!(postgres, crate::test_store::Engine::Postgres);
+on!(etcd, crate::test_store::Engine::Etcd);
 
-async fn serve(place: &Place) -> ProcessServer {
+async fn serve(place: &TestStore) -> ProcessServer {
     ProcessServer::builder(KEELSON).arg("--store").arg(place.url()).start().await
 }
 
 async fn the_format_of_today_has_a_fixture(engine: Engine) {
-    let Some(place) = Place::empty(engine) else { return };
+    let Some(place) = TestStore::empty(engine) else { return };
     let mut server = serve(&place).await;
     let raw = server.raw();
     objects::make(&raw).await;
@@ -70,7 +70,7 @@ async fn the_format_of_today_has_a_fixture(engine: Engine) {
 
 async fn stores_of_every_format_are_served_and_written(engine: Engine) {
     for fixture in Fixture::all(engine) {
-        let Some(place) = Place::empty(engine) else { return };
+        let Some(place) = TestStore::empty(engine) else { return };
         place.load(&fixture);
         let mut server = serve(&place).await;
         let raw = server.raw();
@@ -87,7 +87,7 @@ async fn stores_of_every_format_are_served_and_written(engine: Engine) {
 
 async fn a_store_of_a_newer_format_is_refused_and_left_alone(engine: Engine) {
     let fixtures = Fixture::all(engine);
-    let (fixture, Some(place)) = (fixtures.last().unwrap(), Place::empty(engine)) else { return };
+    let (fixture, Some(place)) = (fixtures.last().unwrap(), TestStore::empty(engine)) else { return };
     place.load(fixture);
     let known = place.format();
     place.set_format(known + 1);

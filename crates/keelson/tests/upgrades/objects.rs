@@ -1,4 +1,6 @@
 //! The objects that a fixture holds, one for each way in which something is stored: made over the wire, read back, written to.
+//!
+//! A new way to store something needs one here.
 
 use keelson_testkit::Raw;
 use serde_json::{Value, json};

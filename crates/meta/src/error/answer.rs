@@ -37,11 +37,12 @@ pub(super) fn retry_after(seconds: u32) -> StatusDetails {
 }
 
 pub(super) fn forbidden(detail: &ForbiddenDetail) -> Status {
-    let ForbiddenDetail { user, verb, resource, name, namespace, path, subresource } = detail;
+    let ForbiddenDetail { user, verb, resource, name, namespace, path, subresource, reason } = detail;
     let user = quote(user);
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     let Some(resource) = resource else {
         let path = quote(path.as_deref().unwrap_or_default());
-        return bare(403, "Forbidden", &format!("forbidden: User {user} cannot {verb} path {path}"));
+        return bare(403, "Forbidden", &format!("forbidden: User {user} cannot {verb} path {path}{reason}"));
     };
     let target = match subresource {
         Some(subresource) => quote(&format!("{}/{subresource}", resource.resource)),
@@ -52,7 +53,8 @@ pub(super) fn forbidden(detail: &ForbiddenDetail) -> Status {
         None => "at the cluster scope".to_owned(),
     };
     let group = quote(&resource.group);
-    refused(resource, name, &format!("User {user} cannot {verb} resource {target} in API group {group} {place}"))
+    let message = format!("User {user} cannot {verb} resource {target} in API group {group} {place}{reason}");
+    refused(resource, name, &message)
 }
 
 pub(super) fn refused(resource: &GroupResource, name: &str, message: &str) -> Status {

@@ -97,6 +97,15 @@ fn forbidden_says_who_what_and_where() {
          group \"apps\" at the cluster scope",
         Some(json!({"name": "d", "group": "apps", "kind": "deployments"})),
     );
+    let reason = "RBAC: role.rbac.authorization.k8s.io \"gone\" not found";
+    check(
+        &ApiError::forbidden(ForbiddenDetail { reason: reason.into(), ..detail.clone() }),
+        403,
+        "Forbidden",
+        "configmaps is forbidden: User \"system:anonymous\" cannot list resource \"configmaps\" in API group \"\" in the \
+         namespace \"err\": RBAC: role.rbac.authorization.k8s.io \"gone\" not found",
+        Some(json!({"kind": "configmaps"})),
+    );
     check(
         &ApiError::forbidden(ForbiddenDetail {
             verb: "get".into(),

@@ -25,7 +25,7 @@ pub use iter::{IntoIter, Iter, IterMut};
 /// Up to this many fields a name is compared with each of them, which is about as fast as to hash it once.
 pub(super) const SEARCHED_IN_ORDER: usize = 32;
 
-/// With this many fields a map grows by small steps: doubling would take up to twice what it holds.
+/// For so many fields room is made at first where it is not known how many of them have the same name.
 const LARGE: usize = 4096;
 
 /// The fields of an object, each with its name, in the order they were given.
@@ -132,10 +132,14 @@ impl Map {
             return Self { slots: slots.collect(), index: None };
         }
         // Names that come again take no room of their own.
-        let mut map = Self::with_capacity(slots.len().min(LARGE));
+        let given = slots.len();
+        let mut map = Self::with_capacity(given.min(LARGE));
         for (number, slot) in slots.enumerate() {
             match map.search(slot.hash, slot.name()) {
                 None => {
+                    if map.is_full() {
+                        map.reserve(given - number);
+                    }
                     map.push(slot);
                 }
                 Some(place) => {
@@ -151,6 +155,17 @@ impl Map {
     #[inline]
     pub fn len(&self) -> usize {
         self.slots.len() - self.index.as_ref().map_or(0, |index| index.holes)
+    }
+
+    /// Whether room has to be made for one more field.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.slots.len() == self.slots.capacity()
+    }
+
+    /// Makes room for as many more fields, and for no others.
+    pub fn reserve(&mut self, fields: usize) {
+        self.slots.reserve_exact(fields);
     }
 
     /// Whether there is no field.
@@ -303,9 +318,6 @@ impl Map {
         let place = self.slots.len();
         if let Some(index) = &mut self.index {
             index.note(slot.name(), place, &self.slots);
-        }
-        if place == self.slots.capacity() && place >= LARGE {
-            self.slots.reserve_exact(place / 8);
         }
         self.slots.push(slot);
         if self.index.is_none() && place >= SEARCHED_IN_ORDER {

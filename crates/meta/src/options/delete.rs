@@ -2,7 +2,7 @@
 //!
 //! A body replaces the query: upstream reads the query only when there is no body.
 
-use crate::json::{Found, Value};
+use crate::json::{Value, ValueKind};
 
 use super::query::Query;
 use super::write::dry_run_error;
@@ -202,7 +202,7 @@ fn boolean(field: &str, value: &Value) -> Result<bool, ApiError> {
 }
 
 fn wrong_type(field: &str, value: &Value, go_type: &str) -> ApiError {
-    ApiError::BadRequest(crate::go_format::type_error(field, &Found::of(value), go_type))
+    ApiError::BadRequest(crate::go_format::type_error(field, &ValueKind::of(value), go_type))
 }
 
 #[cfg(test)]

@@ -17,6 +17,13 @@ impl<'a> Query<'a> {
         Self(form_urlencoded::parse(text.as_bytes()).collect())
     }
 
+    /// The same that borrows nothing.
+    #[must_use]
+    pub fn into_owned(self) -> Query<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Query(self.0.into_iter().map(|(key, value)| (owned(key), owned(value))).collect())
+    }
+
     /// The first value of this key.
     pub fn get<'q>(&'q self, key: &str) -> Option<&'q str> {
         self.all(key).next()

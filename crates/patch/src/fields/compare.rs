@@ -7,12 +7,12 @@ use std::cmp::Ordering;
 use keelson_meta::json::{Map, Value};
 
 use super::element::same;
+use super::element_ref::PathElementRef;
 use super::identity::{Items, Keys, order_identities};
 use super::listing::{Hidden, Listing, Members};
 use super::schema::FieldSchema;
 use super::set::{FieldSet, Node};
 use super::sink::{SetSink, TextSink};
-use super::step::Step;
 use super::view::{View, Walk};
 use crate::equal::{equal, side_by_side};
 
@@ -93,7 +93,7 @@ struct Subset {
 
 impl Changes {
     /// Adds what is found one step below, as far as it is shown.
-    fn find(&mut self, step: Step<'_>, hidden: Hidden<'_>, find: impl FnOnce(Hidden<'_>) -> Self) {
+    fn find(&mut self, step: PathElementRef<'_>, hidden: Hidden<'_>, find: impl FnOnce(Hidden<'_>) -> Self) {
         if let Some((is_hidden, hidden)) = hidden.below(step) {
             let found = find(hidden);
             self.take(step, if is_hidden { found.below() } else { found });
@@ -109,7 +109,7 @@ impl Changes {
     }
 
     /// Adds what was found one step below.
-    fn take(&mut self, step: Step<'_>, changes: Self) {
+    fn take(&mut self, step: PathElementRef<'_>, changes: Self) {
         self.added.take(step, changes.added);
         self.modified.take(step, changes.modified);
         self.removed.take(step, changes.removed);
@@ -117,7 +117,7 @@ impl Changes {
 }
 
 impl Subset {
-    fn take(&mut self, step: Step<'_>, part: Self) {
+    fn take(&mut self, step: PathElementRef<'_>, part: Self) {
         if part.member || !part.below.is_empty() {
             let below = FieldSet::from_nodes(part.below);
             self.below.push(Node { element: step.to_element(), member: part.member, below });
@@ -175,7 +175,7 @@ fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidd
     for (name, old, new) in side_by_side(old_members, new_members) {
         shared += usize::from(new.is_some());
         if !new.is_some_and(|new| equal(old, new)) {
-            changes.find(Step::Field(name), hidden, |hidden| {
+            changes.find(PathElementRef::Field(name), hidden, |hidden| {
                 walk(view.member_near(name, &mut near).0, Some(old), new, hidden)
             });
         }
@@ -183,7 +183,7 @@ fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidd
     let all_are_known = shared == new_members.len();
     let others = new_members.iter().filter(|_| !all_are_known);
     for (name, new) in others.filter(|(name, _)| !old_members.contains_key(name)) {
-        changes.find(Step::Field(name), hidden, |hidden| {
+        changes.find(PathElementRef::Field(name), hidden, |hidden| {
             walk(view.member_near(name, &mut near).0, None, Some(new), hidden)
         });
     }

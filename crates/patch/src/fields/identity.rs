@@ -1,4 +1,4 @@
-//! By what the items of a list are told apart.
+//! The keys of associative lists: their items are merged by key, not by place.
 //!
 //! The keys of a list are looked up once, and identities are borrowed from the items: a list is compared and listed
 //! without a copy of any of its values.
@@ -6,12 +6,13 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use keelson_meta::go_format;
 use keelson_meta::json::Value;
 use thiserror::Error;
 
 use super::element::order;
-use super::schema::{FieldSchema, Form};
-use super::step::Step;
+use super::element_ref::PathElementRef;
+use super::schema::{FieldSchema, Granularity};
 use super::view::View;
 
 /// Why an item has no identity.
@@ -23,6 +24,11 @@ pub(super) enum NoIdentity {
     NotAnObject,
     #[error("associative list with keys has an element that omits key field {0:?} (and doesn't have default value)")]
     NoKey(String),
+    #[error(
+        "associative list with keys has an element that omits all key fields [{0}] (and doesn't have default values for any \
+         key fields)"
+    )]
+    NoKeys(String),
     #[error("associative list without keys has an element that's a map type")]
     ObjectInSet,
     #[error("not supported: associative list with lists as elements")]
@@ -57,7 +63,7 @@ static NULL: Value = Value::Null;
 impl<'a> Keys<'a> {
     pub(super) fn of<S: FieldSchema<'a>>(list: View<S>) -> Self {
         match (list, list.form()) {
-            (View::Known(list), Form::KeyedList) => {
+            (View::Known(list), Granularity::KeyedList) => {
                 let mut names: Vec<_> = list.keys().collect();
                 names.sort_unstable();
                 let field = |name| KeyField {
@@ -67,7 +73,7 @@ impl<'a> Keys<'a> {
                 };
                 Self::Fields { declared: list.keys().map(field).collect(), names }
             }
-            (View::Known(_), Form::Set) => Self::Value,
+            (View::Known(_), Granularity::Set) => Self::Value,
             _ => Self::Nothing,
         }
     }
@@ -114,11 +120,11 @@ impl<'a> Keys<'a> {
         left.len() == right.len() && left.iter().zip(right).all(&mut are_same)
     }
 
-    fn step<'k>(&'k self, identity: &'k [&'k Value]) -> Step<'k> {
+    fn step<'k>(&'k self, identity: &'k [&'k Value]) -> PathElementRef<'k> {
         match (self, identity) {
-            (Self::Fields { names, .. }, values) => Step::Key { names, values },
-            (_, [value, ..]) => Step::Value(value),
-            (_, []) => Step::Value(&NULL),
+            (Self::Fields { names, .. }, values) => PathElementRef::Key { names, values },
+            (_, [value, ..]) => PathElementRef::Value(value),
+            (_, []) => PathElementRef::Value(&NULL),
         }
     }
 }
@@ -129,9 +135,15 @@ fn identify_by<'k>(fields: &'k [KeyField<'_>], item: &'k Value, values: &mut [&'
         Value::Null => return Err(NoIdentity::NullItem),
         _ => return Err(NoIdentity::NotAnObject),
     };
+    let value = |field: &'k KeyField<'_>| members.get(field.name).or(field.default.as_ref());
     for field in fields {
-        let value = members.get(field.name).or(field.default.as_ref());
-        values[field.place] = value.ok_or_else(|| NoIdentity::NoKey(field.name.to_owned()))?;
+        values[field.place] = value(field).ok_or_else(|| {
+            if fields.iter().any(|other| value(other).is_some()) {
+                return NoIdentity::NoKey(field.name.to_owned());
+            }
+            let names: Vec<String> = fields.iter().map(|field| go_format::quote(field.name)).collect();
+            NoIdentity::NoKeys(names.join(" "))
+        })?;
     }
     Ok(())
 }
@@ -201,12 +213,12 @@ impl<'k, 'v: 'k> Items<'k, 'v> {
     }
 
     /// The step to an item, by its place in the list.
-    pub(super) fn step_at(&self, place: usize) -> Step<'_> {
+    pub(super) fn step_at(&self, place: usize) -> PathElementRef<'_> {
         self.keys.step(self.identity_at(place))
     }
 
     /// The same, by its place in the order of identities.
-    pub(super) fn step(&self, index: usize) -> Step<'_> {
+    pub(super) fn step(&self, index: usize) -> PathElementRef<'_> {
         self.step_at(self.places[index])
     }
 

@@ -5,11 +5,11 @@
 use keelson_meta::json::{Map, Value};
 
 use super::element::same;
+use super::element_ref::PathElementRef;
 use super::identity::{Items, Keys};
 use super::schema::FieldSchema;
 use super::set::{FieldSet, Node};
 use super::sink::Sink;
-use super::step::Step;
 use super::view::{View, Walk};
 
 /// Which fields are members.
@@ -40,7 +40,7 @@ pub(super) struct Hidden<'h> {
 
 impl<'h> Hidden<'h> {
     /// What is hidden below a step, and whether the step itself is; `None` if all of it is.
-    pub(super) fn below(self, step: Step<'_>) -> Option<(bool, Self)> {
+    pub(super) fn below(self, step: PathElementRef<'_>) -> Option<(bool, Self)> {
         if self.whole.is_none() && self.alone.is_none() {
             return Some((false, self));
         }
@@ -121,10 +121,10 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         S: FieldSchema<'a>,
     {
         let Entry { name, value, view, declared, .. } = entry;
-        let Some((is_hidden, hidden)) = hidden.below(Step::Field(name)) else { return };
+        let Some((is_hidden, hidden)) = hidden.below(PathElementRef::Field(name)) else { return };
         let walk = view.walk(value);
         let member = self.members.has(walk, declared, value) && !is_hidden;
-        self.sink.open(Step::Field(name), member);
+        self.sink.open(PathElementRef::Field(name), member);
         self.parts(view, walk, value, hidden);
         self.sink.close();
     }
@@ -135,10 +135,10 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         S: FieldSchema<'a>,
     {
         let Entry { name, value, view, .. } = entry;
-        let Some((is_hidden, hidden)) = hidden.below(Step::Field(name)) else { return true };
+        let Some((is_hidden, hidden)) = hidden.below(PathElementRef::Field(name)) else { return true };
         let walk = view.walk(value);
         let are_values = walk == Walk::Leaf || is_bare(before) && is_bare(value);
-        self.sink.open(Step::Field(name), are_values && !is_hidden && !same(before, value));
+        self.sink.open(PathElementRef::Field(name), are_values && !is_hidden && !same(before, value));
         let is_all = match walk {
             _ if walk != view.walk(before) => false,
             _ if are_values => true,

@@ -3,7 +3,7 @@
 //! Some questions are asked of fields with all that is above them, such as whether a removed item's parent is still owned.
 
 use super::element::PathElement;
-use super::schema::{FieldSchema, Form, Member};
+use super::schema::{FieldSchema, Granularity, Member};
 use super::set::{FieldSet, Node};
 use super::view::View;
 
@@ -24,7 +24,7 @@ fn walk<'a, S: FieldSchema<'a>>(set: &FieldSet, view: View<S>) -> FieldSet {
 fn step<'a, S: FieldSchema<'a>>(view: View<S>, element: &PathElement) -> (View<S>, bool) {
     match (view, element) {
         (View::Known(schema), PathElement::Field(name)) => {
-            let has_members = matches!(schema.form(), Form::Map | Form::AtomicMap);
+            let has_members = matches!(schema.form(), Granularity::Map | Granularity::AtomicMap);
             match schema.member(name) {
                 Member::Field(field) if has_members => (View::Known(field), true),
                 Member::Entry(entry) if has_members => (View::Known(entry), false),

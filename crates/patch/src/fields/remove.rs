@@ -4,10 +4,10 @@
 
 use keelson_meta::json::{Map, Value};
 
+use super::element_ref::PathElementRef;
 use super::identity::{Items, Keys};
-use super::schema::{FieldSchema, Form};
+use super::schema::{FieldSchema, Granularity};
 use super::set::FieldSet;
-use super::step::Step;
 use super::view::View;
 
 /// The object without these fields and everything below them. Cost: proportional to the object.
@@ -25,16 +25,16 @@ pub fn remove<'a>(schema: impl FieldSchema<'a>, object: &Value, fields: &FieldSe
 
 fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) -> Value {
     match (view.form(), value) {
-        (Form::Map | Form::Deduced, Value::Object(members)) => {
+        (Granularity::Map | Granularity::Deduced, Value::Object(members)) => {
             let mut near = 0;
             let mut left = Map::new();
             for (name, value) in members {
-                let kept = part(view.member_near(name, &mut near).0, Step::Field(name), value, fields);
+                let kept = part(view.member_near(name, &mut near).0, PathElementRef::Field(name), value, fields);
                 left.extend(kept.map(|kept| (name, kept)));
             }
             if left.is_empty() { Value::Null } else { left.into() }
         }
-        (Form::Set | Form::KeyedList, Value::Array(list)) => items(view, list, fields),
+        (Granularity::Set | Granularity::KeyedList, Value::Array(list)) => items(view, list, fields),
         // Fields below what is now owned as one go with it.
         (_, Value::Object(_) | Value::Array(_)) => Value::Null,
         (_, scalar) => scalar.clone(),
@@ -58,7 +58,12 @@ fn items<'a>(view: View<impl FieldSchema<'a>>, list: &[Value], fields: &FieldSet
 }
 
 /// What is left of one part; `None` if it goes as a whole.
-fn part<'a>(view: View<impl FieldSchema<'a>>, step: Step<'_>, value: &Value, fields: &FieldSet) -> Option<Value> {
+fn part<'a>(
+    view: View<impl FieldSchema<'a>>,
+    step: PathElementRef<'_>,
+    value: &Value,
+    fields: &FieldSet,
+) -> Option<Value> {
     match fields.at(step) {
         None => Some(value.clone()),
         Some(node) if node.member => None,

@@ -8,7 +8,7 @@ use keelson_schema::{ListType, MapType, SchemaRef, Type};
 /// A schema; as cheap to copy as a reference.
 pub trait FieldSchema<'a>: Copy {
     /// How values are owned.
-    fn form(self) -> Form;
+    fn form(self) -> Granularity;
     /// What the schema says of the member with this name, of an object or a map.
     fn member(self, name: &str) -> Member<Self>;
     /// The same, of members that are asked for one after another. Where they stand in declared order, a schema that keeps
@@ -26,7 +26,7 @@ pub trait FieldSchema<'a>: Copy {
 
 /// How values are owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum Granularity {
     /// As one: a value without parts.
     Scalar(Scalar),
     /// As one: any value, whatever is in it.
@@ -73,23 +73,23 @@ pub enum Member<S> {
 
 impl<'a> FieldSchema<'a> for SchemaRef<'a> {
     #[inline]
-    fn form(self) -> Form {
+    fn form(self) -> Granularity {
         match self.of() {
-            Type::Any if self.preserves_unknown_fields() => Form::Deduced,
-            Type::Any | Type::Either => Form::Any,
+            Type::Any if self.preserves_unknown_fields() => Granularity::Deduced,
+            Type::Any | Type::Either => Granularity::Any,
             Type::Object | Type::Map => match self.map_type() {
-                MapType::Atomic => Form::AtomicMap,
-                MapType::Unset | MapType::Granular => Form::Map,
+                MapType::Atomic => Granularity::AtomicMap,
+                MapType::Unset | MapType::Granular => Granularity::Map,
             },
             Type::Array => match self.list_type() {
-                ListType::Unset | ListType::Atomic => Form::AtomicList,
-                ListType::Set => Form::Set,
-                ListType::Map => Form::KeyedList,
+                ListType::Unset | ListType::Atomic => Granularity::AtomicList,
+                ListType::Set => Granularity::Set,
+                ListType::Map => Granularity::KeyedList,
             },
-            Type::String | Type::Bytes => Form::Scalar(Scalar::String),
-            Type::Int32 | Type::Int64 | Type::Number => Form::Scalar(Scalar::Numeric),
-            Type::Boolean => Form::Scalar(Scalar::Boolean),
-            Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime => Form::Scalar(Scalar::Untyped),
+            Type::String | Type::Bytes => Granularity::Scalar(Scalar::String),
+            Type::Int32 | Type::Int64 | Type::Number => Granularity::Scalar(Scalar::Numeric),
+            Type::Boolean => Granularity::Scalar(Scalar::Boolean),
+            Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime => Granularity::Scalar(Scalar::Untyped),
         }
     }
 
@@ -120,7 +120,23 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
     }
 
     fn key_default(self, key: &str) -> Option<Value> {
-        let default = SchemaRef::items(self)?.field(key)?.default_json()?;
-        serde_json::from_str(default).ok()
+        let field = SchemaRef::items(self)?.field(key)?;
+        match field.default_json() {
+            Some(default) => serde_json::from_str(default).ok(),
+            None => always_written(field),
+        }
+    }
+}
+
+/// What stands in a field of a built-in kind whenever it was left out, since it is never left out itself: upstream publishes it as a
+/// default, so that an item without a key has that key.
+fn always_written(field: SchemaRef<'_>) -> Option<Value> {
+    if field.is_structural() || field.pointer() || field.omitted_when_zero() {
+        return None;
+    }
+    match field.of() {
+        Type::String => Some(Value::from("")),
+        Type::Int32 | Type::Int64 | Type::Number => Some(Value::from(0)),
+        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 //! Kept sorted, without nodes that are neither members nor on the way to one, so that equal sets are equal values.
 
 use super::element::{Path, PathElement};
-use super::step::Step;
+use super::element_ref::PathElementRef;
 
 /// A set of fields. The root itself is never a member: nobody owns a whole object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -210,9 +210,9 @@ impl FieldSet {
     }
 
     /// What is at a step and below it.
-    pub(super) fn at(&self, step: Step<'_>) -> Option<&Node> {
+    pub(super) fn at(&self, step: PathElementRef<'_>) -> Option<&Node> {
         match step {
-            Step::Field(name) => {
+            PathElementRef::Field(name) => {
                 let place = self.nodes.binary_search_by(|node| node.element.cmp_field(name)).ok()?;
                 self.nodes.get(place)
             }

@@ -3,14 +3,14 @@
 //! Fields come in the order in which sets hold them, so neither has to sort. What is neither a member nor above one leaves
 //! no trace.
 
+use super::element_ref::PathElementRef;
 use super::set::{FieldSet, Node};
-use super::step::Step;
 use super::text::{SELF_MEMBER, is_open, write_step};
 
 /// Where a walk tells the fields that it finds, from the root down.
 pub(super) trait Sink {
     /// A field, and whether it is a member itself. What is told until it is closed is below it.
-    fn open(&mut self, step: Step<'_>, member: bool);
+    fn open(&mut self, step: PathElementRef<'_>, member: bool);
     /// The field that was opened last is over.
     fn close(&mut self);
 }
@@ -30,7 +30,7 @@ impl SetSink {
 }
 
 impl Sink for SetSink {
-    fn open(&mut self, step: Step<'_>, member: bool) {
+    fn open(&mut self, step: PathElementRef<'_>, member: bool) {
         let node = Node { element: step.to_element(), member, below: FieldSet::new() };
         self.open.push((node, std::mem::take(&mut self.nodes)));
     }
@@ -65,7 +65,7 @@ impl TextSink {
 }
 
 impl Sink for TextSink {
-    fn open(&mut self, step: Step<'_>, member: bool) {
+    fn open(&mut self, step: PathElementRef<'_>, member: bool) {
         let start = self.text.len();
         if !is_open(&self.text) {
             self.text.push(',');

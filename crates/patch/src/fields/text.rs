@@ -10,8 +10,8 @@ use keelson_meta::json::{Map, Value};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::element::PathElement;
+use super::element_ref::{PathElementRef, key_object};
 use super::set::{FieldSet, Node};
-use super::step::{Step, key_object};
 
 /// The member that makes a field with members below it a member itself.
 const SELF: &str = ".";
@@ -216,9 +216,9 @@ pub(super) fn write_node(node: &Node, out: &mut String) {
         out.push(',');
     }
     match &node.element {
-        PathElement::Field(name) => write_step(Step::Field(name), out),
+        PathElement::Field(name) => write_step(PathElementRef::Field(name), out),
         PathElement::Key(fields) => write_key(fields.iter().map(|(name, value)| (&**name, value)), out),
-        PathElement::Value(value) => write_step(Step::Value(value), out),
+        PathElement::Value(value) => write_step(PathElementRef::Value(value), out),
         element @ PathElement::Index(_) => write_json(&print(element), out),
     }
     out.push(':');
@@ -226,17 +226,17 @@ pub(super) fn write_node(node: &Node, out: &mut String) {
 }
 
 /// Appends the name of a member of `fieldsV1`, as JSON.
-pub(super) fn write_step(step: Step<'_>, out: &mut String) {
+pub(super) fn write_step(step: PathElementRef<'_>, out: &mut String) {
     match step {
-        Step::Field(name) if is_plain(name) => {
+        PathElementRef::Field(name) if is_plain(name) => {
             out.push_str("\"f:");
             out.push_str(name);
             out.push('"');
         }
-        Step::Field(name) => write_json(&format!("f:{name}"), out),
-        Step::Key { names, values } => write_key(names.iter().copied().zip(values.iter().copied()), out),
-        Step::Value(value) if write_simple("\"v:", value, out) => out.push('"'),
-        Step::Value(value) => write_json(&format!("v:{}", go_format::json(value)), out),
+        PathElementRef::Field(name) => write_json(&format!("f:{name}"), out),
+        PathElementRef::Key { names, values } => write_key(names.iter().copied().zip(values.iter().copied()), out),
+        PathElementRef::Value(value) if write_simple("\"v:", value, out) => out.push('"'),
+        PathElementRef::Value(value) => write_json(&format!("v:{}", go_format::json(value)), out),
     }
 }
 

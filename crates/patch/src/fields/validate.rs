@@ -8,9 +8,9 @@ use std::fmt;
 use keelson_meta::json::Value;
 
 use super::element::PathElement;
+use super::element_ref::PathElementRef;
 use super::identity::{Items, Keys};
-use super::schema::{FieldSchema, Form, Member, Scalar};
-use super::step::Step;
+use super::schema::{FieldSchema, Granularity, Member, Scalar};
 use super::view::View;
 use crate::go_text;
 
@@ -74,7 +74,7 @@ pub fn validate<'a>(schema: impl FieldSchema<'a>, object: &Value, duplicates: Du
 /// The way to a value: a chain on the stack, of which only a violation makes a text.
 enum ValuePath<'p> {
     Root,
-    Part(&'p ValuePath<'p>, Step<'p>),
+    Part(&'p ValuePath<'p>, PathElementRef<'p>),
     Index(&'p ValuePath<'p>, usize),
 }
 
@@ -107,12 +107,12 @@ impl Found {
     fn walk<'a>(&mut self, schema: impl FieldSchema<'a>, value: &Value, place: &ValuePath<'_>) {
         let form = schema.form();
         match (form, value) {
-            (Form::Any | Form::Deduced, _) | (_, Value::Null) => {}
-            (Form::Scalar(scalar), value) => self.scalar(scalar, value, place),
-            (Form::Map | Form::AtomicMap, Value::Object(members)) => {
+            (Granularity::Any | Granularity::Deduced, _) | (_, Value::Null) => {}
+            (Granularity::Scalar(scalar), value) => self.scalar(scalar, value, place),
+            (Granularity::Map | Granularity::AtomicMap, Value::Object(members)) => {
                 let mut near = 0;
                 for (name, value) in members {
-                    let place = ValuePath::Part(place, Step::Field(name));
+                    let place = ValuePath::Part(place, PathElementRef::Field(name));
                     match schema.member_near(name, &mut near) {
                         Member::Field(field) => self.walk(field, value, &place),
                         Member::Entry(entry) => self.walk(entry, value, &place),
@@ -123,18 +123,18 @@ impl Found {
                     }
                 }
             }
-            (Form::Map | Form::AtomicMap, other) => {
+            (Granularity::Map | Granularity::AtomicMap, other) => {
                 self.report(place, || format!("expected map, got &{{{}}}", go_text::value(other)));
             }
-            (Form::AtomicList, Value::Array(items)) => {
+            (Granularity::AtomicList, Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Some(schema) = schema.items() {
                         self.walk(schema, item, &ValuePath::Index(place, index));
                     }
                 }
             }
-            (Form::Set | Form::KeyedList, Value::Array(items)) => self.items(schema, items, place),
-            (Form::AtomicList | Form::Set | Form::KeyedList, other) => {
+            (Granularity::Set | Granularity::KeyedList, Value::Array(items)) => self.items(schema, items, place),
+            (Granularity::AtomicList | Granularity::Set | Granularity::KeyedList, other) => {
                 self.report(place, || format!("expected list, got &{{{}}}", go_text::value(other)));
             }
         }

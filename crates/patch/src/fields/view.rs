@@ -4,7 +4,7 @@
 
 use keelson_meta::json::Value;
 
-use super::schema::{FieldSchema, Form, Member};
+use super::schema::{FieldSchema, Granularity, Member};
 
 /// A schema, or the knowledge that there is none below here.
 #[derive(Clone, Copy)]
@@ -24,20 +24,24 @@ pub(super) enum Walk {
 }
 
 impl<'a, S: FieldSchema<'a>> View<S> {
-    pub(super) fn form(self) -> Form {
+    pub(super) fn form(self) -> Granularity {
         match self {
             Self::Known(schema) => schema.form(),
-            Self::Deduced => Form::Deduced,
+            Self::Deduced => Granularity::Deduced,
         }
     }
 
     /// How the value is walked; null may stand for any object.
     pub(super) fn walk(self, value: &Value) -> Walk {
         match (self.form(), value) {
-            (Form::Scalar(_) | Form::Any | Form::AtomicList | Form::AtomicMap, _) => Walk::Leaf,
-            (Form::Map, _) | (Form::Deduced, Value::Object(_) | Value::Null) => Walk::Members,
-            (Form::Set | Form::KeyedList, _) => Walk::Items,
-            (Form::Deduced, Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Walk::Leaf,
+            (Granularity::Scalar(_) | Granularity::Any | Granularity::AtomicList | Granularity::AtomicMap, _) => {
+                Walk::Leaf
+            }
+            (Granularity::Map, _) | (Granularity::Deduced, Value::Object(_) | Value::Null) => Walk::Members,
+            (Granularity::Set | Granularity::KeyedList, _) => Walk::Items,
+            (Granularity::Deduced, Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                Walk::Leaf
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is owned after a first write: the text that is made in one walk is that of the set which the general way gives, for
+//! Ownership after a first write: the text that is made in one walk is that of the set which the general way gives, for
 //! objects of every kind there is.
 
 use std::borrow::Cow;

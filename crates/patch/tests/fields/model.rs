@@ -1,8 +1,9 @@
-//! Which fields a value has, in the plainest words: what the walk that sorts and borrows is compared with. And values of
-//! any schema.
+//! A plain model of the fields that a value has, with which the walk that sorts and borrows is compared, and values of any schema.
+//!
+//! It copies everything and takes its time, so that it is easy to trust.
 
 use keelson_meta::json::{Map, Value, json};
-use keelson_patch::fields::{FieldSchema, FieldSet, Form, Member, PathElement};
+use keelson_patch::fields::{FieldSchema, FieldSet, Granularity, Member, PathElement};
 use keelson_schema::{SchemaRef, Type};
 
 /// The fields of an object: all that appears with it, or what belongs to somebody who applies it.
@@ -47,17 +48,19 @@ fn walk<'a, S: FieldSchema<'a>>(
 }
 
 fn is_leaf<'a, S: FieldSchema<'a>>(schema: Option<S>, value: &Value) -> bool {
-    match schema.map_or(Form::Deduced, FieldSchema::form) {
-        Form::Scalar(_) | Form::Any | Form::AtomicList | Form::AtomicMap => true,
-        Form::Map | Form::Set | Form::KeyedList => false,
-        Form::Deduced => !value.is_object() && !value.is_null(),
+    match schema.map_or(Granularity::Deduced, FieldSchema::form) {
+        Granularity::Scalar(_) | Granularity::Any | Granularity::AtomicList | Granularity::AtomicMap => true,
+        Granularity::Map | Granularity::Set | Granularity::KeyedList => false,
+        Granularity::Deduced => !value.is_object() && !value.is_null(),
     }
 }
 
 fn identity<'a, S: FieldSchema<'a>>(list: S, item: &Value) -> Option<PathElement> {
     match (list.form(), item) {
-        (Form::Set, Value::Bool(_) | Value::Number(_) | Value::String(_)) => Some(PathElement::value(item.clone())),
-        (Form::KeyedList, Value::Object(members)) => {
+        (Granularity::Set, Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            Some(PathElement::value(item.clone()))
+        }
+        (Granularity::KeyedList, Value::Object(members)) => {
             let value = |key| members.get(key).cloned().or_else(|| list.key_default(key));
             let keys: Option<Vec<_>> = list.keys().map(|key| Some((key.into(), value(key)?))).collect();
             Some(PathElement::key(keys?))

@@ -1,8 +1,10 @@
 //! Laws that tie what an object has, how objects differ, merging and removal together.
+//!
+//! Objects are generated for schemas of every granularity.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_patch::fields::{
-    Duplicates, FieldSchema, FieldSet, Form, Member, Scalar, compare, extract, merge, remove, validate,
+    Duplicates, FieldSchema, FieldSet, Granularity, Member, Scalar, compare, extract, merge, remove, validate,
     with_named_fields,
 };
 use proptest::collection::{btree_set, vec};
@@ -24,15 +26,15 @@ pub(super) enum Toy {
 }
 
 impl FieldSchema<'static> for Toy {
-    fn form(self) -> Form {
+    fn form(self) -> Granularity {
         match self {
-            Self::Text => Form::Scalar(Scalar::String),
-            Self::Map | Self::Node => Form::Map,
-            Self::Whole => Form::AtomicMap,
-            Self::Items => Form::KeyedList,
-            Self::Words => Form::Set,
-            Self::Atoms => Form::AtomicList,
-            Self::Free => Form::Deduced,
+            Self::Text => Granularity::Scalar(Scalar::String),
+            Self::Map | Self::Node => Granularity::Map,
+            Self::Whole => Granularity::AtomicMap,
+            Self::Items => Granularity::KeyedList,
+            Self::Words => Granularity::Set,
+            Self::Atoms => Granularity::AtomicList,
+            Self::Free => Granularity::Deduced,
         }
     }
 

@@ -1,10 +1,12 @@
 //! Owners whose fields are those of another version than the one that is written.
+//!
+//! A version that is no longer served, or can't be converted, is among them.
 
 use std::borrow::Cow;
 
 use keelson_meta::json::{Value, json};
 use keelson_patch::fields::{
-    FieldSchema, FieldSet, Form, Manager, Member, Owners, Scalar, Versions, Writer, apply, update,
+    FieldSchema, FieldSet, Granularity, Manager, Member, Owners, Scalar, Versions, Writer, apply, update,
 };
 
 use super::{LATER, NOON};
@@ -14,8 +16,8 @@ use super::{LATER, NOON};
 struct Text(bool);
 
 impl FieldSchema<'static> for Text {
-    fn form(self) -> Form {
-        if self.0 { Form::Map } else { Form::Scalar(Scalar::String) }
+    fn form(self) -> Granularity {
+        if self.0 { Granularity::Map } else { Granularity::Scalar(Scalar::String) }
     }
 
     fn member(self, _: &str) -> Member<Self> {

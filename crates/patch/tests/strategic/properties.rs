@@ -1,4 +1,6 @@
 //! Generated values of a small recursive schema, and a differ that makes patches of them.
+//!
+//! Applying such a patch has to give the other value, in whatever order lists come.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_patch::strategic::{GoKind, MergeSchema, Strategy as Merging, apply};

@@ -1,4 +1,6 @@
 //! Bodies that kubectl 1.36 sent, against what it prints for the same command with `-o json`.
+//!
+//! They were captured once; the table of messages is compared with nothing that it was made of.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;

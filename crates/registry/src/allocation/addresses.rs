@@ -36,7 +36,8 @@ pub(super) async fn assign(
         return Ok(());
     }
     let held = before.map(held_addresses).unwrap_or_default();
-    let target = target(registry, "ipaddresses")?;
+    let target = registry.target(GROUP, "ipaddresses")?;
+    companions.keep(registry.enter(&target).await?);
     let mut addresses: Vec<String> = spec.texts("clusterIPs").into_iter().map(str::to_owned).collect();
     for (index, family) in families::families(spec).into_iter().enumerate() {
         let (address, on_conflict) = match addresses.get(index).map(String::as_str) {
@@ -44,7 +45,7 @@ pub(super) async fn assign(
                 let address = choose(registry, &target, family)?;
                 addresses.resize(addresses.len().max(index + 1), String::new());
                 addresses[index] = address.to_string();
-                (address, OnConflict::PlanAgain)
+                (address, OnConflict::TryAgain)
             }
             Some(text) => {
                 let Ok(address) = text.parse::<IpAddr>() else { continue };
@@ -54,7 +55,7 @@ pub(super) async fn assign(
                     }
                     // The object that says so was lost. Whoever has the address says it again.
                     let object = registry.encode_own(&target, describe(service_ref, address)).await?;
-                    companions.take(key(registry, &target, address)?, object.bytes().clone(), OnConflict::PlanAgain);
+                    companions.take(key(registry, &target, address)?, object.bytes().clone(), OnConflict::TryAgain);
                     continue;
                 }
                 let refused = |why: &str| {
@@ -82,7 +83,8 @@ pub(super) async fn give_back(
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept = after.map(held_addresses).unwrap_or_default();
-    let target = target(registry, "ipaddresses")?;
+    let target = registry.target(GROUP, "ipaddresses")?;
+    companions.keep(registry.enter(&target).await?);
     let parent = parent(service_ref);
     // An address that somebody made by hand may say more of its parent than those that are given out.
     let names_parent = |address: &Object| {
@@ -104,22 +106,6 @@ fn parent(service_ref: &ServiceRef<'_>) -> Value {
     json!({ "resource": "services", "namespace": service_ref.namespace, "name": service_ref.name })
 }
 
-/// Refuses addresses out of all ranges.
-pub(super) fn check_ranges(registry: &Registry, service_ref: &ServiceRef<'_>, spec: &Map) -> Result<(), ApiError> {
-    if !needs_addresses(spec) || is_headless(spec) {
-        return Ok(());
-    }
-    let addresses = spec.texts("clusterIPs");
-    for text in &addresses {
-        let Ok(address) = text.parse::<IpAddr>() else { continue };
-        check_range(registry, address)?.map_err(|why| {
-            let detail = format!("failed to allocate IP {text}: {why}");
-            service_ref.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
-        })?;
-    }
-    Ok(())
-}
-
 /// Whether an address is in one of the ranges; what is said if not.
 fn check_range(registry: &Registry, address: IpAddr) -> Result<Result<(), String>, ApiError> {
     let ranges = ranges(registry)?;
@@ -137,14 +123,14 @@ pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Resu
     let address = last.decode(Revision::default());
     let stated = |field| address.get(&["spec", "parentRef", field]).and_then(Value::as_str).unwrap_or_default();
     let (true, Ok(held)) = (stated("resource") == "services", address.name().parse()) else { return Ok(None) };
-    let services = registry.surface().target("", "services")?.in_namespace(Some(stated("namespace")));
+    let services = registry.target("", "services")?.in_namespace(Some(stated("namespace")));
     let service = registry.collection(&services)?.get(&services.relative_key(stated("name")));
     let Some(service) = service.map(|service| service.object.decode(service.revision)) else { return Ok(None) };
     if !super::spec(&service).is_some_and(|spec| held_addresses(spec).contains(&held)) {
         return Ok(None);
     }
     let service_ref = ServiceRef::of(&services, &service);
-    registry.make_own(&target(registry, "ipaddresses")?, describe(&service_ref, held)).await.map(Some)
+    registry.make_own(&registry.target(GROUP, "ipaddresses")?, describe(&service_ref, held)).await.map(Some)
 }
 
 /// A free address by chance, as far as the cache knows.
@@ -165,7 +151,7 @@ fn choose(registry: &Registry, target: &Target, family: Family) -> Result<IpAddr
 /// The ranges that addresses are given out of: those of all ServiceCIDRs that are ready, or the server's own before there
 /// is one.
 fn ranges(registry: &Registry) -> Result<Vec<AddressRange>, ApiError> {
-    let stored = registry.collection(&target(registry, "servicecidrs")?)?.snapshot();
+    let stored = registry.collection(&registry.target(GROUP, "servicecidrs")?)?.snapshot();
     if stored.is_empty() {
         return Ok(registry.config.service_ranges.addresses().to_vec());
     }
@@ -202,8 +188,4 @@ fn describe(service_ref: &ServiceRef<'_>, address: IpAddr) -> Object {
 
 fn key(registry: &Registry, target: &Target, address: IpAddr) -> Result<StoreKey, ApiError> {
     Ok(StoreKey::new(format!("{}{address}", registry.collection(target)?.prefix())))
-}
-
-fn target(registry: &Registry, plural: &str) -> Result<Target, ApiError> {
-    registry.surface().target(GROUP, plural)
 }

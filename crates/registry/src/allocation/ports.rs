@@ -87,6 +87,10 @@ impl Taking<'_> {
         let mut chosen: HashMap<u16, u16> = HashMap::new();
         for index in 0..ports.len() {
             let Some((port, node_port)) = numbers(&ports[index]) else { continue };
+            if let Some(number) = ports[index].as_object().and_then(|port| no_port_number(port, "nodePort")) {
+                let field = format!("spec.ports[{index}].nodePort");
+                return Err(self.service_ref.refuse(vec![FieldError::invalid(field, number, self.outside())]));
+            }
             let sibling = chosen.get(&port).copied().filter(|_| shared);
             let wish = match (node_port, sibling) {
                 (0, _) if !all => continue,
@@ -117,6 +121,12 @@ impl Taking<'_> {
     }
 
     fn health_check(&mut self, spec: &mut Map) -> Result<(), ApiError> {
+        if let Some(number) = no_port_number(spec, "healthCheckNodePort") {
+            let why = self.outside();
+            return Err(ApiError::Internal(format!(
+                "failed to allocate requested HealthCheck NodePort {number}: {why}"
+            )));
+        }
         let port = match spec.port("healthCheckNodePort") {
             0 => self.any().ok_or_else(|| no_port("failed to allocate a HealthCheck NodePort 0"))?,
             wish if self.held.contains(&wish) => wish,
@@ -132,10 +142,8 @@ impl Taking<'_> {
 
     /// Takes the port that was asked for.
     fn take(&mut self, port: u16, refused: impl Fn(&ServiceRef<'_>, &str) -> ApiError) -> Result<(), ApiError> {
-        let range = self.registry.config.service_ranges.node_ports;
-        if !range.holds(port) {
-            let why = format!("provided port is not in the valid range. The range of valid ports is {range}");
-            return Err(refused(self.service_ref, &why));
+        if !self.registry.config.service_ranges.node_ports.holds(port) {
+            return Err(refused(self.service_ref, &self.outside()));
         }
         let taken = refused(self.service_ref, TAKEN);
         if !self.new.insert(port) {
@@ -143,6 +151,12 @@ impl Taking<'_> {
         }
         self.companions.take(key(port), self.owner(), OnConflict::Refuse(Box::new(taken)));
         Ok(())
+    }
+
+    /// What is said of a number out of the range of ports.
+    fn outside(&self) -> String {
+        let range = self.registry.config.service_ranges.node_ports;
+        format!("provided port is not in the valid range. The range of valid ports is {range}")
     }
 
     /// Takes a port by chance; `None` when none is left.
@@ -154,7 +168,7 @@ impl Taking<'_> {
         let free = |port: &u16| [&self.held, &self.taken, &self.new].iter().all(|taken| !taken.contains(port));
         let port = ports.find(free)?;
         self.new.insert(port);
-        self.companions.take(key(port), self.owner(), OnConflict::PlanAgain);
+        self.companions.take(key(port), self.owner(), OnConflict::TryAgain);
         Some(port)
     }
 
@@ -162,6 +176,12 @@ impl Taking<'_> {
         let ServiceRef { namespace, name, uid, .. } = self.service_ref;
         json!({ "namespace": namespace, "name": name, "uid": uid }).to_string().into()
     }
+}
+
+/// What stands in a field for a port and is the number of none.
+fn no_port_number(fields: &Map, field: &str) -> Option<i64> {
+    let number = fields.get(field).and_then(Value::as_i64).filter(|number| *number != 0)?;
+    u16::try_from(number).is_err().then_some(number)
 }
 
 /// The port of a service and that of its nodes, 0 for none yet.

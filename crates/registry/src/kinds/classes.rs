@@ -149,7 +149,7 @@ fn newest_default(
 
 /// The priority class that is the default: of several, which only a race can make, the one of least priority.
 fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
-    let target = classes_target(registry, "scheduling.k8s.io", "priorityclasses")?;
+    let target = registry.target("scheduling.k8s.io", "priorityclasses")?;
     let classes = target.collection()?.snapshot();
     let noted = classes.layout().place(GLOBAL_DEFAULT);
     let noted = noted.ok_or_else(|| ApiError::Internal(format!("{GLOBAL_DEFAULT} is not noted")))?;
@@ -177,17 +177,13 @@ fn refused(target: &Target, object: &Object, message: String) -> ApiError {
 }
 
 fn find(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Object>, ApiError> {
-    let found = classes_target(registry, group, plural)?.collection()?.get(name);
+    let found = registry.target(group, plural)?.collection()?.get(name);
     Ok(found.map(|entry| entry.object.decode(entry.revision)))
 }
 
 fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Object>, ApiError> {
-    let classes = classes_target(registry, group, plural)?.collection()?.snapshot();
+    let classes = registry.target(group, plural)?.collection()?.snapshot();
     Ok(classes.range("", None).map(|entry| entry.object.decode(entry.revision)).collect())
-}
-
-fn classes_target(registry: &Registry, group: &str, plural: &str) -> Result<Target, ApiError> {
-    registry.surface().target(group, plural)
 }
 
 /// The strategy of ingresses.

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use futures::future::BoxFuture;
 use keelson_access::User;
+use keelson_access::user::API_SERVER;
 use keelson_codec::StoredObject;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Map;
@@ -18,7 +19,7 @@ use crate::companions::Companions;
 use crate::prepare::same_specification;
 use crate::registry::Registry;
 use crate::target::Target;
-use crate::write::ManagedObject;
+use crate::write::{ManagedObject, WriteRequest};
 
 /// A path of names of fields.
 pub(crate) type FieldPath = &'static [&'static str];
@@ -39,6 +40,12 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
+    /// Whether objects are written before the server has published in which version it stores them: those without which it could
+    /// not publish.
+    fn precedes_publication(&self, _target: &Target) -> bool {
+        false
+    }
+
     /// Fills in what a new object is read as having said; who wrote it therefore owns it.
     fn complete_new(&self, _object: &mut Object, _now: SystemTime) -> bool {
         false
@@ -55,7 +62,7 @@ pub(crate) trait Strategy: Send + Sync {
     }
 
     /// Whether the creator of an object also states its status.
-    fn keeps_status_on_create(&self) -> bool {
+    fn keeps_status_on_create(&self, _creator: &User) -> bool {
         false
     }
 
@@ -131,6 +138,27 @@ pub(crate) trait Strategy: Send + Sync {
     /// 422 with what is wrong.
     fn check_subresource(&self, _target: &Target, _object: &Object) -> Result<(), ApiError> {
         Ok(())
+    }
+
+    /// Whether objects give rights to users: then who writes one is asked whether it has them, and a write counts for every request that
+    /// comes after its answer. Most do not, and cost nothing.
+    fn grants_rights(&self) -> bool {
+        false
+    }
+
+    /// Refuses to give rights that the caller does not have, in an object that becomes `after` where it was `before` (`None`: that is
+    /// new).
+    ///
+    /// # Errors
+    /// 403 with the rights that it lacks, 404 for rights that do not exist.
+    fn check_grant<'a>(
+        &'a self,
+        _registry: &'a Registry,
+        _request: &'a WriteRequest<'a>,
+        _before: Option<&'a Object>,
+        _after: &'a Object,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async { Ok(()) })
     }
 
     /// Whether objects are ever written together with others. Most are not, and cost nothing.
@@ -228,6 +256,33 @@ impl Strategy for Ordinary {}
 pub(super) struct StatusAlone;
 
 impl Strategy for StatusAlone {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+}
+
+/// The leases of a cluster itself, by which its servers know each other, are written before anything else.
+pub(super) struct Leases;
+
+impl Strategy for Leases {
+    fn precedes_publication(&self, target: &Target) -> bool {
+        target.namespace.as_deref() == Some("kube-system")
+    }
+}
+
+/// What servers publish of the versions that they store.
+pub(super) struct StorageVersions;
+
+impl Strategy for StorageVersions {
+    /// A server that is the first to publish writes once.
+    fn keeps_status_on_create(&self, creator: &User) -> bool {
+        creator.name == API_SERVER
+    }
+
+    fn precedes_publication(&self, _target: &Target) -> bool {
+        true
+    }
+
     fn kept(&self, subresource: &str) -> &'static [FieldPath] {
         metadata_of_status(subresource)
     }

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt as _, TryStreamExt as _, future, stream};
+use futures::{StreamExt as _, TryStreamExt as _, future, stream};
 use keelson_cache::{Collection, Entry, Snapshot, SnapshotError};
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::{ApiError, Revision};
-use keelson_storage::{ContinueToken, KeyValue, RangeRequest, Store, StoreError, StoreKey};
+use keelson_storage::{ContinueToken, KeyValue, RangeRequest, StoreError, StoreKey, behind, pages};
 use parking_lot::Mutex;
 
 use super::page::KeyRange;
@@ -85,7 +85,7 @@ impl Registry {
         self.counters().count_list_from_store();
         let prefix = target.key_prefix();
         let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
-        let collection = self.collection(target)?;
+        let collection = self.settled_collection(target).await?;
         let root = collection.prefix();
         let to = range.to.map_or_else(|| StoreKey::prefix_end(root), |to| StoreKey::new(format!("{root}{to}")));
         let span = Span { from: StoreKey::new(format!("{root}{}", range.from)), to, revision };
@@ -101,7 +101,7 @@ impl Registry {
             let relative = last.strip_prefix(prefix.as_str()).unwrap_or(&last);
             page.continue_token = Some(ContinueToken::after(revision, relative).encode());
             if selection.is_everything() {
-                let rest = Span { from: StoreKey::new(format!("{root}{last}\0")), ..span.clone() };
+                let rest = Span { from: StoreKey::new(behind(&format!("{root}{last}"))), ..span.clone() };
                 let rest = self.count_rest(&span, part.looked_at, rest).await.map_err(|error| expired(error, plan))?;
                 page.remaining = Some(rest);
             }
@@ -118,7 +118,7 @@ impl Registry {
     ) -> Result<HistoryItems, StoreError> {
         let read = || {
             let (collection, selection) = (collection.clone(), selection.clone());
-            Box::pin(pages(self.store().clone(), span.clone()).map_ok(move |page| {
+            Box::pin(pages(self.store().clone(), span.request(Some(STORE_PAGE))).map_ok(move |page| {
                 let entries = page.into_iter().filter_map(|stored| shown(&collection, &stored));
                 entries.filter(|entry| selection.matches(entry)).collect::<Vec<_>>()
             }))
@@ -143,7 +143,7 @@ impl Registry {
         let mut part = PageRead::default();
         let mut bytes = 0;
         let mut last: Option<String> = None;
-        let mut pages = pin!(pages(self.store().clone(), span.clone()));
+        let mut pages = pin!(pages(self.store().clone(), span.request(Some(STORE_PAGE))));
         while let Some(page) = pages.try_next().await? {
             for stored in page {
                 if part.chosen.len() == limit || part.looked_at == self.config.bounds.scan || bytes >= CHUNK_BYTES {
@@ -170,7 +170,7 @@ impl Registry {
         let known = self.rests.get(span);
         let count = match known.and_then(|count| count.checked_sub(looked_at as u64)) {
             Some(count) => count,
-            None => self.store().count(rest.request(rest.from.clone(), None)).await?,
+            None => self.store().count(rest.request(None)).await?,
         };
         self.rests.remember(rest, count);
         Ok(count)
@@ -186,23 +186,9 @@ struct Span {
 }
 
 impl Span {
-    fn request(&self, from: StoreKey, limit: Option<usize>) -> RangeRequest {
-        RangeRequest { from, to: self.to.clone(), revision: Some(self.revision), limit }
+    fn request(&self, limit: Option<usize>) -> RangeRequest {
+        RangeRequest { from: self.from.clone(), to: self.to.clone(), revision: Some(self.revision), limit }
     }
-}
-
-/// What the store holds in a span, in bounded pieces.
-fn pages(store: Arc<dyn Store>, span: Span) -> impl Stream<Item = Result<Vec<KeyValue>, StoreError>> + Send + 'static {
-    stream::try_unfold(Some(span.from.clone()), move |from| {
-        let (store, span) = (store.clone(), span.clone());
-        async move {
-            let Some(from) = from else { return Ok(None) };
-            let page = store.range(span.request(from, Some(STORE_PAGE))).await?;
-            let last = page.entries.last().filter(|_| page.more);
-            let next = last.map(|stored| StoreKey::new(format!("{}\0", stored.key)));
-            Ok(Some((page.entries, next)))
-        }
-    })
 }
 
 /// The entry of a stored value, if it is an object. The cache has named and counted those that are none; every chunk of

@@ -3,7 +3,7 @@
 //! The range of the URL decides what a token is relative to. A selector may only narrow what is looked at inside it.
 
 use keelson_cache::Snapshot;
-use keelson_storage::ContinueToken;
+use keelson_storage::{ContinueToken, StoreKey, behind};
 
 use super::plan::ListPlan;
 use super::{ListItems, ListPage};
@@ -28,7 +28,7 @@ impl KeyRange {
     pub(crate) fn narrowed(self, target: &Target, selection: &Selection) -> Self {
         let namespaced = target.is_namespaced();
         let inner = match (selection.single_key(namespaced), selection.namespace()) {
-            (Some(key), _) => Self { to: Some(format!("{key}\0")), from: key },
+            (Some(key), _) => Self { to: Some(behind(&key)), from: key },
             (None, Some(namespace)) if namespaced => Self::below(&format!("{namespace}/"), ""),
             (None, _) => return self,
         };
@@ -100,16 +100,14 @@ fn cut_range(
             revision: snapshot.revision,
             continue_token: Some(token_after(&last.key)),
             remaining: Some((total - limit) as u64),
-            items: all(Some(&format!("{}\0", last.key))),
+            items: all(Some(&behind(&last.key))),
         },
     }
 }
 
 /// The first key behind all keys that start with `prefix`; `None` where the prefix is empty.
 fn prefix_end(prefix: &str) -> Option<String> {
-    let head = prefix.strip_suffix('/')?;
-    // '0' is the byte after '/'.
-    Some(format!("{head}0"))
+    (!prefix.is_empty()).then(|| StoreKey::prefix_end(prefix).as_str().to_owned())
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub(crate) async fn apply(
         let before = lend(live);
         let done = apply_to(&versions, &before, &known, application);
         give_back(live, before);
-        if versions.settle().await? {
+        if versions.convert_wanted().await? {
             let done = done?;
             // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
             let managed =
@@ -97,7 +97,7 @@ fn apply_to(
     let owners = first.as_ref().unwrap_or(known);
     let done = write.apply(owners, application, schema, live).map_err(|conflicts| conflict(&conflicts))?;
 
-    let mut object = if done.changed { fit(target, done.object)? } else { object_of(live.clone()) };
+    let mut object = if done.changed { fit(target, application.object, done.object)? } else { object_of(live.clone()) };
     if application.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, application.object);
     }
@@ -165,14 +165,18 @@ fn check_kind(kind: &GroupVersionKind, applied: &Value) -> Result<(), ApiError> 
     Err(ApiError::BadRequest(format!("invalid object type: {}", in_go(&stated))))
 }
 
-/// The object with the shape of its kind: typed, defaults filled in, and without the nulls that removal left.
-fn fit(target: &Target, object: Value) -> Result<Object, ApiError> {
+/// The object with the shape of its kind: typed, defaults filled in, and without the nulls that removal left. `applied` is what was
+/// sent, by which upstream names what does not fit.
+fn fit(target: &Target, applied: &Value, object: Value) -> Result<Object, ApiError> {
     let kind = target.kind();
-    let name = identity(&object, kind);
     refuse_nulls(target, &object)?;
     let mut object = object_of(object);
     conform(target, kind, &mut object, &[], FieldValidation::Ignore).map_err(|fault| {
-        ApiError::Unclassified(format!("failed to convert new typed object ({name}) to object: {fault}"))
+        let (name, kind) = (identity(applied, kind), in_go(kind));
+        ApiError::Unclassified(format!(
+            "failed to convert new object ({name}) to proper version: unable to convert unstructured object to {kind}: \
+             error decoding from json: {fault}"
+        ))
     })?;
     Ok(object)
 }

@@ -61,11 +61,11 @@ impl<'t> KindVersions<'t> {
         self.target
     }
 
-    /// Whether all that was wanted to be known was; if not, it is now.
+    /// Converts what was asked for and is not converted yet; true when there was nothing to convert.
     ///
     /// # Errors
     /// 500 for an object that can't be converted to a version that its owners use.
-    pub(super) async fn settle(&mut self) -> Result<bool, ApiError> {
+    pub(super) async fn convert_wanted(&mut self) -> Result<bool, ApiError> {
         let known = self.known.get_mut();
         if let Some(fault) = known.fault.take() {
             return Err(fault);

@@ -12,7 +12,7 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, GroupResource, Object};
 
-use super::{conditions, other};
+use super::conditions;
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::registry::Registry;
@@ -31,7 +31,7 @@ impl Registry {
     pub async fn bind(&self, target: &Target, mut binding: Object, caller: &Caller) -> Result<(), ApiError> {
         self.admit_posted(target, caller, &mut binding).await?;
         let node = node_of(&binding)?;
-        let pods = other(self, "", "pods", target.namespace.as_deref())?;
+        let pods = self.target("", "pods")?.in_namespace(target.namespace.as_deref());
         let topology = self.topology(node).await?;
         let mut bind = Edit::new(|registry: &Registry, live: &Entry| {
             let pod = live.object.decode(live.revision);
@@ -45,7 +45,7 @@ impl Registry {
 
     /// What a node says of where it is; nothing when there is no such node.
     async fn topology(&self, node: &str) -> Result<Map, ApiError> {
-        let nodes = other(self, "", "nodes", None)?;
+        let nodes = self.target("", "nodes")?;
         match self.read(&nodes, node, &GetOptions::default()).await {
             Ok(entry) => {
                 let node = entry.object.decode(entry.revision);

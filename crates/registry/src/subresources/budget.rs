@@ -9,10 +9,11 @@ use async_trait::async_trait;
 use keelson_cache::Entry;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
+use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, GroupResource, Object};
 
-use super::{conditions, other, selector};
+use super::conditions;
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::intake::fit;
@@ -32,7 +33,7 @@ impl Registry {
     /// # Errors
     /// 500 when several do: which of them would count is not defined.
     pub(super) async fn budget_of(&self, namespace: &str, pod: &Object) -> Result<Option<Object>, ApiError> {
-        let budgets = other(self, "policy", "poddisruptionbudgets", Some(namespace))?;
+        let budgets = self.target("policy", "poddisruptionbudgets")?.in_namespace(Some(namespace));
         let entries = self.read_list(&budgets, &ListOptions::default()).await?.items.into_entries().await?;
         let found = entries.iter().map(|entry| entry.object.decode(entry.revision));
         let mut guarding = found.filter(|budget| guards(budget, pod));
@@ -56,13 +57,11 @@ impl Registry {
         budget: &str,
         pod: &str,
         caller: &Caller,
-        dry_run: bool,
     ) -> Result<(), ApiError> {
-        let mut budgets = other(self, "policy", "poddisruptionbudgets", Some(namespace))?;
+        let mut budgets = self.target("policy", "poddisruptionbudgets")?.in_namespace(Some(namespace));
         budgets = budgets.below("status");
         // The count is the server's own.
-        let server = Caller::server().until(caller.deadline());
-        let server = if dry_run || caller.is_dry_run() { server.rehearsing() } else { server };
+        let server = Caller::server().until(caller.deadline()).rehearsing_if(caller.is_dry_run());
         let request = WriteRequest::new(&budgets, budget, &server, WriteOptions::None);
         let mut take = TakeDisruption { budgets: &budgets, budget, pod };
         self.write(&request, &mut take).await.map(|_| ())
@@ -107,10 +106,8 @@ pub(super) fn lets_unready_go(budget: &Object) -> bool {
 }
 
 fn guards(budget: &Object, pod: &Object) -> bool {
-    let selector = selector::parse(budget.get(&["spec", "selector"]));
-    selector.is_some_and(|selector| {
-        selector.matches(|wanted| pod.labels().find(|(name, _)| *name == wanted).map(|(_, value)| value))
-    })
+    let selector = budget.get(&["spec", "selector"]).and_then(LabelSelector::of_object);
+    selector.is_some_and(|selector| selector.selects(pod))
 }
 
 fn count(budget: &Object, field: &str) -> i64 {

@@ -8,7 +8,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
 use keelson_meta::{ApiError, Object};
 
-use super::{budget, conditions, other};
+use super::{budget, conditions};
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::registry::Registry;
@@ -29,8 +29,9 @@ impl Registry {
     ) -> Result<(), ApiError> {
         self.admit_posted(target, caller, &mut eviction).await?;
         let options = &delete_options(&eviction)?;
+        let caller = &caller.clone().rehearsing_if(options.dry_run);
         let namespace = target.namespace.as_deref().unwrap_or_default();
-        let pods = other(self, "", "pods", Some(namespace))?;
+        let pods = self.target("", "pods")?.in_namespace(Some(namespace));
         if self.evict_if(&pods, name, caller, options, is_no_disruption).await? {
             return Ok(());
         }
@@ -43,7 +44,7 @@ impl Registry {
             let gone = self.evict_if(&pods, name, caller, options, |pod| !is_ready(pod)).await?;
             return if gone { Ok(()) } else { Err(budget::unsettled(budget.name())) };
         }
-        self.take_disruption(namespace, budget.name(), name, caller, options.dry_run).await?;
+        self.take_disruption(namespace, budget.name(), name, caller).await?;
         self.evict_if(&pods, name, caller, options, |_| true).await.map(|_| ())
     }
 

@@ -9,7 +9,6 @@ use keelson_meta::json::Value;
 use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, Object};
 
-use super::other;
 use keelson_resources::SubresourceHandler;
 
 use crate::caller::Caller;
@@ -66,7 +65,7 @@ impl Registry {
                     _ => {}
                 }
                 // Whoever asks looks for the pod's log or for a command in it: that it is not found is told of the pod's resource.
-                self.named(&other(self, "", "nodes", None)?, node).await.map_err(|error| match error {
+                self.named(&self.target("", "nodes")?, node).await.map_err(|error| match error {
                     ApiError::NotFound { name, .. } => ApiError::NotFound { resource: target.group_resource(), name },
                     error => error,
                 })?;
@@ -77,7 +76,7 @@ impl Registry {
                 Err(unreachable(&format!("requests to {} \"{}\"", target.resource.singular, object.name())))
             }
             // These are answered here.
-            SubresourceHandler::Part
+            SubresourceHandler::Confined
             | SubresourceHandler::Scale
             | SubresourceHandler::Binding
             | SubresourceHandler::Eviction

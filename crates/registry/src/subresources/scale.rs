@@ -6,11 +6,11 @@ use keelson_cache::Entry;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
 use keelson_meta::json::{Map, Value, json};
+use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, GroupKind, GroupVersionKind, Object};
-use keelson_resources::{ScalePaths, Text};
+use keelson_resources::{ScalePaths, SubresourceHandler, Text};
 
-use super::selector;
 use crate::admission::WriteOptions;
 use crate::apply::document;
 use crate::caller::Caller;
@@ -30,19 +30,21 @@ const KIND: &str = "Scale";
 /// Where workloads have the replicas that are wanted, and those that there are.
 const WANTED: [Text; 2] = [Text::Borrowed("spec"), Text::Borrowed("replicas")];
 const ACTUAL: [Text; 2] = [Text::Borrowed("status"), Text::Borrowed("replicas")];
+/// What stands for the wanted replicas where a custom resource has none, while its scale is changed.
+const UNSET: i64 = i32::MIN as i64;
 /// The keys of an object's metadata that its scale shows.
 const SHOWN: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
 
 /// Where the objects of one resource have what a scale shows.
 #[derive(Clone, Copy)]
-enum Places<'p> {
+enum ScaleFields<'p> {
     /// Where workloads have it, with their selector in the form of objects.
     Workload,
     /// Where a definition says.
     Stated(&'p ScalePaths),
 }
 
-impl<'p> Places<'p> {
+impl<'p> ScaleFields<'p> {
     fn of(target: &'p Target) -> Self {
         let stated = target.version.subresource(SCALE).and_then(|scale| scale.scale.as_ref());
         stated.map_or(Self::Workload, Self::Stated)
@@ -64,13 +66,19 @@ impl<'p> Places<'p> {
 
     fn selector(self, object: &Object) -> String {
         match self {
-            Self::Workload => selector::text(object.get(&["spec", "selector"])).unwrap_or_default(),
+            Self::Workload => object.get(&["spec", "selector"]).and_then(selector).unwrap_or_default().to_string(),
             Self::Stated(paths) => {
                 let found = paths.selector.as_ref().and_then(|path| at(object, path));
                 found.and_then(Value::as_str).unwrap_or_default().to_owned()
             }
         }
     }
+}
+
+/// The selector of a workload. Replication controllers have bare labels there.
+fn selector(selector: &Value) -> Option<LabelSelector> {
+    let is_structured = ["matchLabels", "matchExpressions"].iter().any(|member| selector.get(member).is_some());
+    if is_structured { LabelSelector::of_object(selector) } else { LabelSelector::of_labels(selector) }
 }
 
 impl Registry {
@@ -81,7 +89,7 @@ impl Registry {
     /// does not have them where they are wanted.
     pub async fn scale(&self, target: &Target, entry: &Entry) -> Result<Object, ApiError> {
         let live = Live::in_version_of(target, entry).await?;
-        scale_of(Places::of(target), &live.object)
+        scale_of(ScaleFields::of(target), &live.object)
     }
 
     /// Changes the wanted replicas: `change` makes a new scale of the one that is.
@@ -128,7 +136,7 @@ impl Registry {
         if Some(target.kind()) != target.resource.storage_kind() {
             convert(target, &mut object, target.kind()).await?;
         }
-        scale_of(Places::of(target), &object)
+        scale_of(ScaleFields::of(target), &object)
     }
 }
 
@@ -144,16 +152,14 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, 
     async fn propose<'s>(&'s mut self, _: &'s Registry, live: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
         let (entry, name) = (existing(live)?, self.name);
         let live = Live::in_version_of(self.target, entry).await?;
-        let places = Places::of(self.target);
-        let scale = (self.change)(scale_of(places, &live.object)?)?;
-        let wanted = match scale.get(&["spec", "replicas"]) {
-            None | Some(Value::Null) => 0,
-            Some(number) => number.as_i64().ok_or_else(|| invalid(name, number, "must be an integer"))?,
+        let places = ScaleFields::of(self.target);
+        let shown = match (places, at(&live.object, places.wanted())) {
+            // As upstream has it: whoever changes such a scale has to say how many there are to be.
+            (ScaleFields::Stated(_), None) => with_wanted(places, &live.object, UNSET),
+            _ => scale_of(places, &live.object)?,
         };
-        // Of a custom resource its rules say more.
-        if wanted < 0 && matches!(places, Places::Workload) {
-            return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
-        }
+        let scale = (self.change)(shown)?;
+        let wanted = wanted_by(places, name, &scale)?;
         let mut next = live.object.clone();
         next.set_meta("uid", scale.uid());
         // A scale may be changed from whatever state, also where its object may not.
@@ -163,6 +169,48 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, 
         put(&mut next.0, places.wanted(), json!(wanted));
         replacement(self.target, name, live, next)
     }
+}
+
+/// The scale that admission is shown of an object which is changed below `/scale`, as upstream has it; `None` below other
+/// endpoints, where it is shown the object.
+pub(crate) fn shown_to_admission(target: &Target, object: &Object) -> Option<Object> {
+    if target.subresource.as_ref().is_none_or(|below| below.handler != SubresourceHandler::Scale) {
+        return None;
+    }
+    let places = ScaleFields::of(target);
+    let absent = if matches!(places, ScaleFields::Stated(_)) { UNSET } else { 0 };
+    Some(with_wanted(places, object, number(object, places.wanted()).unwrap_or(absent)))
+}
+
+/// Gives an object the replicas that a scale of it wants, which admission has changed.
+///
+/// # Errors
+/// 422 and 400 for what it can't want.
+pub(crate) fn rescale(target: &Target, scale: &Object, object: &mut Object) -> Result<(), ApiError> {
+    let places = ScaleFields::of(target);
+    let wanted = wanted_by(places, object.name(), scale)?;
+    put(&mut object.0, places.wanted(), json!(wanted));
+    Ok(())
+}
+
+/// How many replicas a scale wants.
+///
+/// # Errors
+/// 422 for what is no number of replicas, 400 where a definition wants one and there is none.
+fn wanted_by(places: ScaleFields<'_>, name: &str, scale: &Object) -> Result<i64, ApiError> {
+    let wanted = match scale.get(&["spec", "replicas"]) {
+        None | Some(Value::Null) => 0,
+        Some(number) => number.as_i64().ok_or_else(|| invalid(name, number, "must be an integer"))?,
+    };
+    if let (ScaleFields::Stated(paths), UNSET) = (places, wanted) {
+        let message = format!("the spec replicas field {} cannot be empty", stated_path(paths));
+        return Err(ApiError::BadRequest(message));
+    }
+    // Of a custom resource its rules say more.
+    if wanted < 0 && matches!(places, ScaleFields::Workload) {
+        return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
+    }
+    Ok(wanted)
 }
 
 /// What a scale that is applied wants of its workload.
@@ -178,7 +226,7 @@ fn configuration(target: &Target, scale: &Value) -> Result<Object, ApiError> {
         }
     }
     if let Some(replicas) = scale["spec"].get("replicas") {
-        put(&mut wanted.0, Places::of(target).wanted(), replicas.clone());
+        put(&mut wanted.0, ScaleFields::of(target).wanted(), replicas.clone());
     }
     Ok(wanted)
 }
@@ -204,28 +252,38 @@ fn put(object: &mut Map, path: &[Text], value: Value) {
     }
 }
 
-fn scale_of(places: Places<'_>, object: &Object) -> Result<Object, ApiError> {
+fn scale_of(places: ScaleFields<'_>, object: &Object) -> Result<Object, ApiError> {
+    let wanted = number(object, places.wanted());
+    if let (ScaleFields::Stated(paths), None) = (places, wanted) {
+        // As upstream has it: who scales must know how many there are to be.
+        return Err(ApiError::Internal(format!("the spec replicas field {} does not exist", stated_path(paths))));
+    }
+    Ok(with_wanted(places, object, wanted.unwrap_or_default()))
+}
+
+fn number(object: &Object, path: &[Text]) -> Option<i64> {
+    at(object, path).and_then(Value::as_i64)
+}
+
+/// Where a definition says that the wanted replicas are, as messages show it.
+fn stated_path(paths: &ScalePaths) -> String {
+    go_format::quote(&format!(".{}", paths.wanted.join(".")))
+}
+
+/// The scale of an object of which so many replicas are wanted.
+fn with_wanted(places: ScaleFields<'_>, object: &Object, wanted: i64) -> Object {
     let mut metadata = Map::new();
     for key in SHOWN {
         if let Some(value) = object.meta(key) {
             metadata.insert(key, value.clone());
         }
     }
-    let number = |path: &[Text]| at(object, path).and_then(Value::as_i64);
-    let wanted = number(places.wanted());
-    if let (Places::Stated(paths), None) = (places, wanted) {
-        // As upstream has it: who scales must know how many there are to be.
-        let path = paths.wanted.join(".");
-        let what = format!("the spec replicas field {} does not exist", go_format::quote(&format!(".{path}")));
-        return Err(ApiError::Internal(what));
-    }
-    let wanted = wanted.unwrap_or_default();
     let mut spec = Map::new();
     if wanted != 0 {
         spec.insert("replicas", json!(wanted));
     }
     let mut status = Map::new();
-    status.insert("replicas", json!(number(places.actual()).unwrap_or_default()));
+    status.insert("replicas", json!(number(object, places.actual()).unwrap_or_default()));
     let selector = places.selector(object);
     if !selector.is_empty() {
         status.insert("selector", json!(selector));
@@ -236,7 +294,7 @@ fn scale_of(places: Places<'_>, object: &Object) -> Result<Object, ApiError> {
     scale.0.insert("metadata", Value::Object(metadata));
     scale.0.insert("spec", Value::Object(spec));
     scale.0.insert("status", Value::Object(status));
-    Ok(scale)
+    scale
 }
 
 fn invalid(name: &str, value: &Value, why: &str) -> ApiError {
@@ -275,6 +333,6 @@ mod tests {
             "spec": {"replicas": 3},
             "status": {"replicas": 2, "selector": "app=web,tier in (a,b),!x"},
         }));
-        assert_eq!(scale_of(Places::Workload, &workload).unwrap(), expected);
+        assert_eq!(scale_of(ScaleFields::Workload, &workload).unwrap(), expected);
     }
 }

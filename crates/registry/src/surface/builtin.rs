@@ -9,7 +9,9 @@ use keelson_codec::FieldPath;
 use keelson_conversion::{Conversion, View};
 use keelson_defaults::Defaults;
 use keelson_meta::{ApiError, GroupVersionKind};
-use keelson_resources::{Catalogue, Collection, Group, Resource, Subresource, SubresourceHandler, deprecation};
+use keelson_resources::{
+    Catalogue, Collection, Group, Resource, ServedVersion, Subresource, SubresourceHandler, deprecation,
+};
 use keelson_schema::Schema;
 use keelson_tables::Printer;
 use keelson_validation::Rules;
@@ -20,19 +22,38 @@ use crate::complete::Completion;
 use crate::config::RegistryConfig;
 use crate::kinds::{closed_fields, metadata_rules_of, strategy_of};
 
+/// The API group that a feature gate switches off.
+const STORAGE_VERSION_GROUP: &str = "internal.apiserver.k8s.io";
+
 /// All built-in resources, in the order of discovery.
 pub(super) fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
     let groups = Catalogue::builtin().groups().iter();
-    let resources = groups.flat_map(|group| group.resources.iter().map(move |resource| (group, resource)));
+    let is_served = |group: &&Arc<Group>| config.storage_version_api || group.name != STORAGE_VERSION_GROUP;
+    let resources =
+        groups.filter(is_served).flat_map(|group| group.resources.iter().map(move |resource| (group, resource)));
     resources
         .map(|(group, resource)| {
-            Contribution::of(resource.clone())
+            Contribution::of(as_served(resource, config))
                 .built_in()
                 .with_group_priority(group.priority)
                 .stored_as(config.storage_version(resource).cloned())
                 .each_version(|resource, version| completed(group, resource, version))
         })
         .collect()
+}
+
+/// A resource whose versions are hidden that are not to be served.
+fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource> {
+    let is_unserved =
+        |version: &ServedVersion| config.unserved.contains(&(resource.group.to_string(), version.name.to_string()));
+    if config.unserved.is_empty() || !resource.versions.iter().any(|version| is_unserved(version)) {
+        return resource.clone();
+    }
+    let mut served = Resource::clone(resource);
+    for version in served.versions.iter_mut().filter(|version| is_unserved(version)) {
+        Arc::make_mut(version).hidden = true;
+    }
+    Arc::new(served)
 }
 
 /// What a cache has to hold for the built-in resources.
@@ -54,6 +75,15 @@ pub fn key_prefix(group: &str, plural: &str) -> Result<String, ApiError> {
     let stored = catalogue.resource(group, plural).and_then(|resource| catalogue.collection_of(resource));
     let missing = || ApiError::Internal(format!("{plural} of the group {group:?} are not stored"));
     stored.map(|collection| collection.key_prefix()).ok_or_else(missing)
+}
+
+/// The prefixes of cluster roles, roles, cluster role bindings and role bindings.
+///
+/// # Errors
+/// 500 when one of them is not stored.
+pub fn role_prefixes() -> Result<[String; 4], ApiError> {
+    let of = |plural| key_prefix("rbac.authorization.k8s.io", plural);
+    Ok([of("clusterroles")?, of("roles")?, of("clusterrolebindings")?, of("rolebindings")?])
 }
 
 /// A kind with the defaults and the schema that its objects are completed by.
@@ -82,7 +112,6 @@ pub(super) fn spec(collection: &Collection, complete: Option<Arc<dyn Complete>>)
         prefix: collection.key_prefix(),
         fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
         dispatch: collection.dispatch,
-        namespaced: collection.namespaced,
         complete,
         typed_items: true,
     }

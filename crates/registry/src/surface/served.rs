@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use keelson_cache::Collection as CachedCollection;
+use keelson_codec::stored::StoredHeader;
 use keelson_conversion::{Conversion, Passage, View};
 use keelson_defaults::Defaults;
 use keelson_meta::json::Value;
@@ -18,6 +19,7 @@ use keelson_validation::Rules;
 
 use super::definition::DefinedBy;
 use crate::converter::Converter;
+use crate::encodings::EncodingGate;
 use crate::kept::{KeptObjects, KeptOf};
 use crate::kinds::{ClosedFields, MetadataRules, Ordinary, Strategy};
 
@@ -34,6 +36,8 @@ pub struct StoredCollection {
     pub layout: Arc<Collection>,
     /// Its objects.
     pub cached: Arc<CachedCollection>,
+    /// Who may write to it.
+    pub gate: Arc<EncodingGate>,
 }
 
 /// A resource with its versions and its collection. It can be used like the [`Resource`] that it is of.
@@ -43,6 +47,9 @@ pub struct ServedResource {
     versions: Vec<Arc<KindVersion>>,
     stored: Option<Arc<StoredCollection>>,
     storage_kind: Option<GroupVersionKind>,
+    /// How an object gets into the version that is stored, where it is not served in that: events of one group are stored as those
+    /// of another.
+    storage_view: Option<Arc<View>>,
     group_priority: u32,
     builtin: bool,
     /// Who is asked for objects in other versions than they are in; nobody where code here leads to them.
@@ -61,6 +68,7 @@ pub struct KindVersion {
     served: Arc<ServedVersion>,
     kind: GroupVersionKind,
     api_version: String,
+    stored_header: StoredHeader,
     schema: Option<Schema>,
     document: Option<Arc<dyn SchemaDocument>>,
     defaults: Option<Defaults>,
@@ -92,8 +100,8 @@ pub enum VersionChange<'v> {
     None,
     /// Another name: it has the fields of this version.
     Name,
-    /// Another name, and the shape that the schema of this version gives it.
-    Shape,
+    /// Another name, and what the schema of this version prunes and fills in.
+    Schema,
     /// A conversion that code here makes.
     Fields(&'static Conversion),
     /// Somebody who is asked.
@@ -115,12 +123,15 @@ impl ServedResource {
         group_priority: u32,
         builtin: bool,
     ) -> Self {
-        let versions = versions.into_iter().map(Arc::new).collect();
+        let versions: Vec<Arc<KindVersion>> = versions.into_iter().map(Arc::new).collect();
+        let is_served = |kind: &GroupVersionKind| versions.iter().any(|version| version.kind() == kind);
+        let storage_view = storage_kind.as_ref().filter(|kind| !is_served(kind)).map(|kind| Arc::new(View::new(kind)));
         Self {
             resource,
             versions,
             stored: None,
             storage_kind,
+            storage_view,
             group_priority,
             builtin,
             converter: None,
@@ -203,6 +214,11 @@ impl ServedResource {
         self.refuses_new
     }
 
+    /// Whether an object that is stored defines it.
+    pub fn is_defined(&self) -> bool {
+        self.definition.is_some()
+    }
+
     /// What defines it; `None` where nothing that is stored does.
     pub(crate) fn definition(&self) -> Option<&Arc<DefinedBy>> {
         self.definition.as_ref()
@@ -210,11 +226,24 @@ impl ServedResource {
 
     /// What leads an object of this `apiVersion` to one of its versions; `None` where nothing does.
     pub fn change(&self, from: &str, to: &KindVersion) -> Option<VersionChange<'_>> {
-        Some(match (to.view.passage(from)?, &self.converter) {
+        self.change_into(&to.view, from, to.structural().is_some())
+    }
+
+    /// The same for any version of its kind, by name: one that it is served in, or the one that it is stored in.
+    pub(crate) fn change_to(&self, from: &str, to: &GroupVersionKind) -> Option<VersionChange<'_>> {
+        if let Some(version) = self.versions.iter().find(|version| version.kind() == to) {
+            return self.change(from, version);
+        }
+        let view = self.storage_view.as_ref().filter(|_| self.storage_kind.as_ref() == Some(to))?;
+        self.change_into(view, from, false)
+    }
+
+    fn change_into(&self, view: &View, from: &str, is_structural: bool) -> Option<VersionChange<'_>> {
+        Some(match (view.passage(from)?, &self.converter) {
             (Passage::Same, _) => VersionChange::None,
             (Passage::Renamed | Passage::Through(_), Some(converter)) => VersionChange::Asked(converter),
             (Passage::Through(conversion), None) if !conversion.is_rename() => VersionChange::Fields(conversion),
-            (Passage::Renamed | Passage::Through(_), None) if to.structural().is_some() => VersionChange::Shape,
+            (Passage::Renamed | Passage::Through(_), None) if is_structural => VersionChange::Schema,
             (Passage::Renamed | Passage::Through(_), None) => VersionChange::Name,
         })
     }
@@ -239,6 +268,7 @@ impl KindVersion {
         Self {
             served: served.clone(),
             api_version: kind.group_version().to_string(),
+            stored_header: StoredHeader::of(&kind),
             schema: None,
             document: None,
             defaults: None,
@@ -338,6 +368,11 @@ impl KindVersion {
         &self.api_version
     }
 
+    /// What its objects begin with in the store where they are stored in this version.
+    pub(crate) fn stored_header(&self) -> &StoredHeader {
+        &self.stored_header
+    }
+
     /// The schema of its objects; `None` for a kind that takes whatever it is sent.
     pub fn schema(&self) -> Option<SchemaRef<'_>> {
         self.schema.as_ref().map(Schema::get)
@@ -404,24 +439,22 @@ impl KindVersion {
         &self.printer
     }
 
+    /// The `apiVersion`s that stored objects may be in to be shown in this one, which is the first.
+    pub fn readable(&self) -> impl Iterator<Item = &str> {
+        self.view.readable()
+    }
+
     /// Whether no object can be stored in another version.
     pub fn is_sole(&self) -> bool {
         self.view.is_sole()
     }
 
-    /// Gives an object the shape of this version, as far as that can be done without refusing it: fields that the version does
-    /// not have go, defaults come.
-    pub(crate) fn complete(&self, object: &mut Object) {
+    /// Gives an object that comes from another version the shape of this one, as far as that can be done without refusing it: fields
+    /// that the version does not have go. Defaults come where it is stored in this version, and not where it is only shown: as upstream
+    /// has it, what was filled in by the version that is stored is all that was.
+    pub(crate) fn shape(&self, object: &mut Object, is_stored: bool) {
         if let Some(schema) = self.schema() {
-            schema.walk(object, &mut WalkReport::default(), WalkOptions::STORE);
-        }
-    }
-
-    /// The same without defaults, for an object that is only shown in this version: as upstream has it, what was filled in by the
-    /// version that is stored is all that was.
-    pub(crate) fn prune(&self, object: &mut Object) {
-        if let Some(schema) = self.schema() {
-            schema.walk(object, &mut WalkReport::default(), WalkOptions { defaults: false, ..WalkOptions::STORE });
+            schema.walk(object, &mut WalkReport::default(), WalkOptions { defaults: is_stored, ..WalkOptions::STORE });
         }
     }
 

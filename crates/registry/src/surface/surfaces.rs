@@ -3,6 +3,7 @@
 //! ORDER: a collection is in the cache before a surface names it, and leaves the cache after the surface that names it is no
 //! longer current. Requests that still hold an older surface then find a collection that has ended.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,7 +11,7 @@ use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use keelson_cache::{AddError, Cache, Collection as CachedCollection};
 use keelson_meta::GroupResource;
-use keelson_resources::{Collection, Resource, Text};
+use keelson_resources::{Collection, Text};
 use keelson_supervision::outcome;
 use tokio::sync::{Mutex, watch};
 
@@ -18,6 +19,7 @@ use super::contribution::Contribution;
 use super::served::{CollectionId, ServedResource, StoredCollection};
 use super::{Surface, builtin};
 use crate::config::RegistryConfig;
+use crate::encodings::EncodingGates;
 use crate::kept::KeptObjects;
 
 /// The surface of one server, as it is now.
@@ -33,6 +35,8 @@ struct Shared {
     cache: Arc<Cache>,
     /// What converters have answered, of all resources that have one.
     kept: Arc<KeptObjects>,
+    /// Who may write to the collections.
+    gates: EncodingGates,
 }
 
 /// Why resources can't be served.
@@ -52,14 +56,7 @@ impl Surfaces {
     /// # Panics
     /// When the cache was started without a collection of [`collection_specs`](crate::collection_specs).
     pub fn builtin(cache: Arc<Cache>, config: &RegistryConfig) -> Self {
-        let surfaces = Shared {
-            current: ArcSwap::from_pointee(Surface::default()),
-            changing: Mutex::new(()),
-            generation: watch::Sender::new(0),
-            ids: AtomicU32::new(0),
-            cache,
-            kept: Arc::default(),
-        };
+        let surfaces = Shared::new(cache, gates(config));
         let contributions = builtin::contributions(config);
         let mut surface = Surface::default();
         for layout in layouts(&contributions) {
@@ -70,6 +67,11 @@ impl Surfaces {
         contributions.iter().for_each(|contribution| surface.put(contribution.served()));
         surfaces.current.store(Arc::new(surface));
         Self(Arc::new(surfaces))
+    }
+
+    /// No resources yet.
+    pub fn empty(cache: Arc<Cache>, config: &RegistryConfig) -> Self {
+        Self(Arc::new(Shared::new(cache, gates(config))))
     }
 
     /// What is served now.
@@ -84,6 +86,11 @@ impl Surfaces {
         &self.0.kept
     }
 
+    /// Who may write to the collections.
+    pub(crate) fn gates(&self) -> &EncodingGates {
+        &self.0.gates
+    }
+
     /// Tells of each change by the number of the surface that came of it.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.generation.subscribe()
@@ -93,13 +100,39 @@ impl Surfaces {
     /// as the prefix is the same. A change that has begun is made whole, whether or not it is waited for.
     ///
     /// # Errors
-    /// When a name, a kind or a place in the store is another resource's; nothing is changed then.
+    /// When a name, a kind or a place in the store is another resource's, also of one of these; nothing is changed then.
     ///
     /// # Panics
     /// When the change does.
     pub async fn put(&self, contributions: Vec<Contribution>) -> Result<Arc<Surface>, SurfaceError> {
+        self.exchange(Vec::new(), contributions).await
+    }
+
+    /// Serves these resources, and the `gone` ones no longer, from one moment on. What is among both is served anew: what has
+    /// followed its objects ends.
+    ///
+    /// # Errors
+    /// As for [`Surfaces::put`].
+    ///
+    /// # Panics
+    /// When the change does.
+    pub async fn exchange(
+        &self,
+        gone: Vec<GroupResource>,
+        contributions: Vec<Contribution>,
+    ) -> Result<Arc<Surface>, SurfaceError> {
         let shared = self.0.clone();
-        outcome(tokio::spawn(async move { shared.put(contributions).await })).await
+        outcome(tokio::spawn(async move { shared.exchange(&gone, contributions).await })).await
+    }
+
+    /// Has the built-in resources stored in the versions that this configuration says, from one moment on. What is stored stays as it
+    /// is until it is written again.
+    ///
+    /// # Panics
+    /// When the change does.
+    pub async fn store_builtin(&self, config: &RegistryConfig) -> Arc<Surface> {
+        let (shared, contributions) = (self.0.clone(), builtin::contributions(config));
+        outcome(tokio::spawn(async move { shared.store_builtin(&contributions).await })).await
     }
 
     /// Serves these resources no longer, unless they are built in. Their objects stay in the store. A change that has begun is
@@ -113,21 +146,45 @@ impl Surfaces {
     }
 }
 
+/// The gates of collections: closed until somebody publishes in which versions they are stored, or open.
+fn gates(config: &RegistryConfig) -> EncodingGates {
+    if config.publishes_encodings { EncodingGates::published() } else { EncodingGates::default() }
+}
+
 impl Shared {
-    async fn put(&self, contributions: Vec<Contribution>) -> Result<Arc<Surface>, SurfaceError> {
+    fn new(cache: Arc<Cache>, gates: EncodingGates) -> Self {
+        Self {
+            gates,
+            current: ArcSwap::from_pointee(Surface::default()),
+            changing: Mutex::new(()),
+            generation: watch::Sender::new(0),
+            ids: AtomicU32::new(0),
+            cache,
+            kept: Arc::default(),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        gone: &[GroupResource],
+        contributions: Vec<Contribution>,
+    ) -> Result<Arc<Surface>, SurfaceError> {
         let _changing = self.changing.lock().await;
         let mut next = Surface::clone(&self.current.load());
+        let gone = next.take_out(gone);
         let mut replaced = Vec::new();
         for contribution in &contributions {
             replaced.extend(next.remove(contribution.resource()));
         }
-        for contribution in &contributions {
-            next.check_free(contribution.resource())?;
-        }
+        next.check_free(&contributions)?;
         if let Some(builtin) = replaced.iter().find(|served| served.is_builtin()) {
             return Err(SurfaceError::Taken(builtin.group_resource()));
         }
-        for stored in self.collections_for(&contributions, &replaced).await? {
+        // None of these is read like what is gone.
+        let anew: HashSet<Text> =
+            gone.iter().filter_map(|served| served.stored()).map(|stored| stored.layout.prefix.clone()).collect();
+        replaced.extend(gone);
+        for stored in self.collections_for(&contributions, &replaced, &anew).await? {
             next.put_collection(stored);
         }
         contributions.iter().for_each(|contribution| next.put(contribution.served().kept_in(&self.kept)));
@@ -140,7 +197,8 @@ impl Shared {
     }
 
     /// The collections of these contributions: those that are there already as far as objects are read as before, and else new
-    /// ones. As upstream has it, any other change of a definition makes a new one, so that watches of what was served before end.
+    /// ones. As upstream has it, any other change of a definition makes a new one, so that watches of what was served before end;
+    /// and so does whatever is made `anew` at these prefixes.
     ///
     /// # Errors
     /// When the cache can't take them up; it holds what it held then.
@@ -148,6 +206,7 @@ impl Shared {
         &self,
         contributions: &[Contribution],
         replaced: &[Arc<ServedResource>],
+        anew: &HashSet<Text>,
     ) -> Result<Vec<Arc<StoredCollection>>, SurfaceError> {
         let before: HashMap<Text, (&Arc<StoredCollection>, &Arc<ServedResource>)> = replaced
             .iter()
@@ -165,7 +224,8 @@ impl Shared {
             let contribution = by_place.get(&*layout.prefix);
             match before.get(&layout.prefix) {
                 Some((known, served))
-                    if same_layout(known, &layout)
+                    if !anew.contains(&layout.prefix)
+                        && same_layout(known, &layout)
                         && contribution.is_none_or(|contribution| contribution.is_read_like(served)) =>
                 {
                     found.push(Arc::new(StoredCollection { layout: Arc::new(layout), ..(***known).clone() }));
@@ -193,15 +253,26 @@ impl Shared {
         Ok(found)
     }
 
+    async fn store_builtin(&self, contributions: &[Contribution]) -> Arc<Surface> {
+        let _changing = self.changing.lock().await;
+        let current = self.current.load_full();
+        let mut next = Surface::clone(&current);
+        let mut is_changed = false;
+        for contribution in contributions {
+            let (resource, served) = (contribution.resource(), contribution.served());
+            let known = current.resource(&resource.group, &resource.plural);
+            if known.is_some_and(|known| known.storage_kind() != served.storage_kind()) {
+                next.put(served);
+                is_changed = true;
+            }
+        }
+        if is_changed { self.publish(next) } else { current }
+    }
+
     async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
         let _changing = self.changing.lock().await;
         let mut next = Surface::clone(&self.current.load());
-        let mut removed = Vec::new();
-        for GroupResource { group, resource } in resources {
-            if let Some(served) = next.resource(group, resource).filter(|served| !served.is_builtin()).cloned() {
-                removed.extend(next.remove(&served));
-            }
-        }
+        let removed = next.take_out(resources);
         let ended: Vec<String> =
             removed.iter().filter_map(|served| served.stored()).map(|stored| stored.layout.key_prefix()).collect();
         let next = self.publish(next);
@@ -219,7 +290,8 @@ impl Shared {
 
     fn stored(&self, layout: Collection, cached: Arc<CachedCollection>) -> Arc<StoredCollection> {
         let id = CollectionId(self.ids.fetch_add(1, Ordering::Relaxed));
-        Arc::new(StoredCollection { id, layout: Arc::new(layout), cached })
+        let gate = self.gates.of(&layout.prefix);
+        Arc::new(StoredCollection { id, layout: Arc::new(layout), cached, gate })
     }
 }
 
@@ -239,11 +311,31 @@ impl Surface {
         self.insert(Arc::new(served));
     }
 
-    fn check_free(&self, resource: &Resource) -> Result<(), SurfaceError> {
-        let kind_taken = self.by_kind(&resource.group, &resource.kind).is_some();
-        let place_taken = resource.storage_prefix().is_some_and(|prefix| self.collections.contains_key(prefix));
-        if kind_taken || place_taken || self.resource(&resource.group, &resource.plural).is_some() {
-            return Err(SurfaceError::Taken(resource.group_resource()));
+    /// Takes out those of these resources that are not built in.
+    fn take_out(&mut self, resources: &[GroupResource]) -> Vec<Arc<ServedResource>> {
+        let mut taken = Vec::new();
+        for GroupResource { group, resource } in resources {
+            if let Some(served) = self.resource(group, resource).filter(|served| !served.is_builtin()).cloned() {
+                taken.extend(self.remove(&served));
+            }
+        }
+        taken
+    }
+
+    /// Checks that the name, the kind and the place in the store of each of these are neither taken here nor by another of them.
+    fn check_free(&self, contributions: &[Contribution]) -> Result<(), SurfaceError> {
+        let (mut names, mut kinds, mut places) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for resource in contributions.iter().map(Contribution::resource) {
+            let (group, place) = (&*resource.group, resource.storage_prefix());
+            let is_free = self.resource(group, &resource.plural).is_none()
+                && self.by_kind(group, &resource.kind).is_none()
+                && place.is_none_or(|place| !self.collections.contains_key(place));
+            let is_first = names.insert((group, &*resource.plural))
+                && kinds.insert((group, &*resource.kind))
+                && place.is_none_or(|place| places.insert(place));
+            if !(is_free && is_first) {
+                return Err(SurfaceError::Taken(resource.group_resource()));
+            }
         }
         Ok(())
     }

@@ -1,23 +1,23 @@
 //! The end of a write: one transaction of the object, the state of its namespace, and what is written together with it.
 //!
-//! The object's own compare stands first, that of its namespace second, those of its companions behind them. Only the first
-//! sends the write back to its proposal; the others are planned anew here, since nothing in the proposal hangs on them.
-//! Whether this server may write at all is compared by the store's fence.
+//! The object's own compare stands first, those of its guards second, those of its companions behind them. When the first does not hold
+//! the write is proposed again, when one of the last does not it passes its stages again; the guards are read anew here, since nothing of
+//! the object hangs on them. Whether this server may write at all is compared by the store's fence.
 
 use std::sync::Arc;
 
 use keelson_cache::{Collection, Entry};
 use keelson_codec::stored::{Checked, StoredObject};
-use keelson_meta::ApiError;
+use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
-use super::{Change, Effect, Guards, ManagedObject, WriteRequest, Written};
-use crate::companions::{Companions, has_companions};
+use super::{Change, Effect, Guards, Staged, WriteRequest, Written};
+use crate::companions::Companions;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
-/// How often a commit is planned anew because the namespace, or what is needed besides, changed in between.
-const PLAN_ATTEMPTS: usize = 16;
+/// How often a commit is tried again because its guards changed in between.
+const GUARD_ATTEMPTS: usize = 16;
 
 /// How a commit ended.
 pub(super) enum Commit {
@@ -25,13 +25,15 @@ pub(super) enum Commit {
     Done(Written),
     /// The object is no longer as it was; this is how somebody left it.
     Overtaken(Option<Arc<Entry>>),
+    /// The object is as it was, but somebody else took what was to be written together with it.
+    TakenByOthers,
 }
 
 /// How one attempt ended.
 enum Attempt {
     Ended(Commit),
-    /// The namespace is no longer as it was, or somebody else took what was to be written together with the object.
-    PlanAgain,
+    /// The namespace, or the definition, is no longer as it was.
+    GuardsChanged,
 }
 
 /// What is written.
@@ -40,30 +42,28 @@ enum Content {
     Remove(StoredObject),
 }
 
-/// What is put, on its way to an attempt. An object without companions is encoded at once and let go of, while the
-/// processor still has it at hand, and not after the wait for the store.
-enum Put {
-    Alone(Checked),
-    Accompanied(ManagedObject),
-}
-
-impl Put {
-    fn new(target: &Target, put: ManagedObject) -> Self {
-        if has_companions(target) { Self::Accompanied(put) } else { Self::Alone(put.encode(target)) }
+impl Content {
+    fn object(&self) -> &StoredObject {
+        match self {
+            Self::Put(encoded) => encoded.object(),
+            Self::Remove(last) => last,
+        }
     }
 }
 
-/// A write of which all is known but its companions.
+/// A write of which all is known but the guards.
 struct Plan<'p> {
     request: &'p WriteRequest<'p>,
-    collection: Arc<Collection>,
+    collection: &'p Arc<Collection>,
     live: Option<&'p Arc<Entry>>,
     relative_key: String,
     key: StoreKey,
+    content: Content,
+    companions: Companions,
 }
 
 impl Registry {
-    /// Commits a change of an object that is `live`, or rehearses it.
+    /// Commits a change of an object of this collection that is `live`, or rehearses it.
     ///
     /// # Errors
     /// 404 and 403 when its namespace is gone or going, 422 when the object asks for what it can't have besides, 503 when what
@@ -71,41 +71,38 @@ impl Registry {
     pub(super) async fn commit(
         &self,
         request: &WriteRequest<'_>,
+        collection: &Arc<Collection>,
         live: Option<&Arc<Entry>>,
-        change: Change,
+        staged: Staged,
     ) -> Result<Commit, ApiError> {
-        let (put, mut guards, live) = match change {
+        let Staged { change, companions } = staged;
+        let mut name = request.name.to_owned();
+        let (content, mut guards, live) = match change {
             Change::Keep(object, revision) => {
                 return Ok(Commit::Done(Written::new(object, Some(revision), Effect::Updated)));
             }
-            Change::Remove(last) => return self.commit_removal(request, live, last).await,
-            Change::Create { new, guards } => (new, guards, None),
-            Change::Put(next) => (next, Guards::default(), live),
-        };
-        let name = if live.is_none() { put.object.name().to_owned() } else { request.name.to_owned() };
-        let plan = self.plan(request, live, &name)?;
-        let mut proposed = Put::new(request.target, put);
-        for attempt in 0..PLAN_ATTEMPTS {
-            let (encoded, companions) = match &mut proposed {
-                Put::Alone(encoded) => (encoded.clone(), Companions::default()),
-                Put::Accompanied(put) => {
-                    // Each attempt starts from what was proposed, not from what the last one could not get.
-                    let mut object = put.object.clone();
-                    let companions = self.accompany(request.target, live, Some(&mut object), attempt).await?;
-                    let completed = ManagedObject::new(object, put.managed_fields.clone());
-                    (completed.encode(request.target), companions)
-                }
-            };
-            if let Some(live) = live.filter(|live| !live.rewritten)
-                && encoded.object().bytes() == live.object.bytes()
-            {
-                let same = Written::new(encoded.into_object(), Some(live.revision), Effect::Updated);
-                return Ok(Commit::Done(same));
+            Change::Remove(last) => (Content::Remove(last), Guards::default(), live),
+            Change::Put(next) => (Content::Put(next.encode(request.target)), Guards::default(), live),
+            Change::Create { new, guards } => {
+                new.object.name().clone_into(&mut name);
+                (Content::Put(new.encode(request.target)), guards, None)
             }
-            match self.attempt(&plan, Content::Put(encoded), &guards, companions).await? {
+        };
+        if let (Content::Put(encoded), Some(live)) = (&content, live)
+            && !live.rewritten
+            && encoded.object().bytes() == live.object.bytes()
+        {
+            let same = encoded.object().clone();
+            return Ok(Commit::Done(Written::new(same, Some(live.revision), Effect::Updated)));
+        }
+        let relative_key = request.target.relative_key(&name);
+        let key = StoreKey::new(format!("{}{relative_key}", collection.prefix()));
+        let plan = Plan { request, collection, live, relative_key, key, content, companions };
+        for _ in 0..GUARD_ATTEMPTS {
+            match self.attempt(&plan, &guards).await? {
                 Attempt::Ended(commit) => return Ok(commit),
-                Attempt::PlanAgain => {
-                    // The plan is made from the cache, so let it see what changed.
+                Attempt::GuardsChanged => {
+                    // They are made from the cache, so let it see what changed.
                     self.catch_up().await?;
                     if live.is_none() {
                         guards = self.guards(request.target, &name).await?;
@@ -116,57 +113,26 @@ impl Registry {
         Err(unsettled())
     }
 
-    async fn commit_removal(
-        &self,
-        request: &WriteRequest<'_>,
-        live: Option<&Arc<Entry>>,
-        last: StoredObject,
-    ) -> Result<Commit, ApiError> {
-        let plan = self.plan(request, live, request.name)?;
-        for attempt in 0..PLAN_ATTEMPTS {
-            let companions = self.accompany(request.target, live, None, attempt).await?;
-            match self.attempt(&plan, Content::Remove(last.clone()), &Guards::default(), companions).await? {
-                Attempt::Ended(commit) => return Ok(commit),
-                Attempt::PlanAgain => self.catch_up().await?,
-            }
-        }
-        Err(unsettled())
-    }
-
-    fn plan<'p>(
-        &'p self,
-        request: &'p WriteRequest<'p>,
-        live: Option<&'p Arc<Entry>>,
-        name: &str,
-    ) -> Result<Plan<'p>, ApiError> {
-        let collection = self.collection(request.target)?;
-        let relative_key = request.target.relative_key(name);
-        let key = StoreKey::new(format!("{}{relative_key}", collection.prefix()));
-        Ok(Plan { request, collection, live, relative_key, key })
-    }
-
-    async fn attempt(
-        &self,
-        plan: &Plan<'_>,
-        content: Content,
-        guards: &Guards,
-        companions: Companions,
-    ) -> Result<Attempt, ApiError> {
-        let Plan { request, collection, live, .. } = plan;
-        if request.is_dry_run() {
-            return self.rehearse_commit(plan, content, companions).await.map(Attempt::Ended);
+    async fn attempt(&self, plan: &Plan<'_>, guards: &Guards) -> Result<Attempt, ApiError> {
+        let Plan { request, collection, live, companions, .. } = plan;
+        if request.caller.is_dry_run() {
+            return self.rehearse_commit(plan).await.map(Attempt::Ended);
         }
         let key = plan.key.clone();
         let condition = live.map_or(Condition::Absent, |live| Condition::At(live.revision));
         let mut compares = vec![Compare { key: key.clone(), condition }];
         compares.extend(guards.compares());
+        compares.extend(request.conditions.iter().cloned());
         let own = compares.len();
-        let (write, object) = match content {
-            Content::Remove(last) => (Write::Delete { key }, last),
+        let object = plan.content.object().clone();
+        let write = match &plan.content {
+            Content::Remove(_) => Write::Delete { key },
             Content::Put(encoded) => {
-                let object = encoded.object().clone();
-                collection.announce(key.clone(), encoded);
-                (Write::Put { key, value: object.bytes().clone(), expires: self.expiry(request.target) }, object)
+                // Who was judged by an older definition may lack what objects of this collection have today.
+                if request.target.stored().is_some_and(|judged_by| Arc::ptr_eq(&judged_by.cached, collection)) {
+                    collection.announce(key.clone(), encoded.clone());
+                }
+                Write::Put { key, value: object.bytes().clone(), expires: self.expiry(request.target) }
             }
         };
         let removes = matches!(write, Write::Delete { .. });
@@ -174,6 +140,11 @@ impl Registry {
         companions.join(&mut transaction);
         match self.store().commit(transaction).await {
             Ok(committed) => {
+                if let Some(newest) = committed.revisions.last()
+                    && request.target.strategy().grants_rights()
+                {
+                    self.count_at_once(*newest).await;
+                }
                 let revision =
                     if removes { live.map(|live| live.revision) } else { committed.revisions.first().copied() };
                 Ok(Attempt::Ended(Commit::Done(Written::new(object, revision, effect(live.is_none(), removes)))))
@@ -187,30 +158,31 @@ impl Registry {
                 };
                 Ok(Attempt::Ended(Commit::Overtaken(newer)))
             }
-            Err(CommitError::Compare { index, .. }) if index < own => Ok(Attempt::PlanAgain),
-            // The object is as it was: somebody else took what was to be written together with it.
-            Err(CommitError::Compare { index, .. }) => companions.lost(index - own).map(|()| Attempt::PlanAgain),
+            Err(CommitError::Compare { index, .. }) if index < own => Ok(Attempt::GuardsChanged),
+            Err(CommitError::Compare { index, .. }) => {
+                companions.lost(index - own).map(|()| Attempt::Ended(Commit::TakenByOthers))
+            }
         }
     }
 
-    async fn rehearse_commit(
-        &self,
-        plan: &Plan<'_>,
-        content: Content,
-        companions: Companions,
-    ) -> Result<Commit, ApiError> {
+    /// Waits until a write that gives or takes rights is in the cache, by which rights are judged. It has happened, so whoever made it
+    /// is told so also where that takes too long.
+    async fn count_at_once(&self, revision: Revision) {
+        if let Err(behind) = self.cache().wait_for(revision, self.config.revision_wait).await {
+            tracing::warn!(%revision, reached = %behind.current, "rights count later, since the cache is behind the store");
+        }
+    }
+
+    async fn rehearse_commit(&self, plan: &Plan<'_>) -> Result<Commit, ApiError> {
         if plan.live.is_none()
             && let Some(taken) = self.newest(plan.request.target, &plan.relative_key).await?
         {
             return Ok(Commit::Overtaken(Some(taken)));
         }
-        self.rehearse(companions).await?;
-        let (object, removes) = match content {
-            Content::Put(encoded) => (encoded.into_object(), false),
-            Content::Remove(last) => (last, true),
-        };
+        self.rehearse(&plan.companions).await?;
         let revision = plan.live.map(|live| live.revision);
-        Ok(Commit::Done(Written::new(object, revision, effect(plan.live.is_none(), removes))))
+        let effect = effect(plan.live.is_none(), matches!(plan.content, Content::Remove(_)));
+        Ok(Commit::Done(Written::new(plan.content.object().clone(), revision, effect)))
     }
 
     /// An object as the store has it.
@@ -231,7 +203,7 @@ fn effect(creates: bool, removes: bool) -> Effect {
 }
 
 /// 503: the client may try again.
-fn unsettled() -> ApiError {
+pub(super) fn unsettled() -> ApiError {
     ApiError::ServiceUnavailable {
         message: "what the object depends on keeps changing, please try again".to_owned(),
         retry_after_seconds: Some(1),

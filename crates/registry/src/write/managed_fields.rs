@@ -84,8 +84,7 @@ impl<'e> Live<'e> {
             let shown = target.view().show(&entry.object).await?;
             let (mut object, _) = shown.decode_apart(entry.revision);
             object.set_type(target.kind());
-            let (_, managed_fields) = entry.object.decode_apart(entry.revision);
-            return Ok(Self { object, managed_fields });
+            return Ok(Self { object, managed_fields: entry.object.managed_fields_text() });
         }
         let mut live = Self::stored(entry);
         convert(target, &mut live.object, target.kind()).await?;

@@ -1,37 +1,49 @@
 //! The stages of a proposal on its way to the store, in the order in which they happen:
 //!
-//! complete → own → admission that may change → shape again → convert → prepare → validate → admission that may refuse.
+//! complete → own → admission that may change → shape again → convert → prepare → take companions → validate → admission that may
+//! refuse.
 //!
-//! Complete is what a kind reads into what was said, which its writer therefore owns; what admission and preparation add
-//! nobody owns, as upstream has it. Everything up to the conversion is in the version of the request, the rest in the one
-//! that is stored. All of it is done again when somebody else was faster, so nothing here may have an effect of its own.
+//! Complete is what a kind reads into what was said, which its writer therefore owns; what admission and preparation add, and what is
+//! taken for an object (the addresses of a service), nobody owns, as upstream has it. Everything up to the conversion is in the version
+//! of the request, the rest in the one that is stored, but for admission, which sees the version of the request both times. All of it is
+//! done again when somebody else was faster, so nothing here may have an effect of its own.
 
 use std::borrow::Cow;
 
 use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::names::generate_name;
-use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, Object};
 
 use super::managed_fields::Lent;
-use super::{Change, Live, ManagedObject, Ownership, Proposed, WriteRequest};
-use crate::admission::{AdmissionAttributes, Operation};
+use super::{Change, Live, ManagedObject, Ownership, Proposed, Staged, WriteRequest};
+use crate::admission::{AdmissionAttributes, Operation, reshape};
 use crate::caller::Caller;
-use crate::intake::{check_type, conform, fit, match_url};
+use crate::companions::Companions;
+use crate::intake::{check_type, fit};
 use crate::kinds::drop_closed;
 use crate::managed;
 use crate::prepare::{
     asks_for_more, carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update,
 };
 use crate::registry::Registry;
-use crate::subresources;
+use crate::subresources::{self, scale};
 use crate::surface::refused;
 use crate::target::Target;
 use crate::versions::{convert, convert_both};
 
+/// One passage of a proposal through the stages.
+struct Passage<'w> {
+    request: &'w WriteRequest<'w>,
+    /// The object for which it was proposed.
+    live: Option<&'w Entry>,
+    /// How often somebody else has taken what was chosen for it.
+    choices: usize,
+}
+
 impl Registry {
-    /// What becomes of an object that is `live` when this was proposed for it.
+    /// What becomes of an object that is `live` when this was proposed for it, after others have taken `choices` times what it was to
+    /// be given.
     ///
     /// # Errors
     /// What a stage says against it.
@@ -40,43 +52,64 @@ impl Registry {
         request: &WriteRequest<'_>,
         live: Option<&Entry>,
         proposed: Proposed<'_>,
-    ) -> Result<Change, ApiError> {
-        let change = self.change_of(request, live, proposed).await?;
-        let Change::Remove(last) = &change else { return Ok(change) };
-        let again = request.target.strategy().made_again(self, last).await?;
-        Ok(again.map_or(change, Change::Put))
+        choices: usize,
+    ) -> Result<Staged, ApiError> {
+        let passage = Passage { request, live, choices };
+        let mut staged = self.pass(&passage, proposed).await?;
+        if let Change::Remove(last) = &staged.change
+            && let Some(again) = request.target.strategy().made_again(self, last).await?
+        {
+            staged.change = Change::Put(again);
+        }
+        Ok(staged)
     }
 
-    async fn change_of(
-        &self,
-        request: &WriteRequest<'_>,
-        live: Option<&Entry>,
-        proposed: Proposed<'_>,
-    ) -> Result<Change, ApiError> {
+    async fn pass(&self, passage: &Passage<'_>, proposed: Proposed<'_>) -> Result<Staged, ApiError> {
+        let Passage { request, live, .. } = *passage;
         match proposed {
-            Proposed::New(object, ownership) => self.stages_of_new(request, object, ownership).await,
-            Proposed::Content { live, next, ownership } => self.stages_of_content(request, live, next, ownership).await,
-            Proposed::Change(change, None) => Ok(change),
-            Proposed::Change(change, Some(operation)) => {
-                if self.admission().is_empty() {
-                    return Ok(change);
+            Proposed::New(object, ownership) => self.stages_of_new(passage, object, ownership).await,
+            Proposed::Content { live, next, ownership } => self.stages_of_content(passage, live, next, ownership).await,
+            Proposed::Change(mut change, operation) => {
+                if let Some(operation) = operation
+                    && !self.admission().is_empty()
+                {
+                    let old = match live {
+                        Some(live) => Some(Live::in_version_of(request.target, live).await?.with_managed_fields()),
+                        None => None,
+                    };
+                    let attributes = AdmissionAttributes::of(request, operation, old.as_ref());
+                    change = self.admit_own_change(&attributes, change).await?;
                 }
-                let old = match live {
-                    Some(live) => Some(Live::in_version_of(request.target, live).await?.with_managed_fields()),
-                    None => None,
-                };
-                let attributes = AdmissionAttributes::of(request, operation, old.as_ref());
-                self.admit_own_change(&attributes, change).await
+                self.accompany_own_change(passage, change).await
             }
         }
     }
 
+    /// Takes for an object that the server changes itself what it still needs, or gives back what it had.
+    async fn accompany_own_change(&self, passage: &Passage<'_>, mut change: Change) -> Result<Staged, ApiError> {
+        let companions = match &mut change {
+            Change::Keep(..) => Companions::default(),
+            Change::Remove(_) => self.take_companions(passage, None).await?,
+            Change::Create { new: next, .. } | Change::Put(next) => {
+                next.is_canonical &= !passage.request.target.strategy().has_companions();
+                self.take_companions(passage, Some(&mut next.object)).await?
+            }
+        };
+        Ok(Staged { change, companions })
+    }
+
+    /// What is written together with an object that becomes this (`None`: that goes), which is completed by it.
+    async fn take_companions(&self, passage: &Passage<'_>, after: Option<&mut Object>) -> Result<Companions, ApiError> {
+        self.accompany(passage.request.target, passage.live, after, passage.choices).await
+    }
+
     async fn stages_of_new(
         &self,
-        request: &WriteRequest<'_>,
+        passage: &Passage<'_>,
         mut object: Object,
         ownership: Ownership,
-    ) -> Result<Change, ApiError> {
+    ) -> Result<Staged, ApiError> {
+        let request = passage.request;
         let (target, caller) = (request.target, request.caller);
         // Complete, own.
         let (mut managed_fields, mut is_changed) = self.complete_new(target, &mut object, ownership, caller).await?;
@@ -94,24 +127,30 @@ impl Registry {
         let faults = refuse_unconverted(target, &object, faults)?;
         let mut object = self.to_storage(target, object).await?;
         is_changed |= self.prepare_new(target, &mut object, caller);
+        // Take companions.
+        let companions = self.take_companions(passage, Some(&mut object)).await?;
         // Validate.
         check_new(self, target, &object, faults, caller.warnings())?;
+        if target.strategy().grants_rights() {
+            target.strategy().check_grant(self, request, None, &object).await?;
+        }
         // Admission that may refuse.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if !self.admission().is_empty() {
-            let attributes = AdmissionAttributes::of(request, Operation::Create, None);
-            self.admission().validate(&attributes, Some(&new.with_managed_fields())).await?;
+            let shown = shown_for_judgement(target, &new).await?;
+            self.admission().validate(&AdmissionAttributes::of_new(request, &shown), Some(&shown)).await?;
         }
-        Ok(Change::Create { new, guards })
+        Ok(Staged { change: Change::Create { new, guards }, companions })
     }
 
     async fn stages_of_content(
         &self,
-        request: &WriteRequest<'_>,
+        passage: &Passage<'_>,
         mut live: Live<'_>,
         next: Object,
         ownership: Ownership,
-    ) -> Result<Change, ApiError> {
+    ) -> Result<Staged, ApiError> {
+        let request = passage.request;
         let (target, caller) = (request.target, request.caller);
         // Complete.
         let strategy = target.strategy();
@@ -126,7 +165,10 @@ impl Registry {
         };
         // Admission that may change.
         is_changed |= strategy.admit_update(self, target, &live.object, &mut next)?;
-        let old = (!self.admission().is_empty()).then(|| live.with_managed_fields());
+        let old = (!self.admission().is_empty()).then(|| {
+            let old = live.with_managed_fields();
+            scale::shown_to_admission(target, &old).unwrap_or(old)
+        });
         let attributes = old.as_ref().map(|old| AdmissionAttributes::of(request, Operation::Update, Some(old)));
         if let Some(attributes) = &attributes {
             self.admit_changes(attributes, &mut next, &mut managed_fields).await?;
@@ -146,19 +188,26 @@ impl Registry {
         is_changed |= is_added;
         strategy.check_subresource(target, &next)?;
         let counts = counts.unwrap_or_else(|| asks_for_more(target, &stored, &next));
-        carry_over(&stored, &mut next, counts);
+        let carried = carry_over(&stored, &mut next, counts);
         drop_closed(target, Some(&stored), &mut next);
         is_changed |= strategy.prepare_update(target, &stored, &mut next);
-        // Validate.
-        validate_update(target, &stored, &next, faults, caller.warnings())?;
-        let managed_fields = managed::keep_times(&stored, live.managed_fields, &mut next, managed_fields);
+        // Take companions.
         let goes = stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.may_go(&next);
+        let companions = self.take_companions(passage, if goes { None } else { Some(&mut next) }).await?;
+        // Validate.
+        validate_update(target, (&stored, &next), carried, faults, caller.warnings())?;
+        if strategy.grants_rights() {
+            strategy.check_grant(self, request, Some(&stored), &next).await?;
+        }
+        let managed_fields = managed::keep_times(&stored, live.managed_fields, &mut next, managed_fields);
         // Admission that may refuse.
         let next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
         if let Some(attributes) = &attributes {
-            self.admission().validate(attributes, Some(&next.with_managed_fields())).await?;
+            let shown = shown_for_judgement(target, &next).await?;
+            self.admission().validate(attributes, Some(&shown)).await?;
         }
-        Ok(if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) })
+        let change = if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) };
+        Ok(Staged { change, companions })
     }
 
     /// The stages of an object that the server itself makes beside what it was asked for, as it is stored. It must be right:
@@ -216,7 +265,7 @@ impl Registry {
     fn prepare_new(&self, target: &Target, object: &mut Object, caller: &Caller) -> bool {
         let strategy = target.strategy();
         let mut is_changed = strategy.attribute(object, caller.user());
-        stamp_new(self, target, object);
+        stamp_new(self, target, object, caller.user());
         drop_closed(target, None, object);
         is_changed |= strategy.prepare_create(object);
         is_changed
@@ -253,10 +302,19 @@ impl Registry {
         object: &mut Object,
         managed_fields: &mut Option<String>,
     ) -> Result<(), ApiError> {
+        let target = attributes.target;
+        if let Some(mut scale) = scale::shown_to_admission(target, object) {
+            if self.admission().mutate(attributes, Some(&mut scale)).await? {
+                reshape(target, &target.taken_kind(), &mut scale)?;
+                scale::rescale(target, &scale, object)?;
+            }
+            return Ok(());
+        }
         let lent = Lent::to(object, managed_fields.take());
         let changed = self.admission().mutate(attributes, Some(object)).await?;
         if changed {
-            reshape(attributes.target, object)?;
+            check_type(target, object)?;
+            reshape(target, target.kind(), object)?;
         }
         *managed_fields = lent.take_back(object);
         Ok(())
@@ -283,20 +341,21 @@ impl Registry {
         self.admit_changes(attributes, &mut next.object, &mut next.managed_fields).await?;
         next.object = self.to_storage(target, std::mem::take(&mut next.object)).await?;
         next.is_canonical = false;
-        admission.validate(attributes, Some(&next.with_managed_fields())).await?;
+        let shown = shown_for_judgement(target, next).await?;
+        admission.validate(attributes, Some(&shown)).await?;
         Ok(change)
     }
 }
 
-/// Gives an object that a plugin changed the shape of its kind again, and checks that it still is the one of the URL.
+/// What admission judges of an object that shall be stored: the whole of it in the version of the request, like the one that it
+/// is to take the place of, or what the endpoint shows of it.
 ///
 /// # Errors
-/// 400 when it says to be another one, 500 when it does not fit its kind.
-fn reshape(target: &Target, object: &mut Object) -> Result<(), ApiError> {
-    check_type(target, object)?;
-    conform(target, target.kind(), object, &[], FieldValidation::Ignore)
-        .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
-    match_url(target, object)
+/// 500 when it can't be converted.
+async fn shown_for_judgement(target: &Target, next: &ManagedObject) -> Result<Object, ApiError> {
+    let mut shown = next.with_managed_fields();
+    convert(target, &mut shown, target.kind()).await?;
+    Ok(scale::shown_to_admission(target, &shown).unwrap_or(shown))
 }
 
 /// Refuses a new object of a resource that takes none, such as one whose definition is being deleted.

@@ -47,7 +47,7 @@ impl Plugin {
     }
 
     fn note(&self, stage: &str, attributes: &AdmissionAttributes<'_>, object: Option<&Object>) -> Result<(), ApiError> {
-        let AdmissionAttributes { operation, target, name, old, dry_run, .. } = attributes;
+        let AdmissionAttributes { caller, operation, target, name, old, .. } = attributes;
         let endpoint = target.subresource_name().map(|name| format!("/{name}")).unwrap_or_default();
         let question = format!("{stage} {} {}{endpoint}", operation.as_str(), target.resource.plural);
         let refused = question == *self.refuses.lock();
@@ -57,7 +57,7 @@ impl Plugin {
             format!(" {}{}{}", object.name(), known(!object.uid().is_empty(), "+uid"), known(owned, "+managed"))
         });
         let old = old.map(|old| format!(" old:{}", old.get(&["data", "a"]).unwrap_or(&Value::Null)));
-        let dry = if *dry_run { " dry" } else { "" };
+        let dry = if caller.is_dry_run() { " dry" } else { "" };
         let told = format!("{question} {name:?}{}{}{dry}", seen.unwrap_or_default(), old.unwrap_or_default());
         self.asked.lock().push(told);
         attributes.caller.warnings().add(format!("{stage} was asked"));
@@ -122,13 +122,12 @@ impl Admission for Plugin {
 }
 
 /// A server with a plugin, and its way to its store.
-async fn server_with(plugin: &Arc<Plugin>) -> (Arc<Registry>, FaultyStore) {
+pub(crate) async fn server_with(plugin: Arc<dyn Admission>) -> (Arc<Registry>, FaultyStore) {
     let store = FaultyStore::new(Arc::new(MemoryStore::new()));
     let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
     let cache = Cache::start(Arc::new(store.clone()), specs(), CacheConfig::new(clock.clone())).await.unwrap();
     let random = Arc::new(SeededRandom::new(1));
     let registry = Registry::new(Arc::new(store.clone()), cache, clock, random, RegistryConfig::default());
-    let plugin: Arc<dyn Admission> = plugin.clone();
     let registry = registry.with_admission(AdmissionChain::from_iter([plugin]));
     let namespace = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "q"}});
     let namespaces = target("namespaces", None);
@@ -177,14 +176,14 @@ fn decoded(written: &Written) -> Object {
 fn a_new_object_is_changed_before_it_is_prepared_and_judged_when_it_is_valid() {
     run(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         let object = config_map(&json!({"generateName": "g-"}), "1");
         let made = server.create(&config_maps(), object, &caller("m"), &CreateOptions::default()).await.unwrap();
         let name = decoded(&made).name().to_owned();
         assert!(name.len() > 2, "{name}");
         let expected = [
             r#"mutate CREATE configmaps "" +managed"#.to_owned(),
-            format!(r#"validate CREATE configmaps "" {name}+uid+managed"#),
+            format!(r#"validate CREATE configmaps "{name}" {name}+uid+managed"#),
         ];
         // An object without a name has nothing to show in its place.
         assert_eq!(plugin.asked().iter().map(|asked| asked.replace("  ", " ")).collect::<Vec<_>>(), expected);
@@ -207,7 +206,7 @@ fn a_new_object_is_changed_before_it_is_prepared_and_judged_when_it_is_valid() {
 fn plugins_warn_whatever_becomes_of_the_write() {
     run(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         let warnings = Warnings::noted();
         let caller = caller("m").warned_in(warnings.clone());
         let object = config_map(&json!({"name": "n"}), "1");
@@ -225,9 +224,11 @@ fn plugins_warn_whatever_becomes_of_the_write() {
 fn each_kind_of_write_is_asked_about_as_what_it_is() {
     run(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         create(&server, "one").await.unwrap();
-        plugin.asked();
+        let made =
+            [r#"mutate CREATE configmaps "one" one+managed"#, r#"validate CREATE configmaps "one" one+uid+managed"#];
+        assert_eq!(plugin.asked(), made);
         let next = config_map(&json!({"name": "one"}), "2");
         server.update(&config_maps(), "one", next, &caller("m"), &UpdateOptions::default()).await.unwrap();
         assert_eq!(
@@ -237,7 +238,7 @@ fn each_kind_of_write_is_asked_about_as_what_it_is() {
                 r#"validate UPDATE configmaps "one" one+uid+managed old:"1""#.to_owned(),
             ]
         );
-        patch(&server, "one", json!({"data": {"a": "3"}}), caller("m").rehearsing()).await.unwrap();
+        patch(&server, "one", json!({"data": {"a": "3"}}), caller("m").rehearsing_if(true)).await.unwrap();
         let asked = plugin.asked();
         assert!(asked.iter().all(|asked| asked.ends_with(r#" old:"2" dry"#)), "{asked:?}");
         let document =
@@ -268,7 +269,7 @@ fn label(object: &mut Object) {
 fn what_a_plugin_adds_has_the_shape_of_the_kind_and_no_owner() {
     run(async {
         let plugin = Plugin::changing(label);
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         let owners = |object: &Object| {
             let owners = object.meta("managedFields").and_then(Value::as_array).unwrap().iter();
             owners.map(|owner| (owner["manager"].clone(), owner["fieldsV1"].to_string())).collect::<Vec<_>>()
@@ -291,7 +292,7 @@ fn what_a_plugin_adds_has_the_shape_of_the_kind_and_no_owner() {
 fn managed_fields_that_a_plugin_breaks_are_as_they_were() {
     run(async {
         let plugin = Plugin::changing(|object| object.set_meta("managedFields", json!([{"fieldsV1": 7}])));
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         let made = decoded(&create(&server, "one").await.unwrap());
         assert_eq!(made.meta("managedFields").unwrap()[0]["manager"], "maker");
     });
@@ -301,7 +302,7 @@ fn managed_fields_that_a_plugin_breaks_are_as_they_were() {
 fn what_a_plugin_refuses_is_not_written() {
     run(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, store) = server_with(&plugin).await;
+        let (server, store) = server_with(plugin.clone()).await;
         create(&server, "one").await.unwrap();
         let revision = keelson_storage::Store::current_revision(&store).await.unwrap();
         for (question, write) in [
@@ -328,7 +329,7 @@ fn what_a_plugin_refuses_is_not_written() {
 fn what_is_posted_to_an_endpoint_is_asked_about_once() {
     run(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         let pods = target("pods", Some("q"));
         let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "q"},
             "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -362,7 +363,7 @@ fn what_is_posted_to_an_endpoint_is_asked_about_once() {
 fn others_write_while_a_plugin_waits_and_its_write_goes_on_afterwards() {
     run(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         create(&server, "one").await.unwrap();
         let slow = patch(&server, "one", json!({"data": {"slow": "1"}}), caller(SLOW));
         let others = async {
@@ -380,7 +381,7 @@ fn others_write_while_a_plugin_waits_and_its_write_goes_on_afterwards() {
 fn a_write_is_proposed_again_when_the_object_changed_while_a_plugin_waited() {
     run(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         create(&server, "one").await.unwrap();
         plugin.asked();
         let slow = patch(&server, "one", json!({"data": {"slow": "1"}}), caller(SLOW));
@@ -418,7 +419,7 @@ fn a_write_is_proposed_again_when_the_object_changed_while_a_plugin_waited() {
 fn a_write_ends_at_its_deadline_with_nothing_written() {
     run_paused(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, store) = server_with(&plugin).await;
+        let (server, store) = server_with(plugin.clone()).await;
         create(&server, "one").await.unwrap();
         let revision = keelson_storage::Store::current_revision(&store).await.unwrap();
         let deadline = Instant::now() + Duration::from_secs(3);
@@ -437,7 +438,7 @@ fn a_write_ends_at_its_deadline_with_nothing_written() {
 fn a_commit_that_was_sent_is_not_called_a_failure_to_be_retried() {
     run_paused(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, store) = server_with(&plugin).await;
+        let (server, store) = server_with(plugin.clone()).await;
         let object = config_map(&json!({"generateName": "g-"}), "1");
         // The cache knows the namespace by then, so the commit is all that is asked of the store.
         server.list(&target("namespaces", None), &caller("m"), &options("")).await.unwrap();
@@ -468,7 +469,7 @@ async fn lose_twice(server: &Registry, plugin: &Plugin) {
 fn a_caller_that_goes_away_leaves_nothing_half_done_and_nothing_locked() {
     run(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, _) = server_with(&plugin).await;
+        let (server, _) = server_with(plugin.clone()).await;
         create(&server, "one").await.unwrap();
         let spawn_slow = || {
             let server = server.clone();
@@ -512,7 +513,7 @@ impl Authorizer for AllBut {
 fn what_can_not_be_read_is_deleted_by_who_may_and_with_admission() {
     run_paused(async {
         let plugin = Plugin::changing(unchanged);
-        let (server, store) = server_with(&plugin).await;
+        let (server, store) = server_with(plugin.clone()).await;
         let key = StoreKey::new("/registry/configmaps/q/broken");
         store.commit(Transaction::default().put(key.clone(), "k8s:enc:aescbc:v1:key1:\u{1}")).await.unwrap();
         let options = DeleteOptions { ignore_store_read_error: true, ..DeleteOptions::default() };
@@ -534,7 +535,7 @@ fn what_can_not_be_read_is_deleted_by_who_may_and_with_admission() {
         }
         *plugin.refuses.lock() = "none";
         plugin.asked();
-        delete(caller("m").rehearsing()).await.unwrap();
+        delete(caller("m").rehearsing_if(true)).await.unwrap();
         let asked = [r#"mutate DELETE configmaps "broken" dry"#, r#"validate DELETE configmaps "broken" dry"#];
         assert_eq!(plugin.asked(), asked);
 

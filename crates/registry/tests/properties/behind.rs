@@ -1,4 +1,6 @@
 //! A server whose cache does not get as far as the store.
+//!
+//! It refuses in time, and never answers from the past a read that asks for the newest state.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,7 +14,7 @@ use keelson_registry::{Caller, Registry, RegistryConfig};
 use keelson_storage::memory::MemoryStore;
 
 use crate::cluster::*;
-use crate::model::Place;
+use crate::model::RequestPath;
 
 /// The cache follows another store than the one that is written, so it never gets there.
 async fn server() -> Registry {
@@ -32,11 +34,11 @@ fn check_asked_to_come_again(error: &ApiError) {
 fn a_read_that_names_no_revision_is_asked_to_come_again() {
     run_paused(async {
         let server = server().await;
-        check_asked_to_come_again(&list(&server, Place::Everywhere, "").await.err().unwrap());
-        check_asked_to_come_again(&list(&server, Place::Everywhere, "limit=1").await.err().unwrap());
+        check_asked_to_come_again(&list(&server, RequestPath::Everywhere, "").await.err().unwrap());
+        check_asked_to_come_again(&list(&server, RequestPath::Everywhere, "limit=1").await.err().unwrap());
         let got = server.get(&pods(&server, Some("q")), "a", &Caller::server(), &GetOptions::default()).await;
         check_asked_to_come_again(&got.err().unwrap());
-        let named = list(&server, Place::Everywhere, "resourceVersion=1000").await.err().unwrap();
+        let named = list(&server, RequestPath::Everywhere, "resourceVersion=1000").await.err().unwrap();
         assert_eq!(named.code(), 504, "{named}");
     });
 }

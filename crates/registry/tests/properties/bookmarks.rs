@@ -1,4 +1,6 @@
-//! Bookmarks: invariant 13, and when they are due, with time that passes only while everybody waits.
+//! Bookmarks: invariant 13, and when they are due.
+//!
+//! Time passes only while everybody waits.
 
 use std::time::Duration;
 
@@ -34,7 +36,7 @@ enum Heard {
     End { second: u64 },
 }
 
-async fn hear(cluster: &Cluster, place: Place, query: &str) -> tokio::task::JoinHandle<Vec<Heard>> {
+async fn hear(cluster: &Cluster, place: RequestPath, query: &str) -> tokio::task::JoinHandle<Vec<Heard>> {
     let (server, options) = (cluster.server(0), watch_options(query));
     let mut watch = server.watch(&pods(server, place.namespace()), &Caller::server(), &options).await.unwrap();
     let begun = Instant::now();
@@ -60,7 +62,7 @@ async fn hear(cluster: &Cluster, place: Place, query: &str) -> tokio::task::Join
 type Timeline = Vec<(u64, u64)>;
 
 /// What a watcher without bookmarks hears, and with which: those that are due and say something new.
-fn expected(model: &Model, timeline: &Timeline, place: Place, selector: &Selector, lasts: u64) -> Vec<Heard> {
+fn expected(model: &Model, timeline: &Timeline, place: RequestPath, selector: &Selector, lasts: u64) -> Vec<Heard> {
     let begin = timeline[0].1;
     let mut heard: Vec<Heard> =
         model.listed(begin, place, selector).into_iter().map(|(key, _)| Heard::Initial(key)).collect();
@@ -87,7 +89,7 @@ fn expected(model: &Model, timeline: &Timeline, place: Place, selector: &Selecto
     heard
 }
 
-async fn schedule(place: Place, selector: Selector, lasts: u64, steps: Vec<(u64, Step)>) {
+async fn schedule(place: RequestPath, selector: Selector, lasts: u64, steps: Vec<(u64, Step)>) {
     let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
     let mut model = Model::default();
     for key in ["q/a", "q-b/a", "q1/x"] {

@@ -1,4 +1,6 @@
-//! Servers without HTTP: registries with caches of their own over one store, and what clients do with them.
+//! Servers without HTTP: registries with caches of their own over one store, and clients of them.
+//!
+//! Actions are values, so that histories of them can be generated and shrunk.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +20,7 @@ use keelson_storage::Store;
 use keelson_storage::faulty::{Fault, FaultyStore};
 use proptest::prelude::*;
 
-use crate::model::{Model, NAMESPACES, Place, Pod, Stored, any_key, any_pod, read_entry};
+use crate::model::{Model, NAMESPACES, Pod, RequestPath, Stored, any_key, any_pod, read_entry};
 pub(crate) use crate::stores::Engine;
 use crate::stores::Home;
 
@@ -249,13 +251,12 @@ impl Write {
         let (namespace, name) = self.key.split_once('/').unwrap();
         let target = pods(server, Some(namespace));
         let named = Target { name: Some(name.to_owned()), ..target.clone() };
+        let caller = &Caller::server().rehearsing_if(dry_run);
         let written = match &self.action {
             Action::Create(pod) => {
-                let options = CreateOptions { dry_run, ..CreateOptions::default() };
-                server.create(&target, fitted(&target, pod.object(&self.key)), &Caller::server(), &options).await
+                server.create(&target, fitted(&target, pod.object(&self.key)), caller, &CreateOptions::default()).await
             }
             Action::Update(pod) => {
-                let options = UpdateOptions { dry_run, ..UpdateOptions::default() };
                 let mut sent = fitted(&named, pod.object(&self.key));
                 // A custom resource is not replaced by who does not say what it was.
                 if named.kind().group == CUSTOM_GROUP
@@ -263,16 +264,14 @@ impl Write {
                 {
                     sent.set_meta("resourceVersion", current.revision.to_string());
                 }
-                server.update(&named, name, sent, &Caller::server(), &options).await
+                server.update(&named, name, sent, caller, &UpdateOptions::default()).await
             }
             Action::Merge(pod) => {
                 let patch = Patch { kind: PatchKind::Merge, document: pod.merge_patch(), faults: Vec::new() };
-                let options = PatchOptions { dry_run, ..PatchOptions::default() };
-                server.patch(&named, name, &patch, &Caller::server(), &options).await
+                server.patch(&named, name, &patch, caller, &PatchOptions::default()).await
             }
             Action::Delete => {
-                let options = DeleteOptions { dry_run, ..at_once() };
-                let deleted = server.delete(&named, name, &Caller::server(), &options).await;
+                let deleted = server.delete(&named, name, caller, &at_once()).await;
                 return deleted.map(|_| None).map_err(|error| error.code());
             }
         };
@@ -357,7 +356,7 @@ pub(crate) fn watch_options(query: &str) -> ListOptions {
 }
 
 /// Lists as a client would, with these query parameters.
-pub(crate) async fn list(server: &Registry, place: Place, query: &str) -> Result<Page, ApiError> {
+pub(crate) async fn list(server: &Registry, place: RequestPath, query: &str) -> Result<Page, ApiError> {
     let page = server.list(&pods(server, place.namespace()), &Caller::server(), &options(query)).await?;
     let items = match page.items {
         ListItems::Range { cursor, bytes } => {

@@ -66,7 +66,7 @@ async fn write(server: Arc<Registry>, progress: Arc<Progress>, seed: u64) -> Vec
 }
 
 /// Walks over the list in chunks until the writers are done; returns each walk's revision and objects.
-async fn walk(server: Arc<Registry>, progress: Arc<Progress>, place: Place) -> Vec<(u64, Vec<(String, Stored)>)> {
+async fn walk(server: Arc<Registry>, progress: Arc<Progress>, place: RequestPath) -> Vec<(u64, Vec<(String, Stored)>)> {
     let mut walks = Vec::new();
     loop {
         let last = progress.done.load(Ordering::SeqCst);
@@ -95,7 +95,6 @@ async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
         prefix: format!("/registry/example.com/things{number}/"),
         fields: Vec::new(),
         dispatch: None,
-        namespaced: true,
         complete: None,
         typed_items: false,
     };
@@ -118,16 +117,16 @@ async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
 }
 
 /// Lists, and watches from there on.
-async fn begin(server: &Registry, place: Place) -> (u64, WatchStream) {
+async fn begin(server: &Registry, place: RequestPath) -> (u64, WatchStream) {
     let begun = list(server, place, "").await.unwrap().revision;
     let query = format!("&resourceVersion={begun}&allowWatchBookmarks=true");
     (begun, server.watch(&pods(server, place.namespace()), &Caller::server(), &watch_options(&query)).await.unwrap())
 }
 
 /// What a watcher is told until the last pod of each of its namespaces is created.
-async fn follow(mut stream: WatchStream, place: Place) -> Vec<Told> {
+async fn follow(mut stream: WatchStream, place: RequestPath) -> Vec<Told> {
     let mut told: Vec<Told> = Vec::new();
-    let mut ends = if place == Place::Everywhere { NAMESPACES.len() } else { 1 };
+    let mut ends = if place == RequestPath::Everywhere { NAMESPACES.len() } else { 1 };
     while ends > 0 {
         for output in stream.next().await.expect("the watch lasts") {
             match output {
@@ -162,7 +161,7 @@ async fn history(store: &dyn Store) -> Model {
 async fn readers_beside_writers(engine: Engine) {
     let cluster = Cluster::start(engine, Settings { servers: 2, ..Settings::default() }).await;
     let progress = Arc::new(Progress::default());
-    let places = [Place::Everywhere, Place::Namespace("q"), Place::Namespace("q-b")];
+    let places = [RequestPath::Everywhere, RequestPath::Namespace("q"), RequestPath::Namespace("q-b")];
     let mut watchers = Vec::new();
     for (number, place) in places.iter().cycle().take(6).enumerate() {
         let (begun, stream) = begin(cluster.server(number), *place).await;

@@ -1,7 +1,9 @@
 //! Resources that a contributor adds to a running server, changes and removes, while others go on.
+//!
+//! By the verbs of the registry, where what is held can be counted; over the wire it is done in `keelson/tests/surface`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use keelson_cache::{Cache, CacheConfig};
@@ -14,18 +16,21 @@ use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
 use keelson_registry::{
     Caller, Contribution, Effect, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target,
-    Warnings, WatchOutput, accept, collection_specs,
+    Warnings, WatchOutput, WatchStream, accept, collection_specs,
 };
 use keelson_resources::{Resource, SelectableField, ServedVersion, Subresource};
 use keelson_schema::Schema;
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 use keelson_tables::{CellType, CustomColumn, Printer};
+use tokio::sync::oneshot;
 
 /// How many resources the contributor adds.
 const RESOURCES: usize = 3_000;
-/// How many of them it uses.
-const USED: usize = 60;
+/// Whether the contributor uses every verb of this one: some of all names and kinds of resources, from the first to the last.
+fn is_used(number: usize) -> bool {
+    number.is_multiple_of(13)
+}
 
 async fn server() -> Arc<Registry> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -93,6 +98,12 @@ fn list_options(query: &str) -> ListOptions {
     ListOptions::parse(&Query::parse(query), false).unwrap()
 }
 
+/// The options of a watch that tells nothing of what there is.
+fn from_now_on() -> ListOptions {
+    let query = Query::parse("watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
+    ListOptions::parse(&query, true).unwrap()
+}
+
 async fn create(server: &Registry, target: &Target, name: &str, colour: &str) -> Result<Object, ApiError> {
     let sent = json!({ "metadata": { "name": name }, "spec": { "colour": colour }, "status": { "phase": "mine" } });
     let object = accept(target, sent, &[], FieldValidation::Strict, &Warnings::default())?;
@@ -145,9 +156,7 @@ async fn use_every_verb(server: &Registry, number: usize) {
         "nothing of it can be selected yet"
     );
 
-    let watched = ListOptions::parse(&Query::parse("watch=1&resourceVersion=0&sendInitialEvents=false"), true);
-    let watched = watched.unwrap_or_else(|_| ListOptions::parse(&Query::parse("watch=1"), true).unwrap());
-    let mut watch = server.watch(&target, &Caller::server(), &watched).await.unwrap();
+    let mut watch = server.watch(&target, &Caller::server(), &from_now_on()).await.unwrap();
     server.delete(&target, "b", &Caller::server(), &DeleteOptions::default()).await.unwrap();
     let gone = async {
         loop {
@@ -205,66 +214,136 @@ async fn use_verbs_that_make_and_empty(server: &Registry, number: usize, target:
     assert_eq!(names(server, target, "").await.unwrap(), ["a"]);
 }
 
-/// What others do meanwhile: they write and list objects of a built-in kind, and lose nothing.
-async fn write_and_list(server: Arc<Registry>, stop: Arc<AtomicBool>, written: Arc<AtomicUsize>) {
-    let maps = server.surface().target("", "configmaps").unwrap().in_namespace(Some("default"));
-    while !stop.load(Ordering::Relaxed) {
-        let number = written.fetch_add(1, Ordering::Relaxed);
-        let sent = json!({ "metadata": { "name": format!("m{number}") } });
+/// How many objects others have at a time: what a list of theirs shows at the most.
+const KEPT: usize = 20;
+
+fn maps(server: &Registry) -> Target {
+    server.surface().target("", "configmaps").unwrap().in_namespace(Some("default"))
+}
+
+/// What others do meanwhile: they make, list and delete objects of a built-in kind, and each list shows what there is. How many they made.
+async fn write_and_list(server: Arc<Registry>, stop: Arc<AtomicBool>) -> usize {
+    let (maps, caller) = (maps(&server), Caller::server());
+    let named = |number: usize| format!("m{number:09}");
+    for number in 0.. {
+        let sent = json!({ "metadata": { "name": named(number) } });
         let object = accept(&maps, sent, &[], FieldValidation::Strict, &Warnings::default()).unwrap();
-        server.create(&maps, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
-        let page = server.list(&maps, &Caller::server(), &list_options("limit=1")).await.unwrap();
+        server.create(&maps, object, &caller, &CreateOptions::default()).await.unwrap();
+        if let Some(oldest) = number.checked_sub(KEPT) {
+            server.delete(&maps, &named(oldest), &caller, &DeleteOptions::default()).await.unwrap();
+        }
+        let page = server.list(&maps, &caller, &list_options("limit=1")).await.unwrap();
         assert!(!matches!(page.items, ListItems::History(_)));
-        assert_eq!(names(&server, &maps, "").await.unwrap().len(), number + 1, "no write of others is lost");
+        let there: Vec<String> = (number.saturating_sub(KEPT - 1)..=number).map(named).collect();
+        assert_eq!(names(&server, &maps, "").await.unwrap(), there, "no write of others is lost");
+        if stop.load(Ordering::Relaxed) {
+            return number + 1;
+        }
         tokio::task::yield_now().await;
     }
+    unreachable!("numbers do not end")
+}
+
+/// The changes of the same objects, as one watch tells them that goes on all the time, until so many were made: each once and in order.
+async fn follow(mut watch: WatchStream, made: oneshot::Receiver<usize>) {
+    let (mut added, mut deleted, mut last) = (0, 0, Revision::ZERO);
+    let (mut made, mut expected) = (Some(made), None);
+    while expected.is_none_or(|made| added < made || deleted + KEPT < made) {
+        let outputs = tokio::select! {
+            outputs = watch.next() => outputs.expect("a watch of others goes on"),
+            number = async { made.as_mut().expect("it is asked once").await }, if made.is_some() => {
+                (made, expected) = (None, Some(number.unwrap()));
+                continue;
+            }
+        };
+        for output in outputs {
+            let WatchOutput::Event(_, event) = output else { panic!("only events were asked for") };
+            assert!(event.revision > last, "in order, and none twice");
+            last = event.revision;
+            let (count, entry) = match &event.current {
+                Some(current) => (&mut added, current.clone()),
+                None => (&mut deleted, event.previous.clone().unwrap()),
+            };
+            assert_eq!(entry.name(), format!("m{count:09}"), "none is left out");
+            *count += 1;
+        }
+    }
+}
+
+/// Other columns, another version that is stored, and a field to select by.
+fn changed(number: usize) -> Contribution {
+    Contribution::new(resource(number, plural(number), &["v2", "v1"], &["spec.colour"]))
+        .with_printer("v1", &printer("Colour", ".spec.colour"))
+        .with_printer("v2", &printer("Phase", ".status.phase"))
+}
+
+/// What one of the changed resources shows: its objects of before in both versions, with their columns and by their new field.
+async fn use_what_changed(server: &Registry, number: usize) {
+    let (one, two) = (target(server, number, "v1"), target(server, number, "v2"));
+    assert_eq!((heads(&one), heads(&two)), (vec!["Name".into(), "Colour".into()], vec!["Name".into(), "Phase".into()]));
+    let colour = if is_used(number) { "green" } else { "red" };
+    for target in [&one, &two] {
+        let entry = server.get(target, "a", &Caller::server(), &GetOptions::default()).await.unwrap();
+        let shown = target.view().show(&entry.object).await.unwrap();
+        let shown = target.view().decode(&shown, entry.revision).unwrap();
+        assert_eq!(shown.api_version(), Some(target.version.api_version()), "whatever it is stored as");
+        let selected = |colour: &str| format!("fieldSelector=spec.colour%3D{colour}");
+        assert_eq!(names(server, target, &selected(colour)).await.unwrap(), ["a"]);
+        assert!(names(server, target, &selected("blue")).await.unwrap().is_empty());
+    }
+    let made = create(server, &one, "c", "red").await.unwrap();
+    assert_eq!(made.api_version(), Some(two.version.api_version()), "the first version is stored");
+}
+
+/// Waits until nobody holds what was removed.
+async fn let_go(is_let_go: impl Fn() -> bool) {
+    let waited = async {
+        while !is_let_go() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waited).await.expect("the surface and its collections are let go");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_resources_come_change_and_go_while_others_run() {
     let server = server().await;
     let before = server.cache().collections().len();
-    let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let writer = tokio::spawn(write_and_list(server.clone(), stop.clone(), written.clone()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let (made, of_made) = oneshot::channel();
+    let watch = server.watch(&maps(&server), &Caller::server(), &from_now_on()).await.unwrap();
+    let follower = tokio::spawn(follow(watch, of_made));
+    let writer = tokio::spawn(write_and_list(server.clone(), stop.clone()));
 
     let plain = |number| {
         let contribution = Contribution::new(resource(number, plural(number), &["v1"], &[]));
         // Who applies needs a schema.
-        if number < USED { contribution.with_schema("v1", &schema(number)) } else { contribution }
+        if is_used(number) { contribution.with_schema("v1", &schema(number)) } else { contribution }
     };
     let added = server.surfaces().put((0..RESOURCES).map(plain).collect()).await.unwrap();
     assert_eq!(added.generation(), 1);
+    drop(added);
     assert_eq!(server.cache().collections().len(), before + RESOURCES);
-    for number in 0..USED {
-        use_every_verb(&server, number).await;
+    for number in 0..RESOURCES {
+        if is_used(number) {
+            use_every_verb(&server, number).await;
+        } else {
+            create(&server, &target(&server, number, "v1"), "a", "red").await.unwrap();
+        }
     }
 
-    // A request keeps the surface that it began with.
+    // A request keeps the surface that it began with, and a watch of what is changed ends.
     let old = target(&server, 1, "v1");
     assert_eq!(heads(&old), ["Name", "Created At"]);
-    let changed = |number| {
-        Contribution::new(resource(number, plural(number), &["v2", "v1"], &["spec.colour"]))
-            .with_printer("v1", &printer("Colour", ".spec.colour"))
-            .with_printer("v2", &printer("Phase", ".status.phase"))
-    };
-    server.surfaces().put((0..USED).map(changed).collect()).await.unwrap();
+    let mut ending = server.watch(&old, &Caller::server(), &from_now_on()).await.unwrap();
+    server.surfaces().put((0..RESOURCES).map(changed).collect()).await.unwrap();
     assert_eq!(server.get(&old, "a", &Caller::server(), &GetOptions::default()).await.unwrap().name(), "a");
     assert_eq!(heads(&old), ["Name", "Created At"]);
-    for number in 0..USED {
-        let (one, two) = (target(&server, number, "v1"), target(&server, number, "v2"));
-        assert_eq!(
-            (heads(&one), heads(&two)),
-            (vec!["Name".into(), "Colour".into()], vec!["Name".into(), "Phase".into()])
-        );
-        for target in [&one, &two] {
-            let entry = server.get(target, "a", &Caller::server(), &GetOptions::default()).await.unwrap();
-            let shown = target.view().decode(&entry.object, entry.revision);
-            assert_eq!(shown.api_version(), Some(target.version.api_version()), "whatever it is stored as");
-            assert_eq!(names(&server, target, "fieldSelector=spec.colour%3Dgreen").await.unwrap(), ["a"]);
-            assert!(names(&server, target, "fieldSelector=spec.colour%3Dred").await.unwrap().is_empty());
-        }
-        let made = create(&server, &one, "c", "red").await.unwrap();
-        assert_eq!(made.api_version(), Some(two.version.api_version()), "the first version is stored");
+    let ended = async { while ending.next().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(10), ended).await.expect("the watch of what there was ends");
+    drop((old, ending));
+    for number in (0..RESOURCES).filter(|number| is_used(*number) || is_used(number + 1)) {
+        use_what_changed(&server, number).await;
     }
 
     let taken = server
@@ -272,6 +351,9 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
         .put(vec![Contribution::new(Resource { group: "".into(), ..resource(0, "pods", &["v1"], &[]) })]);
     assert!(matches!(taken.await, Err(SurfaceError::Taken(_))), "built-in resources stay");
 
+    let held: Vec<_> =
+        (0..RESOURCES).map(|number| Arc::downgrade(&target(&server, number, "v1").stored().unwrap().cached)).collect();
+    let surface = Arc::downgrade(&server.surface());
     let all: Vec<_> =
         (0..RESOURCES).map(|number| resource(number, plural(number), &["v1"], &[]).group_resource()).collect();
     server.surfaces().remove(&all).await;
@@ -279,10 +361,56 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
     assert_eq!(server.cache().collections().len(), before);
 
     stop.store(true, Ordering::Relaxed);
-    writer.await.unwrap();
-    assert!(written.load(Ordering::Relaxed) > 10, "others went on meanwhile");
+    let number = writer.await.unwrap();
+    made.send(number).unwrap();
+    tokio::time::timeout(Duration::from_secs(60), follower).await.expect("all is told").unwrap();
+    assert!(number > 10, "others went on meanwhile");
+
+    // Nobody holds on to what was removed: its memory is given back.
+    let_go(|| surface.strong_count() == 0 && held.iter().all(|collection| collection.strong_count() == 0)).await;
 
     // What was stored is there again when the resource is.
     server.surfaces().put(vec![changed(3)]).await.unwrap();
-    assert_eq!(names(&server, &target(&server, 3, "v2"), "").await.unwrap(), ["a", "c"]);
+    let expected: &[&str] = if is_used(3) || is_used(4) { &["a", "c"] } else { &["a"] };
+    assert_eq!(names(&server, &target(&server, 3, "v2"), "").await.unwrap(), expected);
+}
+
+#[tokio::test]
+async fn of_two_that_want_the_same_in_one_change_none_is_served() {
+    let server = server().await;
+    let group = "g1.example.org";
+    let named = |plural: &str, kind: &str| {
+        Contribution::new(Resource::custom(group, plural, kind, vec![ServedVersion::custom("v1".to_owned(), [])]))
+    };
+    let taken = server.surfaces().put(vec![named("things", "Thing"), named("others", "Thing")]).await;
+    assert_eq!(taken.err().map(|error| error.to_string().contains("others.g1.example.org")), Some(true));
+    let taken = server.surfaces().put(vec![named("things", "Thing"), named("things", "Other")]).await;
+    assert!(matches!(taken, Err(SurfaceError::Taken(_))));
+    assert_eq!(server.surface().generation(), 0, "nothing was changed");
+    server.surfaces().put(vec![named("things", "Thing"), named("others", "Other")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_goes_and_what_comes_is_one_change() {
+    let server = server().await;
+    let made = |plural: &str| resource(4, plural, &["v1"], &[]);
+    server.surfaces().put(vec![Contribution::new(made("things"))]).await.unwrap();
+    let things = target(&server, 4, "v1");
+    create(&server, &things, "a", "red").await.unwrap();
+    let followed = things.stored().unwrap().cached.clone();
+
+    // One that is defined anew is served all the time, and whoever follows the one of before is at its end.
+    let gone = vec![made("things").group_resource()];
+    let next = server.surfaces().exchange(gone.clone(), vec![Contribution::new(made("things"))]).await.unwrap();
+    assert_eq!(next.generation(), 2);
+    assert!(followed.is_removed());
+    assert_eq!(names(&server, &target(&server, 4, "v1"), "").await.unwrap(), ["a"]);
+
+    // The name of its kind is free for another one at the same moment.
+    let before = server.cache().collections().len();
+    let next = server.surfaces().exchange(gone, vec![Contribution::new(made("others"))]).await.unwrap();
+    assert_eq!(next.generation(), 3);
+    assert!(next.lookup("g4.example.org", "v1", "things").is_none());
+    assert!(next.lookup("g4.example.org", "v1", "others").is_some());
+    assert_eq!(server.cache().collections().len(), before);
 }

@@ -1,4 +1,6 @@
-//! All engines give the same answers: invariant 9, once revisions are renamed to their places in the history.
+//! Equality of all engines: invariant 9, once revisions are renamed to their places in the history.
+//!
+//! The contract by itself is the conformance suite's.
 
 use std::sync::OnceLock;
 
@@ -12,7 +14,7 @@ use crate::model::*;
 #[derive(Clone, Debug)]
 enum Step {
     Write(Write),
-    Walk(Place, Selector, usize),
+    Walk(RequestPath, Selector, usize),
     Restart,
 }
 
@@ -27,7 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The bytes of each chunk of a walk, without revisions.
-async fn walk(cluster: &Cluster, place: Place, selector: &Selector, limit: usize) -> Vec<Vec<bytes::Bytes>> {
+async fn walk(cluster: &Cluster, place: RequestPath, selector: &Selector, limit: usize) -> Vec<Vec<bytes::Bytes>> {
     let (mut chunks, mut token) = (Vec::new(), None);
     loop {
         let next = token.map(|token: String| format!("&continue={token}")).unwrap_or_default();

@@ -31,7 +31,7 @@ enum Step {
     Restart,
     /// A server hears of writes later, or no longer does.
     Delay(usize, Duration),
-    Begin(Place, Selector, usize),
+    Begin(RequestPath, Selector, usize),
     /// The next chunk of one of the walks, with a limit or without.
     Chunk {
         walk: usize,
@@ -39,7 +39,7 @@ enum Step {
         limit: Option<usize>,
     },
     /// A whole list so many revisions back.
-    Whole(Place, Selector, u64),
+    Whole(RequestPath, Selector, u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -64,7 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A client that lists in chunks.
 #[derive(Debug)]
 struct Walk {
-    place: Place,
+    place: RequestPath,
     selector: Selector,
     /// The revision of the first chunk, or of the first one after a 410; not known before it.
     revision: Option<u64>,
@@ -75,7 +75,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(place: Place, selector: Selector) -> Self {
+    fn new(place: RequestPath, selector: Selector) -> Self {
         Self { place, selector, revision: None, start: place.prefix(), token: None, done: false }
     }
 
@@ -141,7 +141,7 @@ fn start_of(token: &str) -> String {
     ContinueToken::decode(token).unwrap().start
 }
 
-async fn whole(cluster: &Cluster, model: &Model, place: Place, selector: &Selector, back: u64) {
+async fn whole(cluster: &Cluster, model: &Model, place: RequestPath, selector: &Selector, back: u64) {
     let newest = cluster.revision().await;
     let revision = newest.saturating_sub(back).max(1);
     let at = format!("{}&resourceVersion={revision}", selector.query());
@@ -329,14 +329,14 @@ fn a_list_from_the_store_shows_what_the_cache_would() {
         let prefix = keelson_registry::key_prefix("", "pods").unwrap();
         let broken = Transaction::default().put(StoreKey::new(format!("{prefix}q/0-broken")), "not an object");
         cluster.store().commit(broken).await.unwrap();
-        let now = list(server, Place::Everywhere, "").await.unwrap();
+        let now = list(server, RequestPath::Everywhere, "").await.unwrap();
         burst(&cluster, &mut model, 150).await;
 
         let past = format!("resourceVersion={}&resourceVersionMatch=Exact", now.revision);
         let from_store = server.counters().lists_from_store();
-        let whole = list(server, Place::Everywhere, &past).await.unwrap();
+        let whole = list(server, RequestPath::Everywhere, &past).await.unwrap();
         assert_eq!(whole.items, now.items);
-        let chunk = list(server, Place::Everywhere, &format!("{past}&limit=1")).await.unwrap();
+        let chunk = list(server, RequestPath::Everywhere, &format!("{past}&limit=1")).await.unwrap();
         assert_eq!(chunk.items, now.items[..1]);
         assert_eq!(server.counters().lists_from_store(), from_store + 2, "the cache has forgotten the revision");
     });
@@ -375,7 +375,7 @@ fn a_scan_that_finds_nothing_ends_a_chunk_without_items() {
         let (mut chunks, mut empty, mut found, mut token) = (0, 0, Vec::new(), String::new());
         loop {
             let query = format!("labelSelector=app&limit=5{token}");
-            let page = list(cluster.server(0), Place::Everywhere, &query).await.unwrap();
+            let page = list(cluster.server(0), RequestPath::Everywhere, &query).await.unwrap();
             chunks += 1;
             empty += usize::from(page.items.is_empty());
             found.extend(page.items.into_iter().map(|(key, _)| key));

@@ -1,4 +1,4 @@
-//! What must hold of the verbs for every history: random writes, compactions, restarts, chunk sizes and selectors, over
+//! Properties of the verbs for every history: random writes, compactions, restarts, chunk sizes and selectors, over
 //! all engines and several servers on one store, checked against a plain model that remembers every revision.
 //!
 //! Tests name the invariants of ARCHITECTURE.md that they show.
@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 mod admission;
+mod admission_shown;
 mod behind;
 mod bookmarks;
 mod cluster;

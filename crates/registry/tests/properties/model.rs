@@ -77,20 +77,20 @@ impl Model {
     }
 
     /// What a list at a revision shows.
-    pub(crate) fn listed(&self, revision: u64, place: Place, selector: &Selector) -> Vec<(String, Stored)> {
+    pub(crate) fn listed(&self, revision: u64, place: RequestPath, selector: &Selector) -> Vec<(String, Stored)> {
         let state = self.at(revision);
         state.into_iter().filter(|(key, stored)| place.holds(key) && selector.matches(key, &stored.pod)).collect()
     }
 
     /// What a watch after a revision is told.
-    pub(crate) fn told(&self, after: u64, place: Place, selector: &Selector) -> Vec<Told> {
+    pub(crate) fn told(&self, after: u64, place: RequestPath, selector: &Selector) -> Vec<Told> {
         let from = self.changes.partition_point(|change| change.revision <= after);
         self.changes[from..].iter().filter_map(|change| change.told(place, selector)).collect()
     }
 }
 
 impl Change {
-    fn told(&self, place: Place, selector: &Selector) -> Option<Told> {
+    fn told(&self, place: RequestPath, selector: &Selector) -> Option<Told> {
         let selected = |pod: &&Pod| place.holds(&self.key) && selector.matches(&self.key, pod);
         let before = self.before.as_ref().filter(selected);
         let after = self.after.as_ref().filter(selected);
@@ -169,12 +169,12 @@ pub(crate) fn read_entry(entry: &Entry) -> (String, Stored) {
 
 /// Which URL a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RequestPath {
     Everywhere,
     Namespace(&'static str),
 }
 
-impl Place {
+impl RequestPath {
     pub(crate) fn namespace(self) -> Option<&'static str> {
         match self {
             Self::Everywhere => None,
@@ -287,8 +287,8 @@ fn any_name() -> impl Strategy<Value = String> {
     prop::sample::select(&["a", "a-b", "a.b", "a0", "aa", "b", "x", "x-1", "x1", "z"][..]).prop_map(str::to_owned)
 }
 
-pub(crate) fn any_place() -> impl Strategy<Value = Place> {
-    prop_oneof![Just(Place::Everywhere), prop::sample::select(&NAMESPACES[..]).prop_map(Place::Namespace)]
+pub(crate) fn any_place() -> impl Strategy<Value = RequestPath> {
+    prop_oneof![Just(RequestPath::Everywhere), prop::sample::select(&NAMESPACES[..]).prop_map(RequestPath::Namespace)]
 }
 
 pub(crate) fn any_selector() -> impl Strategy<Value = Selector> {

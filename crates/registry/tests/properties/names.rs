@@ -1,4 +1,6 @@
-//! Generated names: what is taken is never overwritten, whatever the randomness says.
+//! Generated names: nothing is overwritten, whatever the randomness says.
+//!
+//! The generator is the test's, and says the same again and again.
 
 use keelson_registry::Caller;
 use std::collections::BTreeSet;

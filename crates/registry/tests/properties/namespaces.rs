@@ -1,4 +1,6 @@
 //! Namespaces on several servers: one's cache may be behind what another has done.
+//!
+//! Nothing may be made in a namespace that is going, whatever a cache says.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PropagationPolicy};

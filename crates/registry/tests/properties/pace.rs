@@ -1,4 +1,4 @@
-//! When a watcher is told: the first event after a rest at once, those of a steady stream together, and less often the more
+//! The pace of watches: the first event after a rest is told at once, those of a steady stream together, and less often the more
 //! there are who watch the same. Time passes only while everybody waits.
 
 use keelson_registry::Caller;

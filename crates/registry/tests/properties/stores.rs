@@ -1,4 +1,6 @@
 //! The engines that properties are tried on, and contents of theirs that can be opened again.
+//!
+//! An engine that can't be had on this machine is left out, and said so.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,6 @@
-//! Forged and borrowed continue tokens: invariant 6, and that what was made for one URL shows nothing else of another.
+//! Forged and borrowed continue tokens: invariant 6.
+//!
+//! A token that was made for one URL shows nothing else of another.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -66,7 +68,7 @@ async fn cluster() -> (Cluster, Model) {
     (cluster, model)
 }
 
-async fn check(cluster: &Cluster, model: &Model, place: Place, selector: &Selector, limit: usize, token: &str) {
+async fn check(cluster: &Cluster, model: &Model, place: RequestPath, selector: &Selector, limit: usize, token: &str) {
     let query = format!("{}&limit={limit}&continue={token}", selector.query());
     let read = ContinueToken::decode(token);
     match list(cluster.server(0), place, &query).await {
@@ -108,10 +110,10 @@ fn a_token_says_nothing_of_the_url_that_it_was_made_for() {
     run(async {
         let (cluster, _) = cluster().await;
         let server = cluster.server(0);
-        let page = list(server, Place::Namespace("q"), "limit=1").await.unwrap();
+        let page = list(server, RequestPath::Namespace("q"), "limit=1").await.unwrap();
         let query = format!("limit=9&continue={}", page.token.unwrap());
         for namespace in NAMESPACES {
-            let rest = list(server, Place::Namespace(namespace), &query).await.unwrap();
+            let rest = list(server, RequestPath::Namespace(namespace), &query).await.unwrap();
             let keys: Vec<&str> = rest.items.iter().map(|(key, _)| key.as_str()).collect();
             assert_eq!(keys, [format!("{namespace}/b"), format!("{namespace}/x")]);
         }

@@ -32,7 +32,7 @@ enum Step {
     /// A watcher leaves its server and goes on at another, which may know less.
     Move(usize, usize),
     Watch {
-        place: Place,
+        place: RequestPath,
         selector: Selector,
         server: usize,
         begin: Begin,
@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A client that keeps a copy of what it lists and watches.
 struct Watcher {
-    place: Place,
+    place: RequestPath,
     selector: Selector,
     server: usize,
     begin: Begin,
@@ -310,6 +310,40 @@ fn a_watch_from_the_future_begins_there() {
                 told.push(read_frame(kind, &event.frame(kind)));
             }
         }
-        assert_eq!(told, model.told(begin, Place::Everywhere, &Selector::default()));
+        assert_eq!(told, model.told(begin, RequestPath::Everywhere, &Selector::default()));
+    });
+}
+
+/// What a watch holds for the objects that it begins with it holds until the last of them is told, and not for the events behind.
+#[test]
+fn what_a_watch_holds_is_let_go_of_when_it_has_told_what_existed() {
+    run_paused(async {
+        let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
+        let mut model = Model::default();
+        for number in 0..3 {
+            let action = Action::Create(Pod { app: None, node: None, number });
+            cluster.write(&mut model, 0, &Write { key: format!("q/p{number}"), action }).await;
+        }
+        let server = cluster.server(0);
+        let begin = |query: &str| {
+            let options = watch_options(query);
+            async move { server.watch(&pods(server, None), &Caller::server(), &options).await.unwrap() }
+        };
+        for bookmarks in ["", "&allowWatchBookmarks=true"] {
+            let query = format!("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan{bookmarks}");
+            let held = std::sync::Arc::new(());
+            let mut watch = begin(&query).await.holding(held.clone());
+            let mut told = 0;
+            while told < 3 {
+                assert_eq!(std::sync::Arc::strong_count(&held), 2, "{told} of 3 are told");
+                told += watch.next().await.unwrap().len();
+            }
+            // Behind them it rests, without a bookmark or after it.
+            while tokio::time::timeout(REST, watch.next()).await.is_ok() {}
+            assert_eq!(std::sync::Arc::strong_count(&held), 1, "{query}");
+        }
+        let held = std::sync::Arc::new(());
+        let _watch = begin("&resourceVersion=1").await.holding(held.clone());
+        assert_eq!(std::sync::Arc::strong_count(&held), 1, "it tells nothing of what existed");
     });
 }

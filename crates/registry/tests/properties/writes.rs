@@ -1,4 +1,6 @@
 //! Writes: invariants 15 and 19, retries that lose nothing, dry runs that write nothing, and deletion.
+//!
+//! Single rules of writes are tested beside their verbs.
 
 use std::sync::Arc;
 
@@ -235,8 +237,8 @@ async fn dry_run(writes: Vec<(Write, bool)>) {
             let before = cluster.revision().await;
             let rehearsal = write.apply(cluster.server(0), true).await;
             assert_eq!(cluster.revision().await, before, "a dry run writes nothing");
-            let page = list(cluster.server(1), Place::Everywhere, "").await.unwrap();
-            assert_eq!(page.items, model.listed(before, Place::Everywhere, &Selector::default()));
+            let page = list(cluster.server(1), RequestPath::Everywhere, "").await.unwrap();
+            assert_eq!(page.items, model.listed(before, RequestPath::Everywhere, &Selector::default()));
             let exists = model.newest().contains_key(&write.key);
             let creates = matches!(write.action, Action::Create(_));
             match rehearsal {
@@ -248,13 +250,13 @@ async fn dry_run(writes: Vec<(Write, bool)>) {
     }
 }
 
-async fn delete_selected(writes: Vec<Write>, place: Place, selector: Selector) {
+async fn delete_selected(writes: Vec<Write>, place: RequestPath, selector: Selector) {
     let cluster = two_servers(Engine::Memory).await;
     let mut model = Model::default();
     for write in &writes {
         cluster.write(&mut model, 0, write).await;
     }
-    let everything = model.listed(u64::MAX, Place::Everywhere, &Selector::default());
+    let everything = model.listed(u64::MAX, RequestPath::Everywhere, &Selector::default());
     let selected = model.listed(u64::MAX, place, &selector);
     let page = cluster
         .server(0)
@@ -267,7 +269,7 @@ async fn delete_selected(writes: Vec<Write>, place: Place, selector: Selector) {
         .await
         .unwrap();
     assert_eq!(page.deleted.iter().map(|entry| read_entry(entry)).collect::<Vec<_>>(), selected);
-    let left = list(cluster.server(1), Place::Everywhere, "").await.unwrap().items;
+    let left = list(cluster.server(1), RequestPath::Everywhere, "").await.unwrap().items;
     let expected: Vec<_> = everything.into_iter().filter(|pod| !selected.contains(pod)).collect();
     assert_eq!(left, expected);
 }

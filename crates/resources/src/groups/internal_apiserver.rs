@@ -2,6 +2,8 @@
 //!
 //! Servers of one cluster write them for each other and for whoever migrates stored objects.
 
+use keelson_meta::names::NameRule;
+
 use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 
 const GROUP: &str = "internal.apiserver.k8s.io";
@@ -12,6 +14,7 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     versions: &[version("v1alpha1", 9)],
     resources: &[cluster(GROUP, "storageversions", "storageversion", "StorageVersion")
         .versions(&[served("v1alpha1").with(&[STATUS])])
+        .names(NameRule::GroupResource)
         .stored_as(GROUP, "v1alpha1")
         .updated_only_from_a_revision()],
 };

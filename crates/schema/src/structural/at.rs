@@ -12,13 +12,13 @@ pub(super) const NOWHERE: &str = "<nil>";
 /// Where a value is: a chain on the stack, written out only when there is something to tell.
 pub(super) struct At<'a> {
     parent: Option<&'a At<'a>>,
-    step: Step<'a>,
+    segment: PathSegment<'a>,
     /// How many steps lead here.
     pub(super) depth: usize,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Step<'a> {
+pub(super) enum PathSegment<'a> {
     /// None.
     Root,
     /// `.name`
@@ -31,16 +31,16 @@ pub(super) enum Step<'a> {
 
 impl<'a> At<'a> {
     /// The whole value.
-    pub(super) const ROOT: Self = Self { parent: None, step: Step::Root, depth: 0 };
+    pub(super) const ROOT: Self = Self { parent: None, segment: PathSegment::Root, depth: 0 };
 
     /// A place below this one.
-    pub(super) fn then(&'a self, step: Step<'a>) -> Self {
-        Self { parent: Some(self), step, depth: self.depth + 1 }
+    pub(super) fn then(&'a self, segment: PathSegment<'a>) -> Self {
+        Self { parent: Some(self), segment, depth: self.depth + 1 }
     }
 
     /// The way to a field of what is here.
     pub(super) fn field(&self, name: &str) -> String {
-        self.then(Step::Field(name)).to_string()
+        self.then(PathSegment::Field(name)).to_string()
     }
 }
 
@@ -50,12 +50,12 @@ impl fmt::Display for At<'_> {
             parent.fmt(f)?;
         }
         let first = self.depth == 1;
-        match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) if first => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Key(key) => write!(f, "[{key}]"),
-            Step::Index(index) => write!(f, "[{index}]"),
+        match self.segment {
+            PathSegment::Root => Ok(()),
+            PathSegment::Field(name) if first => f.write_str(name),
+            PathSegment::Field(name) => write!(f, ".{name}"),
+            PathSegment::Key(key) => write!(f, "[{key}]"),
+            PathSegment::Index(index) => write!(f, "[{index}]"),
         }
     }
 }

@@ -2,66 +2,97 @@
 //!
 //! First what each value has to keep, then the objects that are embedded, then what has to be told apart in lists: the order of the
 //! reference. Fields are gone through by name. What is the same as before is excused where it stands in the same place. Items are found
-//! by their hash, so that the work grows with the length of a list and not with its square.
+//! by their hash, so that the work grows with the length of a list and not with its square; what a schema can make of it is counted.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use keelson_meta::field_error::{FAULTS_MAX, FieldError};
+use keelson_cel::library::regex::Pattern;
+use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
-use keelson_meta::json::{Found, Map, Value};
+use keelson_meta::json::{self, Map, Value, about_bytes};
 
-use super::at::{At, NOWHERE, Step, nowhere};
+use super::at::{At, NOWHERE, PathSegment, nowhere};
+use super::found::{Budget, Found};
 use super::rules::{Bound, Identity, Kind, Node, Others};
 use super::same::{Alike, SameKeys, same};
 use super::{MAX_DEPTH, embedded, formats};
 
+/// How much work it is to look at a value, at a member or an item, at a name or a value that is stated, and at a character.
+const LOOK: u64 = 100;
+const LOOK_INSIDE: u64 = 50;
+const LOOK_AT_STATED: u64 = 20;
+const READ: u64 = 10;
+/// How much work it is to compile a pattern, and a state of it.
+const COMPILE: u64 = 30_000;
+const COMPILE_STATE: u64 = 500;
+
+/// What is said of an object for which its schema asks for too much.
+const TOO_MUCH_WORK: &str = "it would take too long to compare the object with all that its schema asks for";
+
 /// What is wrong with a value, but for the objects in it and what is there twice.
-pub(super) fn value_faults(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut faults = Vec::new();
+pub(super) fn value_faults(root: &Node, object: &Value, old: Option<&Value>, budget: &mut Budget) -> Vec<FieldError> {
+    let mut faults = Found::new(budget.keywords);
     value(root, object, old, &At::ROOT, &mut faults);
-    faults
+    told(faults, budget)
 }
 
 /// What is wrong with an object, which was `old` before: of values, only with those in a part of it where one is named.
-pub(super) fn faults(root: &Node, object: &Value, old: Option<&Value>, part: Option<&str>) -> Vec<FieldError> {
-    let mut faults = match part.and_then(|name| Some((name, root.property(name)?))) {
-        Some((name, node)) => part_faults(name, node, object, old),
-        None => value_faults(root, object, old),
-    };
-    embedded::faults(root, object, false, &At::ROOT, &mut faults);
-    let mut twice = Vec::new();
-    lists(root, object, &At::ROOT, &mut twice);
-    let mut before = Vec::new();
-    if let Some(old) = old.filter(|_| !twice.is_empty()) {
-        lists(root, old, &At::ROOT, &mut before);
+pub(super) fn faults(
+    root: &Node,
+    object: &Value,
+    old: Option<&Value>,
+    part: Option<&str>,
+    budget: &mut Budget,
+) -> Vec<FieldError> {
+    let mut faults = Found::new(budget.keywords);
+    match part.and_then(|name| Some((name, root.property(name)?))) {
+        Some((name, node)) => part_faults(name, node, object, old, &mut faults),
+        None => value(root, object, old, &At::ROOT, &mut faults),
     }
+    embedded::faults(root, object, false, &At::ROOT, &mut faults);
+    let twice = faults.beside(|twice| lists(root, object, &At::ROOT, twice));
+    let before = match old.filter(|_| !twice.is_empty()) {
+        Some(old) => faults.beside(|before| lists(root, old, &At::ROOT, before)),
+        None => Vec::new(),
+    };
     if before.is_empty() {
         faults.extend(twice);
     }
-    faults.truncate(FAULTS_MAX);
+    told(faults, budget)
+}
+
+/// The faults that were found, and that there may be more where it was too much work to look for them.
+fn told(faults: Found, budget: &mut Budget) -> Vec<FieldError> {
+    let (mut faults, left) = faults.into_parts();
+    budget.keywords = left;
+    if left == 0 {
+        faults.push(nowhere(TOO_MUCH_WORK.to_owned()));
+    }
     faults
 }
 
 /// What is wrong with a member of an object. The texts name places in it, and the fields tell where it stands.
-fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let Some(value) = object.get(name) else { return Vec::new() };
-    let mut faults = value_faults(node, value, old.and_then(|old| old.get(name)));
-    for fault in &mut faults {
+fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>, faults: &mut Found) {
+    let Some(value) = object.get(name) else { return };
+    let old = old.and_then(|old| old.get(name));
+    let mut of_part = faults.beside(|faults| self::value(node, value, old, &At::ROOT, faults));
+    for fault in &mut of_part {
         match &*fault.field {
             NOWHERE => {}
             "" => name.clone_into(&mut fault.field),
             _ => fault.field.insert_str(0, &format!("{name}.")),
         }
     }
-    faults
+    faults.extend(of_part);
 }
 
 /// What is wrong with a value and all below it.
-fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
-    if at.depth > MAX_DEPTH || faults.len() >= FAULTS_MAX {
+fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
+    if at.depth > MAX_DEPTH || faults.is_full() {
         return;
     }
+    faults.spend(LOOK);
     let before = faults.len();
     if value.is_null() && node.nullable {
         allowed(node, value, at, faults);
@@ -78,8 +109,11 @@ fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &
     } else {
         combined(node, value, old, at, faults);
     }
-    if faults.len() > before && old.is_some_and(|old| same(old, value)) {
-        faults.truncate(before);
+    if let Some(old) = old.filter(|_| faults.len() > before) {
+        faults.spend(about_bytes(value) as u64);
+        if same(old, value) {
+            faults.truncate(before);
+        }
     }
 }
 
@@ -99,9 +133,9 @@ fn typed(node: &Node, value: &Value) -> Result<(), &'static str> {
 }
 
 /// Whether a value is of its type; tells of it when it is not.
-fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) -> bool {
+fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) -> bool {
     let Err(wanted) = typed(node, value) else { return true };
-    let found = Found::of(value);
+    let found = json::ValueKind::of(value);
     let (wanted, name) = match &node.format {
         // Of a number that is no whole one, upstream looks at formats.
         Some(format) if node.of == Some(Kind::Integer) && value.is_number() => (format.name(), "float64"),
@@ -128,7 +162,7 @@ fn is_whole(value: &Value) -> bool {
     number.as_i64().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= EXACT)
 }
 
-fn number(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {
+fn number(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
     let Some(number) = value.as_f64() else { return };
     if let Some(format) = &node.format
         && let Some(kind) = format.out_of_range(number)
@@ -176,8 +210,8 @@ fn is_multiple(number: f64, factor: f64) -> bool {
     quotient.fract() == 0.0 || (quotient - quotient.round()).abs() < f64::EPSILON * quotient.abs()
 }
 
-fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Vec<FieldError>) {
-    let mut fault = |what: String| faults.push(FieldError::invalid(at.to_string(), text, what));
+fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) {
+    let fault = |what: String| FieldError::invalid(at.to_string(), text, what);
     if node.texts.max_length.is_some() || node.texts.min_length.is_some() {
         let length = text.chars().count();
         if let Some(most) = node.texts.max_length.filter(|most| length > *most) {
@@ -185,14 +219,16 @@ fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Vec<FieldError>) {
             return;
         }
         if let Some(least) = node.texts.min_length.filter(|least| length < *least) {
-            fault(format!("{at} in body should be at least {least} chars long"));
-            return;
+            return faults.push(fault(format!("{at} in body should be at least {least} chars long")));
         }
     }
-    if let Some((pattern, compiled)) = &node.texts.pattern
-        && !compiled.is_match(text)
+    if node.format.is_some() {
+        faults.spend(READ * text.len() as u64);
+    }
+    if let Some(pattern) = &node.texts.pattern
+        && let Err(complaint) = matches(pattern, text, faults)
     {
-        fault(format!("{at} in body should match '{pattern}'"));
+        faults.push(fault(format!("{at} in body should match '{}{complaint}'", pattern.text())));
     }
     if let Some(format) = &node.format
         && matches!(node.of, None | Some(Kind::String))
@@ -203,7 +239,20 @@ fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Vec<FieldError>) {
     }
 }
 
-fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
+/// Whether a text matches; else what is said of the pattern, if it is that which is wrong.
+fn matches(pattern: &Pattern, text: &str, faults: &mut Found) -> Result<(), String> {
+    faults.spend(pattern.states().saturating_mul(text.len() as u64 + 1));
+    if faults.is_exhausted() {
+        return Ok(());
+    }
+    let (compiled, is_new) = pattern.compiled().map_err(|why| format!(", but pattern is invalid: {why}"))?;
+    if is_new {
+        faults.spend(COMPILE + COMPILE_STATE * compiled.states);
+    }
+    if compiled.regex.is_match(text) { Ok(()) } else { Err(String::new()) }
+}
+
+fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
     let lists = &node.lists;
     if let Some(of_items) = &lists.items {
         let partners = partners(&lists.identity, old);
@@ -212,7 +261,7 @@ fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: 
                 Identity::Keys(keys) => partners.get(&SameKeys { keys, item }).copied(),
                 Identity::None | Identity::Value => None,
             };
-            value(of_items, item, old, &at.then(Step::Index(index)), faults);
+            value(of_items, item, old, &at.then(PathSegment::Index(index)), faults);
         }
     }
     if let Some(least) = lists.min_items.filter(|least| items.len() < *least) {
@@ -240,7 +289,7 @@ fn partners<'o>(identity: &'o Identity, old: Option<&'o Value>) -> HashMap<SameK
     partners
 }
 
-fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
+fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
     let objects = &node.objects;
     if let Some(least) = objects.min_properties.filter(|least| map.len() < *least) {
         let unit = if least == 1 { "property" } else { "properties" };
@@ -250,18 +299,23 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
     if let Some(most) = objects.max_properties.filter(|most| map.len() > *most) {
         faults.push(FieldError::too_many(at.to_string(), map.len(), most));
     }
+    faults.spend(LOOK_AT_STATED * objects.required.len() as u64);
     for name in &objects.required {
-        if !map.contains_key(name) {
+        if !map.contains_key(name) && !faults.is_full() {
             faults.push(FieldError::required(at.field(name), ""));
         }
     }
+    if objects.properties.is_empty() && matches!(objects.others, Others::Free) {
+        return;
+    }
+    faults.spend(LOOK_INSIDE * map.len() as u64);
     for (name, member) in by_name(map) {
         match node.member(name) {
             Some(below) => {
                 let old = old.and_then(|old| old.get(name));
-                value(below, member, old, &at.then(Step::Field(name)), faults);
+                value(below, member, old, &at.then(PathSegment::Field(name)), faults);
             }
-            None if matches!(objects.others, Others::Forbidden) && faults.len() < FAULTS_MAX => {
+            None if matches!(objects.others, Others::Forbidden) && !faults.is_full() => {
                 let detail = format!("{} in body is a forbidden property", at.field(name));
                 faults.push(FieldError::invalid(at.to_string(), name, detail));
             }
@@ -277,37 +331,39 @@ fn by_name(map: &Map) -> Vec<(&str, &Value)> {
     members
 }
 
-fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {
-    if node.allowed.is_empty() || node.allowed.iter().any(|allowed| !allowed.is_null() && same(allowed, value)) {
+fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
+    if node.allowed.is_empty() {
         return;
     }
-    let shown: Vec<String> = node
-        .allowed
-        .iter()
-        .map(|allowed| allowed.as_str().map_or_else(|| go_format::json(allowed), str::to_owned))
-        .collect();
+    let stated = node.allowed.stated();
+    faults.spend(about_bytes(value) as u64);
+    if node.allowed.has(value) || faults.is_full() {
+        return;
+    }
+    faults.spend(LOOK_INSIDE * stated.len() as u64);
+    let shown: Vec<String> =
+        stated.iter().map(|allowed| allowed.as_str().map_or_else(|| go_format::json(allowed), str::to_owned)).collect();
     let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
     faults.push(FieldError::not_supported(at.to_string(), value.clone(), &shown));
 }
 
 /// What the schemas say that are combined here.
-fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Vec<FieldError>) {
-    let judged = |node: &Node| {
-        let mut found = Vec::new();
-        self::value(node, value, old, at, &mut found);
-        found
-    };
-    if !node.any_of.is_empty() {
+fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
+    let judged = |node: &Node, faults: &mut Found| faults.beside(|faults| self::value(node, value, old, at, faults));
+    let combined = &*node.combined;
+    if !combined.any_of.is_empty() {
         // What is of another type is not judged further, unless it is excused by being null or as it was.
+        faults.spend(LOOK_AT_STATED * combined.any_of.len() as u64);
         let may_fit = |node: &Node| value.is_null() || old.is_some() || typed(node, value).is_ok();
-        if !node.any_of.iter().any(|node| may_fit(node) && judged(node).is_empty()) {
+        if !combined.any_of.iter().any(|node| may_fit(node) && judged(node, faults).is_empty()) {
             faults.push(nowhere(format!("\"{at}\" must validate at least one schema (anyOf)")));
-            faults.extend(node.any_of.first().into_iter().flat_map(judged));
+            if let Some(first) = combined.any_of.first() {
+                self::value(first, value, old, at, faults);
+            }
         }
     }
-    if !node.one_of.is_empty() {
-        let found: Vec<Vec<FieldError>> = node.one_of.iter().map(judged).collect();
-        let fitting = found.iter().filter(|found| found.is_empty()).count();
+    if !combined.one_of.is_empty() {
+        let fitting = combined.one_of.iter().filter(|node| judged(node, faults).is_empty()).count();
         if fitting != 1 {
             let how = if fitting == 0 {
                 "Found none valid".to_owned()
@@ -315,33 +371,33 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
                 format!("Found {fitting} valid alternatives")
             };
             faults.push(nowhere(format!("\"{at}\" must validate one and only one schema (oneOf). {how}")));
-            if fitting == 0 {
-                faults.extend(found.into_iter().next().into_iter().flatten());
+            if let Some(first) = combined.one_of.first().filter(|_| fitting == 0) {
+                self::value(first, value, old, at, faults);
             }
         }
     }
-    if !node.all_of.is_empty() {
+    if !combined.all_of.is_empty() {
         let mut fitting = 0;
-        for node in &node.all_of {
-            let found = judged(node);
+        for node in &combined.all_of {
+            let found = judged(node, faults);
             fitting += usize::from(found.is_empty());
             faults.extend(found);
         }
-        if fitting < node.all_of.len() {
+        if fitting < combined.all_of.len() {
             let none = if fitting == 0 { ". None validated" } else { "" };
             faults.push(nowhere(format!("\"{at}\" must validate all the schemas (allOf){none}")));
         }
     }
-    if let Some(not) = &node.not
-        && judged(not).is_empty()
+    if let Some(not) = &combined.not
+        && judged(not, faults).is_empty()
     {
         faults.push(nowhere(format!("\"{at}\" must not validate the schema (not)")));
     }
 }
 
 /// What is there twice in lists whose items have to be told apart, and all below them.
-fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) {
-    if !node.tells_apart || at.depth > MAX_DEPTH || faults.len() >= FAULTS_MAX {
+fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
+    if !node.tells_apart || at.depth > MAX_DEPTH || faults.is_full() {
         return;
     }
     match value {
@@ -349,15 +405,15 @@ fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) 
             duplicates(&node.lists.identity, items, at, faults);
             if let Some(of_items) = &node.lists.items {
                 for (index, item) in items.iter().enumerate() {
-                    lists(of_items, item, &at.then(Step::Index(index)), faults);
+                    lists(of_items, item, &at.then(PathSegment::Index(index)), faults);
                 }
             }
         }
         Value::Object(map) => {
             for (name, member) in by_name(map) {
                 let (below, step) = match node.property(name) {
-                    Some(property) => (Some(property), Step::Field(name)),
-                    None => (node.other(), Step::Key(name)),
+                    Some(property) => (Some(property), PathSegment::Field(name)),
+                    None => (node.other(), PathSegment::Key(name)),
                 };
                 if let Some(below) = below {
                     lists(below, member, &at.then(step), faults);
@@ -369,27 +425,27 @@ fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Vec<FieldError>) 
 }
 
 /// Tells of each value that is there more than once, where it is for the second time.
-fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Vec<FieldError>) {
+fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Found) {
     match identity {
         Identity::None => {}
         Identity::Value => {
             let mut seen = HashMap::with_capacity(items.len());
             for (index, item) in items.iter().enumerate() {
-                if faults.len() >= FAULTS_MAX {
+                if faults.is_full() {
                     return;
                 }
                 if is_second(&mut seen, Alike(item)) {
-                    faults.push(FieldError::duplicate(at.then(Step::Index(index)).to_string(), item.clone()));
+                    faults.push(FieldError::duplicate(at.then(PathSegment::Index(index)).to_string(), item.clone()));
                 }
             }
         }
         Identity::Keys(keys) => {
             let mut seen = HashMap::with_capacity(items.len());
             for (index, item) in items.iter().enumerate() {
-                if faults.len() >= FAULTS_MAX {
+                if faults.is_full() {
                     return;
                 }
-                let place = || at.then(Step::Index(index)).to_string();
+                let place = || at.then(PathSegment::Index(index)).to_string();
                 let Value::Object(map) = item else {
                     let detail = "must be an object for an array of list-type map";
                     faults.push(FieldError::invalid(place(), item.clone(), detail));

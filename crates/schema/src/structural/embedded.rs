@@ -4,23 +4,24 @@
 //! told alone.
 
 use keelson_meta::Object;
-use keelson_meta::field_error::{FAULTS_MAX, FieldError};
+use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
 use keelson_meta::gvk::GroupVersion;
-use keelson_meta::json::{Found, Map, Value};
+use keelson_meta::json::{self, Map, Value};
 use keelson_meta::metadata_rules::validate_custom_metadata;
 use keelson_meta::names::{NameRule, dns_1035_label_faults};
 
 use super::MAX_DEPTH;
-use super::at::{At, Step};
+use super::at::{At, PathSegment};
+use super::found::Found;
 use super::rules::Node;
 use super::tables;
 use crate::walk::{WalkOptions, WalkReport};
 
 /// What is wrong with the objects in a value. `whole`: whether the value is such an object itself, whatever its schema says.
-pub(super) fn faults(node: &Node, value: &Value, whole: bool, at: &At<'_>, faults: &mut Vec<FieldError>) {
+pub(super) fn faults(node: &Node, value: &Value, whole: bool, at: &At<'_>, faults: &mut Found) {
     each(node, value, whole, at, &mut |map, at| {
-        if faults.len() < FAULTS_MAX {
+        if !faults.is_full() {
             judge(map, at, faults);
         }
     });
@@ -50,7 +51,8 @@ fn each(node: &Node, value: &Value, whole: bool, at: &At<'_>, look: &mut dyn FnM
             let mut names: Vec<&str> = map.keys().collect();
             names.sort_unstable();
             for name in names {
-                let step = if node.property(name).is_some() { Step::Field(name) } else { Step::Key(name) };
+                let step =
+                    if node.property(name).is_some() { PathSegment::Field(name) } else { PathSegment::Key(name) };
                 if let Some(below) = node.member(name) {
                     each(below, &map[name], false, &at.then(step), look);
                 }
@@ -59,14 +61,14 @@ fn each(node: &Node, value: &Value, whole: bool, at: &At<'_>, look: &mut dyn FnM
         Value::Array(items) => {
             let Some(of_items) = &node.lists.items else { return };
             for (index, item) in items.iter().enumerate() {
-                each(of_items, item, false, &at.then(Step::Index(index)), look);
+                each(of_items, item, false, &at.then(PathSegment::Index(index)), look);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn judge(map: &Map, at: &At<'_>, faults: &mut Vec<FieldError>) {
+fn judge(map: &Map, at: &At<'_>, faults: &mut Found) {
     const EMPTY: &str = "must not be empty";
     for name in ["apiVersion", "kind"].iter().filter(|name| !map.contains_key(name)) {
         faults.push(FieldError::required(at.field(name), ""));
@@ -121,7 +123,7 @@ fn wrong_type(map: &Map, at: &At<'_>) -> Option<FieldError> {
             report.type_error()?
         }
         other => {
-            let found = go_format::found(&Found::of(other), "");
+            let found = go_format::found(&json::ValueKind::of(other), "");
             format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta")
         }
     };

@@ -20,8 +20,11 @@ use crate::field_path;
 const TYPE_NAME: &str = "selfType0";
 /// From which estimated cost on it takes long to run a rule, in upstream's units.
 const MUCH: u64 = 1_000_000;
-/// The functions that compile regular expressions, which may be those of the object.
-const COMPILING: [&str; 3] = ["matches(", "find(", "findAll("];
+/// How many bytes a rule takes with nothing in it, what each byte of its text takes when it is compiled, and each value of the document
+/// for the types that it sees: more than was counted. Regular expressions are kept elsewhere.
+const RULE_BYTES: usize = 1024;
+const BYTES_OF_A_BYTE: usize = 64;
+const BYTES_OF_A_VALUE: usize = 256;
 /// The variable that holds what a value was.
 const OLD_SELF: &str = "oldSelf";
 
@@ -29,6 +32,8 @@ const OLD_SELF: &str = "oldSelf";
 #[derive(Debug)]
 pub struct Expressions {
     decl: Arc<Decl>,
+    /// How many values the document has that the types were made of.
+    values: usize,
     /// In the order in which they are stated.
     pub rules: Vec<Expression>,
 }
@@ -51,6 +56,9 @@ pub struct Expression {
     field: String,
     optional_old_self: bool,
     may_cost_much: bool,
+    regex_states: u64,
+    /// How many bytes it has as it is stated.
+    length: usize,
 }
 
 /// The reason that a fault is told with.
@@ -84,7 +92,7 @@ impl Expressions {
         let [plain, optional] = [false, true].map(|optional| environments::rule(&decl, optional));
         let stated = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
         let rules = stated.map(|rule| Expression::compile(rule, schema, &plain, &optional)).collect();
-        Some(Self { decl, rules })
+        Some(Self { decl, values: values(schema), rules })
     }
 
     /// How many bytes a value has at least.
@@ -106,9 +114,19 @@ impl Expression {
         let (stated_rule, stated_message) = (text("rule").trim(), text("message").trim());
         let has_message = !text("message").is_empty();
         let cost = rule.as_ref().map_or(0, |rule| rule.cost().max);
-        let may_cost_much = cost > MUCH || COMPILING.iter().any(|function| stated_rule.contains(function));
+        let states = |program: &Program| program.regex_states();
+        let of_message = message.as_ref().and_then(|made| made.as_ref().ok()).map_or(0, states);
+        let regex_states = rule.as_ref().map_or(0, states).saturating_add(of_message);
         Self {
-            may_cost_much,
+            may_cost_much: cost > MUCH,
+            regex_states,
+            length: stated
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter_map(|(_, value)| value.as_str())
+                .map(str::len)
+                .sum(),
             rule,
             message,
             message_text: text("messageExpression").to_owned(),
@@ -132,12 +150,57 @@ impl Expression {
     }
 }
 
+/// How many values there are in a document.
+fn values(document: &Value) -> usize {
+    match document {
+        Value::Object(members) => 1 + members.iter().map(|(_, value)| values(value)).sum::<usize>(),
+        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+        _ => 1,
+    }
+}
+
 impl Checks {
+    /// Whether a schema states any, itself or below.
+    pub(super) fn are_stated(schema: &Value) -> bool {
+        let Some(schema) = schema.as_object() else { return false };
+        let own = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+        let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let below = ["additionalProperties", "items"].into_iter().filter_map(|name| schema.get(name));
+        own.is_some_and(|own| !own.is_empty())
+            || properties.map(|(_, schema)| schema).chain(below).any(Self::are_stated)
+    }
+
+    /// Whether there are none that can be asked.
+    pub(super) fn is_empty(&self) -> bool {
+        self.own.is_none() && self.below().next().is_none()
+    }
+
+    /// About how many bytes they take.
+    pub(super) fn estimated_bytes(&self) -> usize {
+        let rule = |rule: &Expression| RULE_BYTES + rule.length * BYTES_OF_A_BYTE;
+        let types = self.own.as_ref().map_or(0, |own| own.values * BYTES_OF_A_VALUE);
+        let own = RULE_BYTES + types + self.rules().map(rule).sum::<usize>();
+        own + self.below().map(Self::estimated_bytes).sum::<usize>()
+    }
+
     /// Whether it may take long to run a rule of these.
     pub(super) fn may_cost_much(&self) -> bool {
-        let own = self.own.iter().flat_map(|own| &own.rules).any(|rule| rule.may_cost_much);
-        let below = self.properties.iter().map(|(_, below)| below);
-        own || below.chain(self.values.as_deref()).chain(self.items.as_deref()).any(Self::may_cost_much)
+        self.rules().any(|rule| rule.may_cost_much) || self.below().any(Self::may_cost_much)
+    }
+
+    /// How many states the regular expressions of all rules have together.
+    pub(super) fn regex_states(&self) -> u64 {
+        let own = self.rules().map(|rule| rule.regex_states);
+        own.chain(self.below().map(Self::regex_states)).fold(0, u64::saturating_add)
+    }
+
+    fn rules(&self) -> impl Iterator<Item = &Expression> {
+        self.own.iter().flat_map(|own| &own.rules)
+    }
+
+    fn below(&self) -> impl Iterator<Item = &Self> {
+        let properties = self.properties.iter().map(|(_, below)| below);
+        properties.chain(self.values.as_deref()).chain(self.items.as_deref())
     }
 
     /// Compiles the rules of a schema and of all below it; `None` if there are none.
@@ -164,9 +227,7 @@ impl Checks {
                 keys.filter_map(Value::as_str).map(str::to_owned).collect()
             }),
         };
-        let is_empty =
-            made.own.is_none() && made.properties.is_empty() && made.values.is_none() && made.items.is_none();
-        (!is_empty).then_some(made)
+        (!made.is_empty()).then_some(made)
     }
 }
 

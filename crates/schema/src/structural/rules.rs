@@ -2,10 +2,12 @@
 //!
 //! Schemas that are combined (`allOf`, `anyOf`, `oneOf`, `not`) are nodes like others; they state no types as a rule.
 
+use keelson_cel::library::regex::Pattern;
 use keelson_meta::json::{Map, Value};
-use regex::Regex;
 
+use super::allowed::Allowed;
 use super::formats::Format;
+use super::seldom::{Seldom, Statement};
 use super::{MAX_DEPTH, StructuralError};
 
 /// What one schema says of a value.
@@ -20,15 +22,12 @@ pub(super) struct Node {
     /// Whether values are or hold lists whose items have to be told apart.
     pub(super) tells_apart: bool,
     pub(super) format: Option<Format>,
-    pub(super) numbers: Numbers,
-    pub(super) texts: Texts,
-    pub(super) lists: Lists,
-    pub(super) objects: Objects,
-    pub(super) allowed: Vec<Value>,
-    pub(super) all_of: Vec<Node>,
-    pub(super) any_of: Vec<Node>,
-    pub(super) one_of: Vec<Node>,
-    pub(super) not: Option<Box<Node>>,
+    pub(super) numbers: Seldom<Numbers>,
+    pub(super) texts: Seldom<Texts>,
+    pub(super) lists: Seldom<Lists>,
+    pub(super) objects: Seldom<Objects>,
+    pub(super) allowed: Seldom<Allowed>,
+    pub(super) combined: Seldom<Combined>,
 }
 
 /// The types that schemas know.
@@ -61,8 +60,7 @@ pub(super) struct Bound {
 pub(super) struct Texts {
     pub(super) max_length: Option<usize>,
     pub(super) min_length: Option<usize>,
-    /// The expression, as it was stated and compiled.
-    pub(super) pattern: Option<(String, Regex)>,
+    pub(super) pattern: Option<Pattern>,
 }
 
 /// What is said of lists.
@@ -84,6 +82,15 @@ pub(super) enum Identity {
     Value,
     /// By these fields.
     Keys(Vec<String>),
+}
+
+/// Schemas that are combined.
+#[derive(Debug, Default)]
+pub(super) struct Combined {
+    pub(super) all_of: Vec<Node>,
+    pub(super) any_of: Vec<Node>,
+    pub(super) one_of: Vec<Node>,
+    pub(super) not: Option<Node>,
 }
 
 /// What is said of objects.
@@ -109,9 +116,83 @@ pub(super) enum Others {
     Node(Box<Node>),
 }
 
+impl Statement for Numbers {
+    fn nothing() -> &'static Self {
+        static NOTHING: Numbers = Numbers { maximum: None, minimum: None, multiple_of: None };
+        &NOTHING
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.maximum.is_none() && self.minimum.is_none() && self.multiple_of.is_none()
+    }
+}
+
+impl Statement for Texts {
+    fn nothing() -> &'static Self {
+        static NOTHING: Texts = Texts { max_length: None, min_length: None, pattern: None };
+        &NOTHING
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.max_length.is_none() && self.min_length.is_none() && self.pattern.is_none()
+    }
+}
+
+impl Statement for Lists {
+    fn nothing() -> &'static Self {
+        static NOTHING: Lists =
+            Lists { max_items: None, min_items: None, unique: false, items: None, identity: Identity::None };
+        &NOTHING
+    }
+
+    fn is_nothing(&self) -> bool {
+        let Self { max_items, min_items, unique, items, identity } = self;
+        max_items.is_none() && min_items.is_none() && !unique && items.is_none() && matches!(identity, Identity::None)
+    }
+}
+
+impl Statement for Objects {
+    fn nothing() -> &'static Self {
+        static NOTHING: Objects = Objects {
+            max_properties: None,
+            min_properties: None,
+            required: Vec::new(),
+            properties: Vec::new(),
+            others: Others::Free,
+        };
+        &NOTHING
+    }
+
+    fn is_nothing(&self) -> bool {
+        let Self { max_properties, min_properties, required, properties, others } = self;
+        max_properties.is_none()
+            && min_properties.is_none()
+            && required.is_empty()
+            && properties.is_empty()
+            && matches!(others, Others::Free)
+    }
+}
+
+impl Statement for Combined {
+    fn nothing() -> &'static Self {
+        static NOTHING: Combined = Combined { all_of: Vec::new(), any_of: Vec::new(), one_of: Vec::new(), not: None };
+        &NOTHING
+    }
+
+    fn is_nothing(&self) -> bool {
+        let Self { all_of, any_of, one_of, not } = self;
+        all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none()
+    }
+}
+
 impl Node {
     pub(super) fn root(document: &Value) -> Result<Self, StructuralError> {
-        Reader { path: Vec::new() }.node(document)
+        Reader { path: Vec::new(), of_default: false }.node(document)
+    }
+
+    /// The same for the defaults in a schema. Upstream judges them without the types of what is a number or a text.
+    pub(super) fn of_default(document: &Value) -> Result<Self, StructuralError> {
+        Reader { path: Vec::new(), of_default: true }.node(document)
     }
 
     pub(super) fn property(&self, name: &str) -> Option<&Node> {
@@ -120,11 +201,23 @@ impl Node {
         Some(&properties[found].1)
     }
 
-    /// How many schemas and values are tried for a value and all in it, where one of several has to fit.
-    pub(super) fn alternatives(&self) -> usize {
-        let combined = || self.all_of.iter().chain(&self.any_of).chain(&self.one_of).chain(self.not.as_deref());
-        let own = combined().count() + self.allowed.len();
-        own + self.parts().chain(combined()).map(Self::alternatives).sum::<usize>()
+    /// How many schemas are tried for a value and all in it, where one of several has to fit.
+    pub(super) fn alternatives(&self) -> u64 {
+        let own = self.combined().count() as u64;
+        own + self.parts().chain(self.combined()).map(Self::alternatives).sum::<u64>()
+    }
+
+    /// How many states the patterns have together: this one's and those of all schemas below.
+    pub(super) fn pattern_states(&self) -> u64 {
+        let own = self.texts.pattern.as_ref().map_or(0, Pattern::states);
+        let below = self.parts().chain(self.combined()).map(Self::pattern_states);
+        below.fold(own, u64::saturating_add)
+    }
+
+    /// The schemas that are combined here.
+    fn combined(&self) -> impl Iterator<Item = &Node> {
+        let Combined { all_of, any_of, one_of, not } = &*self.combined;
+        all_of.iter().chain(any_of).chain(one_of).chain(not)
     }
 
     /// The schemas of what a value consists of.
@@ -150,6 +243,7 @@ impl Node {
 /// Reads a document, and knows where it is in it.
 struct Reader {
     path: Vec<String>,
+    of_default: bool,
 }
 
 impl Reader {
@@ -168,40 +262,42 @@ impl Reader {
         let mut node = Node {
             of: text("type").map(|of| self.kind(of)).transpose()?,
             nullable: flag("nullable"),
-            int_or_string: flag("x-kubernetes-int-or-string"),
+            int_or_string: !self.of_default && flag("x-kubernetes-int-or-string"),
             embedded: flag("x-kubernetes-embedded-resource"),
             embeds: false,
             tells_apart: false,
             format: text("format").and_then(Format::named),
-            numbers: Numbers {
+            numbers: Seldom::of(Numbers {
                 maximum: bound("maximum", "exclusiveMaximum"),
                 minimum: bound("minimum", "exclusiveMinimum"),
                 multiple_of: number("multipleOf"),
-            },
-            texts: Texts {
+            }),
+            texts: Seldom::of(Texts {
                 max_length: size("maxLength"),
                 min_length: size("minLength"),
                 pattern: text("pattern").map(|pattern| self.pattern(pattern)).transpose()?,
-            },
-            lists: Lists {
+            }),
+            lists: Seldom::of(Lists {
                 max_items: size("maxItems"),
                 min_items: size("minItems"),
                 unique: flag("uniqueItems"),
                 items: self.below("items", schema.get("items"))?.map(Box::new),
                 identity: identity(schema),
-            },
-            objects: Objects {
+            }),
+            objects: Seldom::of(Objects {
                 max_properties: size("maxProperties"),
                 min_properties: size("minProperties"),
                 required: list("required").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
                 properties: self.properties(schema.get("properties"))?,
                 others: self.others(schema.get("additionalProperties"))?,
-            },
-            allowed: list("enum").to_vec(),
-            all_of: self.combined("allOf", list("allOf"))?,
-            any_of: self.combined("anyOf", list("anyOf"))?,
-            one_of: self.combined("oneOf", list("oneOf"))?,
-            not: self.below("not", schema.get("not"))?.map(Box::new),
+            }),
+            allowed: Seldom::of(Allowed::new(list("enum"))),
+            combined: Seldom::of(Combined {
+                all_of: self.combined("allOf", list("allOf"))?,
+                any_of: self.combined("anyOf", list("anyOf"))?,
+                one_of: self.combined("oneOf", list("oneOf"))?,
+                not: self.below("not", schema.get("not"))?,
+            }),
         };
         node.embeds = node.embedded || node.parts().any(|part| part.embeds);
         node.tells_apart = !matches!(node.lists.identity, Identity::None) || node.parts().any(|part| part.tells_apart);
@@ -220,14 +316,13 @@ impl Reader {
         })
     }
 
-    fn pattern(&self, text: &str) -> Result<(String, Regex), StructuralError> {
-        let compiled = keelson_cel::library::regex::compile(text).map_err(|why| self.error(&why))?;
-        Ok((text.to_owned(), compiled))
+    fn pattern(&self, text: &str) -> Result<Pattern, StructuralError> {
+        Pattern::new(text).map_err(|why| self.error(&why))
     }
 
     fn properties(&mut self, properties: Option<&Value>) -> Result<Vec<(String, Node)>, StructuralError> {
         let members = properties.and_then(Value::as_object).into_iter().flatten();
-        let mut read = Vec::new();
+        let mut read = Vec::with_capacity(members.clone().count());
         for (name, schema) in members {
             self.path.push(format!("properties.{name}"));
             read.push((name.to_owned(), self.node(schema)?));

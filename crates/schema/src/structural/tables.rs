@@ -1,7 +1,8 @@
 //! The tables of a structural schema: the shape of its objects, in the form of the built-in kinds.
 //!
 //! Fields are declared in alphabetical order, in which the reference server writes custom objects. What has no type and keeps what
-//! it does not declare is any value; where neither is said, values pass but for the fields of objects in them.
+//! it does not declare is any value; where neither is said, values pass but for the fields of objects in them. Descriptions are not kept:
+//! who publishes a schema reads its words in the definition.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value};
@@ -44,7 +45,6 @@ impl Tables {
         if flag("x-kubernetes-preserve-unknown-fields") {
             node.flags |= PRESERVE_UNKNOWN;
         }
-        text("description").clone_into(&mut node.description);
         node.of = match text("type") {
             _ if flag("x-kubernetes-int-or-string") => Type::IntOrString,
             "object" => Type::Object,
@@ -91,9 +91,8 @@ impl Tables {
             .collect();
         if whole {
             let text = self.builder.add(NodeSpec { flags: STRUCTURAL, ..NodeSpec::leaf(Type::String, "") });
-            let metadata = metadata().map(|metadata| self.copy(metadata));
-            node.fields.extend(["apiVersion", "kind"].map(|name| field(name, text, 0, String::new())));
-            node.fields.extend(metadata.map(|metadata| field("metadata", metadata, 0, String::new())));
+            let own = [("apiVersion", text), ("kind", text), ("metadata", NodeId::OBJECT_META)];
+            node.fields.extend(own.map(|(name, schema)| field(name, schema, 0, String::new())));
         }
         node.fields.sort_by(|left, right| left.name.cmp(&right.name));
     }
@@ -108,36 +107,6 @@ impl Tables {
         };
         let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).into_iter().flatten();
         node.list_keys = keys.filter_map(Value::as_str).map(str::to_owned).collect();
-    }
-
-    /// A built-in schema, with all that it refers to.
-    fn copy(&mut self, schema: SchemaRef<'_>) -> NodeId {
-        let reserved = match schema.definition_name() {
-            Some(name) => match self.builder.reserve(name) {
-                (known, false) => return known,
-                (new, true) => Some(new),
-            },
-            None => None,
-        };
-        let mut node = schema.spec();
-        node.child = schema.items().map(|items| self.copy(items));
-        if let Some((object, other)) = schema.choices() {
-            (node.child, node.other) = (Some(self.copy(object)), Some(self.copy(other)));
-        }
-        node.fields = schema
-            .fields()
-            .map(|field| {
-                let below = self.copy(field.without_field());
-                field.field_spec(below)
-            })
-            .collect();
-        match reserved {
-            Some(id) => {
-                self.builder.define(id, node);
-                id
-            }
-            None => self.builder.add(node),
-        }
     }
 }
 

@@ -96,7 +96,7 @@ impl WalkReport {
 
 #[cfg(test)]
 mod tests {
-    use keelson_meta::json::Found;
+    use keelson_meta::json::ValueKind;
 
     use super::*;
     use crate::fault::FaultKind;
@@ -113,7 +113,7 @@ mod tests {
         check(30_000, 3);
         check(1_000_000, 1);
         let mut report = WalkReport::of_every_fault();
-        let kind = FaultKind::Type { expected: Type::String, go_type: String::new(), found: Found::Null };
+        let kind = FaultKind::Type { expected: Type::String, go_type: String::new(), found: ValueKind::Null };
         let fault = Fault { path: String::new(), decoder_path: String::new(), kind };
         (0..200).for_each(|_| report.fault(|| fault.clone()));
         assert_eq!(report.faults().len(), MAX_FAULTS);

@@ -14,7 +14,7 @@ use keelson_meta::Revision;
 use keelson_storage::{StoreEvent, TailBatch};
 use tokio::time::Instant;
 
-use super::parts::{Change, FIRST_WATCH, Parts};
+use super::ranges::{Change, FIRST_WATCH, WatchRanges};
 use crate::error::Failure;
 use crate::keys::Keys;
 use crate::proto::{Event, EventType, WatchResponse};
@@ -133,7 +133,7 @@ struct Following {
     /// its store, and what it has compacted there is missing.
     verified: bool,
     /// What has come and was not told.
-    parts: Parts,
+    ranges: WatchRanges,
     /// When etcd last said anything.
     heard: Instant,
     /// Since when a question is open.
@@ -242,7 +242,7 @@ impl Follower {
         }
         let watch = message.watch_id;
         if message.canceled {
-            if matches!(&self.state, State::Following(following) if following.parts.was_cancelled(watch)) {
+            if matches!(&self.state, State::Following(following) if following.ranges.was_cancelled(watch)) {
                 return Vec::new();
             }
             if message.compact_revision > 0 {
@@ -257,12 +257,12 @@ impl Follower {
         following.heard = now;
         following.asked = None;
         if message.events.is_empty() && !message.fragment && following.truthful {
-            following.parts.report(watch, header.revision);
+            following.ranges.report(watch, header.revision);
         }
-        let revisions = following.parts.bring(watch, header.revision, message.events, message.fragment);
+        let revisions = following.ranges.bring(watch, header.revision, message.events, message.fragment);
         // Events of one revision come as they happen; several come out of the store.
         following.verified &= revisions <= 1;
-        let mut actions: Vec<Action> = following.parts.balance().into_iter().map(Action::Share).collect();
+        let mut actions: Vec<Action> = following.ranges.balance().into_iter().map(Action::Share).collect();
         actions.extend(self.deliver(now));
         actions
     }
@@ -273,7 +273,7 @@ impl Follower {
         self.state = State::Following(Following {
             truthful,
             verified: false,
-            parts: Parts::new(self.position, newest),
+            ranges: WatchRanges::new(self.position, newest),
             heard: now,
             asked: None,
             alive: now,
@@ -291,7 +291,7 @@ impl Follower {
         let State::Following(following) = &mut self.state else { return Vec::new() };
         match probe {
             Probe::Readable => {
-                following.verified = following.parts.is_past(self.position);
+                following.verified = following.ranges.is_past(self.position);
                 self.deliver(now)
             }
             Probe::Compacted => self.end(End::Compacted { position: self.position }),
@@ -334,14 +334,14 @@ impl Follower {
     /// Tells what has come, once it is known that nothing is missing before it.
     fn deliver(&mut self, now: Instant) -> Vec<Action> {
         let State::Following(following) = &mut self.state else { return Vec::new() };
-        if !following.parts.is_past(self.position) {
+        if !following.ranges.is_past(self.position) {
             return Vec::new();
         }
         if !following.verified {
             return vec![Action::Verify { revision: self.position }];
         }
-        let (events, reached) = following.parts.take();
-        let shared = following.parts.balance();
+        let (events, reached) = following.ranges.take();
+        let shared = following.ranges.balance();
         let (keys, position) = (&self.keys, self.position);
         let events: Vec<StoreEvent> =
             events.into_iter().filter_map(|event| store_event(keys, event, position)).collect();
@@ -391,11 +391,11 @@ impl Following {
         if !is_quiet && !is_wanted {
             return actions;
         }
-        if self.parts.is_sharing() && now < self.heard + NEXT_ROUND {
+        if self.ranges.is_sharing() && now < self.heard + NEXT_ROUND {
             self.ask_at = Some(self.heard + NEXT_ROUND);
             return actions;
         }
-        self.parts.stop_sharing();
+        self.ranges.stop_sharing();
         self.asked.get_or_insert(now);
         if is_wanted {
             self.ask_at = Some(now + ASK_AGAIN);

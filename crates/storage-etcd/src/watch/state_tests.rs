@@ -9,7 +9,7 @@ use keelson_meta::Revision;
 use keelson_storage::{StoreEvent, StoreKey, TailBatch};
 use tokio::time::Instant;
 
-use super::parts::{Change, FIRST_WATCH};
+use super::ranges::{Change, FIRST_WATCH};
 use super::state::{Action, End, Follower, Input, Probe};
 use crate::error::Failure;
 use crate::keys::Keys;

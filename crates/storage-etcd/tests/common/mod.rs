@@ -1,4 +1,6 @@
-//! What the tests on a real etcd share.
+//! Stores and keys that the tests on a real etcd share.
+//!
+//! Where no etcd can be had, tests say that they were not run.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses its part; a test fails by a panic")]
 
 use std::time::Duration;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use keelson_meta::Revision;
 use keelson_supervision::Supervisor;
 use tokio_postgres::Config;
-use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use super::error::PostgresError;
 use super::tls::{Tls, TlsMode};
@@ -111,6 +111,44 @@ fn set_defaults(connection: &mut Config, tls: &Tls) {
     }
 }
 
+/// The same settings with the hosts from this one on before the others, counted around: the crate tries them in their order, and
+/// has no way to take one away.
+pub(crate) fn beginning_with(first: usize, settings: &Config) -> Config {
+    let hosts = settings.get_hosts().len();
+    let mut next = Config::new();
+    for place in (0..hosts).map(|place| (first + place) % hosts) {
+        match &settings.get_hosts()[place] {
+            Host::Tcp(name) => next.host(name),
+            #[cfg(unix)]
+            Host::Unix(path) => next.host_path(path),
+        };
+        if let Some(address) = settings.get_hostaddrs().get(place) {
+            next.hostaddr(*address);
+        }
+        // One port may stand for all hosts.
+        if let Some(port) = settings.get_ports().get(place).or(settings.get_ports().first()) {
+            next.port(*port);
+        }
+    }
+    settings.get_user().map(|user| next.user(user));
+    settings.get_password().map(|password| next.password(password));
+    settings.get_dbname().map(|name| next.dbname(name));
+    settings.get_options().map(|options| next.options(options));
+    settings.get_application_name().map(|name| next.application_name(name));
+    settings.get_connect_timeout().map(|time| next.connect_timeout(*time));
+    settings.get_tcp_user_timeout().map(|time| next.tcp_user_timeout(*time));
+    settings.get_keepalives_interval().map(|time| next.keepalives_interval(time));
+    settings.get_keepalives_retries().map(|count| next.keepalives_retries(count));
+    next.keepalives(settings.get_keepalives())
+        .keepalives_idle(settings.get_keepalives_idle())
+        .ssl_mode(settings.get_ssl_mode())
+        .ssl_negotiation(settings.get_ssl_negotiation())
+        .target_session_attrs(settings.get_target_session_attrs())
+        .channel_binding(settings.get_channel_binding())
+        .load_balance_hosts(settings.get_load_balance_hosts());
+    next
+}
+
 /// What the URL says about TLS.
 #[derive(Default)]
 struct TlsFiles {
@@ -172,6 +210,21 @@ mod tests {
         assert_eq!(config.get_application_name(), Some("x+y"));
         assert_eq!(config.get_options(), Some("-c search_path=s"));
         assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+    }
+
+    #[test]
+    fn hosts_are_turned_around_and_nothing_else_is_lost() {
+        let url = "postgres://me:secret@a:1,b:2,c:3/db?connect_timeout=2&options=-c%20x%3Dy&keepalives_idle=7\
+            &keepalives_interval=3&keepalives_retries=4&tcp_user_timeout=6&application_name=n&channel_binding=require\
+            &load_balance_hosts=random";
+        let settings = PostgresConfig::from_url(url).unwrap().connection;
+        let second = beginning_with(1, &settings);
+        assert_eq!(second.get_ports(), [2, 3, 1]);
+        let host = |place: usize| settings.get_hosts()[place].clone();
+        assert_eq!(second.get_hosts(), [host(1), host(2), host(0)]);
+        assert_eq!(beginning_with(2, &second), settings);
+        let one_port = PostgresConfig::from_url("postgres:///db?host=a&host=/run&port=5").unwrap().connection;
+        assert_eq!(beginning_with(1, &one_port).get_ports(), [5, 5]);
     }
 
     #[test]

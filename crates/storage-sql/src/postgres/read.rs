@@ -83,6 +83,27 @@ pub(crate) async fn range(session: &Session, request: &RangeRequest) -> Answer<(
     Ok((state, (entries, more)))
 }
 
+/// The revisions of the newest row of each path of some ranges, at a revision. Some of the rows may be deletions.
+pub(crate) async fn newest(
+    session: &Session,
+    ranges: &[(StoreKey, StoreKey)],
+    at: Revision,
+) -> Answer<(State, Vec<i64>)> {
+    let (from, to): (Vec<String>, Vec<String>) = ranges.iter().map(|(from, to)| (bound(from), bound(to))).unzip();
+    let parameters: [&(dyn ToSql + Sync); 3] = [&from, &to, &number(at)];
+    let rows = session.client.query(session.statement(Query::Newest), &parameters).await?;
+    let newest: Answer<Vec<Option<i64>>> = rows.iter().map(|row| row.try_get(3)).collect();
+    Ok((State::of(first(&rows))?, newest?.into_iter().flatten().collect()))
+}
+
+/// The entries that some revisions have written, but for those that the table does not have any more, and deletions.
+pub(crate) async fn rows(session: &Session, revisions: &[i64]) -> Answer<(State, Vec<KeyValue>)> {
+    let rows = session.client.query(session.statement(Query::Rows), &[&revisions]).await?;
+    let entries = events(&rows)?.into_iter();
+    let entry = |StoreEvent { key, revision, value }| value.map(|value| KeyValue { key, value, revision });
+    Ok((State::of(first(&rows))?, entries.filter_map(entry).collect()))
+}
+
 pub(crate) async fn count(session: &Session, request: &RangeRequest) -> Answer<(State, u64)> {
     let (from, to, at) = bounds(request);
     let limit = request.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));

@@ -5,7 +5,7 @@
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{try_join, try_join_all};
@@ -15,10 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
-use super::config::{CONNECT_TIMEOUT, PostgresConfig};
+use super::config::{CONNECT_TIMEOUT, PostgresConfig, beginning_with};
 use super::error::{Meaning, Trouble, meaning, store_error, text};
 use super::seen::Seen;
 use super::settle::settle;
@@ -27,7 +26,7 @@ use super::statements::Query;
 use super::stats::{PostgresCounters, count};
 use super::tls::Tls;
 
-/// How long a call waits for a connection to be made again before it fails.
+/// How long a call waits for a connection to be made again before it fails, where there is one host.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Calls that come this soon after one has waited in vain fail at once, with what it was told.
 const STILL_DOWN: Duration = Duration::from_secs(1);
@@ -113,9 +112,9 @@ impl Session {
 pub(crate) struct Connector {
     config: Config,
     tls: Tls,
-    /// Whether a server has once taken a connection and said nothing, or what can't be believed. Since then the hosts are tried
-    /// in any order, so that such a one does not stand before the others.
-    doubted: AtomicBool,
+    /// The host that is tried first. One that takes a connection and says nothing, or what can't be believed, gives way to the
+    /// next, so that it does not stand before the others.
+    first_host: AtomicUsize,
     /// Told of every notification of other servers, by whichever session listens.
     pub(crate) hint: Arc<Notify>,
     /// The server's process for our writer, whose notifications say nothing new; 0 while it is not known.
@@ -131,7 +130,7 @@ impl Connector {
         Self {
             config: connection,
             tls,
-            doubted: AtomicBool::new(false),
+            first_host: AtomicUsize::new(0),
             hint: Arc::new(Notify::new()),
             own_writer: Arc::default(),
             seen: Seen::new(config.recent_bytes, counters.clone()),
@@ -141,10 +140,7 @@ impl Connector {
 
     /// A connection that is set up, without our statements.
     pub(crate) async fn connect(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
-        let mut config = self.config.clone();
-        if self.doubted.load(Ordering::Relaxed) {
-            config.load_balance_hosts(LoadBalanceHosts::Random);
-        }
+        let config = beginning_with(self.first_host.load(Ordering::Relaxed), &self.config);
         let (client, mut connection) = config.connect(self.tls.clone()).await?;
         let (hint, own_writer) = (self.hint.clone(), self.own_writer.clone());
         let driver = tokio::spawn(async move {
@@ -178,21 +174,22 @@ impl Connector {
         E: Into<Trouble>,
         F: Future<Output = Result<T, E>>,
     {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience();
         let mut pause = PAUSES.0;
         loop {
+            let first = self.first_host.load(Ordering::Relaxed);
             let made = timeout(self.longest_attempt(), attempt()).await.map(|made| made.map_err(Into::into));
             let why = match made {
                 Ok(Ok(made)) => return Ok(made),
                 Ok(Err(Trouble::Sql(error))) if is_final(&error) => return Err(text(&error)),
                 Ok(Err(Trouble::Sql(error))) => text(&error),
                 Ok(Err(Trouble::Doubt(why))) => {
-                    self.doubted.store(true, Ordering::Relaxed);
+                    self.pass_over(first);
                     why
                 }
                 Ok(Err(Trouble::Unready(why))) => return Err(why),
                 Err(_) => {
-                    self.doubted.store(true, Ordering::Relaxed);
+                    self.pass_over(first);
                     "it takes connections and does not answer".to_owned()
                 }
             };
@@ -204,12 +201,23 @@ impl Connector {
         }
     }
 
-    /// Time for a connection to each host in vain, and as much again for a greeting and the making of a session. The crate
-    /// itself bounds nothing behind the connection, but a server whose disk hangs takes connections and says nothing.
+    /// Begins with the host behind this one from now on, unless another attempt has seen to that.
+    fn pass_over(&self, first: usize) {
+        let hosts = self.config.get_hosts().len().max(1);
+        let next = (first + 1) % hosts;
+        let _ = self.first_host.compare_exchange(first, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Time for a connection, and as much again for a greeting and the making of a session. The crate itself bounds nothing
+    /// behind the connection, but a server whose disk hangs takes connections and says nothing.
     fn longest_attempt(&self) -> Duration {
-        let hosts = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX);
-        let each = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-        each.saturating_mul(hosts.saturating_add(1))
+        self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).saturating_mul(2)
+    }
+
+    /// [`PATIENCE`], and time to find out that each other host does not answer.
+    fn patience(&self) -> Duration {
+        let others = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).saturating_sub(1);
+        PATIENCE.saturating_add(self.longest_attempt().saturating_mul(others))
     }
 }
 
@@ -353,13 +361,15 @@ impl Link {
 pub(crate) struct Pool {
     idle: Arc<parking_lot::Mutex<Vec<Link>>>,
     permits: Arc<Semaphore>,
+    /// How many there are.
+    pub(crate) size: usize,
 }
 
 impl Pool {
     pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
         let size = size.max(1);
         let links = (0..size).map(|_| Link::new(connector.clone(), LONG)).collect();
-        Self { idle: Arc::new(parking_lot::Mutex::new(links)), permits: Arc::new(Semaphore::new(size)) }
+        Self { idle: Arc::new(parking_lot::Mutex::new(links)), permits: Arc::new(Semaphore::new(size)), size }
     }
 
     /// As [`Link::read`], on a link that nobody else uses meanwhile.

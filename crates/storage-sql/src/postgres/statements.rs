@@ -14,6 +14,10 @@ pub(crate) enum Query {
     Get,
     /// The state; path, revision and value of each entry, or nulls.
     Range,
+    /// The state; of some ranges at a revision the revision of the newest row of each path, deleted or not, or null.
+    Newest,
+    /// The state; revision, path and value of each entry that was written by some revisions, or nulls.
+    Rows,
     /// The state; a number.
     Count,
     /// The state; revision, path and value of each change after one revision up to another, or nulls.
@@ -33,10 +37,12 @@ pub(crate) enum Query {
 }
 
 impl Query {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::State,
         Self::Get,
         Self::Range,
+        Self::Newest,
+        Self::Rows,
         Self::Count,
         Self::Changes,
         Self::Witnesses,
@@ -62,6 +68,17 @@ impl Query {
                  (SELECT DISTINCT ON (h.path) h.path, h.revision, h.deleted, h.value FROM keelson_history h \
                  WHERE h.path >= $1 AND h.path < $2 AND h.revision <= coalesce($3, s.revision) \
                  ORDER BY h.path, h.revision DESC) n WHERE NOT n.deleted LIMIT $4) r ON true"
+            }
+            // Answered by the index alone where the table was vacuumed since.
+            Self::Newest => {
+                "SELECT s.incarnation, s.revision, s.oldest, n.revision FROM keelson_state s LEFT JOIN LATERAL \
+                 (SELECT p.revision FROM unnest($1::text[], $2::text[]) AS w (first, behind) CROSS JOIN LATERAL \
+                 (SELECT max(h.revision) AS revision FROM keelson_history h WHERE h.path >= w.first AND h.path < w.behind \
+                 AND h.revision <= $3 GROUP BY h.path) p) n ON true"
+            }
+            Self::Rows => {
+                "SELECT s.incarnation, s.revision, s.oldest, h.revision, h.path, h.value FROM keelson_state s \
+                 LEFT JOIN keelson_history h ON h.revision = ANY ($1::bigint[]) AND NOT h.deleted"
             }
             Self::Count => {
                 "SELECT s.incarnation, s.revision, s.oldest, (SELECT count(*) FROM (SELECT 1 FROM \

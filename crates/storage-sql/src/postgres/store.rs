@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreKey, Tail, Transaction,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreKey, Tail,
+    Transaction,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -21,6 +22,7 @@ use super::config::PostgresConfig;
 use super::error::{PostgresError, Trouble, stopped, unheard};
 use super::feed;
 use super::read::{self, State};
+use super::scan;
 use super::seen::Seen;
 use super::session::{Connector, LONG, Link, Pool, SHORT, Session};
 use super::setup;
@@ -70,6 +72,17 @@ impl Shared {
     pub(crate) fn seen(&self) -> &Seen {
         &self.connector.seen
     }
+
+    /// An answer of the history that is known, no older than what was seen before the question.
+    pub(super) async fn believed<T>(
+        &self,
+        asked: impl Future<Output = Result<(State, T), tokio_postgres::Error>>,
+    ) -> Result<(State, T), Trouble> {
+        let before = self.seen().highest();
+        let answer = asked.await?;
+        self.seen().believe(before, answer.0)?;
+        Ok(answer)
+    }
 }
 
 impl PostgresStore {
@@ -106,20 +119,10 @@ impl PostgresStore {
     }
 
     pub(super) async fn state(&self) -> Result<State, StoreError> {
-        let asked =
-            |session: Arc<Session>| self.believed(async move { read::state(&session).await.map(|state| (state, ())) });
+        let asked = |session: Arc<Session>| {
+            self.shared.believed(async move { read::state(&session).await.map(|state| (state, ())) })
+        };
         Ok(self.shared.front.read(asked).await?.0)
-    }
-
-    /// An answer of the history that is known, no older than what was seen before the question.
-    async fn believed<T>(
-        &self,
-        asked: impl Future<Output = Result<(State, T), tokio_postgres::Error>>,
-    ) -> Result<(State, T), Trouble> {
-        let before = self.shared.seen().highest();
-        let answer = asked.await?;
-        self.shared.seen().believe(before, answer.0)?;
-        Ok(answer)
     }
 
     /// Has the writer do a transaction. Once it is queued it is done, even if the caller stops waiting.
@@ -157,13 +160,13 @@ impl Store for PostgresStore {
         if !is_storable(key) {
             return Ok(None);
         }
-        let asked = |session: Arc<Session>| self.believed(async move { read::get(&session, key).await });
+        let asked = |session: Arc<Session>| self.shared.believed(async move { read::get(&session, key).await });
         Ok(self.shared.front.read(asked).await?.1)
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
         let request = &request;
-        let asked = |session: Arc<Session>| self.believed(async move { read::range(&session, request).await });
+        let asked = |session: Arc<Session>| self.shared.believed(async move { read::range(&session, request).await });
         let (state, (entries, more)) = self.shared.readers.read(asked).await?;
         let revision = request.revision.unwrap_or(state.revision);
         // The rows are of the same moment as the state: what it allows to be read was there.
@@ -171,9 +174,13 @@ impl Store for PostgresStore {
         Ok(RangePage { entries, revision, more })
     }
 
+    fn scan(&self, request: ScanRequest) -> Option<Scan> {
+        Some(scan::stream(self.shared.clone(), request))
+    }
+
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
         let request = &request;
-        let asked = |session: Arc<Session>| self.believed(async move { read::count(&session, request).await });
+        let asked = |session: Arc<Session>| self.shared.believed(async move { read::count(&session, request).await });
         let (state, count) = self.shared.readers.read(asked).await?;
         state.check_readable(request.revision.unwrap_or(state.revision))?;
         Ok(count)

@@ -74,6 +74,9 @@ impl Tls {
                 for root in CertificateDer::pem_slice_iter(&pem) {
                     store.add(root.map_err(|e| unusable(&file)(&e))?).map_err(|e| unusable(&file)(&e))?;
                 }
+                if store.is_empty() {
+                    return Err(unusable(&file)(&"it holds no certificate"));
+                }
                 let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone());
                 Some(verifier.build().map_err(|e| unusable(&file)(&e))?)
             }

@@ -283,11 +283,11 @@ async fn ask(session: &Session, arguments: &Arguments<'_>) -> Result<Row, tokio_
 
 /// Sends everything at once, in order, and waits for all answers: still one round trip.
 async fn in_one_transaction(session: &Session, waves: &[Arguments<'_>]) -> Result<Vec<Row>, tokio_postgres::Error> {
-    type Step<'a> = Pin<Box<dyn Future<Output = Result<Option<Row>, tokio_postgres::Error>> + Send + 'a>>;
+    type StatementFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Row>, tokio_postgres::Error>> + Send + 'a>>;
     async fn bare(client: &Client, statement: &str) -> Result<Option<Row>, tokio_postgres::Error> {
         client.batch_execute(statement).await.map(|()| None)
     }
-    let mut steps: Vec<Step<'_>> = vec![Box::pin(bare(&session.client, "BEGIN"))];
+    let mut steps: Vec<StatementFuture<'_>> = vec![Box::pin(bare(&session.client, "BEGIN"))];
     for arguments in waves {
         steps.push(Box::pin(async move { ask(session, arguments).await.map(Some) }));
     }

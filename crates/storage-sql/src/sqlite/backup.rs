@@ -41,9 +41,9 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// Makes the store of a data directory out of a backup. What else a server keeps there, such as its keys, stays. `bump` is added to the revision of the copy; it must be more than the number of
-/// writes that the lost store can have taken after the backup. Returns the revision that the restored store starts
-/// from.
+/// Makes the store of a data directory out of a backup. What else a server keeps there, such as its keys, stays. `bump` is added to the
+/// revision of the copy; it must be more than the number of writes that the lost store can have taken after the backup. Returns the
+/// revision that the restored store starts from.
 ///
 /// # Errors
 /// When `data_dir` holds a store or is in use, or `file` is not a whole store of a known format.

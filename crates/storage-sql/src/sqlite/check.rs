@@ -8,6 +8,7 @@ use keelson_meta::Revision;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::error::OpenError;
+use crate::sqlite::index;
 use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, check_log, open_other};
 use crate::sqlite::schema::{self, Fact, number, revision_at};
 use crate::sqlite::sum::{self, Damage};
@@ -114,7 +115,7 @@ pub(crate) fn rows(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     if in_table.unsigned_abs() != rows {
         findings.push(format!("up to revision {counted} the table has {in_table} rows and should have {rows}"));
     }
-    match schema::check_counts(connection) {
+    match index::check(connection) {
         Ok(()) => {}
         Err(error) => match Damage::of(&error) {
             Some(damage) => findings.push(damage.to_string()),

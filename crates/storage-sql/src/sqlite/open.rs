@@ -13,6 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::error::OpenError;
+use crate::sqlite::index;
 use crate::sqlite::log;
 use crate::sqlite::private::{self, beside};
 use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
@@ -163,7 +164,7 @@ pub(crate) fn open_writer(directory: &Path, accept_loss: bool) -> Result<Connect
     // The log begins anew, so that nothing of a commit that was cut off is left behind its end.
     empty_log(&connection).map_err(OpenError::sqlite(&file))?;
     schema::bring_up(&mut connection).map_err(OpenError::sqlite(&file))?;
-    schema::check_counts(&connection).map_err(OpenError::sqlite(&file))?;
+    index::check_with(&connection, open_other(directory)?).map_err(OpenError::sqlite(&file))?;
     // A new file must be in its directory after a power loss, not only have its content.
     sync_directory(directory)?;
     Ok(connection)

@@ -45,16 +45,17 @@ pub(crate) fn range(
     limit: usize,
 ) -> rusqlite::Result<(Vec<KeyValue>, bool)> {
     let mut versions = connection.prepare_cached(
-        "SELECT MAX(revision), path, COUNT(*) FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 \
+        "SELECT MAX(revision), path, MIN(revision) FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 \
          GROUP BY path ORDER BY path",
     )?;
     let mut row_of = connection.prepare_cached("SELECT revision, path, value, sum FROM history WHERE revision = ?1")?;
     let mut entries = Vec::new();
     let mut found = versions.query(params![from.as_str(), to.as_str(), number(at)])?;
     while let Some(version) = found.next()? {
-        let (revision, path) = (revision_at(version, 0)?, version.get_ref(1)?.as_str()?);
-        if version.get::<_, i64>(2)? > 1 {
-            check_versions(connection, path, at)?;
+        let (revision, path, oldest) =
+            (revision_at(version, 0)?, version.get_ref(1)?.as_str()?, revision_at(version, 2)?);
+        if oldest < revision {
+            check_oldest(connection, path, oldest)?;
         }
         let change = row_of.query_row([number(revision)], change_at).optional()?;
         // The index and the table are damaged apart from each other.
@@ -70,20 +71,15 @@ pub(crate) fn range(
     Ok((entries, false))
 }
 
-/// Looks whether all versions that the index has of a path are its own: a path that is damaged there may hide among those of
-/// another, and would be missed where it belongs.
-fn check_versions(connection: &Connection, path: &str, at: Revision) -> rusqlite::Result<()> {
-    let mut versions = connection.prepare_cached("SELECT revision FROM history WHERE path = ?1 AND revision <= ?2")?;
+/// Looks whether the oldest version that the index has of a path is its own: an entry that is damaged there hides among those of
+/// another path, and is missed where it belongs.
+///
+/// The entries of a path stand side by side, and a damaged one stays where it stood. So it is the first of those among which it
+/// hides, or the last of them, whose row is read anyway; between two of a path's own there is none of another's.
+fn check_oldest(connection: &Connection, path: &str, oldest: Revision) -> rusqlite::Result<()> {
     let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision = ?1")?;
-    let mut found = versions.query(params![path, number(at)])?;
-    while let Some(version) = found.next()? {
-        let revision = revision_at(version, 0)?;
-        let own = path_of.query_row([number(revision)], |row| Ok(row.get_ref(0)?.as_str()? == path)).optional()?;
-        if own != Some(true) {
-            return Err(sum::missing(revision).into());
-        }
-    }
-    Ok(())
+    let own = path_of.query_row([number(oldest)], |row| Ok(row.get_ref(0)?.as_str()? == path)).optional()?;
+    if own == Some(true) { Ok(()) } else { Err(sum::missing(oldest).into()) }
 }
 
 /// How many entries [`range`] finds.
@@ -139,7 +135,7 @@ pub(crate) fn history(
 }
 
 /// A row with its number, path, value and checksum, which it fits.
-fn change_at(row: &Row<'_>) -> rusqlite::Result<StoreEvent> {
+pub(crate) fn change_at(row: &Row<'_>) -> rusqlite::Result<StoreEvent> {
     let (revision, path) = (revision_at(row, 0)?, row.get_ref(1)?.as_str()?);
     let value = row.get_ref(2)?.as_blob_or_null()?;
     sum::check(revision, path, value, row.get(3)?)?;

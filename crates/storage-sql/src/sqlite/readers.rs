@@ -20,6 +20,8 @@ pub(crate) enum Readers {
         idle: Mutex<Vec<Connection>>,
         /// One for each connection.
         permits: Arc<Semaphore>,
+        /// How many there are.
+        connections: usize,
     },
     /// The writer's.
     Shared {
@@ -33,7 +35,7 @@ pub(crate) enum Readers {
 impl Readers {
     pub(crate) fn pool(connections: Vec<Connection>) -> Self {
         let permits = Arc::new(Semaphore::new(connections.len()));
-        Self::Pool { idle: Mutex::new(connections), permits }
+        Self::Pool { connections: connections.len(), idle: Mutex::new(connections), permits }
     }
 
     pub(crate) fn shared(connection: Arc<Mutex<Connection>>) -> Self {
@@ -59,7 +61,7 @@ impl Readers {
     fn read_now<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         match self {
             Self::Shared { connection, .. } => read(&connection.lock()),
-            Self::Pool { idle, permits } => {
+            Self::Pool { idle, permits, .. } => {
                 let connection = idle.lock().pop().ok_or_else(stopped)?;
                 let outcome = read(&connection);
                 if !permits.is_closed() {
@@ -69,6 +71,14 @@ impl Readers {
             }
         }
         .map_err(|error| store_error(&error))
+    }
+
+    /// How many reads can run at the same time.
+    pub(crate) const fn connections(&self) -> usize {
+        match self {
+            Self::Pool { connections, .. } => *connections,
+            Self::Shared { .. } => 1,
+        }
     }
 
     /// Closes the connections; reads that wait or come later fail.

@@ -107,7 +107,7 @@ impl Fact {
     }
 
     /// Compares the facts with their checksum.
-    fn check(connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn check(connection: &Connection) -> rusqlite::Result<()> {
         if number(Self::Sum.get(connection)?) == Self::sum(connection)? {
             return Ok(());
         }
@@ -197,44 +197,7 @@ fn add_sums(connection: &mut Connection, after: Revision) -> rusqlite::Result<Op
     Ok(last)
 }
 
-/// Compares the rows that the index over the paths has with what was counted, and looks whether they stand in order: who
-/// looks for one in an index that is out of order passes over others. Reads the index alone, all of it.
-pub(crate) fn check_counts(connection: &Connection) -> rusqlite::Result<()> {
-    Fact::check(connection)?;
-    let counted = Fact::Counted.get(connection)?;
-    let rows = Fact::Rows.get(connection)?.get();
-    let (mut old, mut new, mut newest) = (0, 0, counted);
-    let (mut before, mut version) = (String::new(), Revision::ZERO);
-    let mut index = connection.prepare("SELECT path, revision FROM history INDEXED BY history_path")?;
-    let mut entries = index.query([])?;
-    while let Some(entry) = entries.next()? {
-        let (path, revision) = (entry.get_ref(0)?.as_str()?, revision_at(entry, 1)?);
-        if (path, revision) <= (before.as_str(), version) {
-            return Err(Damage(format!("the index of paths is out of order at {path:?}")).into());
-        }
-        if path != before {
-            before.clear();
-            before.push_str(path);
-        }
-        version = revision;
-        newest = newest.max(revision);
-        *(if revision <= counted { &mut old } else { &mut new }) += 1_u64;
-    }
-    let wanted = newest.get() - counted.get();
-    if old != rows {
-        return Err(Damage(format!("up to revision {counted} there are {old} rows and should be {rows}")).into());
-    }
-    if new != wanted {
-        let gap = format!("from revision {counted} to {newest} there are {new} rows and should be {wanted}");
-        return Err(Damage(gap).into());
-    }
-    if newest > counted && newest_row(connection)? < newest {
-        return Err(sum::missing(newest).into());
-    }
-    Ok(())
-}
-
-fn newest_row(connection: &Connection) -> rusqlite::Result<Revision> {
+pub(crate) fn newest_row(connection: &Connection) -> rusqlite::Result<Revision> {
     connection.query_row("SELECT COALESCE(MAX(revision), 0) FROM history", [], |row| revision_at(row, 0))
 }
 

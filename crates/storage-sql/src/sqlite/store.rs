@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, StoreKey, Tail,
-    Transaction,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreEvent,
+    StoreKey, Tail, Transaction,
 };
 use keelson_supervision::Supervisor;
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ use crate::sqlite::error::{OpenError, stopped};
 use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, open_memory, open_other, open_writer};
 use crate::sqlite::read;
 use crate::sqlite::readers::Readers;
+use crate::sqlite::scan;
 use crate::sqlite::schema::{self, Fact};
 use crate::sqlite::writer::{Job, WRITER, Writer};
 use crate::tail;
@@ -229,6 +230,10 @@ impl Store for SqliteStore {
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
         let (page, revision) = self.read_range(request, read::range).await?;
         Ok(RangePage { entries: page.0, revision, more: page.1 })
+    }
+
+    fn scan(&self, request: ScanRequest) -> Option<Scan> {
+        Some(scan::stream(self.shared.clone(), request))
     }
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {

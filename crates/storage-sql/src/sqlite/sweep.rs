@@ -69,8 +69,8 @@ mod tests {
 
     use super::*;
     use crate::sqlite::commit::{self, Group};
+    use crate::sqlite::index;
     use crate::sqlite::open::open_memory;
-    use crate::sqlite::schema;
 
     fn rows(connection: &Connection) -> i64 {
         connection.query_row("SELECT COUNT(*) FROM history", [], |row| row.get(0)).unwrap()
@@ -89,11 +89,11 @@ mod tests {
         let oldest = group.revision;
         assert!(step(&connection, oldest).unwrap());
         assert_eq!(rows(&connection), 1001 - 246);
-        schema::check_counts(&connection).unwrap();
+        index::check(&connection).unwrap();
         // The next step may come after a restart: all that it knows is in the tables.
         while step(&connection, oldest).unwrap() {}
         assert_eq!(rows(&connection), 9);
-        schema::check_counts(&connection).unwrap();
+        index::check(&connection).unwrap();
         assert!(!step(&connection, oldest).unwrap());
     }
 }

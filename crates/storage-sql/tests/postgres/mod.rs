@@ -1,4 +1,6 @@
-//! What the tests on PostgreSQL share: databases, stores, and keys.
+//! Databases, stores and keys that the tests on PostgreSQL share.
+//!
+//! Each test has a database of its own, on one private server.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,6 +3,7 @@
 //! The cases are those that lists in chunks rely on: a page is exact, a count agrees with it, and an old revision shows
 //! nothing new.
 
+use futures::TryStreamExt as _;
 use keelson_meta::Revision;
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
     text, texts,
 };
 use crate::key::StoreKey;
-use crate::store::{KeyValue, RangeRequest, Store, StoreError, Transaction};
+use crate::store::{KeyValue, RangeRequest, ScanRequest, Store, StoreError, Transaction};
 
 /// Bytes decide, not characters or segments: `q-b/x` before `q/x`, upper case before lower, no collation.
 pub async fn inv08_keys_are_ordered_by_their_bytes(factory: &mut impl Factory) {
@@ -55,6 +56,44 @@ pub async fn a_limit_cuts_and_says_whether_more_follows(factory: &mut impl Facto
     let reversed = RangeRequest { from: key("z"), to: key("a"), revision: None, limit: None };
     let page = store.range(reversed).await.unwrap();
     assert!(page.entries.is_empty() && !page.more);
+}
+
+/// An engine that has a faster way than the order of the keys finds by it what ranges find, and refuses what they refuse.
+pub async fn a_scan_finds_what_ranges_find(factory: &mut impl Factory) {
+    let store = factory.open().await;
+    let names: Vec<String> = (0..700).map(|number| format!("{}/{number:03}", ["a", "b", "c"][number % 3])).collect();
+    let mut revisions = Vec::new();
+    for version in 0..3 {
+        for (number, name) in names.iter().enumerate().filter(|(number, _)| number % (version + 1) == 0) {
+            let change = if version == 2 && number % 4 == 0 { delete(name) } else { put(name, &version.to_string()) };
+            revisions.push(commit(&*store, change).await);
+        }
+    }
+    let newest = *revisions.last().expect("there were writes");
+    let scan = |of: &[&str], revision| {
+        let ranges = of.iter().map(|of| (key(&format!("{of}/")), key(&format!("{of}0")))).collect();
+        store.scan(ScanRequest { ranges, revision })
+    };
+    let refused = async |revision| {
+        let found = scan(&["a"], revision)?;
+        Some(found.try_collect::<Vec<_>>().await)
+    };
+    let Some(future) = refused(newest.next()).await else { return };
+    assert_future(future, newest.next());
+    let oldest = revisions[revisions.len() / 2];
+    store.compact(oldest).await.unwrap();
+    for revision in revisions.iter().copied().filter(|revision| *revision >= oldest).step_by(97).chain([newest]) {
+        for of in [&["c", "a", "nothing"][..], &["b"], &["a", "b", "c"]] {
+            let found = scan(of, revision).expect("the engine has one");
+            let mut found = found.try_collect::<Vec<_>>().await.unwrap().concat();
+            found.sort_by(|one, other| one.key.cmp(&other.key));
+            let mut all = read(&*store, Some(revision)).await.entries;
+            all.retain(|entry| of.contains(&&relative(&entry.key)[..1]));
+            assert_eq!(found, all, "{of:?} at {revision}");
+        }
+    }
+    let compacted = refused(revisions[0]).await.expect("the engine has one");
+    assert_compacted(compacted, revisions[0], oldest);
 }
 
 /// A count is what a range of the same request would return: at its revision, without what was deleted, up to its limit.

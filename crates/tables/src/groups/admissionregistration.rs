@@ -5,7 +5,7 @@
 use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
-use crate::part::Subject;
+use crate::field_value::Subject;
 use crate::printer::Printer;
 use crate::selector;
 

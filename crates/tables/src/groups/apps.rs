@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use crate::docs::apps as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 use crate::selector;
 use crate::text::{container_images, container_names, ratio, with_group};
@@ -14,8 +14,12 @@ use crate::text::{container_images, container_names, ratio, with_group};
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
         "ControllerRevision" => Printer::new(CONTROLLER_REVISION, controller_revision),
-        "DaemonSet" => Printer::new(DAEMON_SET, daemon_set),
-        "Deployment" => Printer::new(DEPLOYMENT, deployment),
+        "DaemonSet" => {
+            Printer::new(DAEMON_SET, daemon_set).without_annotations(&["deprecated.daemonset.template.generation"])
+        }
+        "Deployment" => {
+            Printer::new(DEPLOYMENT, deployment).without_annotations(&["deprecated.deployment.rollback.to"])
+        }
         "ReplicaSet" => Printer::new(REPLICA_SET, replica_set),
         "StatefulSet" => Printer::new(STATEFUL_SET, stateful_set),
         _ => return None,
@@ -23,7 +27,7 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// `spec.replicas`, with its default: an object from before the default existed shows what it means.
-fn replicas(spec: Part<'_>) -> i64 {
+fn replicas(spec: FieldValue<'_>) -> i64 {
     spec.at("replicas").set_int().unwrap_or(1)
 }
 

@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME, UNMARKED_NAME};
 use crate::docs::autoscaling as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 use crate::text::join;
 
@@ -14,9 +14,17 @@ use crate::text::join;
 const SHOWN: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 
+/// What version 1 has no fields for.
+const OF_VERSION_1: &[&str] = &[
+    "autoscaling.alpha.kubernetes.io/behavior",
+    "autoscaling.alpha.kubernetes.io/conditions",
+    "autoscaling.alpha.kubernetes.io/current-metrics",
+    "autoscaling.alpha.kubernetes.io/metrics",
+];
+
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
-        "HorizontalPodAutoscaler" => Printer::new(AUTOSCALER, autoscaler),
+        "HorizontalPodAutoscaler" => Printer::new(AUTOSCALER, autoscaler).without_annotations(OF_VERSION_1),
         "Scale" => Printer::new(SCALE, scale),
         _ => return None,
     })
@@ -47,7 +55,7 @@ fn autoscaler(of: Subject<'_>) -> Vec<Value> {
 }
 
 /// What each metric is and should be: `cpu: 10%/80%, 12/50 (avg) + 1 more...`.
-fn metrics(spec: Part<'_>, status: Part<'_>) -> Value {
+fn metrics(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     let current = status.at("currentMetrics");
     let mut shown: Vec<String> =
         spec.at("metrics").items().enumerate().map(|(place, metric)| one_metric(metric, current.nth(place))).collect();
@@ -62,13 +70,13 @@ fn metrics(spec: Part<'_>, status: Part<'_>) -> Value {
 }
 
 /// The only metric that version 1 has as fields of its own.
-fn cpu_of_v1(spec: Part<'_>, status: Part<'_>) -> Option<String> {
+fn cpu_of_v1(spec: FieldValue<'_>, status: FieldValue<'_>) -> Option<String> {
     let target = spec.at("targetCPUUtilizationPercentage").set_int()?;
     let current = percent(status.at("currentCPUUtilizationPercentage"), UNKNOWN);
     Some(format!("cpu: {current}/{target}%"))
 }
 
-fn one_metric(spec: Part<'_>, status: Part<'_>) -> String {
+fn one_metric(spec: FieldValue<'_>, status: FieldValue<'_>) -> String {
     let source = match spec.at("type").text() {
         "External" => "external",
         "Object" => "object",
@@ -97,7 +105,7 @@ fn one_metric(spec: Part<'_>, status: Part<'_>) -> String {
     }
 }
 
-fn percent(part: Part<'_>, absent: &str) -> String {
+fn percent(part: FieldValue<'_>, absent: &str) -> String {
     part.set_int().map_or_else(|| absent.to_owned(), |percent| format!("{percent}%"))
 }
 

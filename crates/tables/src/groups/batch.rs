@@ -9,7 +9,7 @@ use keelson_meta::json::Value;
 use crate::age::{age, human_duration};
 use crate::column::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use crate::docs::batch as docs;
-use crate::part::Subject;
+use crate::field_value::Subject;
 use crate::printer::Printer;
 use crate::selector;
 use crate::text::{container_images, container_names};

@@ -9,7 +9,7 @@ use keelson_meta::json::Value;
 use crate::age::human_duration;
 use crate::column::{AGE, Column, NAME};
 use crate::docs::certificates as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -37,7 +37,7 @@ fn signing_request(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-fn requested_duration(seconds: Part<'_>) -> Value {
+fn requested_duration(seconds: FieldValue<'_>) -> Value {
     let Some(seconds) = seconds.set_int() else {
         return "<none>".into();
     };
@@ -45,7 +45,7 @@ fn requested_duration(seconds: Part<'_>) -> Value {
 }
 
 /// What was decided, and what came of it: `Approved,Issued`. A denial outweighs an approval.
-fn condition(status: Part<'_>) -> Value {
+fn condition(status: FieldValue<'_>) -> Value {
     let has = |kind: &str| status.at("conditions").condition(kind).is_set();
     let decision = match (has("Denied"), has("Approved")) {
         (true, _) => "Denied",

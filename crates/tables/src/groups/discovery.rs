@@ -8,7 +8,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::discovery as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 use crate::text::{first_three, or};
 
@@ -28,7 +28,7 @@ fn endpoint_slice(of: Subject<'_>) -> Vec<Value> {
     let ports = first_three(of.at("ports").items().map(port));
     let endpoints = of.at("endpoints");
     let addresses =
-        first_three(endpoints.items().flat_map(|endpoint| endpoint.at("addresses").items()).map(Part::text));
+        first_three(endpoints.items().flat_map(|endpoint| endpoint.at("addresses").items()).map(FieldValue::text));
     vec![
         of.name(),
         of.at("addressType").cell(),
@@ -39,7 +39,7 @@ fn endpoint_slice(of: Subject<'_>) -> Vec<Value> {
 }
 
 /// A port without a number is any port, known by its name if it has one.
-fn port(port: Part<'_>) -> Cow<'_, str> {
+fn port(port: FieldValue<'_>) -> Cow<'_, str> {
     match port.at("port").set_int() {
         Some(number) => number.to_string().into(),
         None => port.at("name").set_text().unwrap_or("*").into(),

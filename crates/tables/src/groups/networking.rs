@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::networking as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 use crate::selector;
 use crate::text::{join, load_balancer, with_group};
@@ -47,7 +47,7 @@ fn ingress(of: Subject<'_>) -> Vec<Value> {
 }
 
 /// The hosts of the rules. How many more there are counts rules, as Kubernetes does, also those without a host.
-fn hosts(rules: Part<'_>) -> String {
+fn hosts(rules: FieldValue<'_>) -> String {
     let mut hosts: Vec<&str> = Vec::new();
     let mut more = false;
     for rule in rules.items() {
@@ -76,7 +76,7 @@ fn ingress_class(of: Subject<'_>) -> Vec<Value> {
     vec![of.name(), spec.at("controller").cell(), parameters(spec.at("parameters")), of.age()]
 }
 
-fn parameters(parameters: Part<'_>) -> Value {
+fn parameters(parameters: FieldValue<'_>) -> Value {
     if !parameters.is_set() {
         return "<none>".into();
     }
@@ -97,7 +97,7 @@ fn ip_address(of: Subject<'_>) -> Vec<Value> {
     vec![of.name(), parent(of.at("spec").at("parentRef")), of.age()]
 }
 
-fn parent(parent: Part<'_>) -> Value {
+fn parent(parent: FieldValue<'_>) -> Value {
     if !parent.is_set() {
         return "<none>".into();
     }
@@ -112,5 +112,5 @@ fn parent(parent: Part<'_>) -> Value {
 const SERVICE_CIDR: &[Column<'_>] = &[NAME, Column::text("CIDRs", docs::SERVICE_CIDR_CIDRS), AGE];
 
 fn service_cidr(of: Subject<'_>) -> Vec<Value> {
-    vec![of.name(), join(of.at("spec").at("cidrs").items().map(Part::text), ",").into(), of.age()]
+    vec![of.name(), join(of.at("spec").at("cidrs").items().map(FieldValue::text), ",").into(), of.age()]
 }

@@ -5,7 +5,7 @@
 use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -32,6 +32,6 @@ fn disruption_budget(of: Subject<'_>) -> Vec<Value> {
 }
 
 /// A number or a percentage.
-fn bound(bound: Part<'_>) -> Value {
+fn bound(bound: FieldValue<'_>) -> Value {
     bound.printed().map_or_else(|| "N/A".into(), Value::from)
 }

@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::resource as docs;
-use crate::part::Subject;
+use crate::field_value::Subject;
 use crate::printer::Printer;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {

@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::storage as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 use crate::text::{join, or};
 
@@ -97,7 +97,7 @@ fn csi_driver(of: Subject<'_>) -> Vec<Value> {
     let spec = of.at("spec");
     let requests = spec.at("tokenRequests");
     let audiences = join(requests.items().map(|request| request.at("audience").text()), ",");
-    let modes = join(spec.at("volumeLifecycleModes").items().map(Part::text), ",");
+    let modes = join(spec.at("volumeLifecycleModes").items().map(FieldValue::text), ",");
     vec![
         of.name(),
         spec.at("attachRequired").set_flag().unwrap_or(true).into(),

@@ -1,11 +1,11 @@
 //! storagemigration.k8s.io: storage version migrations.
 //!
-//! The columns are fields of the object, shown as they are.
+//! The columns are fields of the object, shown as they are; how far one is stands in its annotations.
 
 use keelson_meta::json::Value;
 
-use crate::column::{Column, UNMARKED_NAME};
-use crate::part::{Part, Subject};
+use crate::column::{AGE, Column, UNMARKED_NAME};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 use crate::text::with_group;
 
@@ -17,19 +17,26 @@ const MIGRATION: &[Column<'_>] = &[
     UNMARKED_NAME,
     Column::text("Resource", "GroupResource to migrate"),
     Column::text("Status", "Status of the migration"),
+    Column::text("Done", "How many of these objects have been written anew"),
+    Column::text("Total", "How many objects were found to be written anew"),
+    AGE,
 ];
 
 fn migration(of: Subject<'_>) -> Vec<Value> {
     let resource = of.at("spec").at("resource");
+    let progress = of.at("metadata").at("annotations");
     vec![
         of.name(),
         with_group(resource.at("resource").text(), resource.at("group").text()).into(),
         state(of.at("status").at("conditions")).into(),
+        progress.at("keelson.io/objects-done").text().into(),
+        progress.at("keelson.io/objects-total").text().into(),
+        of.age(),
     ]
 }
 
 /// The first condition that holds and says how far the migration is.
-fn state<'a>(conditions: Part<'a>) -> &'a str {
+fn state<'a>(conditions: FieldValue<'a>) -> &'a str {
     let mut holding =
         conditions.items().filter(|condition| condition.holds()).map(|condition| condition.at("type").text());
     holding.find(|kind| ["Running", "Failed", "Succeeded"].contains(kind)).unwrap_or("Unknown")

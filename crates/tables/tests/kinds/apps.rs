@@ -1,4 +1,6 @@
 //! Workloads: how many replicas, of what, and chosen by which selector.
+//!
+//! Columns and cells, those of `-o wide` among them.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Autoscalers: what each metric is and should be.
+//!
+//! Every source of metrics has a text of its own.
 
 use keelson_meta::json::{Value, json};
 

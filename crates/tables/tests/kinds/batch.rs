@@ -1,4 +1,6 @@
 //! Jobs and cron jobs.
+//!
+//! Completions, durations and schedules at one point in time.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! The core group beside pods.
+//!
+//! Columns and cells, those of `-o wide` among them.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
-//! What the tables of the built-in kinds show, kind by kind, at one point in time.
+//! Tables of the built-in kinds, kind by kind, at one point in time.
+//!
+//! The clock stands, so that ages are the same in every run.
 
 #![allow(
     clippy::unwrap_used,

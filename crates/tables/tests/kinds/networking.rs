@@ -1,4 +1,6 @@
 //! Ingresses, policies, addresses, endpoint slices.
+//!
+//! Long lists are cut off as upstream does it.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! The smaller groups: admission, API services, certificates, flow control, leases, policy, RBAC, scheduling.
+//!
+//! One sample for each kind, and one for each cell that has several forms.
 
 use keelson_meta::json::{Value, json};
 use keelson_tables::Printer;

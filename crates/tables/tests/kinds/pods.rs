@@ -1,4 +1,6 @@
 //! The status of pods, worked out of the states of their containers.
+//!
+//! The cell that users look at most, with a rule for every state.
 
 use keelson_codec::Outline;
 use keelson_meta::json::{Value, json};

@@ -1,4 +1,6 @@
 //! Devices, claims and pools.
+//!
+//! One sample for each state that a claim can be in.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Storage: classes, attachments, drivers, storage versions and their migrations.
+//!
+//! One sample for each kind, and one for each cell that has several forms.
 
 use keelson_meta::json::{Value, json};
 
@@ -61,7 +63,7 @@ fn drivers_show_what_they_need() {
 
 #[test]
 fn migrations_show_the_first_condition_that_holds() {
-    let row = |resource: &str, state: &str| json!(["x", resource, state]);
+    let row = |resource: &str, state: &str| json!(["x", resource, state, "", "", "3d4h"]);
     let fields = |group: &str, conditions: Value| {
         json!({"spec": {"resource": {"group": group,
         "resource": "things"}}, "status": {"conditions": conditions}})
@@ -73,6 +75,13 @@ fn migrations_show_the_first_condition_that_holds() {
     migration("example.org", json!([{"type": "Running", "status": "True"}]), row("things.example.org", "Running"));
     let done = json!([{"type": "Running", "status": "False"}, {"type": "Succeeded", "status": "True"}]);
     migration("example.org", done, row("things.example.org", "Succeeded"));
+    let progress = json!({"keelson.io/objects-done": "3", "keelson.io/objects-total": "5"});
+    check(
+        "storagemigration.k8s.io",
+        "StorageVersionMigration",
+        json!({"metadata": {"annotations": progress}, "spec": {"resource": {"resource": "things"}}}),
+        json!(["x", "things", "Unknown", "3", "5", "3d4h"]),
+    );
 }
 
 #[test]

@@ -5,19 +5,20 @@
 use std::collections::HashSet;
 
 use keelson_cel::Type;
+use keelson_cel::decl::is_identifier;
 
 use crate::at::At;
 use crate::expressions::{Policy, of_policy, of_variable};
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, PATH_SEGMENT, QUALIFIED_NAME};
 use crate::selectors::label_selector;
-use crate::shape::Rule::{Always, Check, Each, Format, In, OneOf, Required, With};
-use crate::shape::{Rule, Run, Shape};
+use crate::type_rules::Rule::{Always, Check, Each, Format, In, OneOf, Required, With};
+use crate::type_rules::{Rule, Run, TypeRules};
 
 use super::admissionregistration::{CONDITIONS, FAILURE_POLICY, MATCH, REINVOCATION_POLICY};
 
-pub(super) const VALIDATING: Shape = Shape::of(&[("spec", Always(&VALIDATING_SPEC))]);
+pub(super) const VALIDATING: TypeRules = TypeRules::of(&[("spec", Always(&VALIDATING_SPEC))]);
 
-const VALIDATING_SPEC: Shape = Shape::of(&[
+const VALIDATING_SPEC: TypeRules = TypeRules::of(&[
     ("", USES),
     ("failurePolicy", Required("")),
     ("failurePolicy", FAILURE_POLICY),
@@ -31,9 +32,9 @@ const VALIDATING_SPEC: Shape = Shape::of(&[
     ("auditAnnotations", With("at most 20, with unique keys", audit_annotations, &AUDIT_ANNOTATION)),
 ]);
 
-pub(super) const MUTATING: Shape = Shape::of(&[("spec", Always(&MUTATING_SPEC))]);
+pub(super) const MUTATING: TypeRules = TypeRules::of(&[("spec", Always(&MUTATING_SPEC))]);
 
-const MUTATING_SPEC: Shape = Shape::of(&[
+const MUTATING_SPEC: TypeRules = TypeRules::of(&[
     ("", USES),
     ("failurePolicy", Required("")),
     ("failurePolicy", FAILURE_POLICY),
@@ -44,14 +45,18 @@ const MUTATING_SPEC: Shape = Shape::of(&[
     ("matchConditions", CONDITIONS),
     ("variables", Each(&VARIABLE)),
     ("mutations", Required("mutations must contain at least one item")),
-    ("mutations", Each(&const { Shape::of(&[("", Check("the patch of its `patchType`, and no other", mutation))]) })),
+    (
+        "mutations",
+        Each(&const { TypeRules::of(&[("", Check("the patch of its `patchType`, and no other", mutation))]) }),
+    ),
     ("reinvocationPolicy", Required("")),
     ("reinvocationPolicy", REINVOCATION_POLICY),
 ]);
 
-const CONSTRAINTS: Shape = Shape::shared("Match constraints", &[("", Always(&MATCH)), ("resourceRules", Required(""))]);
+const CONSTRAINTS: TypeRules =
+    TypeRules::shared("Match constraints", &[("", Always(&MATCH)), ("resourceRules", Required(""))]);
 
-const PARAM_KIND: Shape = Shape::shared(
+const PARAM_KIND: TypeRules = TypeRules::shared(
     "Kind of parameters",
     &[
         ("apiVersion", Required("")),
@@ -61,7 +66,7 @@ const PARAM_KIND: Shape = Shape::shared(
     ],
 );
 
-const VARIABLE: Shape = Shape::shared(
+const VARIABLE: TypeRules = TypeRules::shared(
     "Variable of expressions",
     &[
         (
@@ -107,7 +112,7 @@ fn is_stated(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     is_stated
 }
 
-const VALIDATION: Shape = Shape::of(&[
+const VALIDATION: TypeRules = TypeRules::of(&[
     (
         "expression",
         Check("required: comes to a truth value", |at, run| {
@@ -137,7 +142,7 @@ const VALIDATION: Shape = Shape::of(&[
     ("reason", OneOf(&["Forbidden", "Invalid", "RequestEntityTooLarge"])),
 ]);
 
-const AUDIT_ANNOTATION: Shape = Shape::of(&[(
+const AUDIT_ANNOTATION: TypeRules = TypeRules::of(&[(
     "valueExpression",
     Check("required: at most 5120 bytes, comes to a text or null", |at, run| {
         /// How long an expression may be, in bytes.
@@ -150,11 +155,11 @@ const AUDIT_ANNOTATION: Shape = Shape::of(&[(
     }),
 )]);
 
-pub(super) const VALIDATING_BINDING: Shape = Shape::of(&[(
+pub(super) const VALIDATING_BINDING: TypeRules = TypeRules::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("", Always(&BINDING)),
                 ("validationActions", Check("Audit, Deny and Warn, each once, not Deny and Warn together", actions)),
             ])
@@ -162,10 +167,12 @@ pub(super) const VALIDATING_BINDING: Shape = Shape::of(&[(
     ),
 )]);
 
-pub(super) const MUTATING_BINDING: Shape =
-    Shape::of(&[("spec", Always(&const { Shape::of(&[("", Always(&BINDING)), ("matchResources", NO_DELETION)]) }))]);
+pub(super) const MUTATING_BINDING: TypeRules = TypeRules::of(&[(
+    "spec",
+    Always(&const { TypeRules::of(&[("", Always(&BINDING)), ("matchResources", NO_DELETION)]) }),
+)]);
 
-const BINDING: Shape = Shape::shared(
+const BINDING: TypeRules = TypeRules::shared(
     "Binding of an admission policy",
     &[
         ("policyName", Required("")),
@@ -175,13 +182,13 @@ const BINDING: Shape = Shape::shared(
     ],
 );
 
-const PARAM_REF: Shape = Shape::of(&[
+const PARAM_REF: TypeRules = TypeRules::of(&[
     ("", Check("a name or a selector", name_or_selector)),
     ("parameterNotFoundAction", Required("")),
     ("parameterNotFoundAction", OneOf(&["Deny", "Allow"])),
 ]);
 
-pub(super) const STATUS: Shape = Shape::of(&[(
+pub(super) const STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Check("warnings have a text and a field", |at, run| {
         for warning in at.field("typeChecking").field("expressionWarnings").items() {
@@ -239,34 +246,6 @@ fn param_kind(at: &At<'_, '_>, run: &mut Run<'_>) {
         let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
         at.invalid(run, at.text(), detail);
     }
-}
-
-fn is_identifier(text: &str) -> bool {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    text.bytes().all(plain) && !text.starts_with(|first: char| first.is_ascii_digit()) && !RESERVED.contains(&text)
 }
 
 fn some_validations(spec: &At<'_, '_>, run: &mut Run<'_>) {

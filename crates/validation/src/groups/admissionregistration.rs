@@ -8,8 +8,8 @@ use crate::at::At;
 use crate::expressions::of_condition;
 use crate::formats::{DNS_1035_LABEL, PATH_SEGMENT, QUALIFIED_NAME};
 use crate::selectors::SELECTOR;
-use crate::shape::Rule::{Always, Check, Each, OneOf, Required};
-use crate::shape::{Kind, Rule, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Each, OneOf, Required};
+use crate::type_rules::{Kind, Rule, Run, TypeRules, kind};
 
 use super::admission_policies as policies;
 use super::webhooks;
@@ -28,7 +28,7 @@ pub(super) const MATCH_POLICY: Rule = OneOf(&["Equivalent", "Exact"]);
 pub(super) const REINVOCATION_POLICY: Rule = OneOf(&["IfNeeded", "Never"]);
 
 /// Which requests a webhook is called for.
-pub(super) const RULE: Shape = Shape::shared(
+pub(super) const RULE: TypeRules = TypeRules::shared(
     "Admission rule",
     &[
         ("operations", Required("")),
@@ -38,7 +38,7 @@ pub(super) const RULE: Shape = Shape::shared(
         ("apiGroups", Check("`*` alone", |at, run| alone(at, "API groups", run))),
         ("apiVersions", Required("")),
         ("apiVersions", Check("`*` alone", |at, run| alone(at, "API versions", run))),
-        ("apiVersions", Each(&const { Shape::of(&[("", SOME_TEXT)]) })),
+        ("apiVersions", Each(&const { TypeRules::of(&[("", SOME_TEXT)]) })),
         ("resources", Required("")),
         ("resources", Check("wildcards without what they stand for", resources)),
         ("scope", OneOf(&["*", "Cluster", "Namespaced"])),
@@ -52,7 +52,7 @@ const SOME_TEXT: Rule = Check("not empty", |at, run| {
 });
 
 /// Which requests a policy is for.
-pub(super) const MATCH: Shape = Shape::shared(
+pub(super) const MATCH: TypeRules = TypeRules::shared(
     "Matched resources",
     &[
         ("matchPolicy", Required("")),
@@ -73,7 +73,7 @@ const PRESENT: Rule = Check("required", |at, run| {
     }
 });
 
-const NAMED_RULE: Shape = Shape::shared(
+const NAMED_RULE: TypeRules = TypeRules::shared(
     "Admission rule for named objects",
     &[("resourceNames", Check("path segments, none of them twice", resource_names)), ("", Always(&RULE))],
 );

@@ -12,8 +12,8 @@ use crate::at::At;
 use crate::domains::client_config;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
 use crate::pem;
-use crate::shape::Rule::{Always, Check, Required};
-use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Required};
+use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 use super::admissionregistration::stated_review_versions;
 use super::definition_form::VERSION;
@@ -22,7 +22,7 @@ use super::definition_versions::{hoisted, own_parts, schema_of, shared_parts, ve
 
 pub(super) const KINDS: &[Kind] = &[kind("CustomResourceDefinition").object(&DEFINITION).below(&[("status", &STATUS)])];
 
-const DEFINITION: Shape = Shape::of(&[
+const DEFINITION: TypeRules = TypeRules::of(&[
     ("metadata", Check("named plural.group", named_by_plural_and_group)),
     ("spec", Always(&SPEC)),
     ("status", Always(&STATUS_CONTENT)),
@@ -31,7 +31,7 @@ const DEFINITION: Shape = Shape::of(&[
     ("spec", Check("unknown fields are kept by schemas alone", preserve_unknown_fields)),
 ]);
 
-const SPEC: Shape = Shape::of(&[
+const SPEC: TypeRules = TypeRules::of(&[
     ("group", Check("domain with a dot", group)),
     ("scope", Check("Cluster or Namespaced", |at, run| one_of(at, &["Cluster", "Namespaced"], run))),
     ("versions", Check("a schema each", schemas_are_there)),
@@ -42,7 +42,7 @@ const SPEC: Shape = Shape::of(&[
         "names",
         Always(
             &const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("plural", Required("")),
                     ("singular", Required("")),
                     ("kind", Required("")),
@@ -57,9 +57,9 @@ const SPEC: Shape = Shape::of(&[
     ("", Check("scope and kind stay once established; group and plural stay", names_stay)),
 ]);
 
-const STATUS: Shape = Shape::of(&[("status", Always(&STATUS_CONTENT))]);
-const STATUS_CONTENT: Shape =
-    Shape::of(&[("acceptedNames", Always(&const { Shape::of(&[("", Check("names", names))]) }))]);
+const STATUS: TypeRules = TypeRules::of(&[("status", Always(&STATUS_CONTENT))]);
+const STATUS_CONTENT: TypeRules =
+    TypeRules::of(&[("acceptedNames", Always(&const { TypeRules::of(&[("", Check("names", names))]) }))]);
 
 fn spec_text<'v>(run: &Run<'v>, path: &[&str]) -> &'v str {
     run.object.get(path).and_then(Value::as_str).unwrap_or_default()

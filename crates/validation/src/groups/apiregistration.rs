@@ -7,17 +7,17 @@ use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, port_faults};
-use crate::shape::Rule::{Always, Check, Each, StrictlyOneOf};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Each, StrictlyOneOf};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 use super::config::decoded_length;
 
 pub(super) const KINDS: &[Kind] = &[kind("APIService").object(&SERVICE).below(&[("status", &STATUS)])];
 
-const SERVICE: Shape =
-    Shape::of(&[("metadata", Check("named version.group", named_by_version_and_group)), ("spec", Always(&SPEC))]);
+const SERVICE: TypeRules =
+    TypeRules::of(&[("metadata", Check("named version.group", named_by_version_and_group)), ("spec", Always(&SPEC))]);
 
-const SPEC: Shape = Shape::of(&[
+const SPEC: TypeRules = TypeRules::of(&[
     ("group", Check("DNS subdomain; v1 alone has none", group)),
     ("version", Check("DNS label (RFC 1035)", |at, run| at.complain(run, DNS_1035_LABEL.faults(at.text())))),
     ("groupPriorityMinimum", Check("1 to 20000", |at, run| priority(at, 20_000, run))),
@@ -25,13 +25,13 @@ const SPEC: Shape = Shape::of(&[
     ("", Check("a service, or no trust in one", trust)),
 ]);
 
-const STATUS: Shape = Shape::of(&[(
+const STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
         &const {
-            Shape::of(&[(
+            TypeRules::of(&[(
                 "conditions",
-                Each(&const { Shape::of(&[("status", StrictlyOneOf(&["True", "False", "Unknown"]))]) }),
+                Each(&const { TypeRules::of(&[("status", StrictlyOneOf(&["True", "False", "Unknown"]))]) }),
             )])
         },
     ),
@@ -40,13 +40,12 @@ const STATUS: Shape = Shape::of(&[(
 fn named_by_version_and_group(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     let spec = |field: &str| run.object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
     let required = format!("{}.{}", spec("version"), spec("group"));
-    let name = metadata.field("name");
-    if name.text() != required {
-        name.invalid(
-            run,
-            name.text(),
-            format!("must be `spec.version+\".\"+spec.group`: {}", go_format::quote(&required)),
-        );
+    // What a name is generated from has to be that name too, so that none can be generated. That there is none is told elsewhere.
+    for name in ["generateName", "name"].map(|field| metadata.field(field)) {
+        if !name.is_empty() && name.text() != required {
+            let why = format!("must be `spec.version+\".\"+spec.group`: {}", go_format::quote(&required));
+            name.invalid(run, name.text(), why);
+        }
     }
 }
 

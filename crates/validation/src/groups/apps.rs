@@ -10,11 +10,11 @@ use crate::at::At;
 use crate::formats::DNS_LABEL;
 use crate::pod::TEMPLATE;
 use crate::selectors::{SELECTOR, is_everything, is_sound};
-use crate::shape::Rule::{self, Always, Around, Check, Immutable, In, NonNegative, Required, With};
-use crate::shape::{Kind, NEGATIVE, Run, Shape, kind};
+use crate::type_rules::Rule::{self, Always, Around, Check, Immutable, In, NonNegative, Required, With};
+use crate::type_rules::{Kind, NEGATIVE, Run, TypeRules, kind};
 
-use super::claim;
 use super::replication::{CONTROLLER_STATUS, always_restarted, disks_can_be_shared, parts, template_fits};
+use super::volume_claims;
 
 pub(super) const KINDS: &[Kind] = &[
     kind("ControllerRevision").object(&REVISION).then(&REVISION_UPDATE),
@@ -24,13 +24,14 @@ pub(super) const KINDS: &[Kind] = &[
     kind("StatefulSet").object(&STATEFUL_SET).then(&STATEFUL_SET_UPDATE).below(&[("status", &STATEFUL_SET_STATUS)]),
 ];
 
-const SELECTOR_STAYS: Shape = Shape::of(&[("spec", Always(&const { Shape::of(&[("selector", Immutable)]) }))]);
+const SELECTOR_STAYS: TypeRules =
+    TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("selector", Immutable)]) }))]);
 
-const REVISION: Shape = Shape::of(&[("data", Required("data is mandatory")), ("revision", NonNegative)]);
-const REVISION_UPDATE: Shape = Shape::of(&[("data", Immutable)]);
+const REVISION: TypeRules = TypeRules::of(&[("data", Required("data is mandatory")), ("revision", NonNegative)]);
+const REVISION_UPDATE: TypeRules = TypeRules::of(&[("data", Immutable)]);
 
-const DEPLOYMENT: Shape = Shape::of(&[("spec", Always(&DEPLOYMENT_SPEC))]);
-const DEPLOYMENT_SPEC: Shape = Shape::of(&[
+const DEPLOYMENT: TypeRules = TypeRules::of(&[("spec", Always(&DEPLOYMENT_SPEC))]);
+const DEPLOYMENT_SPEC: TypeRules = TypeRules::of(&[
     ("replicas", NonNegative),
     ("selector", NEEDED_SELECTOR),
     ("selector", SELECTOR),
@@ -43,8 +44,8 @@ const DEPLOYMENT_SPEC: Shape = Shape::of(&[
     ("progressDeadlineSeconds", Check("longer than minReadySeconds", progress_deadline)),
 ]);
 
-const REPLICA_SET: Shape = Shape::of(&[("spec", Always(&REPLICA_SET_SPEC))]);
-const REPLICA_SET_SPEC: Shape = Shape::of(&[
+const REPLICA_SET: TypeRules = TypeRules::of(&[("spec", Always(&REPLICA_SET_SPEC))]);
+const REPLICA_SET_SPEC: TypeRules = TypeRules::of(&[
     ("replicas", NonNegative),
     ("minReadySeconds", NonNegative),
     ("selector", NEEDED_SELECTOR),
@@ -56,8 +57,8 @@ const REPLICA_SET_SPEC: Shape = Shape::of(&[
 const PODS_OF_REPLICA_SETS: Rule =
     Around("matched by the selector: pods that are always restarted, without a deadline", replicated_pods, &TEMPLATE);
 
-const DAEMON_SET: Shape = Shape::of(&[("spec", Always(&DAEMON_SET_SPEC))]);
-const DAEMON_SET_SPEC: Shape = Shape::of(&[
+const DAEMON_SET: TypeRules = TypeRules::of(&[("spec", Always(&DAEMON_SET_SPEC))]);
+const DAEMON_SET_SPEC: TypeRules = TypeRules::of(&[
     ("selector", SELECTOR),
     ("", Check("the selector matches the template", template_fits)),
     ("selector", Check("not empty", |at, run| not_everything(at, "daemonset", run))),
@@ -74,14 +75,14 @@ const DAEMON_SET_SPEC: Shape = Shape::of(&[
     ("revisionHistoryLimit", NonNegative),
 ]);
 
-const STATEFUL_SET: Shape = Shape::of(&[("spec", Always(&STATEFUL_SET_SPEC))]);
-const STATEFUL_SET_SPEC: Shape = Shape::of(&[
+const STATEFUL_SET: TypeRules = TypeRules::of(&[("spec", Always(&STATEFUL_SET_SPEC))]);
+const STATEFUL_SET_SPEC: TypeRules = TypeRules::of(&[
     ("podManagementPolicy", Required("")),
     ("podManagementPolicy", Check("OrderedReady or Parallel", management_policy)),
     ("updateStrategy", Check("OnDelete, or RollingUpdate with a partition", stateful_strategy)),
     (
         "persistentVolumeClaimRetentionPolicy",
-        In(&const { Shape::of(&[("whenDeleted", RETENTION), ("whenScaled", RETENTION)]) }),
+        In(&const { TypeRules::of(&[("whenDeleted", RETENTION), ("whenScaled", RETENTION)]) }),
     ),
     ("replicas", NonNegative),
     ("minReadySeconds", NonNegative),
@@ -100,11 +101,11 @@ const STATEFUL_SET_SPEC: Shape = Shape::of(&[
         ),
     ),
 ]);
-const CLAIM_TEMPLATE: Shape = Shape::of(&[("spec", Always(&claim::SPEC))]);
+const CLAIM_TEMPLATE: TypeRules = TypeRules::of(&[("spec", Always(&volume_claims::SPEC))]);
 const RETENTION: Rule = Rule::StrictlyOneOf(&["Retain", "Delete"]);
 
-const STATEFUL_SET_UPDATE: Shape =
-    Shape::of(&[("spec", Check("only replicas, template, strategy and a few more may change", stateful_update))]);
+const STATEFUL_SET_UPDATE: TypeRules =
+    TypeRules::of(&[("spec", Check("only replicas, template, strategy and a few more may change", stateful_update))]);
 
 /// The fields of a stateful set's spec that an update may change.
 const UPDATABLE: [&str; 7] = [
@@ -123,11 +124,11 @@ const NEEDED_SELECTOR: Rule = Check("required", |at, run| {
     }
 });
 
-const DEPLOYMENT_STATUS: Shape = Shape::of(&[(
+const DEPLOYMENT_STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("observedGeneration", NonNegative),
                 ("replicas", NonNegative),
                 ("updatedReplicas", NonNegative),
@@ -147,11 +148,11 @@ const DEPLOYMENT_STATUS: Shape = Shape::of(&[(
     ),
 )]);
 
-const DAEMON_SET_STATUS: Shape = Shape::of(&[(
+const DAEMON_SET_STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("currentNumberScheduled", NonNegative),
                 ("numberMisscheduled", NonNegative),
                 ("desiredNumberScheduled", NonNegative),
@@ -167,11 +168,11 @@ const DAEMON_SET_STATUS: Shape = Shape::of(&[(
     ),
 )]);
 
-const STATEFUL_SET_STATUS: Shape = Shape::of(&[(
+const STATEFUL_SET_STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("replicas", NonNegative),
                 ("readyReplicas", NonNegative),
                 ("currentReplicas", NonNegative),

@@ -7,21 +7,23 @@ use keelson_meta::Quantity;
 use crate::at::At;
 use crate::formats::{DNS_LABEL, PATH_SEGMENT};
 use crate::pod::resources::{amount, container_resource_name};
-use crate::shape::Rule::{self, Always, Check, Each, Format, In, NonNegative, OneOf, Required, StrictlyOneOf, Within};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{
+    self, Always, Check, Each, Format, In, NonNegative, OneOf, Required, StrictlyOneOf, Within,
+};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(super) const KINDS: &[Kind] = &[kind("HorizontalPodAutoscaler").object(&AUTOSCALER).below(&[("status", &STATUS)])];
 
-const AUTOSCALER: Shape = Shape::of(&[("spec", Always(&SPEC))]);
-const SPEC: Shape = Shape::of(&[
+const AUTOSCALER: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
+const SPEC: TypeRules = TypeRules::of(&[
     ("", Check("minReplicas from 1, maxReplicas no less", bounds)),
     ("scaleTargetRef", Always(&REFERENCE)),
     ("metrics", Each(&METRIC)),
     ("", Check("no scaling to zero without a metric from elsewhere", to_zero)),
-    ("behavior", In(&const { Shape::of(&[("scaleUp", In(&RULES)), ("scaleDown", In(&RULES))]) })),
+    ("behavior", In(&const { TypeRules::of(&[("scaleUp", In(&RULES)), ("scaleDown", In(&RULES))]) })),
 ]);
 
-const REFERENCE: Shape = Shape::of(&[
+const REFERENCE: TypeRules = TypeRules::of(&[
     ("kind", Required("")),
     ("kind", Format(&PATH_SEGMENT)),
     ("name", Required("")),
@@ -45,7 +47,7 @@ fn target_version(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const RULES: Shape = Shape::of(&[
+const RULES: TypeRules = TypeRules::of(&[
     ("stabilizationWindowSeconds", Within(0, i64::MAX, "must be greater than or equal to zero")),
     ("stabilizationWindowSeconds", Within(i64::MIN, 3600, "must be less than or equal to 3600")),
     ("selectPolicy", OneOf(&["Disabled", "Max", "Min"])),
@@ -61,7 +63,7 @@ const RULES: Shape = Shape::of(&[
     ),
 ]);
 
-const POLICY: Shape = Shape::of(&[
+const POLICY: TypeRules = TypeRules::of(&[
     ("type", StrictlyOneOf(&["Percent", "Pods"])),
     ("value", ABOVE_ZERO),
     ("periodSeconds", ABOVE_ZERO),
@@ -69,9 +71,9 @@ const POLICY: Shape = Shape::of(&[
 ]);
 const ABOVE_ZERO: Rule = Within(1, i64::MAX, "must be greater than zero");
 
-const STATUS: Shape = Shape::of(&[(
+const STATUS: TypeRules = TypeRules::of(&[(
     "status",
-    Always(&const { Shape::of(&[("currentReplicas", NonNegative), ("desiredReplicas", NonNegative)]) }),
+    Always(&const { TypeRules::of(&[("currentReplicas", NonNegative), ("desiredReplicas", NonNegative)]) }),
 )]);
 
 /// The sources of metrics with their types, in upstream's order.
@@ -84,7 +86,8 @@ const SOURCES: [(&str, &str); 5] = [
 ];
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
-const METRIC: Shape = Shape::shared("Metric", &[("", Check("the source of its type, and that one alone", metric))]);
+const METRIC: TypeRules =
+    TypeRules::shared("Metric", &[("", Check("the source of its type, and that one alone", metric))]);
 
 fn bounds(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let (least, most) = (spec.field("minReplicas"), spec.field("maxReplicas"));

@@ -10,8 +10,8 @@ use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
 use crate::pod::{TEMPLATE, restore};
 use crate::selectors::{SELECTOR, is_sound, matches};
-use crate::shape::Rule::{Always, Check, Immutable, NonNegative, OneOf, OneOfIfSet, Required};
-use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Immutable, NonNegative, OneOf, OneOfIfSet, Required};
+use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 use super::job_policies::{failure_policy, success_policy};
 use super::job_status::STATUS;
@@ -20,14 +20,14 @@ use super::schedule;
 pub(super) const KINDS: &[Kind] =
     &[kind("CronJob").object(&CRON_JOB), kind("Job").object(&JOB).then(&JOB_UPDATE).below(&[("status", &STATUS)])];
 
-const JOB: Shape = Shape::of(&[
+const JOB: TypeRules = TypeRules::of(&[
     ("", Check("the selector and labels that the server made, unless made by hand", generated_selector)),
     ("spec", Always(&SPEC)),
     ("spec", Always(&OWN_SELECTOR)),
     ("", Check("names of pods with an index are DNS labels", indexed_name)),
 ]);
 
-const OWN_SELECTOR: Shape = Shape::of(&[
+const OWN_SELECTOR: TypeRules = TypeRules::of(&[
     (
         "selector",
         Check("required", |at, run| {
@@ -41,7 +41,7 @@ const OWN_SELECTOR: Shape = Shape::of(&[
 ]);
 
 /// What jobs and the templates for them have.
-const SPEC: Shape = Shape::shared(
+const SPEC: TypeRules = TypeRules::shared(
     "Job spec",
     &[
         ("parallelism", NonNegative),
@@ -63,8 +63,8 @@ const SPEC: Shape = Shape::shared(
     ],
 );
 
-const JOB_UPDATE: Shape = Shape::of(&[("spec", Always(&SPEC_UPDATE))]);
-const SPEC_UPDATE: Shape = Shape::of(&[
+const JOB_UPDATE: TypeRules = TypeRules::of(&[("spec", Always(&SPEC_UPDATE))]);
+const SPEC_UPDATE: TypeRules = TypeRules::of(&[
     ("completions", Check("immutable, but with parallelism where jobs are indexed", completions_stay)),
     ("selector", Immutable),
     ("template", Check("immutable, but for where pods may run while the job is suspended", template_stays)),
@@ -75,7 +75,7 @@ const SPEC_UPDATE: Shape = Shape::of(&[
     ("successPolicy", Immutable),
 ]);
 
-const CRON_JOB: Shape = Shape::of(&[
+const CRON_JOB: TypeRules = TypeRules::of(&[
     ("spec", Always(&CRON_SPEC)),
     (
         "metadata",
@@ -88,7 +88,7 @@ const CRON_JOB: Shape = Shape::of(&[
     ),
 ]);
 
-const CRON_SPEC: Shape = Shape::of(&[
+const CRON_SPEC: TypeRules = TypeRules::of(&[
     ("schedule", Required("")),
     ("schedule", Check("cron schedule without a time zone", schedule::schedule)),
     ("startingDeadlineSeconds", NonNegative),
@@ -100,7 +100,7 @@ const CRON_SPEC: Shape = Shape::of(&[
     ("failedJobsHistoryLimit", NonNegative),
 ]);
 
-const JOB_TEMPLATE: Shape = Shape::of(&[
+const JOB_TEMPLATE: TypeRules = TypeRules::of(&[
     ("spec", Always(&SPEC)),
     (
         "spec",

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use crate::at::At;
 use crate::domains::signer_name;
 use crate::pem;
-use crate::shape::Rule::{Always, Check, Required, Within};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Required, Within};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(super) const KINDS: &[Kind] = &[kind("CertificateSigningRequest").object(&REQUEST).below(&[("status", &STATUS)])];
 
@@ -40,9 +40,9 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-const REQUEST: Shape = Shape::of(&[("spec", Always(&SPEC))]);
+const REQUEST: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 
-const SPEC: Shape = Shape::of(&[
+const SPEC: TypeRules = TypeRules::of(&[
     ("request", Check("a CERTIFICATE REQUEST in PEM", request)),
     ("usages", Required("")),
     ("usages", Check("usages that are known, none twice", usages)),
@@ -50,9 +50,9 @@ const SPEC: Shape = Shape::of(&[
     ("expirationSeconds", Within(600, i64::MAX, "may not specify a duration less than 600 seconds (10 minutes)")),
 ]);
 
-const STATUS: Shape = Shape::of(&[(
+const STATUS: TypeRules = TypeRules::of(&[(
     "status",
-    Always(&const { Shape::of(&[("certificate", Check("certificates in PEM", certificate))]) }),
+    Always(&const { TypeRules::of(&[("certificate", Check("certificates in PEM", certificate))]) }),
 )]);
 
 fn request(at: &At<'_, '_>, run: &mut Run<'_>) {

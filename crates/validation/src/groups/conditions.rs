@@ -9,7 +9,7 @@ use keelson_meta::names::regex_fault;
 
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
-use crate::shape::{Rule, Run};
+use crate::type_rules::{Rule, Run};
 
 /// The rule that a list holds conditions, one of each type.
 pub(super) const CONDITIONS: Rule = Rule::Check("conditions, one of each type", conditions);
@@ -42,10 +42,10 @@ fn judge(condition: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let [since, reason, message] = ["lastTransitionTime", "reason", "message"].map(|name| condition.field(name));
     if since.is_empty() {
-        since.required(run, "must be set");
+        since.required(run, "");
     }
     if reason.is_empty() {
-        reason.required(run, "must be set");
+        reason.required(run, "");
     } else {
         reason.complain(run, reason_faults(reason.text()));
         if reason.text().len() > REASON_MAX {

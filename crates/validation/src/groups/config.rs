@@ -6,27 +6,27 @@ use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::DATA_KEY;
-use crate::shape::Rule::{Check, Immutable};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Check, Immutable};
+use crate::type_rules::{Run, TypeRules};
 
 /// The most that all values together may take, in bytes.
 const SIZE_MAX: usize = 1024 * 1024;
 const FIXED: &str = "field is immutable when `immutable` is set";
 
-pub(super) const CONFIG_MAP: Shape =
-    Shape::of(&[("", Check("keys that are file names, none of them twice, 1 MiB together", config_map))]);
+pub(super) const CONFIG_MAP: TypeRules =
+    TypeRules::of(&[("", Check("keys that are file names, none of them twice, 1 MiB together", config_map))]);
 
-pub(super) const CONFIG_MAP_UPDATE: Shape = Shape::of(&[(
+pub(super) const CONFIG_MAP_UPDATE: TypeRules = TypeRules::of(&[(
     "",
     Check("nothing changes once it is immutable", |at, run| immutable(at, &["data", "binaryData"], run)),
 )]);
 
-pub(super) const SECRET: Shape = Shape::of(&[
+pub(super) const SECRET: TypeRules = TypeRules::of(&[
     ("data", Check("keys that are file names, 1 MiB together", secret_data)),
     ("", Check("the keys that its type needs", secret_type)),
 ]);
 
-pub(super) const SECRET_UPDATE: Shape = Shape::of(&[
+pub(super) const SECRET_UPDATE: TypeRules = TypeRules::of(&[
     ("type", Immutable),
     ("", Check("nothing changes once it is immutable", |at, run| immutable(at, &["data"], run))),
 ]);

@@ -5,17 +5,17 @@
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
 use crate::semver::SemVer;
-use crate::shape::Rule::{Always, Check, Immutable, NonNegative, Positive, Required};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Immutable, NonNegative, Positive, Required};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(super) const KINDS: &[Kind] = &[
-    kind("Lease").object(&const { Shape::of(&[("spec", Always(&LEASE))]) }),
+    kind("Lease").object(&const { TypeRules::of(&[("spec", Always(&LEASE))]) }),
     kind("LeaseCandidate")
-        .object(&const { Shape::of(&[("spec", Always(&CANDIDATE))]) })
-        .then(&const { Shape::of(&[("spec", Always(&const { Shape::of(&[("leaseName", Immutable)]) }))]) }),
+        .object(&const { TypeRules::of(&[("spec", Always(&CANDIDATE))]) })
+        .then(&const { TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("leaseName", Immutable)]) }))]) }),
 ];
 
-const LEASE: Shape = Shape::of(&[
+const LEASE: TypeRules = TypeRules::of(&[
     ("leaseDurationSeconds", Positive),
     ("leaseTransitions", NonNegative),
     (
@@ -36,7 +36,7 @@ const LEASE: Shape = Shape::of(&[
     ),
 ]);
 
-const CANDIDATE: Shape = Shape::of(&[
+const CANDIDATE: TypeRules = TypeRules::of(&[
     ("leaseName", Required("")),
     ("emulationVersion", Check("semantic version", semantic_version)),
     ("binaryVersion", Required("")),

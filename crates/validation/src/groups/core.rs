@@ -3,10 +3,10 @@
 //! Knows which rules each kind has; the rules stand in a file for each family of kinds.
 
 use crate::pod::{EPHEMERAL_CONTAINERS, POD, RESIZE, STATUS, TEMPLATE, UPDATE};
-use crate::shape::Rule::Always;
-use crate::shape::{Kind, Shape, kind};
+use crate::type_rules::Rule::Always;
+use crate::type_rules::{Kind, TypeRules, kind};
 
-use super::{claim, config, endpoints, events, limits, namespaces, nodes, replication, services, volumes};
+use super::{config, endpoints, events, limits, namespaces, nodes, replication, services, volume_claims, volumes};
 
 pub(super) const KINDS: &[Kind] = &[
     kind("ConfigMap").first(&config::CONFIG_MAP_UPDATE).object(&config::CONFIG_MAP),
@@ -19,13 +19,16 @@ pub(super) const KINDS: &[Kind] = &[
         .below(&[("status", &namespaces::STATUS)]),
     kind("Node").object(&nodes::NODE).then(&nodes::UPDATE).below(&[("status", &nodes::STATUS)]),
     kind("PersistentVolume").object(&volumes::VOLUME).then(&volumes::UPDATE),
-    kind("PersistentVolumeClaim").object(&claim::CLAIM).then(&claim::UPDATE).below(&[("status", &claim::STATUS)]),
+    kind("PersistentVolumeClaim")
+        .object(&volume_claims::CLAIM)
+        .then(&volume_claims::UPDATE)
+        .below(&[("status", &volume_claims::STATUS)]),
     kind("Pod").object(&POD).then(&UPDATE).below(&[
         ("ephemeralcontainers", &EPHEMERAL_CONTAINERS),
         ("resize", &RESIZE),
         ("status", &STATUS),
     ]),
-    kind("PodTemplate").object(&const { Shape::of(&[("template", Always(&TEMPLATE))]) }),
+    kind("PodTemplate").object(&const { TypeRules::of(&[("template", Always(&TEMPLATE))]) }),
     kind("ReplicationController")
         .object(&replication::CONTROLLER)
         .below(&[("status", &replication::CONTROLLER_STATUS)]),

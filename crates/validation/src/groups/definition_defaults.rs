@@ -3,19 +3,18 @@
 //! Below the metadata of an object they must lead to metadata that is right. Defaults of the values of maps are not judged, as upstream
 //! has it.
 
-use keelson_cel::cost::limits;
 use keelson_meta::json::{Map, Value, json};
-use keelson_schema::Part;
+use keelson_schema::{Budget, DefaultSchema};
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::definition_schema::{Before, flag, sorted};
 
 /// Judges all defaults of a schema; whether they are right.
 pub(super) fn judge(at: &At<'_, '_>, before: &Before<'_>, run: &mut Run<'_>) -> bool {
     let start = run.faults.len();
-    let mut judging = Judging { before, budget: limits::OBJECT, run };
+    let mut judging = Judging { before, budget: Budget::FULL, outer: None, run };
     judging.schema(at, true, Whole { schema: at.value, is_resource: true, way: None });
     judging.run.faults.len() == start
 }
@@ -57,14 +56,16 @@ impl Way<'_> {
 
 struct Judging<'j, 'r> {
     before: &'j Before<'j>,
-    /// What expressions may still cost for all defaults.
-    budget: u64,
+    /// What judging all defaults may still take.
+    budget: Budget,
+    /// The schema of an object around defaults that was compiled last, and where it is.
+    outer: Option<(*const Value, DefaultSchema)>,
     run: &'j mut Run<'r>,
 }
 
 impl Judging<'_, '_> {
     fn schema(&mut self, at: &At<'_, '_>, is_root: bool, around: Whole<'_>) {
-        if at.tree().is_none() || self.run.is_full() || self.budget == 0 {
+        if at.tree().is_none() || self.run.is_full() || self.budget.is_spent() {
             return;
         }
         let is_whole = is_root || flag(at.value, "x-kubernetes-embedded-resource");
@@ -85,7 +86,7 @@ impl Judging<'_, '_> {
     fn default(&mut self, at: &At<'_, '_>, is_root: bool, whole: &Whole<'_>) {
         let default = at.field("default");
         // What can't be compiled is told of by its keyword.
-        let Ok(part) = Part::compile(at.value, is_root) else { return };
+        let Ok(part) = DefaultSchema::compile(at.value, is_root) else { return };
         let path = default.path();
         let faults = match whole.way {
             None => {
@@ -96,7 +97,6 @@ impl Judging<'_, '_> {
                 judged.faults
             }
             Some(way) => {
-                let Ok(outer) = Part::compile(whole.schema, whole.is_resource) else { return };
                 let mut around = way.around(default.value.clone());
                 if let Some(object) = around.as_object_mut() {
                     for (name, value) in [("apiVersion", "validation/v1"), ("kind", "Validation")] {
@@ -105,15 +105,27 @@ impl Judging<'_, '_> {
                         }
                     }
                 }
-                part.judge_in_metadata(default.value, &around, &outer, &path, &mut self.budget)
+                let Some(outer) = self.outer(whole) else { return };
+                let faults = part.judge_in_metadata(default.value, &around, &outer, &path, &mut self.budget);
+                self.outer = Some((whole.schema, outer));
+                faults
             }
         };
         faults.into_iter().for_each(|fault| self.run.tell(|| fault));
+    }
+
+    /// The schema of the object around a default, which it shares with others.
+    fn outer(&mut self, whole: &Whole<'_>) -> Option<DefaultSchema> {
+        match self.outer.take().filter(|(schema, _)| std::ptr::eq(*schema, whole.schema)) {
+            Some((_, part)) => Some(part),
+            None => DefaultSchema::compile(whole.schema, whole.is_resource).ok(),
+        }
     }
 }
 
 /// Whether the default of a schema has fields that the schema does not have.
 fn has_unknown_fields(schema: &Value) -> bool {
     let Some(default) = schema.get("default") else { return false };
-    Part::compile(schema, false).is_ok_and(|part| part.judge(default, "", &mut { limits::OBJECT }).has_unknown_fields)
+    DefaultSchema::compile(schema, false)
+        .is_ok_and(|part| part.judge(default, "", &mut { Budget::FULL }).has_unknown_fields)
 }

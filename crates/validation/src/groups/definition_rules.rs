@@ -4,14 +4,14 @@
 
 use keelson_cel::CompileError;
 use keelson_cel::cost::limits;
-use keelson_meta::field_error::FieldError;
+use keelson_meta::field_error::{FAULTS_BYTES_MAX, FieldError};
 use keelson_schema::{Expression, Expressions, field_path};
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::definition_form::RULE;
-use super::definition_schema::Place;
+use super::definition_schema::SchemaContext;
 
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 /// How many expressions are told of where all together cost too much.
@@ -21,6 +21,8 @@ const MOST_TOLD: usize = 4;
 #[derive(Default)]
 pub(super) struct Rules {
     faults: Vec<FieldError>,
+    /// About how many bytes these have.
+    told_bytes: usize,
     /// What all may cost together.
     total: u64,
     /// What the most costly may cost, and where they stand.
@@ -78,7 +80,7 @@ fn has_line_break(text: &str) -> bool {
 
 impl Rules {
     /// Compiles the rules of a schema, and finds what is wrong with them.
-    pub(super) fn judge(&mut self, at: &At<'_, '_>, place: &Place<'_, '_>) {
+    pub(super) fn judge(&mut self, at: &At<'_, '_>, place: &SchemaContext<'_, '_>) {
         let stated = at.field("x-kubernetes-validations");
         if stated.list().is_empty() {
             return;
@@ -86,7 +88,7 @@ impl Rules {
         let Some(compiled) = Expressions::compile(at.value, place.is_whole(at.value)) else {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to \
                        convert structural schema to CEL declarations";
-            return self.faults.push(FieldError::internal(stated.path(), why));
+            return self.note(FieldError::internal(stated.path(), why));
         };
         let count = place.count.unwrap_or_else(|| limits::most_values(compiled.min_size()));
         for (index, rule) in compiled.rules.iter().enumerate() {
@@ -94,11 +96,11 @@ impl Rules {
         }
     }
 
-    fn rule(&mut self, at: &At<'_, '_>, compiled: &Expression, count: u64, place: &Place<'_, '_>) {
+    fn rule(&mut self, at: &At<'_, '_>, compiled: &Expression, count: u64, place: &SchemaContext<'_, '_>) {
         let (rule, message) = (at.field("rule"), at.field("messageExpression"));
         match &compiled.rule {
             Ok(program) => self.cost(&rule, "rule", program.cost().max.saturating_mul(count)),
-            Err(error) => self.faults.push(FieldError::invalid(rule.path(), RULE.of(at.value), error.to_string())),
+            Err(error) => self.note(FieldError::invalid(rule.path(), RULE.of(at.value), error.to_string())),
         }
         match &compiled.message {
             Some(Ok(program)) => self.cost(&message, "messageExpression", program.cost().max),
@@ -108,7 +110,7 @@ impl Rules {
                     CompileError::Instantiation(why) => format!("messageExpression instantiation failed: {why}"),
                     CompileError::Result(_) => "messageExpression must evaluate to a string".to_owned(),
                 };
-                self.faults.push(FieldError::invalid(message.path(), RULE.of(at.value), why));
+                self.note(FieldError::invalid(message.path(), RULE.of(at.value), why));
             }
             None => {}
         }
@@ -119,17 +121,25 @@ impl Rules {
                     "oldSelf cannot be used on the uncorrelatable portion of the schema within {}",
                     uncorrelated.path()
                 );
-                self.faults.push(FieldError::invalid(rule.path(), rule.text(), why));
+                self.note(FieldError::invalid(rule.path(), rule.text(), why));
             }
         } else if optional.is_set() {
             let why = "may not be set if oldSelf is not used in rule";
-            self.faults.push(FieldError::invalid(optional.path(), optional.value.clone(), why));
+            self.note(FieldError::invalid(optional.path(), optional.value.clone(), why));
+        }
+    }
+
+    /// Notes a fault, as long as there is room.
+    fn note(&mut self, fault: FieldError) {
+        if self.told_bytes < FAULTS_BYTES_MAX {
+            self.told_bytes += fault.about_bytes();
+            self.faults.push(fault);
         }
     }
 
     fn cost(&mut self, at: &At<'_, '_>, what: &str, cost: u64) {
         if let Some(complaint) = limits::complaint(&format!("estimated {what} cost"), cost, limits::RULE) {
-            self.faults.push(FieldError::forbidden(at.path(), complaint));
+            self.note(FieldError::forbidden(at.path(), complaint));
         }
         self.total = self.total.saturating_add(cost);
         if cost >= limits::SCHEMA / 100 {

@@ -11,7 +11,7 @@ use keelson_meta::json::{Map, Value};
 use keelson_schema::{MAX_DEPTH, Schema, is_known_format};
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::definition_form::SCHEMA;
 use super::definition_rules::Rules;
@@ -89,7 +89,7 @@ pub(super) fn judge(at: &At<'_, '_>, has_status: bool, version: &str, before: &B
     let unsupported = structure::unsupported(at.value);
     let is_sound = unsupported.is_none() && structure::judge(at, run) && defaults::judge(at, before, run);
     let mut judging = Judging { before, rules: is_sound.then(Rules::default) };
-    keywords(at, Place::ROOT, &mut judging, run);
+    keywords(at, SchemaContext::ROOT, &mut judging, run);
     let rules = judging.rules.unwrap_or_default();
     rules.tell(run);
     if let Some(why) = unsupported.filter(|_| run.faults.len() == start) {
@@ -182,7 +182,7 @@ pub(super) struct Judging<'b> {
 
 /// Where in a schema a schema stands.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'v, 'p> {
+pub(super) struct SchemaContext<'v, 'p> {
     is_root: bool,
     is_in_metadata: bool,
     no_default: Option<NoDefault<'v>>,
@@ -200,7 +200,7 @@ enum NoDefault<'v> {
     InMetadata,
 }
 
-impl Place<'_, '_> {
+impl SchemaContext<'_, '_> {
     const ROOT: Self = Self {
         is_root: true,
         is_in_metadata: false,
@@ -239,7 +239,7 @@ pub(super) fn flag(schema: &Value, key: &str) -> bool {
     schema.get(key).and_then(Value::as_bool).unwrap_or_default()
 }
 
-fn keywords<'v>(at: &At<'v, '_>, place: Place<'v, '_>, judging: &mut Judging<'_>, run: &mut Run<'_>) {
+fn keywords<'v>(at: &At<'v, '_>, place: SchemaContext<'v, '_>, judging: &mut Judging<'_>, run: &mut Run<'_>) {
     if at.tree().is_none() || run.is_full() {
         return;
     }
@@ -282,7 +282,7 @@ pub(super) fn sorted<'v, 'p>(at: &'p At<'v, '_>) -> Vec<(&'v str, At<'v, 'p>)> {
     entries
 }
 
-fn members<'v>(at: &At<'v, '_>, place: &Place<'v, '_>, judging: &mut Judging<'_>, run: &mut Run<'_>) {
+fn members<'v>(at: &At<'v, '_>, place: &SchemaContext<'v, '_>, judging: &mut Judging<'_>, run: &mut Run<'_>) {
     let (properties, others) = (at.field("properties"), at.field("additionalProperties"));
     if !properties.is_empty() && others.is_set() && !others.is_true() {
         others.forbidden(run, "additionalProperties and properties are mutual exclusive");
@@ -309,7 +309,7 @@ fn members<'v>(at: &At<'v, '_>, place: &Place<'v, '_>, judging: &mut Judging<'_>
 }
 
 /// Keywords and values that definitions may not have.
-fn unsupported(at: &At<'_, '_>, place: &Place<'_, '_>, judging: &Judging<'_>, run: &mut Run<'_>) {
+fn unsupported(at: &At<'_, '_>, place: &SchemaContext<'_, '_>, judging: &Judging<'_>, run: &mut Run<'_>) {
     let is_unknown = |schema: &Value| {
         let of = schema.get("type").and_then(Value::as_str).unwrap_or_default();
         !of.is_empty() && !TYPES.contains(&of)

@@ -6,7 +6,7 @@ use keelson_cel::library::regex;
 use keelson_meta::json::{Map, Value, json};
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::definition_schema::{flag, sorted};
 
@@ -167,7 +167,7 @@ fn of_values(at: &At<'_, '_>, states_types: bool, first_states_types: bool, run:
     combined(&at.field("not"), false, run);
     let pattern = at.field("pattern");
     if !pattern.is_empty()
-        && let Err(why) = regex::compile(pattern.text())
+        && let Err(why) = regex::check(pattern.text())
     {
         pattern.invalid(run, pattern.text(), format!("must be a valid regular expression, but isn't: {why}"));
     }

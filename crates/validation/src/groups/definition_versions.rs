@@ -11,7 +11,7 @@ use keelson_meta::json::Value;
 use keelson_schema::field_path;
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::definition_schema::{self as schema, Before};
 
@@ -28,7 +28,12 @@ pub(super) fn schema_of(version: &Value) -> &Value {
     version.get("schema").and_then(|schema| schema.get("openAPIV3Schema")).unwrap_or(&Value::Null)
 }
 
+/// Whether all versions say the same in this part. Selectable fields are fields of a schema, and lifted only together with it: upstream
+/// lifts them alone too, and then refuses them for want of a schema.
 fn is_shared(versions: &Value, part: &str) -> bool {
+    if part == "selectableFields" && !is_shared(versions, "schema") {
+        return false;
+    }
     let mut parts = versions.as_array().into_iter().flatten().map(|version| version.get(part));
     parts.next().is_some_and(|first| parts.all(|other| other == first))
 }
@@ -101,10 +106,10 @@ pub(super) fn shared_parts(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if let Some(held) = shared("selectableFields") {
         let at = spec.field("selectableFields");
         let fields = at.holding(held);
-        match schemas.map(|_| schema_of(first.value)).filter(|schema| !schema.is_null()) {
+        match schema_of(first.value) {
             _ if fields.is_empty() => {}
-            Some(schema) => selectable(&fields, schema, run),
-            None => fields.invalid(run, "", "may only be set when `validations.schema` is included"),
+            schema if !schema.is_null() => selectable(&fields, schema, run),
+            _ => fields.invalid(run, "", "may only be set when `validations.schema` is included"),
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::pod::scheduling::NODE_SELECTOR;
 use crate::pod::volumes::DRIVER;
 use crate::semver::SemVer;
-use crate::shape::Rule::{Always, Around, Check, Immutable, Required, With, Within};
-use crate::shape::{Rule, Run, Shape};
+use crate::type_rules::Rule::{Always, Around, Check, Immutable, Required, With, Within};
+use crate::type_rules::{Rule, Run, TypeRules};
 
 use super::resource::{TAINT, pool_name, set, up_to};
 
@@ -36,9 +36,9 @@ const ID_MAX: usize = 32;
 /// How many conditions a device may wait for, and how many may keep it from being used.
 const BINDING_MAX: usize = 4;
 
-pub(super) const SLICE: Shape = Shape::of(&[("spec", Always(&SPEC))]);
+pub(super) const SLICE: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 
-const SPEC: Shape = Shape::of(&[
+const SPEC: TypeRules = TypeRules::of(&[
     ("driver", DRIVER),
     ("pool", Always(&POOL)),
     ("", Check("an update: pool, driver and node stay", stays)),
@@ -55,7 +55,7 @@ const SPEC: Shape = Shape::of(&[
     ("sharedCounters", With("at most 8, unique names", |at, run| set(at, SETS_MAX, "name", &COUNTERS, run), &COUNTERS)),
 ]);
 
-const POOL: Shape = Shape::of(&[
+const POOL: TypeRules = TypeRules::of(&[
     ("name", Check("required: name of a pool", pool_name)),
     (
         "resourceSliceCount",
@@ -68,21 +68,21 @@ const POOL: Shape = Shape::of(&[
     ("generation", Within(0, i64::MAX, "must be greater than or equal to zero")),
 ]);
 
-const COUNTERS: Shape = Shape::of(&[
+const COUNTERS: TypeRules = TypeRules::of(&[
     ("name", Required("")),
     ("name", Rule::Format(&DNS_LABEL)),
     ("counters", Required("")),
     ("counters", Check("at most 32, named by DNS labels", counters)),
 ]);
 
-const CONSUMED: Shape = Shape::of(&[
+const CONSUMED: TypeRules = TypeRules::of(&[
     ("counterSet", Required("")),
     ("counterSet", Rule::Format(&DNS_LABEL)),
     ("counters", Required("")),
     ("counters", Check("at most 32, named by DNS labels", counters)),
 ]);
 
-const DEVICE: Shape = Shape::of(&[
+const DEVICE: TypeRules = TypeRules::of(&[
     ("name", Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())))),
     (
         "",

@@ -14,8 +14,8 @@ use crate::formats::{
     DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, IP, LABEL_VALUE, QUALIFIED_NAME, parse_ip, strictly,
 };
 use crate::selectors::labels;
-use crate::shape::Rule::{Check, Format, Immutable, In, OneOf, Required, With};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Check, Format, Immutable, In, OneOf, Required, With};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 use super::endpoints::not_special;
 
@@ -27,16 +27,16 @@ const TOPOLOGY_MAX: usize = 16;
 const PORTS_MAX: usize = 20_000;
 const HINTS_MAX: usize = 8;
 
-const SLICE: Shape = Shape::of(&[
+const SLICE: TypeRules = TypeRules::of(&[
     ("addressType", Required("")),
     ("addressType", OneOf(&["FQDN", "IPv4", "IPv6"])),
     ("endpoints", With("at most 1000", |at, run| each_up_to(at, ENDPOINTS_MAX, &ENDPOINT, run), &ENDPOINT)),
     ("ports", With("at most 20000, unique names", ports, &PORT)),
 ]);
 
-const UPDATE: Shape = Shape::of(&[("addressType", Immutable)]);
+const UPDATE: TypeRules = TypeRules::of(&[("addressType", Immutable)]);
 
-const ENDPOINT: Shape = Shape::of(&[
+const ENDPOINT: TypeRules = TypeRules::of(&[
     ("addresses", Check("1 to 100, of the slice's type", addresses)),
     ("nodeName", Format(&DNS_SUBDOMAIN)),
     ("deprecatedTopology", Check("at most 16 labels", topology)),
@@ -51,12 +51,12 @@ const ENDPOINT: Shape = Shape::of(&[
     ("hints", In(&HINTS)),
 ]);
 
-const HINTS: Shape = Shape::of(&[
+const HINTS: TypeRules = TypeRules::of(&[
     ("forZones", Check("at most 8 label values, none twice", |at, run| hints(at, &LABEL_VALUE, run))),
     ("forNodes", Check("at most 8 names of nodes, none twice", |at, run| hints(at, &DNS_SUBDOMAIN, run))),
 ]);
 
-const PORT: Shape = Shape::of(&[
+const PORT: TypeRules = TypeRules::of(&[
     (
         "protocol",
         Check("SCTP, TCP or UDP", |at, run| {
@@ -79,11 +79,11 @@ const PORT: Shape = Shape::of(&[
 ]);
 
 /// A list that is too long is not looked at any further.
-fn each_up_to<'v>(at: &At<'v, '_>, limit: usize, shape: &Shape, run: &mut Run<'v>) {
+fn each_up_to<'v>(at: &At<'v, '_>, limit: usize, type_rules: &TypeRules, run: &mut Run<'v>) {
     if at.list().len() > limit {
         at.too_many(run, limit);
     } else {
-        at.items().for_each(|item| shape.check(&item, run));
+        at.items().for_each(|item| type_rules.check(&item, run));
     }
 }
 

@@ -6,26 +6,26 @@ use std::net::IpAddr;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_faults, strictly};
-use crate::shape::Rule::{Check, Each, Format, OneOf, Required};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Check, Each, Format, OneOf, Required};
+use crate::type_rules::{Run, TypeRules};
 
-pub(super) const ENDPOINTS: Shape = Shape::of(&[("subsets", Each(&SUBSET))]);
+pub(super) const ENDPOINTS: TypeRules = TypeRules::of(&[("subsets", Each(&SUBSET))]);
 
-const SUBSET: Shape = Shape::of(&[
+const SUBSET: TypeRules = TypeRules::of(&[
     ("", Check("addresses, ready or not", some_addresses)),
     ("addresses", Each(&ADDRESS)),
     ("notReadyAddresses", Each(&ADDRESS)),
     ("ports", Each(&PORT)),
 ]);
 
-const ADDRESS: Shape = Shape::of(&[
+const ADDRESS: TypeRules = TypeRules::of(&[
     ("ip", Check("IP address", |at, run| strictly(&IP, at, run))),
     ("hostname", Format(&DNS_LABEL)),
     ("nodeName", Format(&DNS_SUBDOMAIN)),
     ("ip", Check("no loopback, link-local or unspecified address", not_special)),
 ]);
 
-const PORT: Shape = Shape::of(&[
+const PORT: TypeRules = TypeRules::of(&[
     (
         "name",
         Check("required beside others", |at, run| {

@@ -4,19 +4,19 @@
 
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, QUALIFIED_NAME};
-use crate::shape::Rule::{Always, Check, Immutable};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Immutable};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(super) const KINDS: &[Kind] = &[kind("Event").object(&NEW_EVENT).then(&UPDATE)];
 
 /// What every event has to be.
-pub(super) const EVENT: Shape =
-    Shape::of(&[("", Check("in the namespace of what it is about, complete if it has an eventTime", event))]);
+pub(super) const EVENT: TypeRules =
+    TypeRules::of(&[("", Check("in the namespace of what it is about, complete if it has an eventTime", event))]);
 
-const NEW_EVENT: Shape =
-    Shape::of(&[("", Always(&EVENT)), ("", Check("eventTime and type, no fields of old", strict))]);
+const NEW_EVENT: TypeRules =
+    TypeRules::of(&[("", Always(&EVENT)), ("", Check("eventTime and type, no fields of old", strict))]);
 
-const UPDATE: Shape = Shape::of(&[
+const UPDATE: TypeRules = TypeRules::of(&[
     (
         "",
         Check("a series that changes has a count and a time", |at, run| {

@@ -8,8 +8,8 @@ use keelson_meta::json::{Value, json};
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
-use crate::shape::Rule::{self, Always, Check, Each, Forbidden, Required, With};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{self, Always, Check, Each, Forbidden, Required, With};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 use super::go_form::Form;
 use super::go_form::Shown::{Always as Inner, Flag, List, Maybe, Number, Plain, Text};
@@ -19,20 +19,20 @@ pub(super) const KINDS: &[Kind] = &[
     kind("PriorityLevelConfiguration").object(&LEVEL).below(&[("status", &STATUS)]),
 ];
 
-const SCHEMA: Shape = Shape::of(&[
+const SCHEMA: TypeRules = TypeRules::of(&[
     ("spec", Always(&SCHEMA_SPEC)),
     ("spec", Check("exempt and catch-all are as they have to be", mandatory_schema)),
     ("status", Always(&STATUS_CONTENT)),
 ]);
 
-const SCHEMA_SPEC: Shape = Shape::of(&[
+const SCHEMA_SPEC: TypeRules = TypeRules::of(&[
     ("matchingPrecedence", Check("1 to 10000, 1 for exempt alone", precedence)),
     ("distinguisherMethod", Check("by namespace or by user", distinguisher)),
     (
         "priorityLevelConfiguration",
         Always(
             &const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("name", Required("must reference a priority level")),
                     ("name", Rule::Format(&DNS_SUBDOMAIN)),
                 ])
@@ -42,7 +42,7 @@ const SCHEMA_SPEC: Shape = Shape::of(&[
     ("rules", Each(&RULES)),
 ]);
 
-const RULES: Shape = Shape::of(&[
+const RULES: TypeRules = TypeRules::of(&[
     ("subjects", Required("subjects must contain at least one value")),
     ("subjects", With("one subject, of its kind", |at, run| at.items().for_each(|each| subject(&each, run)), &SUBJECT)),
     (
@@ -58,10 +58,10 @@ const RULES: Shape = Shape::of(&[
 ]);
 
 /// What each kind of subject has, under its own field.
-const SUBJECT: Shape =
-    Shape::of(&[("serviceAccount", Always(&ACCOUNT)), ("user", Always(&NAMED)), ("group", Always(&NAMED))]);
-const NAMED: Shape = Shape::of(&[("name", Required(""))]);
-const ACCOUNT: Shape = Shape::of(&[
+const SUBJECT: TypeRules =
+    TypeRules::of(&[("serviceAccount", Always(&ACCOUNT)), ("user", Always(&NAMED)), ("group", Always(&NAMED))]);
+const NAMED: TypeRules = TypeRules::of(&[("name", Required(""))]);
+const ACCOUNT: TypeRules = TypeRules::of(&[
     ("name", Required("")),
     (
         "name",
@@ -75,7 +75,7 @@ const ACCOUNT: Shape = Shape::of(&[
     ("namespace", Rule::Format(&DNS_LABEL)),
 ]);
 
-const RESOURCE_RULE: Shape = Shape::of(&[
+const RESOURCE_RULE: TypeRules = TypeRules::of(&[
     ("verbs", VERBS),
     ("apiGroups", Required("resource rules must supply at least one api group")),
     ("apiGroups", Check("* alone", |at, run| star_alone(at, "api groups", run))),
@@ -84,21 +84,22 @@ const RESOURCE_RULE: Shape = Shape::of(&[
     ("namespaces", Check("* alone, or DNS labels; needed but for cluster scope", namespaces)),
 ]);
 
-const URL_RULE: Shape = Shape::of(&[("verbs", VERBS), ("nonResourceURLs", Check("* alone, or paths", urls))]);
+const URL_RULE: TypeRules = TypeRules::of(&[("verbs", VERBS), ("nonResourceURLs", Check("* alone, or paths", urls))]);
 
 const VERBS: Rule = Check("* alone, or verbs that are known", verbs);
 
-const LEVEL: Shape = Shape::of(&[
+const LEVEL: TypeRules = TypeRules::of(&[
     ("spec", Always(&LEVEL_SPEC)),
     ("spec", Check("exempt and catch-all are as they have to be", mandatory_level)),
     ("status", Always(&STATUS_CONTENT)),
 ]);
 
-const LEVEL_SPEC: Shape = Shape::of(&[("", Check("what the type has, and exempt for its namesake alone", level_type))]);
+const LEVEL_SPEC: TypeRules =
+    TypeRules::of(&[("", Check("what the type has, and exempt for its namesake alone", level_type))]);
 
-const EXEMPT: Shape = Shape::of(&[("nominalConcurrencyShares", SHARES), ("lendablePercent", PERCENT)]);
+const EXEMPT: TypeRules = TypeRules::of(&[("nominalConcurrencyShares", SHARES), ("lendablePercent", PERCENT)]);
 
-const LIMITED: Shape = Shape::of(&[
+const LIMITED: TypeRules = TypeRules::of(&[
     ("nominalConcurrencyShares", SHARES),
     ("limitResponse", Check("reject, or queue with what queues need", limit_response)),
     ("lendablePercent", PERCENT),
@@ -108,8 +109,8 @@ const LIMITED: Shape = Shape::of(&[
 const SHARES: Rule = Rule::Within(0, i64::MAX, "must be a non-negative integer");
 const PERCENT: Rule = Rule::Range(0, 100);
 
-const STATUS: Shape = Shape::of(&[("status", Always(&STATUS_CONTENT))]);
-const STATUS_CONTENT: Shape = Shape::of(&[("conditions", Check("one of each type", conditions))]);
+const STATUS: TypeRules = TypeRules::of(&[("status", Always(&STATUS_CONTENT))]);
+const STATUS_CONTENT: TypeRules = TypeRules::of(&[("conditions", Check("one of each type", conditions))]);
 
 fn name_of<'v>(run: &Run<'v>) -> &'v str {
     run.object.get(&["metadata", "name"]).and_then(Value::as_str).unwrap_or_default()
@@ -141,12 +142,12 @@ fn subject<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     // The order is that of upstream's complaints: what the kind needs, then what it may not have.
     let kinds = [("ServiceAccount", "serviceAccount", &ACCOUNT), ("User", "user", &NAMED), ("Group", "group", &NAMED)];
     let kind = at.field("kind");
-    let Some((_, own, shape)) = kinds.iter().find(|(known, _, _)| *known == kind.text()) else {
+    let Some((_, own, type_rules)) = kinds.iter().find(|(known, _, _)| *known == kind.text()) else {
         return kind.not_supported(run, kind.text(), &["Group", "ServiceAccount", "User"]);
     };
     let content = at.field(own);
     if content.is_set() {
-        shape.check(&content, run);
+        type_rules.check(&content, run);
     } else {
         content.required(run, format!("{own} is required when subject kind is '{}'", kind.text()));
     }

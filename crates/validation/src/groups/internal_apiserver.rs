@@ -2,25 +2,24 @@
 //!
 //! Only the status says anything, and it is written through its own endpoint alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use keelson_meta::json::Value;
 use keelson_meta::names::regex_fault;
 
 use crate::at::At;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
-use crate::shape::Rule::{Always, Check, Each};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Each};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
-pub(super) const KINDS: &[Kind] = &[kind("StorageVersion").object(&NAMED).below(&[("status", &STATUS)])];
+pub(super) const KINDS: &[Kind] = &[kind("StorageVersion").below(&[("status", &STATUS)])];
 
-const NAMED: Shape = Shape::of(&[("metadata", Check("named group.resource", named_by_resource))]);
-
-const STATUS: Shape = Shape::of(&[(
+const STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
+                ("storageVersions", Check("each server once", servers)),
                 ("storageVersions", Each(&SERVER)),
                 ("", Check("the common version is what all servers write", common_version)),
                 ("", Check("conditions, one of each type", conditions)),
@@ -29,23 +28,20 @@ const STATUS: Shape = Shape::of(&[(
     ),
 )]);
 
-const SERVER: Shape = Shape::of(&[
+const SERVER: TypeRules = TypeRules::of(&[
     ("apiServerID", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
     ("encodingVersion", Check("version", version)),
     ("decodableVersions", Check("versions, the one that is written among them", decodable)),
     ("servedVersions", Check("versions that can be read", served)),
 ]);
 
-fn named_by_resource(metadata: &At<'_, '_>, run: &mut Run<'_>) {
-    let name = metadata.field("name");
-    let Some((group, resource)) = name.text().rsplit_once('.') else {
-        return name.invalid(run, name.text(), "name must be in the form of <group>.<resource>");
-    };
-    for fault in DNS_SUBDOMAIN.faults(group) {
-        name.invalid(run, name.text(), format!("the group segment {fault}"));
-    }
-    for fault in DNS_1035_LABEL.faults(resource) {
-        name.invalid(run, name.text(), format!("the resource segment {fault}"));
+fn servers(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let mut seen = HashSet::new();
+    for server in at.items() {
+        let id = server.field("apiServerID");
+        if !seen.insert(id.text()) {
+            id.duplicate(run, id.text());
+        }
     }
 }
 
@@ -60,7 +56,7 @@ fn decodable(at: &At<'_, '_>, run: &mut Run<'_>) {
     at.items().for_each(|item| version(&item, run));
     let written = at.parent().map_or("", |server| server.field("encodingVersion").text());
     if !at.list().iter().any(|known| known == written) {
-        at.invalid(run, at.shown(), format!("decodableVersions must include encodingVersion {written}"));
+        at.invalid(run, at.list().to_vec(), format!("decodableVersions must include encodingVersion {written}"));
     }
 }
 
@@ -88,9 +84,8 @@ fn common_version(status: &At<'_, '_>, run: &mut Run<'_>) {
     let said = status.field("commonEncodingVersion");
     match actual {
         None if said.is_set() => said.invalid(run, said.text(), NONE),
-        // A pointer to nothing is shown as this text.
         Some(actual) if !said.is_set() => {
-            said.invalid(run, "null", format!("the common encoding version is {actual}"));
+            said.invalid(run, Value::Null, format!("the common encoding version is {actual}"));
         }
         Some(actual) if actual != said.text() => {
             said.invalid(run, said.text(), format!("the actual common encoding version is {actual}"));
@@ -114,15 +109,15 @@ fn conditions(status: &At<'_, '_>, run: &mut Run<'_>) {
         for fault in QUALIFIED_NAME.faults(text) {
             kind.invalid(run, text, fault);
         }
-        // Upstream shows the type in place of the status.
-        for fault in QUALIFIED_NAME.faults(condition.field("status").text()) {
-            state.invalid(run, text, fault);
+        let status = condition.field("status").text();
+        for fault in QUALIFIED_NAME.faults(status) {
+            state.invalid(run, status, fault);
         }
         if condition.field("reason").is_empty() {
-            reason.required(run, "reason cannot be empty");
+            reason.required(run, "");
         }
         if condition.field("message").is_empty() {
-            message.required(run, "message cannot be empty");
+            message.required(run, "");
         }
     }
 }

@@ -8,7 +8,7 @@ use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
-use crate::shape::{NEGATIVE, Run};
+use crate::type_rules::{NEGATIVE, Run};
 
 const RULES_MAX: usize = 20;
 const CODES_MAX: usize = 255;

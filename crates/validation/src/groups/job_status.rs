@@ -8,17 +8,17 @@ use std::collections::HashSet;
 use keelson_meta::json::Value;
 
 use crate::at::At;
-use crate::shape::Rule::{Always, Check, NonNegative};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Always, Check, NonNegative};
+use crate::type_rules::{Run, TypeRules};
 
 use super::job_policies::{count_indexes, is_true};
 
-pub(super) const STATUS: Shape = Shape::of(&[
+pub(super) const STATUS: TypeRules = TypeRules::of(&[
     (
         "status",
         Always(
             &const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("active", NonNegative),
                     ("succeeded", NonNegative),
                     ("failed", NonNegative),

@@ -10,15 +10,15 @@ use keelson_meta::json::Value;
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
 use crate::pod::resources::{allows_overcommit, amount, container_resource_name, is_standard_quota, name, quantity};
-use crate::shape::Rule::{Always, Check, With};
-use crate::shape::{IMMUTABLE, Run, Shape};
+use crate::type_rules::Rule::{Always, Check, With};
+use crate::type_rules::{IMMUTABLE, Run, TypeRules};
 
-pub(super) const LIMIT_RANGE: Shape =
-    Shape::of(&[("spec", Always(&const { Shape::of(&[("limits", With("each type once", limits, &LIMIT))]) }))]);
+pub(super) const LIMIT_RANGE: TypeRules =
+    TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("limits", With("each type once", limits, &LIMIT))]) }))]);
 
-const LIMIT: Shape = Shape::of(&[("", Check("resources of the type; min, default and max in order", limit))]);
+const LIMIT: TypeRules = TypeRules::of(&[("", Check("resources of the type; min, default and max in order", limit))]);
 
-pub(super) const QUOTA: Shape = Shape::of(&[
+pub(super) const QUOTA: TypeRules = TypeRules::of(&[
     ("spec", Always(&QUOTA_SPEC)),
     (
         "",
@@ -30,17 +30,17 @@ pub(super) const QUOTA: Shape = Shape::of(&[
     ),
 ]);
 
-const QUOTA_SPEC: Shape = Shape::of(&[
+const QUOTA_SPEC: TypeRules = TypeRules::of(&[
     ("hard", Check("quantities of resources that quotas know", amounts)),
     ("", Check("known scopes, fit for the resources, not against each other", scopes)),
     ("", Check("known scopes with operators and values that fit", scope_selector)),
 ]);
 
-pub(super) const QUOTA_UPDATE: Shape = Shape::of(&[("spec", Check("scopes are immutable", scopes_stay))]);
+pub(super) const QUOTA_UPDATE: TypeRules = TypeRules::of(&[("spec", Check("scopes are immutable", scopes_stay))]);
 
-pub(super) const QUOTA_STATUS: Shape = Shape::of(&[(
+pub(super) const QUOTA_STATUS: TypeRules = TypeRules::of(&[(
     "status",
-    Always(&const { Shape::of(&[("hard", Check("quantities", amounts)), ("used", Check("quantities", amounts))]) }),
+    Always(&const { TypeRules::of(&[("hard", Check("quantities", amounts)), ("used", Check("quantities", amounts))]) }),
 )]);
 
 fn limits<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {

@@ -4,17 +4,17 @@
 
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
-use crate::shape::Rule::Check;
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::Check;
+use crate::type_rules::{Run, TypeRules};
 
-pub(super) const NAMESPACE: Shape =
-    Shape::of(&[("spec", Check("finalizers of a new one are qualified names", finalizers))]);
+pub(super) const NAMESPACE: TypeRules =
+    TypeRules::of(&[("spec", Check("finalizers of a new one are qualified names", finalizers))]);
 
 /// With faults here upstream looks no further.
-pub(super) const LABELS: Shape =
-    Shape::of(&[("metadata", Check("labels for the security of pods name levels and versions", security_labels))]);
+pub(super) const LABELS: TypeRules =
+    TypeRules::of(&[("metadata", Check("labels for the security of pods name levels and versions", security_labels))]);
 
-pub(super) const STATUS: Shape = Shape::of(&[("", Check("Active, or Terminating while it is deleted", phase))]);
+pub(super) const STATUS: TypeRules = TypeRules::of(&[("", Check("Active, or Terminating while it is deleted", phase))]);
 
 /// The finalizer of namespaces, and those that every kind may have without a domain.
 const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];

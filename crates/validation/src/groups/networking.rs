@@ -10,25 +10,25 @@ use crate::formats::{
     CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, PATH_SEGMENT, PORT_NAME, parse_cidr, parse_ip, port_faults, strictly,
 };
 use crate::selectors::SELECTOR;
-use crate::shape::Rule::{Always, Check, Each, Format, Immutable, In, MaxBytes, OneOf, Required, With};
-use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Each, Format, Immutable, In, MaxBytes, OneOf, Required, With};
+use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 pub(super) const KINDS: &[Kind] = &[
     kind("IPAddress")
-        .object(&const { Shape::of(&[("spec", Always(&ADDRESS))]) })
-        .then(&const { Shape::of(&[("spec", Always(&const { Shape::of(&[("parentRef", Immutable)]) }))]) }),
+        .object(&const { TypeRules::of(&[("spec", Always(&ADDRESS))]) })
+        .then(&const { TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("parentRef", Immutable)]) }))]) }),
     kind("Ingress").object(&INGRESS).below(&[("status", &INGRESS_STATUS)]),
     kind("IngressClass").first(&CLASS_UPDATE).object(&CLASS),
-    kind("NetworkPolicy").object(&const { Shape::of(&[("spec", Always(&POLICY))]) }),
+    kind("NetworkPolicy").object(&const { TypeRules::of(&[("spec", Always(&POLICY))]) }),
     kind("ServiceCIDR").object(&SERVICE_CIDR).then(&SERVICE_CIDR_UPDATE),
 ];
 
-const INGRESS: Shape = Shape::of(&[
+const INGRESS: TypeRules = TypeRules::of(&[
     ("spec", Always(&INGRESS_SPEC)),
     ("", Check("a new one: the annotation for the class agrees with the field", class_annotation)),
 ]);
 
-const INGRESS_SPEC: Shape = Shape::of(&[
+const INGRESS_SPEC: TypeRules = TypeRules::of(&[
     (
         "",
         Check("`defaultBackend` or `rules`", |spec, run| {
@@ -50,21 +50,21 @@ const INGRESS_SPEC: Shape = Shape::of(&[
     ),
 ]);
 
-const INGRESS_RULE: Shape = Shape::of(&[
+const INGRESS_RULE: TypeRules = TypeRules::of(&[
     ("host", Check("DNS subdomain, or one below a wildcard; no IP address", ingress_host)),
-    ("http", In(&const { Shape::of(&[("paths", Required("")), ("paths", With("by `pathType`", paths, &PATH))]) })),
+    ("http", In(&const { TypeRules::of(&[("paths", Required("")), ("paths", With("by `pathType`", paths, &PATH))]) })),
 ]);
 
 /// What is checked of a path once its type is known to be there.
-const PATH: Shape = Shape::of(&[
+const PATH: TypeRules = TypeRules::of(&[
     ("", Check("absolute and plain where it has to match exactly or as a prefix", path)),
     ("backend", Always(&BACKEND)),
 ]);
 
-const BACKEND: Shape =
-    Shape::shared("Ingress backend", &[("", Check("a resource, or a service with a port", backend))]);
+const BACKEND: TypeRules =
+    TypeRules::shared("Ingress backend", &[("", Check("a resource, or a service with a port", backend))]);
 
-const REFERENCE: Shape = Shape::shared(
+const REFERENCE: TypeRules = TypeRules::shared(
     "Local reference with a kind",
     &[
         (
@@ -82,7 +82,7 @@ const REFERENCE: Shape = Shape::shared(
     ],
 );
 
-const TLS: Shape = Shape::of(&[
+const TLS: TypeRules = TypeRules::of(&[
     (
         "hosts",
         Check("each a DNS subdomain, or one below a wildcard", |at, run| at.items().for_each(|host| name(&host, run))),
@@ -90,7 +90,7 @@ const TLS: Shape = Shape::of(&[
     ("secretName", Format(&DNS_SUBDOMAIN)),
 ]);
 
-const INGRESS_STATUS: Shape = Shape::of(&[(
+const INGRESS_STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Check("addresses and names of a load balancer", |at, run| {
         for item in at.field("loadBalancer").field("ingress").items() {
@@ -206,16 +206,17 @@ fn service_backend(at: &At<'_, '_>, service: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const CLASS_UPDATE: Shape = Shape::of(&[("spec", Always(&const { Shape::of(&[("controller", Immutable)]) }))]);
+const CLASS_UPDATE: TypeRules =
+    TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("controller", Immutable)]) }))]);
 
 /// The longest that the name of a controller may be, in bytes.
 const CONTROLLER_MAX: usize = 250;
 
-const CLASS: Shape = Shape::of(&[(
+const CLASS: TypeRules = TypeRules::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("controller", MaxBytes(CONTROLLER_MAX)),
                 ("controller", Check("required: domain and path", domain_and_path)),
                 ("parameters", In(&REFERENCE)),
@@ -240,14 +241,14 @@ fn parameters_scope(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const POLICY: Shape = Shape::of(&[
+const POLICY: TypeRules = TypeRules::of(&[
     ("podSelector", SELECTOR),
-    ("ingress", Each(&const { Shape::of(&[("ports", Each(&POLICY_PORT)), ("from", Each(&PEER))]) })),
-    ("egress", Each(&const { Shape::of(&[("ports", Each(&POLICY_PORT)), ("to", Each(&PEER))]) })),
+    ("ingress", Each(&const { TypeRules::of(&[("ports", Each(&POLICY_PORT)), ("from", Each(&PEER))]) })),
+    ("egress", Each(&const { TypeRules::of(&[("ports", Each(&POLICY_PORT)), ("to", Each(&PEER))]) })),
     ("policyTypes", Check("Ingress, Egress or both", policy_types)),
 ]);
 
-const POLICY_PORT: Shape = Shape::shared(
+const POLICY_PORT: TypeRules = TypeRules::shared(
     "Port of a network policy",
     &[
         ("protocol", OneOf(&["TCP", "UDP", "SCTP"])),
@@ -255,7 +256,7 @@ const POLICY_PORT: Shape = Shape::shared(
     ],
 );
 
-const PEER: Shape = Shape::shared(
+const PEER: TypeRules = TypeRules::shared(
     "Peer of a network policy",
     &[
         ("podSelector", SELECTOR),
@@ -342,9 +343,9 @@ fn policy_types(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const ADDRESS: Shape = Shape::of(&[("parentRef", Required("")), ("parentRef", In(&PARENT))]);
+const ADDRESS: TypeRules = TypeRules::of(&[("parentRef", Required("")), ("parentRef", In(&PARENT))]);
 
-const PARENT: Shape = Shape::of(&[
+const PARENT: TypeRules = TypeRules::of(&[
     ("group", Format(&DNS_SUBDOMAIN)),
     ("resource", Required("")),
     ("resource", Format(&PATH_SEGMENT)),
@@ -353,14 +354,14 @@ const PARENT: Shape = Shape::of(&[
     ("namespace", Format(&PATH_SEGMENT)),
 ]);
 
-const SERVICE_CIDR: Shape = Shape::of(&[(
+const SERVICE_CIDR: TypeRules = TypeRules::of(&[(
     "spec",
-    Always(&const { Shape::of(&[("cidrs", Check("one or two CIDRs, of two families", cidrs))]) }),
+    Always(&const { TypeRules::of(&[("cidrs", Check("one or two CIDRs, of two families", cidrs))]) }),
 )]);
 
-const SERVICE_CIDR_UPDATE: Shape = Shape::of(&[(
+const SERVICE_CIDR_UPDATE: TypeRules = TypeRules::of(&[(
     "spec",
-    Always(&const { Shape::of(&[("cidrs", Check("immutable, but that a second may come", cidrs_stay))]) }),
+    Always(&const { TypeRules::of(&[("cidrs", Check("immutable, but that a second may come", cidrs_stay))]) }),
 )]);
 
 fn cidrs(at: &At<'_, '_>, run: &mut Run<'_>) {

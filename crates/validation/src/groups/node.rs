@@ -7,20 +7,20 @@ use crate::formats::DNS_LABEL;
 use crate::pod::resources;
 use crate::pod::scheduling::TOLERATION;
 use crate::selectors::LABELS;
-use crate::shape::Rule::{Check, Each, Immutable, In};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Check, Each, Immutable, In};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(super) const KINDS: &[Kind] = &[kind("RuntimeClass").object(&CLASS).then(&UPDATE)];
 
-const CLASS: Shape = Shape::of(&[
+const CLASS: TypeRules = TypeRules::of(&[
     ("handler", Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())))),
     ("overhead", Check("resource quantities in podFixed", overhead)),
     ("scheduling", In(&SCHEDULING)),
 ]);
 
-const SCHEDULING: Shape = Shape::of(&[("nodeSelector", LABELS), ("tolerations", Each(&TOLERATION))]);
+const SCHEDULING: TypeRules = TypeRules::of(&[("nodeSelector", LABELS), ("tolerations", Each(&TOLERATION))]);
 
-const UPDATE: Shape = Shape::of(&[("handler", Immutable)]);
+const UPDATE: TypeRules = TypeRules::of(&[("handler", Immutable)]);
 
 fn overhead(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_set() {

@@ -10,21 +10,21 @@ use keelson_meta::json::{Value, json};
 use crate::at::At;
 use crate::formats::{CIDR, LABEL_VALUE, QUALIFIED_NAME, parse_cidr, strictly};
 use crate::pod::resources::quantity;
-use crate::shape::Rule::Check;
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::Check;
+use crate::type_rules::{Run, TypeRules};
 
-pub(super) const NODE: Shape = Shape::of(&[
+pub(super) const NODE: TypeRules = TypeRules::of(&[
     ("", Check("taints with keys, values and effects, each pair once", taints)),
     ("status", Check("resource quantities", amounts)),
     ("spec", Check("CIDRs of pods, one of each family", pod_ranges)),
 ]);
 
-pub(super) const UPDATE: Shape = Shape::of(&[
+pub(super) const UPDATE: TypeRules = TypeRules::of(&[
     ("status", Check("addresses, each once", addresses)),
     ("spec", Check("CIDRs of pods and the provider's id are set once", set_once)),
 ]);
 
-pub(super) const STATUS: Shape = Shape::of(&[
+pub(super) const STATUS: TypeRules = TypeRules::of(&[
     ("status", Check("resource quantities", amounts)),
     ("status", Check("addresses, each once", addresses)),
     ("status", Check("names of features, in order and each once", features)),

@@ -4,15 +4,15 @@
 
 use crate::at::At;
 use crate::selectors::SELECTOR;
-use crate::shape::Rule::{Always, Check, NonNegative, OneOf};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, NonNegative, OneOf};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 use super::apps::{at_most_all, number_or_percent};
 
 pub(super) const KINDS: &[Kind] = &[kind("PodDisruptionBudget").object(&BUDGET).below(&[("status", &STATUS)])];
 
-const BUDGET: Shape = Shape::of(&[("spec", Always(&SPEC))]);
-const SPEC: Shape = Shape::of(&[
+const BUDGET: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
+const SPEC: TypeRules = TypeRules::of(&[
     ("", Check("either minAvailable or maxUnavailable", not_both)),
     ("minAvailable", Check("number or percentage up to 100%", amount)),
     ("maxUnavailable", Check("number or percentage up to 100%", amount)),
@@ -20,11 +20,11 @@ const SPEC: Shape = Shape::of(&[
     ("unhealthyPodEvictionPolicy", OneOf(&["AlwaysAllow", "IfHealthyBudget"])),
 ]);
 
-const STATUS: Shape = Shape::of(&[(
+const STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("disruptionsAllowed", NonNegative),
                 ("currentHealthy", NonNegative),
                 ("desiredHealthy", NonNegative),

@@ -7,20 +7,20 @@ use keelson_meta::json::{Value, json};
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, PATH_SEGMENT};
 use crate::selectors::{is_sound, label_selector};
-use crate::shape::Rule::{Always, Check, Each, Format, Required, StrictlyOneOf};
-use crate::shape::{Kind, Rule, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Each, Format, Required, StrictlyOneOf};
+use crate::type_rules::{Kind, Rule, Run, TypeRules, kind};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) const KINDS: &[Kind] = &[
     kind("ClusterRole").object(&CLUSTER_ROLE_OBJECT),
     kind("ClusterRoleBinding").object(&CLUSTER_BINDING).then(&BINDING_UPDATE),
-    kind("Role").object(&const { Shape::of(&[("rules", Each(&NAMESPACED_RULE))]) }),
+    kind("Role").object(&const { TypeRules::of(&[("rules", Each(&NAMESPACED_RULE))]) }),
     kind("RoleBinding").object(&BINDING).then(&BINDING_UPDATE),
 ];
 
-const CLUSTER_ROLE_OBJECT: Shape =
-    Shape::of(&[("rules", Each(&RULE)), ("aggregationRule", Check("label selectors, at least one", aggregation))]);
+const CLUSTER_ROLE_OBJECT: TypeRules =
+    TypeRules::of(&[("rules", Each(&RULE)), ("aggregationRule", Check("label selectors, at least one", aggregation))]);
 
 fn aggregation(at: &At<'_, '_>, run: &mut Run<'_>) {
     let selectors = at.field("clusterRoleSelectors");
@@ -36,9 +36,9 @@ fn aggregation(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const RULE: Shape = Shape::of(&[("verbs", SOME_VERBS), ("", RESOURCES_OR_URLS)]);
+const RULE: TypeRules = TypeRules::of(&[("verbs", SOME_VERBS), ("", RESOURCES_OR_URLS)]);
 
-const NAMESPACED_RULE: Shape = Shape::of(&[
+const NAMESPACED_RULE: TypeRules = TypeRules::of(&[
     ("verbs", SOME_VERBS),
     (
         "nonResourceURLs",
@@ -72,26 +72,28 @@ fn resources_or_urls(rule: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const BINDING: Shape = Shape::of(&[("roleRef", Always(&ROLE)), ("subjects", Each(&SUBJECT))]);
-const CLUSTER_BINDING: Shape = Shape::of(&[("roleRef", Always(&CLUSTER_ROLE)), ("subjects", Each(&CLUSTER_SUBJECT))]);
+const BINDING: TypeRules = TypeRules::of(&[("roleRef", Always(&ROLE)), ("subjects", Each(&SUBJECT))]);
+const CLUSTER_BINDING: TypeRules =
+    TypeRules::of(&[("roleRef", Always(&CLUSTER_ROLE)), ("subjects", Each(&CLUSTER_SUBJECT))]);
 
-const ROLE: Shape = Shape::of(&[
+const ROLE: TypeRules = TypeRules::of(&[
     ("apiGroup", StrictlyOneOf(&[GROUP])),
     ("kind", StrictlyOneOf(&["Role", "ClusterRole"])),
     ("name", Required("")),
     ("name", Format(&PATH_SEGMENT)),
 ]);
 
-const CLUSTER_ROLE: Shape = Shape::of(&[
+const CLUSTER_ROLE: TypeRules = TypeRules::of(&[
     ("apiGroup", StrictlyOneOf(&[GROUP])),
     ("kind", StrictlyOneOf(&["ClusterRole"])),
     ("name", Required("")),
     ("name", Format(&PATH_SEGMENT)),
 ]);
 
-const SUBJECT: Shape = Shape::of(&[("", Check("user, group or service account, each of its API group", subject))]);
+const SUBJECT: TypeRules =
+    TypeRules::of(&[("", Check("user, group or service account, each of its API group", subject))]);
 
-const CLUSTER_SUBJECT: Shape = Shape::of(&[(
+const CLUSTER_SUBJECT: TypeRules = TypeRules::of(&[(
     "",
     Check("user, group, or service account with its namespace, each of its API group", |at, run| {
         subject(at, run);
@@ -102,7 +104,7 @@ const CLUSTER_SUBJECT: Shape = Shape::of(&[(
     }),
 )]);
 
-const BINDING_UPDATE: Shape = Shape::of(&[(
+const BINDING_UPDATE: TypeRules = TypeRules::of(&[(
     "roleRef",
     Check("immutable", |at, run| {
         let [group, kind, name] = ["apiGroup", "kind", "name"].map(|field| at.field(field));

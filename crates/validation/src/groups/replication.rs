@@ -7,14 +7,14 @@ use keelson_meta::json::Value;
 use crate::at::At;
 use crate::pod::TEMPLATE;
 use crate::selectors::{is_sound, matches};
-use crate::shape::Rule::{Always, Around, Check, NonNegative, Required};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Always, Around, Check, NonNegative, Required};
+use crate::type_rules::{Run, TypeRules};
 
-pub(super) const CONTROLLER: Shape = Shape::of(&[(
+pub(super) const CONTROLLER: TypeRules = TypeRules::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("minReadySeconds", NonNegative),
                 ("selector", Required("")),
                 ("replicas", NonNegative),
@@ -29,11 +29,11 @@ pub(super) const CONTROLLER: Shape = Shape::of(&[(
 )]);
 
 /// The status of a replication controller, and of a replica set.
-pub(super) const CONTROLLER_STATUS: Shape = Shape::of(&[(
+pub(super) const CONTROLLER_STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("replicas", NonNegative),
                 ("fullyLabeledReplicas", NonNegative),
                 ("readyReplicas", NonNegative),

@@ -11,16 +11,16 @@ use crate::expressions::of_devices;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME};
 use crate::pod::resources::is_extended;
 use crate::pod::volumes::DRIVER;
-use crate::shape::Rule::{Always, Check, Each, Format, Immutable, In, Required, With, Within};
-use crate::shape::{Kind, Rule, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Each, Format, Immutable, In, Required, With, Within};
+use crate::type_rules::{Kind, Rule, Run, TypeRules, kind};
 
 use super::conditions::CONDITIONS;
-use super::{claim_status, device_slices};
+use super::{device_claim_status, device_slices};
 
 pub(super) const KINDS: &[Kind] = &[
     kind("DeviceClass").object(&CLASS),
     kind("DeviceTaintRule").object(&TAINT_RULE).below(&[("status", &TAINT_RULE_STATUS)]),
-    kind("ResourceClaim").first(&SPEC_STAYS).object(&CLAIM).below(&[("status", &claim_status::STATUS)]),
+    kind("ResourceClaim").first(&SPEC_STAYS).object(&CLAIM).below(&[("status", &device_claim_status::STATUS)]),
     kind("ResourceClaimTemplate").first(&SPEC_STAYS).object(&TEMPLATE),
     kind("ResourcePoolStatusRequest").first(&SPEC_STAYS).object(&POOL_REQUEST),
     kind("ResourceSlice").object(&device_slices::SLICE),
@@ -33,13 +33,13 @@ const FIRST_MAX: usize = 8;
 /// How long an expression may be, and parameters for a driver, in bytes.
 const TEXT_MAX: usize = 10 * 1024;
 
-const SPEC_STAYS: Shape = Shape::of(&[("spec", Immutable)]);
+const SPEC_STAYS: TypeRules = TypeRules::of(&[("spec", Immutable)]);
 
-const CLASS: Shape = Shape::of(&[(
+const CLASS: TypeRules = TypeRules::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("selectors", SELECTORS),
                 ("config", With("at most 32", |at, run| up_to(at, LIST_MAX, &CONFIG, run), &CONFIG)),
                 (
@@ -55,9 +55,9 @@ const CLASS: Shape = Shape::of(&[(
     ),
 )]);
 
-const CLAIM: Shape = Shape::of(&[("spec", NEW_CLAIM_SPEC)]);
+const CLAIM: TypeRules = TypeRules::of(&[("spec", NEW_CLAIM_SPEC)]);
 
-const TEMPLATE: Shape = Shape::of(&[("spec", Always(&const { Shape::of(&[("spec", NEW_CLAIM_SPEC)]) }))]);
+const TEMPLATE: TypeRules = TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("spec", NEW_CLAIM_SPEC)]) }))]);
 
 /// What can't change is judged once.
 const NEW_CLAIM_SPEC: Rule = Rule::Around(
@@ -70,9 +70,9 @@ const NEW_CLAIM_SPEC: Rule = Rule::Around(
     &CLAIM_SPEC,
 );
 
-const CLAIM_SPEC: Shape = Shape::shared("Resource claim", &[("devices", Always(&DEVICES))]);
+const CLAIM_SPEC: TypeRules = TypeRules::shared("Resource claim", &[("devices", Always(&DEVICES))]);
 
-const DEVICES: Shape = Shape::of(&[
+const DEVICES: TypeRules = TypeRules::of(&[
     ("requests", With("at most 32, unique names", |at, run| set(at, LIST_MAX, "name", &REQUEST, run), &REQUEST)),
     ("constraints", With("at most 32", |at, run| up_to(at, LIST_MAX, &CONSTRAINT, run), &CONSTRAINT)),
     ("config", With("at most 32", |at, run| up_to(at, LIST_MAX, &CLAIM_CONFIG, run), &CLAIM_CONFIG)),
@@ -80,17 +80,19 @@ const DEVICES: Shape = Shape::of(&[
 
 const NAME: Rule = Check("DNS label", |at, run| at.complain(run, DNS_LABEL.faults(at.text())));
 
-const REQUEST: Shape =
-    Shape::of(&[("name", NAME), ("", Rule::Around("`exactly` or `firstAvailable`", exactly_or_first, &ALTERNATIVES))]);
+const REQUEST: TypeRules = TypeRules::of(&[
+    ("name", NAME),
+    ("", Rule::Around("`exactly` or `firstAvailable`", exactly_or_first, &ALTERNATIVES)),
+]);
 
-const ALTERNATIVES: Shape = Shape::of(&[
+const ALTERNATIVES: TypeRules = TypeRules::of(&[
     ("exactly", In(&EXACTLY)),
     ("firstAvailable", With("at most 8, unique names", |at, run| set(at, FIRST_MAX, "name", &FIRST, run), &FIRST)),
 ]);
 
-const FIRST: Shape = Shape::of(&[("name", NAME), ("", Always(&EXACTLY))]);
+const FIRST: TypeRules = TypeRules::of(&[("name", NAME), ("", Always(&EXACTLY))]);
 
-const EXACTLY: Shape = Shape::shared(
+const EXACTLY: TypeRules = TypeRules::shared(
     "Request for devices",
     &[
         ("deviceClassName", Required("")),
@@ -104,8 +106,8 @@ const EXACTLY: Shape = Shape::shared(
 const SELECTORS: Rule =
     With("at most 32, each with an expression", |at, run| up_to(at, LIST_MAX, &SELECTOR, run), &SELECTOR);
 
-const SELECTOR: Shape =
-    Shape::of(&[("cel", Required("")), ("cel", In(&const { Shape::of(&[("expression", ABOUT_DEVICE)]) }))]);
+const SELECTOR: TypeRules =
+    TypeRules::of(&[("cel", Required("")), ("cel", In(&const { TypeRules::of(&[("expression", ABOUT_DEVICE)]) }))]);
 
 const ABOUT_DEVICE: Rule = Check("expression about a device: at most 10240 bytes", |at, run| {
     if at.text().len() > TEXT_MAX {
@@ -115,7 +117,7 @@ const ABOUT_DEVICE: Rule = Check("expression about a device: at most 10240 bytes
     }
 });
 
-pub(super) const TOLERATION: Shape = Shape::shared(
+pub(super) const TOLERATION: TypeRules = TypeRules::shared(
     "Toleration of a device's taint",
     &[
         ("key", Format(&QUALIFIED_NAME)),
@@ -125,14 +127,14 @@ pub(super) const TOLERATION: Shape = Shape::shared(
     ],
 );
 
-const CONSTRAINT: Shape =
-    Shape::of(&[("requests", REQUEST_NAMES), ("", Check("`matchAttribute` or `distinctAttribute`", constraint))]);
+const CONSTRAINT: TypeRules =
+    TypeRules::of(&[("requests", REQUEST_NAMES), ("", Check("`matchAttribute` or `distinctAttribute`", constraint))]);
 
 const REQUEST_NAMES: Rule = Check("at most 32 names of requests, none twice", request_names);
 
-const CLAIM_CONFIG: Shape = Shape::of(&[("requests", REQUEST_NAMES), ("", Always(&CONFIG))]);
+const CLAIM_CONFIG: TypeRules = TypeRules::of(&[("requests", REQUEST_NAMES), ("", Always(&CONFIG))]);
 
-pub(super) const CONFIG: Shape = Shape::shared(
+pub(super) const CONFIG: TypeRules = TypeRules::shared(
     "Configuration of devices",
     &[
         (
@@ -146,7 +148,7 @@ pub(super) const CONFIG: Shape = Shape::shared(
         (
             "opaque",
             In(&const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("driver", DRIVER),
                     ("parameters", Check("required: an object of at most 10 KiB", parameters)),
                 ])
@@ -158,7 +160,7 @@ pub(super) const CONFIG: Shape = Shape::shared(
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// A taint of a device.
-pub(super) const TAINT: Shape = Shape::shared(
+pub(super) const TAINT: TypeRules = TypeRules::shared(
     "Taint of a device",
     &[
         ("key", Check("qualified name", |at, run| at.complain(run, QUALIFIED_NAME.faults(at.text())))),
@@ -168,12 +170,12 @@ pub(super) const TAINT: Shape = Shape::shared(
     ],
 );
 
-const TAINT_RULE: Shape = Shape::of(&[(
+const TAINT_RULE: TypeRules = TypeRules::of(&[(
     "spec",
-    Always(&const { Shape::of(&[("deviceSelector", In(&TAINT_SELECTOR)), ("taint", Always(&TAINT))]) }),
+    Always(&const { TypeRules::of(&[("deviceSelector", In(&TAINT_SELECTOR)), ("taint", Always(&TAINT))]) }),
 )]);
 
-const TAINT_SELECTOR: Shape = Shape::of(&[
+const TAINT_SELECTOR: TypeRules = TypeRules::of(&[
     (
         "driver",
         Check("DNS subdomain of 63 bytes", |at, run| {
@@ -200,16 +202,16 @@ const TAINT_SELECTOR: Shape = Shape::of(&[
     ),
 ]);
 
-const TAINT_RULE_STATUS: Shape = Shape::of(&[(
+const TAINT_RULE_STATUS: TypeRules = TypeRules::of(&[(
     "status",
-    Always(&const { Shape::of(&[("conditions", CONDITIONS), ("conditions", Rule::MaxItems(8))]) }),
+    Always(&const { TypeRules::of(&[("conditions", CONDITIONS), ("conditions", Rule::MaxItems(8))]) }),
 )]);
 
-const POOL_REQUEST: Shape = Shape::of(&[(
+const POOL_REQUEST: TypeRules = TypeRules::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("driver", DRIVER),
                 (
                     "poolName",
@@ -227,16 +229,16 @@ const POOL_REQUEST: Shape = Shape::of(&[(
 )]);
 
 /// Checks each item of a list, unless there are too many.
-pub(super) fn up_to<'v>(at: &At<'v, '_>, most: usize, shape: &Shape, run: &mut Run<'v>) {
+pub(super) fn up_to<'v>(at: &At<'v, '_>, most: usize, type_rules: &TypeRules, run: &mut Run<'v>) {
     if at.list().len() > most {
         return at.too_many(run, most);
     }
-    at.items().for_each(|item| shape.check(&item, run));
+    at.items().for_each(|item| type_rules.check(&item, run));
 }
 
 /// The same for items that are told apart by a field.
-pub(super) fn set<'v>(at: &At<'v, '_>, most: usize, key: &'static str, shape: &Shape, run: &mut Run<'v>) {
-    up_to(at, most, shape, run);
+pub(super) fn set<'v>(at: &At<'v, '_>, most: usize, key: &'static str, type_rules: &TypeRules, run: &mut Run<'v>) {
+    up_to(at, most, type_rules, run);
     if at.list().len() <= most {
         let mut seen = HashSet::new();
         for item in at.items() {

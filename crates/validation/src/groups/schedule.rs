@@ -5,7 +5,7 @@
 use keelson_meta::go_format::{parse_int, quote};
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 /// The time zones that there are (IANA), ordered.
 const TIME_ZONES: &str = include_str!("time_zones.txt");

@@ -3,12 +3,12 @@
 //! Knows the rules of this kind alone. That only one class is the default depends on others and is not judged here.
 
 use crate::at::At;
-use crate::shape::Rule::{Check, Immutable};
-use crate::shape::{Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Check, Immutable};
+use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(super) const KINDS: &[Kind] = &[kind("PriorityClass").object(&CLASS).then(&UPDATE)];
 
-const CLASS: Shape = Shape::of(&[(
+const CLASS: TypeRules = TypeRules::of(&[(
     "",
     Check(
         "a new one: at most 1000000000; names that begin with `system-` and more for the two classes of the system; \
@@ -17,7 +17,7 @@ const CLASS: Shape = Shape::of(&[(
     ),
 )]);
 
-const UPDATE: Shape = Shape::of(&[
+const UPDATE: TypeRules = TypeRules::of(&[
     (
         "value",
         Check("immutable", |at, run| {

@@ -10,19 +10,19 @@ use crate::at::At;
 use crate::formats::{CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_faults, strictly};
 use crate::pod::port_number_or_name;
 use crate::selectors::LABELS;
-use crate::shape::Rule::{Always, Check, OneOf, OneOfIfSet, Required, With};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Always, Check, OneOf, OneOfIfSet, Required, With};
+use crate::type_rules::{Run, TypeRules};
 
 use super::endpoints::not_special;
 
-pub(super) const SERVICE: Shape = Shape::of(&[
+pub(super) const SERVICE: TypeRules = TypeRules::of(&[
     ("metadata", Check("annotations for topology agree", topology)),
     ("spec", Always(&SPEC)),
     ("", Check("ranges of sources only for load balancers", source_ranges)),
     ("spec", Always(&EXPOSURE)),
 ]);
 
-const SPEC: Shape = Shape::of(&[
+const SPEC: TypeRules = TypeRules::of(&[
     ("ports", Check("required but for headless services and external names", some_ports)),
     ("", Check("addresses, families and names that fit the type", type_fits)),
     ("ports", With("unique names", ports, &PORT)),
@@ -37,14 +37,14 @@ const SPEC: Shape = Shape::of(&[
     ("", Check("node ports by type, no port and node port twice", unique_ports)),
 ]);
 
-const EXPOSURE: Shape = Shape::of(&[
+const EXPOSURE: TypeRules = TypeRules::of(&[
     ("", Check("fields that only load balancers have", load_balancer)),
     ("", Check("external traffic policy where there is external traffic", external_traffic)),
     ("", Check("internal traffic policy", internal_traffic)),
     ("trafficDistribution", OneOfIfSet(&["PreferClose", "PreferSameZone", "PreferSameNode"])),
 ]);
 
-const PORT: Shape = Shape::of(&[
+const PORT: TypeRules = TypeRules::of(&[
     (
         "port",
         Check("port", |at, run| {
@@ -67,15 +67,15 @@ const PORT: Shape = Shape::of(&[
 ]);
 
 /// What the server has to know before it can give an address to a service: with faults here upstream looks no further.
-pub(super) const ADDRESSES: Shape =
-    Shape::of(&[("spec", Check("clusterIPs that begin with clusterIP and fit their families", cluster_ips))]);
+pub(super) const ADDRESSES: TypeRules =
+    TypeRules::of(&[("spec", Check("clusterIPs that begin with clusterIP and fit their families", cluster_ips))]);
 
-pub(super) const UPDATE: Shape = Shape::of(&[
+pub(super) const UPDATE: TypeRules = TypeRules::of(&[
     ("spec", Check("clusterIPs and ipFamilies stay; a second one comes and goes with the policy", addresses_stay)),
     ("spec", Check("class and health check port of a load balancer stay", class_stays)),
 ]);
 
-pub(super) const STATUS: Shape = Shape::of(&[("", Check("addresses and names of a load balancer", status))]);
+pub(super) const STATUS: TypeRules = TypeRules::of(&[("", Check("addresses and names of a load balancer", status))]);
 
 fn kind<'v>(spec: &At<'v, '_>) -> &'v str {
     spec.field("type").text()

@@ -11,15 +11,15 @@ use crate::formats::{DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::pod::resources::quantity;
 use crate::pod::volumes::DRIVER as CSI_NAME;
 use crate::selectors::SELECTOR;
-use crate::shape::Rule::{Always, Check, Immutable, NonNegative, OneOf, Range, Required, With, Within};
-use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check, Immutable, NonNegative, OneOf, Range, Required, With, Within};
+use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 pub(super) const KINDS: &[Kind] = &[
     kind("CSIDriver")
-        .object(&const { Shape::of(&[("spec", Always(&DRIVER))]) })
-        .then(&const { Shape::of(&[("spec", Always(&DRIVER_UPDATE))]) }),
-    kind("CSINode").object(&const { Shape::of(&[("spec", Always(&NODE))]) }).then(
-        &const { Shape::of(&[("spec", Check("drivers stay as they are, but for `allocatable`", drivers_stay))]) },
+        .object(&const { TypeRules::of(&[("spec", Always(&DRIVER))]) })
+        .then(&const { TypeRules::of(&[("spec", Always(&DRIVER_UPDATE))]) }),
+    kind("CSINode").object(&const { TypeRules::of(&[("spec", Always(&NODE))]) }).then(
+        &const { TypeRules::of(&[("spec", Check("drivers stay as they are, but for `allocatable`", drivers_stay))]) },
     ),
     kind("CSIStorageCapacity").object(&CAPACITY).then(&CAPACITY_UPDATE),
     kind("StorageClass").object(&CLASS).then(&CLASS_UPDATE),
@@ -27,7 +27,7 @@ pub(super) const KINDS: &[Kind] = &[
     kind("VolumeAttributesClass").first(&ATTRIBUTES_UPDATE).object(&ATTRIBUTES),
 ];
 
-const CLASS: Shape = Shape::of(&[
+const CLASS: TypeRules = TypeRules::of(&[
     ("provisioner", Required("")),
     ("provisioner", Check("qualified name in any case", driver)),
     ("parameters", Check("at most 512, in at most 256 KiB", parameters)),
@@ -37,7 +37,7 @@ const CLASS: Shape = Shape::of(&[
     ("allowedTopologies", Check("each key once, with values, and no term twice", topologies)),
 ]);
 
-const CLASS_UPDATE: Shape = Shape::of(&[
+const CLASS_UPDATE: TypeRules = TypeRules::of(&[
     ("parameters", Check("immutable", class_parameters_stay)),
     ("provisioner", Immutable),
     ("reclaimPolicy", Immutable),
@@ -51,14 +51,14 @@ fn class_parameters_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const ATTRIBUTES: Shape = Shape::of(&[
+const ATTRIBUTES: TypeRules = TypeRules::of(&[
     ("driverName", Required("")),
     ("driverName", Check("qualified name in any case", driver)),
     ("parameters", Check("at most 512, in at most 256 KiB", parameters)),
     ("parameters", Required("must contain at least one key/value pair")),
 ]);
 
-const ATTRIBUTES_UPDATE: Shape = Shape::of(&[
+const ATTRIBUTES_UPDATE: TypeRules = TypeRules::of(&[
     ("driverName", Check("immutable", |at, run| stays(at, "updates to driverName are forbidden.", run))),
     ("parameters", Check("immutable", |at, run| stays(at, "updates to parameters are forbidden.", run))),
 ]);
@@ -136,7 +136,7 @@ fn topologies(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const DRIVER: Shape = Shape::of(&[
+const DRIVER: TypeRules = TypeRules::of(&[
     (
         "attachRequired",
         // Upstream calls it otherwise.
@@ -163,7 +163,7 @@ const DRIVER: Shape = Shape::of(&[
     ("nodeAllocatableUpdatePeriodSeconds", Within(10, i64::MAX, "must be greater than or equal to 10 seconds")),
 ]);
 
-const DRIVER_UPDATE: Shape = Shape::of(&[
+const DRIVER_UPDATE: TypeRules = TypeRules::of(&[
     (
         "attachRequired",
         Check("immutable", |at, run| {
@@ -195,9 +195,9 @@ fn tokens(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const NODE: Shape = Shape::of(&[("drivers", With("unique names", drivers, &NODE_DRIVER))]);
+const NODE: TypeRules = TypeRules::of(&[("drivers", With("unique names", drivers, &NODE_DRIVER))]);
 
-const NODE_DRIVER: Shape = Shape::of(&[
+const NODE_DRIVER: TypeRules = TypeRules::of(&[
     ("name", CSI_NAME),
     ("nodeID", Required("")),
     (
@@ -208,7 +208,7 @@ const NODE_DRIVER: Shape = Shape::of(&[
             }
         }),
     ),
-    ("allocatable", Always(&const { Shape::of(&[("count", NonNegative)]) })),
+    ("allocatable", Always(&const { TypeRules::of(&[("count", NonNegative)]) })),
 ]);
 
 /// How long what a driver calls a node may be, in bytes.
@@ -254,33 +254,33 @@ fn drivers_stay(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-const CAPACITY: Shape = Shape::of(&[
+const CAPACITY: TypeRules = TypeRules::of(&[
     ("nodeTopology", SELECTOR),
     ("storageClassName", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
     ("capacity", Check("not negative", |at, run| quantity(at, "storage", run))),
 ]);
 
-const CAPACITY_UPDATE: Shape = Shape::of(&[("nodeTopology", Immutable), ("storageClassName", Immutable)]);
+const CAPACITY_UPDATE: TypeRules = TypeRules::of(&[("nodeTopology", Immutable), ("storageClassName", Immutable)]);
 
-const ATTACHMENT: Shape = Shape::of(&[
+const ATTACHMENT: TypeRules = TypeRules::of(&[
     ("spec", Always(&ATTACHMENT_SPEC)),
     ("status", Always(&ATTACHMENT_STATUS)),
     ("spec", Check("a new one: names are DNS subdomains", new_attachment)),
 ]);
 
-const ATTACHMENT_SPEC: Shape = Shape::of(&[
+const ATTACHMENT_SPEC: TypeRules = TypeRules::of(&[
     ("attacher", Required("")),
     ("source", Check("the name of a volume, or what one would have in its spec", source)),
     ("nodeName", Check("DNS subdomain", |at, run| at.complain(run, DNS_SUBDOMAIN.faults(at.text())))),
 ]);
 
-const ATTACHMENT_STATUS: Shape = Shape::of(&[
+const ATTACHMENT_STATUS: TypeRules = TypeRules::of(&[
     ("attachmentMetadata", Check("at most 256 KiB", limited)),
     ("attachError", Always(&VOLUME_ERROR)),
     ("detachError", Always(&VOLUME_ERROR)),
 ]);
 
-const VOLUME_ERROR: Shape = Shape::shared(
+const VOLUME_ERROR: TypeRules = TypeRules::shared(
     "Volume error",
     &[
         (
@@ -296,7 +296,7 @@ const VOLUME_ERROR: Shape = Shape::shared(
     ],
 );
 
-const ATTACHMENT_UPDATE: Shape = Shape::of(&[(
+const ATTACHMENT_UPDATE: TypeRules = TypeRules::of(&[(
     "spec",
     Check("immutable", |at, run| {
         if !at.is_unchanged() {

@@ -6,23 +6,23 @@ use keelson_meta::json::json;
 
 use crate::at::At;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
-use crate::shape::Rule::{Always, Check};
-use crate::shape::{IMMUTABLE, Kind, Run, Shape, kind};
+use crate::type_rules::Rule::{Always, Check};
+use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 use super::conditions::{CONDITIONS, holds};
 
 pub(super) const KINDS: &[Kind] =
     &[kind("StorageVersionMigration").object(&MIGRATION).then(&UPDATE).below(&[("status", &STATUS)])];
 
-const MIGRATION: Shape = Shape::of(&[(
+const MIGRATION: TypeRules = TypeRules::of(&[(
     "spec",
     Always(
         &const {
-            Shape::of(&[(
+            TypeRules::of(&[(
                 "resource",
                 Always(
                     &const {
-                        Shape::of(&[
+                        TypeRules::of(&[
                             ("resource", Check("required, DNS label (RFC 1035)", resource)),
                             ("group", Check("DNS subdomain", group)),
                         ])
@@ -33,7 +33,7 @@ const MIGRATION: Shape = Shape::of(&[(
     ),
 )]);
 
-const UPDATE: Shape = Shape::of(&[(
+const UPDATE: TypeRules = TypeRules::of(&[(
     "spec",
     Check("immutable", |at, run| {
         if !at.is_unchanged() {
@@ -45,15 +45,15 @@ const UPDATE: Shape = Shape::of(&[(
     }),
 )]);
 
-const STATUS: Shape = Shape::of(&[(
+const STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
         &const {
-            Shape::of(&[
+            TypeRules::of(&[
                 ("resourceVersion", Check("a revision", revision)),
                 ("conditions", CONDITIONS),
                 ("resourceVersion", Check("set once", stays)),
-                ("conditions", Check("succeeds or fails, and then no longer runs and stays so", progress)),
+                ("conditions", Check("succeeds or fails, and stays so", progress)),
             ])
         },
     ),
@@ -91,12 +91,10 @@ fn stays(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn progress(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let [succeeded, failed, running] = ["Succeeded", "Failed", "Running"].map(|kind| holds(at.value, kind));
+    let [succeeded, failed] = ["Succeeded", "Failed"].map(|kind| holds(at.value, kind));
     let [was_done, had_failed] = ["Succeeded", "Failed"].map(|kind| holds(at.old, kind));
     let faults = [
         (succeeded && failed, "Both success and failed conditions cannot be true at the same time"),
-        (succeeded && running, "Running condition cannot be true when success condition is true"),
-        (failed && running, "Running condition cannot be true when failed condition is true"),
         (was_done && !succeeded, "Success condition cannot be set to false once it is true"),
         (had_failed && !failed, "Failed condition cannot be set to false once it is true"),
     ];

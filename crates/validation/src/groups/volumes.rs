@@ -1,6 +1,6 @@
 //! Persistent volumes: one source, a capacity, and what can't change once they are there.
 //!
-//! The sources that pods have too are judged by the same shapes, in `pod/volumes`.
+//! The sources that pods have too are judged by the same rules, in `pod/volumes`.
 
 use keelson_meta::Quantity;
 
@@ -14,15 +14,15 @@ use crate::pod::volumes::{
     AWS, DRIVER, FLEX, GCE, HOST_PATH, ISCSI, NFS, PHOTON, PORTWORX, SCALE_IO, VSPHERE, fibre_channel, flocker,
     path_without_backsteps,
 };
-use crate::shape::Rule::{Always, Check, Format, In, OneOf, OneOfIfSet, Required, With};
-use crate::shape::{IMMUTABLE, Run, Shape};
+use crate::type_rules::Rule::{Always, Check, Format, In, OneOf, OneOfIfSet, Required, With};
+use crate::type_rules::{IMMUTABLE, Run, TypeRules};
 
-use super::claim::ACCESS_MODES;
+use super::volume_claims::ACCESS_MODES;
 
-pub(super) const VOLUME: Shape = Shape::of(&[("spec", Always(&SPEC))]);
+pub(super) const VOLUME: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 
 /// What a volume is. Attachments may hold one too.
-pub(crate) const SPEC: Shape = Shape::shared(
+pub(crate) const SPEC: TypeRules = TypeRules::shared(
     "Persistent volume spec",
     &[
         ("accessModes", Required("")),
@@ -32,7 +32,7 @@ pub(crate) const SPEC: Shape = Shape::shared(
         (
             "nodeAffinity",
             In(
-                &const { Shape::of(&[("required", Check("required", needed_nodes)), ("required", In(&NODE_SELECTOR))]) },
+                &const { TypeRules::of(&[("required", Check("required", needed_nodes)), ("required", In(&NODE_SELECTOR))]) },
             ),
         ),
         ("", With("exactly one source", one_source, &SOURCES)),
@@ -43,7 +43,7 @@ pub(crate) const SPEC: Shape = Shape::shared(
     ],
 );
 
-const SOURCES: Shape = Shape::shared(
+const SOURCES: TypeRules = TypeRules::shared(
     "Persistent volume source",
     &[
         ("hostPath", In(&HOST_PATH)),
@@ -52,26 +52,26 @@ const SOURCES: Shape = Shape::shared(
         (
             "glusterfs",
             In(&const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("endpoints", Required("")),
                     ("path", Required("")),
                     ("endpointsNamespace", Format(&DNS_LABEL)),
                 ])
             }),
         ),
-        ("flocker", In(&const { Shape::of(&[("", Check("name or UUID of a dataset", flocker))]) })),
+        ("flocker", In(&const { TypeRules::of(&[("", Check("name or UUID of a dataset", flocker))]) })),
         ("nfs", In(&NFS)),
-        ("rbd", In(&const { Shape::of(&[("monitors", Required("")), ("image", Required(""))]) })),
+        ("rbd", In(&const { TypeRules::of(&[("monitors", Required("")), ("image", Required(""))]) })),
         ("quobyte", In(&QUOBYTE)),
-        ("cephfs", In(&const { Shape::of(&[("monitors", Required(""))]) })),
+        ("cephfs", In(&const { TypeRules::of(&[("monitors", Required(""))]) })),
         ("iscsi", In(&ISCSI)),
-        ("cinder", In(&const { Shape::of(&[("volumeID", Required("")), ("secretRef", In(&SECRET))]) })),
-        ("fc", In(&const { Shape::of(&[("", Check("targetWWNs with a lun, or wwids", fibre_channel))]) })),
+        ("cinder", In(&const { TypeRules::of(&[("volumeID", Required("")), ("secretRef", In(&SECRET))]) })),
+        ("fc", In(&const { TypeRules::of(&[("", Check("targetWWNs with a lun, or wwids", fibre_channel))]) })),
         ("flexVolume", In(&FLEX)),
         (
             "azureFile",
             In(&const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("secretName", Required("")),
                     ("shareName", Required("")),
                     ("secretNamespace", Check("not empty", not_empty)),
@@ -86,13 +86,16 @@ const SOURCES: Shape = Shape::shared(
         (
             "local",
             In(&const {
-                Shape::of(&[("path", Required("")), ("path", Check("path without steps back", path_without_backsteps))])
+                TypeRules::of(&[
+                    ("path", Required("")),
+                    ("path", Check("path without steps back", path_without_backsteps)),
+                ])
             }),
         ),
         (
             "storageos",
             In(&const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("volumeName", Required("")),
                     ("volumeName", Format(&DNS_LABEL)),
                     ("volumeNamespace", Format(&DNS_LABEL)),
@@ -104,7 +107,7 @@ const SOURCES: Shape = Shape::shared(
     ],
 );
 
-const CSI: Shape = Shape::of(&[
+const CSI: TypeRules = TypeRules::of(&[
     ("driver", DRIVER),
     ("volumeHandle", Required("")),
     ("controllerPublishSecretRef", In(&NAMED_SECRET)),
@@ -113,15 +116,15 @@ const CSI: Shape = Shape::of(&[
     ("nodeExpandSecretRef", In(&NAMED_SECRET)),
 ]);
 
-const SECRET: Shape = Shape::of(&[("name", Required("")), ("namespace", Required(""))]);
-const NAMED_SECRET: Shape = Shape::of(&[
+const SECRET: TypeRules = TypeRules::of(&[("name", Required("")), ("namespace", Required(""))]);
+const NAMED_SECRET: TypeRules = TypeRules::of(&[
     ("name", Required("")),
     ("name", Format(&DNS_SUBDOMAIN)),
     ("namespace", Required("")),
     ("namespace", Format(&DNS_LABEL)),
 ]);
 
-pub(super) const UPDATE: Shape = Shape::of(&[
+pub(super) const UPDATE: TypeRules = TypeRules::of(&[
     ("spec", Check("the source is immutable, but for a secret to expand it with", source_stays)),
     ("spec", Check("the mode is immutable, and the nodes once they are set", placement_stays)),
 ]);

@@ -7,29 +7,30 @@ use std::collections::HashSet;
 use crate::at::At;
 use crate::domains::{client_config, full_name};
 use crate::selectors::SELECTOR;
-use crate::shape::Rule::{Always, Check, Each, OneOf, Required, With, Within};
-use crate::shape::{Rule, Run, Shape};
+use crate::type_rules::Rule::{Always, Check, Each, OneOf, Required, With, Within};
+use crate::type_rules::{Rule, Run, TypeRules};
 
 use super::admissionregistration::{
     CONDITIONS, FAILURE_POLICY, MATCH_POLICY, REINVOCATION_POLICY, RULE, review_versions,
 };
 
-pub(super) const VALIDATING: Shape = Shape::of(&[("webhooks", With("unique names", validating, &VALIDATING_HOOK))]);
+pub(super) const VALIDATING: TypeRules =
+    TypeRules::of(&[("webhooks", With("unique names", validating, &VALIDATING_HOOK))]);
 
-pub(super) const MUTATING: Shape = Shape::of(&[("webhooks", With("unique names", mutating, &MUTATING_HOOK))]);
+pub(super) const MUTATING: TypeRules = TypeRules::of(&[("webhooks", With("unique names", mutating, &MUTATING_HOOK))]);
 
 const NAME: Rule = Check("required: domain of three segments", full_name);
 const CALLED: Rule = Check("an https URL or a service", client_config);
 const VERSIONS: Rule = Check("each once, one of them v1 or v1beta1", review_versions);
 
-const VALIDATING_HOOK: Shape = Shape::of(&[
+const VALIDATING_HOOK: TypeRules = TypeRules::of(&[
     ("", Always(&HOOK)),
     ("clientConfig", CALLED),
     ("matchConditions", CONDITIONS),
     ("admissionReviewVersions", VERSIONS),
 ]);
 
-const MUTATING_HOOK: Shape = Shape::of(&[
+const MUTATING_HOOK: TypeRules = TypeRules::of(&[
     ("", Always(&HOOK)),
     ("reinvocationPolicy", REINVOCATION_POLICY),
     ("clientConfig", CALLED),
@@ -37,7 +38,7 @@ const MUTATING_HOOK: Shape = Shape::of(&[
     ("admissionReviewVersions", VERSIONS),
 ]);
 
-const HOOK: Shape = Shape::shared(
+const HOOK: TypeRules = TypeRules::shared(
     "Webhook",
     &[
         ("name", NAME),
@@ -60,10 +61,10 @@ fn mutating<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     hooks(at, &MUTATING_HOOK, run);
 }
 
-fn hooks<'v>(at: &At<'v, '_>, shape: &Shape, run: &mut Run<'v>) {
+fn hooks<'v>(at: &At<'v, '_>, type_rules: &TypeRules, run: &mut Run<'v>) {
     let mut names = HashSet::new();
     for hook in at.items() {
-        shape.check(&hook, run);
+        type_rules.check(&hook, run);
         let name = hook.field("name");
         if !name.is_empty() && !names.insert(name.text()) {
             name.duplicate(run, name.text());

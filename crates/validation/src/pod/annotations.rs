@@ -8,7 +8,7 @@ use keelson_meta::metadata_rules::ANNOTATIONS_MAX;
 
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::volumes::local_path;
 

@@ -6,29 +6,29 @@
 use keelson_meta::json::Value;
 
 use crate::at::At;
-use crate::shape::Rule::Check;
-use crate::shape::{Run, Shape, range_text};
+use crate::type_rules::Rule::Check;
+use crate::type_rules::{Run, TypeRules, range_text};
 
 use super::difference;
 use super::scheduling::TOLERATION;
 use super::{POD, annotations};
 
 /// What is checked when a pod changes, after the pod itself.
-pub(crate) const UPDATE: Shape = Shape::of(&[
+pub(crate) const UPDATE: TypeRules = TypeRules::of(&[
     ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     ("spec", Check("only images, a smaller deadline, more tolerations, fewer gates", spec_update)),
 ]);
 
 /// What is checked when containers are added to a running pod.
-pub(crate) const EPHEMERAL_CONTAINERS: Shape = Shape::of(&[
-    ("", crate::shape::Rule::Always(&POD)),
+pub(crate) const EPHEMERAL_CONTAINERS: TypeRules = TypeRules::of(&[
+    ("", crate::type_rules::Rule::Always(&POD)),
     ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
     ("spec", Check("ephemeral containers that are there stay as they are", ephemeral)),
 ]);
 
 /// What is checked when the resources of a running pod change. What a resize may change at all is judged where it is made.
-pub(crate) const RESIZE: Shape = Shape::of(&[("", crate::shape::Rule::Always(&POD))]);
+pub(crate) const RESIZE: TypeRules = TypeRules::of(&[("", crate::type_rules::Rule::Always(&POD))]);
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
                          `spec.tolerations` (only additions to existing tolerations),\

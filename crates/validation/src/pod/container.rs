@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use crate::at::At;
 use crate::formats::{DATA_KEY, DNS_LABEL, DNS_SUBDOMAIN, ENV_NAME, HEADER_NAME, PORT_NAME, port_faults};
-use crate::shape::Rule::{self, Check, Each, Format, In, OneOf, Required, StrictlyOneOf, With};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{self, Check, Each, Format, In, OneOf, Required, StrictlyOneOf, With};
+use crate::type_rules::{Run, TypeRules};
 
 use super::handlers::{self, LIVENESS, READINESS};
 use super::mounts;
@@ -17,7 +17,7 @@ use super::scheduling::name_without_prefix;
 use super::security::SECURITY_CONTEXT;
 
 /// What all containers have in common.
-pub(crate) const CONTAINER: Shape = Shape::shared(
+pub(crate) const CONTAINER: TypeRules = TypeRules::shared(
     "Container",
     &[
         ("name", Required("")),
@@ -42,21 +42,21 @@ pub(crate) const CONTAINER: Shape = Shape::shared(
 pub(super) const PULL_POLICY: Rule = OneOf(&["Always", "IfNotPresent", "Never"]);
 
 /// What containers that stay have besides.
-const LASTING: Shape = Shape::of(&[
+const LASTING: TypeRules = TypeRules::of(&[
     ("lifecycle", Check("handlers", handlers::lifecycle)),
     ("livenessProbe", In(&LIVENESS)),
     ("readinessProbe", In(&READINESS)),
     ("startupProbe", In(&LIVENESS)),
 ]);
 
-const PORT: Shape = Shape::of(&[
+const PORT: TypeRules = TypeRules::of(&[
     ("containerPort", Check("port", port_number)),
     ("hostPort", Check("port", optional_port)),
     ("protocol", Required("")),
     ("protocol", OneOf(&["SCTP", "TCP", "UDP"])),
 ]);
 
-const ENV: Shape = Shape::of(&[
+const ENV: TypeRules = TypeRules::of(&[
     ("name", Required("")),
     ("name", Format(&ENV_NAME)),
     ("valueFrom", Check("one source, and no value beside it", value_from)),
@@ -187,7 +187,7 @@ fn restart_policy<'v>(container: &At<'v, '_>, run: &mut Run<'v>) {
 }
 
 /// What is done when a container ends in a certain way.
-const RESTART_RULE: Shape = Shape::of(&[
+const RESTART_RULE: TypeRules = TypeRules::of(&[
     ("action", StrictlyOneOf(&["Restart", "RestartAllContainers"])),
     ("exitCodes", Check("In or NotIn up to 255 codes", exit_codes)),
 ]);

@@ -3,10 +3,10 @@
 //! Pods and persistent volumes have them alike.
 
 use crate::at::At;
-use crate::shape::Rule::{Check, OneOf, Required};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Check, OneOf, Required};
+use crate::type_rules::{Run, TypeRules};
 
-pub(crate) const AZURE_DISK: Shape = Shape::of(&[
+pub(crate) const AZURE_DISK: TypeRules = TypeRules::of(&[
     ("diskName", Required("")),
     ("diskURI", Required("")),
     ("cachingMode", OneOf(&["None", "ReadOnly", "ReadWrite"])),
@@ -14,7 +14,7 @@ pub(crate) const AZURE_DISK: Shape = Shape::of(&[
     ("", Check("a URI of the form that its kind has", azure_uri)),
 ]);
 
-pub(crate) const QUOBYTE: Shape = Shape::of(&[
+pub(crate) const QUOBYTE: TypeRules = TypeRules::of(&[
     ("registry", Required("must be a host:port pair or multiple pairs separated by commas")),
     ("registry", Check("pairs of host and port", quobyte_registry)),
     ("tenant", Check("at most 64 bytes", quobyte_tenant)),

@@ -3,15 +3,15 @@
 //! Init and ephemeral containers have none, or few; that is said in `container`.
 
 use crate::at::At;
-use crate::shape::Rule::{Always, Check, NonNegative, Within};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Always, Check, NonNegative, Within};
+use crate::type_rules::{Run, TypeRules};
 
 use super::container::{headers, port_number_or_name};
 
 const ONLY_ONE: &str = "may not specify more than 1 handler type";
 
 /// What a probe of any sort has.
-const PROBE: Shape = Shape::shared(
+const PROBE: TypeRules = TypeRules::shared(
     "Probe",
     &[
         ("", Check("one handler", probe_handler)),
@@ -25,7 +25,7 @@ const PROBE: Shape = Shape::shared(
 );
 
 /// Whether a container is alive, or has started: one success settles it.
-pub(super) const LIVENESS: Shape = Shape::of(&[
+pub(super) const LIVENESS: TypeRules = TypeRules::of(&[
     ("", Always(&PROBE)),
     (
         "successThreshold",
@@ -38,7 +38,7 @@ pub(super) const LIVENESS: Shape = Shape::of(&[
 ]);
 
 /// Whether a container can do its work. Nothing is stopped when it can't.
-pub(super) const READINESS: Shape = Shape::of(&[
+pub(super) const READINESS: TypeRules = TypeRules::of(&[
     ("", Always(&PROBE)),
     (
         "terminationGracePeriodSeconds",

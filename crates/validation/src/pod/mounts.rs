@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use keelson_meta::json::Value;
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::volumes::{descending_path, steps_back};
 

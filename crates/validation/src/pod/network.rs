@@ -4,15 +4,15 @@
 
 use crate::at::At;
 use crate::formats::{DNS_SUBDOMAIN, DNS_SUBDOMAIN_UNDERSCORE, IP};
-use crate::shape::Rule::{Check, EachFormat};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Check, EachFormat};
+use crate::type_rules::{Run, TypeRules};
 
 /// What libc takes.
 const NAMESERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const SEARCHES_BYTES_MAX: usize = 2048;
 
-pub(super) const HOST_ALIAS: Shape = Shape::of(&[
+pub(super) const HOST_ALIAS: TypeRules = TypeRules::of(&[
     ("ip", Check("IP address", |at, run| at.complain(run, IP.faults(at.text())))),
     ("hostnames", EachFormat(&DNS_SUBDOMAIN)),
 ]);

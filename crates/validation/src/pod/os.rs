@@ -5,7 +5,7 @@
 use keelson_meta::json::Value;
 
 use crate::at::At;
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::annotations::all_containers;
 

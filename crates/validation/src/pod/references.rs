@@ -6,7 +6,7 @@ use keelson_meta::Quantity;
 
 use crate::at::At;
 use crate::formats::{ENV_NAME, QUALIFIED_NAME};
-use crate::shape::Run;
+use crate::type_rules::Run;
 
 use super::volumes::local_path;
 

@@ -10,7 +10,7 @@ use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
-use crate::shape::{NEGATIVE, Run};
+use crate::type_rules::{NEGATIVE, Run};
 
 /// The domain of the resources that Kubernetes itself names.
 const NATIVE_DOMAIN: &str = "kubernetes.io/";

@@ -7,33 +7,33 @@ use std::collections::HashSet;
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME};
 use crate::selectors::SELECTOR;
-use crate::shape::Rule::{self, Check, Each, In, OneOf, Within};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{self, Check, Each, In, OneOf, Within};
+use crate::type_rules::{Run, TypeRules};
 
-pub(super) const AFFINITY: Shape = Shape::shared(
+pub(super) const AFFINITY: TypeRules = TypeRules::shared(
     "Affinity",
     &[("nodeAffinity", In(&NODE_AFFINITY)), ("podAffinity", In(&POD_AFFINITY)), ("podAntiAffinity", In(&POD_AFFINITY))],
 );
 
-const NODE_AFFINITY: Shape = Shape::of(&[
+const NODE_AFFINITY: TypeRules = TypeRules::of(&[
     ("requiredDuringSchedulingIgnoredDuringExecution", In(&NODE_SELECTOR)),
     (
         "preferredDuringSchedulingIgnoredDuringExecution",
-        Each(&const { Shape::of(&[("weight", WEIGHT), ("preference", Check("node selector term", preference))]) }),
+        Each(&const { TypeRules::of(&[("weight", WEIGHT), ("preference", Check("node selector term", preference))]) }),
     ),
 ]);
 
 /// What nodes something can be used on.
-pub(crate) const NODE_SELECTOR: Shape =
-    Shape::shared("Node selector", &[("nodeSelectorTerms", Check("required, each a node selector term", terms))]);
+pub(crate) const NODE_SELECTOR: TypeRules =
+    TypeRules::shared("Node selector", &[("nodeSelectorTerms", Check("required, each a node selector term", terms))]);
 
-const POD_AFFINITY: Shape = Shape::shared(
+const POD_AFFINITY: TypeRules = TypeRules::shared(
     "Pod affinity",
     &[
         ("requiredDuringSchedulingIgnoredDuringExecution", Each(&POD_TERM)),
         (
             "preferredDuringSchedulingIgnoredDuringExecution",
-            Each(&const { Shape::of(&[("weight", WEIGHT), ("podAffinityTerm", Rule::Always(&POD_TERM))]) }),
+            Each(&const { TypeRules::of(&[("weight", WEIGHT), ("podAffinityTerm", Rule::Always(&POD_TERM))]) }),
         ),
     ],
 );
@@ -44,7 +44,7 @@ const WEIGHT: Rule = Check("from 1 to 100", |at, run| {
     }
 });
 
-const POD_TERM: Shape = Shape::shared(
+const POD_TERM: TypeRules = TypeRules::shared(
     "Pod affinity term",
     &[
         ("labelSelector", SELECTOR),
@@ -57,7 +57,7 @@ const POD_TERM: Shape = Shape::shared(
 );
 
 /// A taint that a pod puts up with.
-pub(crate) const TOLERATION: Shape = Shape::shared(
+pub(crate) const TOLERATION: TypeRules = TypeRules::shared(
     "Toleration",
     &[
         ("key", Rule::Format(&QUALIFIED_NAME)),

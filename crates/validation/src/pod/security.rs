@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use crate::at::At;
 use crate::formats::DNS_SUBDOMAIN;
-use crate::shape::Rule::{self, Check, In, OneOf, Within};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{self, Check, In, OneOf, Within};
+use crate::type_rules::{Run, TypeRules};
 
 use super::os::windows_user;
 use super::volumes::descending_path;
@@ -16,7 +16,7 @@ use super::volumes::descending_path;
 pub(super) const ID: Rule = Within(0, i32::MAX as i64, "must be between 0 and 2147483647, inclusive");
 const IDS: Rule = Check("ids", |at, run| at.items().for_each(|id| ID.check(&id, run)));
 
-pub(super) const SECURITY_CONTEXT: Shape = Shape::shared(
+pub(super) const SECURITY_CONTEXT: TypeRules = TypeRules::shared(
     "Security context",
     &[
         ("runAsUser", ID),
@@ -30,7 +30,7 @@ pub(super) const SECURITY_CONTEXT: Shape = Shape::shared(
     ],
 );
 
-pub(super) const POD_SECURITY_CONTEXT: Shape = Shape::shared(
+pub(super) const POD_SECURITY_CONTEXT: TypeRules = TypeRules::shared(
     "Pod security context",
     &[
         ("fsGroupChangePolicy", OneOf(&["Always", "OnRootMismatch"])),
@@ -42,9 +42,9 @@ pub(super) const POD_SECURITY_CONTEXT: Shape = Shape::shared(
     ],
 );
 
-const SECCOMP: Shape = Shape::of(&[("", Check("a known type, with a profile for Localhost alone", seccomp))]);
-const APPARMOR: Shape = Shape::of(&[("", Check("a known type, with a profile for Localhost alone", apparmor))]);
-const WINDOWS: Shape = Shape::of(&[
+const SECCOMP: TypeRules = TypeRules::of(&[("", Check("a known type, with a profile for Localhost alone", seccomp))]);
+const APPARMOR: TypeRules = TypeRules::of(&[("", Check("a known type, with a profile for Localhost alone", apparmor))]);
+const WINDOWS: TypeRules = TypeRules::of(&[
     (
         "gmsaCredentialSpecName",
         Check("DNS subdomain", |at, run| {

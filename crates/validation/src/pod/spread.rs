@@ -7,13 +7,13 @@ use std::collections::HashSet;
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
 use crate::selectors::SELECTOR;
-use crate::shape::Rule::{Check, OneOf, Required, StrictlyOneOf};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Check, OneOf, Required, StrictlyOneOf};
+use crate::type_rules::{Run, TypeRules};
 
 use super::scheduling::ABOVE_ZERO;
 
 /// A constraint on the spreading of pods.
-pub(super) const CONSTRAINT: Shape = Shape::shared(
+pub(super) const CONSTRAINT: TypeRules = TypeRules::shared(
     "Topology spread constraint",
     &[
         ("maxSkew", ABOVE_ZERO),

@@ -10,18 +10,18 @@ use keelson_meta::json::{Value, json};
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip};
-use crate::shape::Rule::{Check, Immutable};
-use crate::shape::{Run, Shape};
+use crate::type_rules::Rule::{Check, Immutable};
+use crate::type_rules::{Run, TypeRules};
 
 use super::annotations;
 
 /// What is checked when the status of a pod changes.
-pub(crate) const STATUS: Shape = Shape::of(&[
+pub(crate) const STATUS: TypeRules = TypeRules::of(&[
     ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     ("", Check("conditions have qualified names", conditions)),
     ("", Check("a nominated node that can be one", nominated_node)),
-    ("status", crate::shape::Rule::In(&const { Shape::of(&[("qosClass", Immutable)]) })),
+    ("status", crate::type_rules::Rule::In(&const { TypeRules::of(&[("qosClass", Immutable)]) })),
     ("", Check("containers that have ended for good do not run again", container_states)),
     ("", Check("claims of the pod, each once", claims)),
     ("", Check("the claim for extended resources names containers and requests", extended_claim)),

@@ -1,6 +1,6 @@
 //! The volumes of a pod: one source each, and what each source has to say. Persistent volumes have most of the same.
 //!
-//! Each source is a shape; that there is exactly one is counted over all of them.
+//! Each source is a type with rules of its own; that there is exactly one is counted over all of them.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,9 @@ use keelson_meta::Quantity;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
-use crate::groups::claim;
-use crate::shape::Rule::{self, Check, Each, Format, In, Range, Required, With, Within};
-use crate::shape::{Run, Shape};
+use crate::groups::volume_claims;
+use crate::type_rules::Rule::{self, Check, Each, Format, In, Range, Required, With, Within};
+use crate::type_rules::{Run, TypeRules};
 
 use super::container::PULL_POLICY;
 use super::disks::{AZURE_DISK, QUOBYTE};
@@ -22,51 +22,56 @@ const MODE: Rule = Within(0, 0o777, MODE_TEXT);
 const ONLY_ONE: &str = "may not specify more than 1 volume type";
 
 /// A volume of a pod.
-pub(crate) const VOLUME: Shape = Shape::shared(
+pub(crate) const VOLUME: TypeRules = TypeRules::shared(
     "Volume",
     &[("", With("exactly one source", one_source, &SOURCES)), ("name", Required("")), ("name", Format(&DNS_LABEL))],
 );
 
 /// The sources, in the order in which the first is taken for the right one.
-const SOURCES: Shape = Shape::shared(
+const SOURCES: TypeRules = TypeRules::shared(
     "Volume source",
     &[
-        ("emptyDir", In(&const { Shape::of(&[("sizeLimit", Check("not negative", size_limit))]) })),
+        ("emptyDir", In(&const { TypeRules::of(&[("sizeLimit", Check("not negative", size_limit))]) })),
         ("hostPath", In(&HOST_PATH)),
         (
             "gitRepo",
-            In(&const { Shape::of(&[REPOSITORY, ("directory", Check("path without steps back", relative_path))]) }),
+            In(&const { TypeRules::of(&[REPOSITORY, ("directory", Check("path without steps back", relative_path))]) }),
         ),
         ("gcePersistentDisk", In(&GCE)),
         ("awsElasticBlockStore", In(&AWS)),
         (
             "secret",
-            In(
-                &const { Shape::of(&[("secretName", Required("")), ("defaultMode", MODE), ("items", Each(&KEY_TO_PATH))]) },
-            ),
+            In(&const {
+                TypeRules::of(&[("secretName", Required("")), ("defaultMode", MODE), ("items", Each(&KEY_TO_PATH))])
+            }),
         ),
         ("nfs", In(&NFS)),
         ("iscsi", In(&ISCSI)),
-        ("glusterfs", In(&const { Shape::of(&[("endpoints", Required("")), ("path", Required(""))]) })),
-        ("flocker", In(&const { Shape::of(&[("", Check("name or UUID of a dataset", flocker))]) })),
-        ("persistentVolumeClaim", In(&const { Shape::of(&[("claimName", Required(""))]) })),
-        ("rbd", In(&const { Shape::of(&[("monitors", Required("")), ("image", Required(""))]) })),
-        ("cinder", In(&const { Shape::of(&[("volumeID", Required("")), SECRET_NAME]) })),
-        ("cephfs", In(&const { Shape::of(&[("monitors", Required(""))]) })),
+        ("glusterfs", In(&const { TypeRules::of(&[("endpoints", Required("")), ("path", Required(""))]) })),
+        ("flocker", In(&const { TypeRules::of(&[("", Check("name or UUID of a dataset", flocker))]) })),
+        ("persistentVolumeClaim", In(&const { TypeRules::of(&[("claimName", Required(""))]) })),
+        ("rbd", In(&const { TypeRules::of(&[("monitors", Required("")), ("image", Required(""))]) })),
+        ("cinder", In(&const { TypeRules::of(&[("volumeID", Required("")), SECRET_NAME]) })),
+        ("cephfs", In(&const { TypeRules::of(&[("monitors", Required(""))]) })),
         ("quobyte", In(&QUOBYTE)),
         (
             "downwardAPI",
             In(&const {
-                Shape::of(&[("defaultMode", MODE), ("items", Check("fields and resources in files", downward_files))])
+                TypeRules::of(&[
+                    ("defaultMode", MODE),
+                    ("items", Check("fields and resources in files", downward_files)),
+                ])
             }),
         ),
-        ("fc", In(&const { Shape::of(&[("", Check("targetWWNs with a lun, or wwids", fibre_channel))]) })),
+        ("fc", In(&const { TypeRules::of(&[("", Check("targetWWNs with a lun, or wwids", fibre_channel))]) })),
         ("flexVolume", In(&FLEX)),
         (
             "configMap",
-            In(&const { Shape::of(&[("name", Required("")), ("defaultMode", MODE), ("items", Each(&KEY_TO_PATH))]) }),
+            In(
+                &const { TypeRules::of(&[("name", Required("")), ("defaultMode", MODE), ("items", Each(&KEY_TO_PATH))]) },
+            ),
         ),
-        ("azureFile", In(&const { Shape::of(&[("secretName", Required("")), ("shareName", Required(""))]) })),
+        ("azureFile", In(&const { TypeRules::of(&[("secretName", Required("")), ("shareName", Required(""))]) })),
         ("vsphereVolume", In(&VSPHERE)),
         ("photonPersistentDisk", In(&PHOTON)),
         ("portworxVolume", In(&PORTWORX)),
@@ -74,7 +79,7 @@ const SOURCES: Shape = Shape::shared(
         (
             "storageos",
             In(&const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("volumeName", Required("")),
                     ("volumeName", Format(&DNS_LABEL)),
                     ("volumeNamespace", Format(&DNS_LABEL)),
@@ -84,27 +89,30 @@ const SOURCES: Shape = Shape::shared(
         ),
         (
             "projected",
-            In(
-                &const { Shape::of(&[("defaultMode", MODE), ("", Check("one source each, at unique paths", projected))]) },
-            ),
+            In(&const {
+                TypeRules::of(&[("defaultMode", MODE), ("", Check("one source each, at unique paths", projected))])
+            }),
         ),
         ("scaleIO", In(&SCALE_IO)),
         (
             "csi",
             In(
-                &const { Shape::of(&[("driver", DRIVER), ("nodePublishSecretRef", Check("named secret", csi_secret))]) },
+                &const { TypeRules::of(&[("driver", DRIVER), ("nodePublishSecretRef", Check("named secret", csi_secret))]) },
             ),
         ),
         (
             "ephemeral",
-            In(
-                &const { Shape::of(&[("volumeClaimTemplate", Required("")), ("volumeClaimTemplate", In(&claim::TEMPLATE))]) },
-            ),
+            In(&const {
+                TypeRules::of(&[
+                    ("volumeClaimTemplate", Required("")),
+                    ("volumeClaimTemplate", In(&volume_claims::TEMPLATE)),
+                ])
+            }),
         ),
         (
             "image",
             In(&const {
-                Shape::of(&[
+                TypeRules::of(&[
                     ("reference", Check("required in pods", image_reference)),
                     ("pullPolicy", Required("")),
                     ("pullPolicy", PULL_POLICY),
@@ -115,27 +123,27 @@ const SOURCES: Shape = Shape::shared(
 );
 
 const REPOSITORY: (&str, Rule) = ("repository", Required(""));
-const SECRET_NAME: (&str, Rule) = ("secretRef", In(&const { Shape::of(&[("name", Required(""))]) }));
+const SECRET_NAME: (&str, Rule) = ("secretRef", In(&const { TypeRules::of(&[("name", Required(""))]) }));
 
-pub(crate) const HOST_PATH: Shape = Shape::of(&[
+pub(crate) const HOST_PATH: TypeRules = TypeRules::of(&[
     ("path", Required("")),
     ("path", Check("path without steps back", path_without_backsteps)),
     ("", Check("a known type", host_path_type)),
 ]);
-pub(crate) const GCE: Shape =
-    Shape::of(&[("pdName", Required("")), ("partition", Within(0, 255, "must be between 1 and 255, inclusive"))]);
-pub(crate) const AWS: Shape =
-    Shape::of(&[("volumeID", Required("")), ("partition", Within(0, 255, "must be between 1 and 255, inclusive"))]);
-pub(crate) const NFS: Shape =
-    Shape::of(&[("server", Required("")), ("path", Required("")), ("path", Check("absolute path", absolute_path))]);
-pub(crate) const FLEX: Shape =
-    Shape::of(&[("driver", Required("")), ("options", Check("no options of Kubernetes", flex_options))]);
-pub(crate) const VSPHERE: Shape = Shape::of(&[("volumePath", Required(""))]);
-pub(crate) const PHOTON: Shape = Shape::of(&[("pdID", Required(""))]);
-pub(crate) const PORTWORX: Shape = Shape::of(&[("volumeID", Required(""))]);
-pub(crate) const SCALE_IO: Shape =
-    Shape::of(&[("gateway", Required("")), ("system", Required("")), ("volumeName", Required(""))]);
-pub(crate) const ISCSI: Shape = Shape::of(&[
+pub(crate) const GCE: TypeRules =
+    TypeRules::of(&[("pdName", Required("")), ("partition", Within(0, 255, "must be between 1 and 255, inclusive"))]);
+pub(crate) const AWS: TypeRules =
+    TypeRules::of(&[("volumeID", Required("")), ("partition", Within(0, 255, "must be between 1 and 255, inclusive"))]);
+pub(crate) const NFS: TypeRules =
+    TypeRules::of(&[("server", Required("")), ("path", Required("")), ("path", Check("absolute path", absolute_path))]);
+pub(crate) const FLEX: TypeRules =
+    TypeRules::of(&[("driver", Required("")), ("options", Check("no options of Kubernetes", flex_options))]);
+pub(crate) const VSPHERE: TypeRules = TypeRules::of(&[("volumePath", Required(""))]);
+pub(crate) const PHOTON: TypeRules = TypeRules::of(&[("pdID", Required(""))]);
+pub(crate) const PORTWORX: TypeRules = TypeRules::of(&[("volumeID", Required(""))]);
+pub(crate) const SCALE_IO: TypeRules =
+    TypeRules::of(&[("gateway", Required("")), ("system", Required("")), ("volumeName", Required(""))]);
+pub(crate) const ISCSI: TypeRules = TypeRules::of(&[
     ("targetPortal", Required("")),
     ("iqn", Required("")),
     ("iqn", Check("iqn, eui or naa", iscsi_name)),
@@ -144,7 +152,7 @@ pub(crate) const ISCSI: Shape = Shape::of(&[
     ("initiatorName", Check("iqn, eui or naa", |at, run| iscsi_name(&at.called("initiatorname"), run))),
 ]);
 
-const KEY_TO_PATH: Shape = Shape::of(&[
+const KEY_TO_PATH: TypeRules = TypeRules::of(&[
     ("key", Required("")),
     ("path", Required("")),
     ("path", Check("path without steps back", |at, run| local_path(at, at.text(), run))),

@@ -180,6 +180,15 @@ fn api_services() {
     );
     check_new(
         &service,
+        &[("/metadata", json!({"generateName": "v1.e", "name": "v1.exxxxx"}))],
+        &[
+            "metadata.generateName: Invalid value: \"v1.e\": must be `spec.version+\".\"+spec.group`: \"v1.example.com\"",
+            "metadata.name: Invalid value: \"v1.exxxxx\": must be `spec.version+\".\"+spec.group`: \"v1.example.com\"",
+        ],
+    );
+    check_new(&service, &[("/metadata", json!({}))], &[]);
+    check_new(
+        &service,
         &[("/spec/service", Value::Null), ("/spec/insecureSkipTLSVerify", json!(true))],
         &[
             "spec.caBundle: Invalid value: \"3 bytes\": local APIServices may not have a caBundle",
@@ -229,7 +238,7 @@ fn migrations_of_storage_versions() {
         &[("/status/conditions/0", json!({"type": "Running", "status": "Perhaps", "reason": "a b"}))],
         &[
             "status.conditions[0].status: Unsupported value: \"Perhaps\": supported values: \"False\", \"True\", \"Unknown\"",
-            "status.conditions[0].lastTransitionTime: Required value: must be set",
+            "status.conditions[0].lastTransitionTime: Required value",
             "status.conditions[0].reason: Invalid value: \"a b\": a condition reason must start with alphabetic character, \
              optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric \
              character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', \
@@ -266,7 +275,7 @@ fn storage_versions() {
         status,
         &version,
         &[("/status/commonEncodingVersion", Value::Null)],
-        &["status.commonEncodingVersion: Invalid value: \"null\": the common encoding version is apps/v1"],
+        &["status.commonEncodingVersion: Invalid value: null: the common encoding version is apps/v1"],
     );
     check_below(
         status,
@@ -280,7 +289,7 @@ fn storage_versions() {
              encodingVersion apps/v1",
             "status.storageVersions[0].servedVersions[0]: Invalid value: \"apps/v1\": individual served version : apps/v1 \
              must be included in decodableVersions : [apps/v2]",
-            "status[0].message: Required value: message cannot be empty",
+            "status[0].message: Required value",
         ],
     );
     check_below(

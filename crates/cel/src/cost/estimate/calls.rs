@@ -174,7 +174,7 @@ impl<'e> Estimator<'e> {
     /// The size of a list's elements, by what is declared alone.
     fn element_size(&self, list: &Expr) -> Bounds {
         let place = self.place(list);
-        let element = if matches!(place, super::Place::Nowhere) { place } else { self.element(place) };
+        let element = if matches!(place, super::Origin::Nowhere) { place } else { self.element(place) };
         declared_size(element).unwrap_or(Bounds::UNKNOWN)
     }
 
@@ -197,7 +197,9 @@ impl<'e> Estimator<'e> {
     fn joined(&self, target: Option<&Expr>, between: Option<&Expr>) -> Bounds {
         let Some(target) = target else { return Bounds::UNKNOWN };
         let count = self.size_or_unknown(target);
-        let mut made = count.by(self.element_size(target));
+        // Of what is not known to be a list, upstream counts what stands between its elements alone.
+        let is_list = matches!(self.type_of(target), Type::List(_) | Type::Map(_));
+        let mut made = if is_list { count.by(self.element_size(target)) } else { Bounds::default() };
         if let Some(between) = between {
             let gaps = Bounds { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
             made = made.plus(self.size_or_unknown(between).by(gaps));

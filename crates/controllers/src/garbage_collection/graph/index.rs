@@ -7,13 +7,12 @@ use std::hash::RandomState;
 use std::sync::Arc;
 
 use hashbrown::hash_map::EntryRef;
-use keelson_cache::{Entry, Event};
-use keelson_registry::{CollectionId, Surface};
+use keelson_cache::Event;
+use keelson_registry::CollectionId;
 
 use super::super::metadata::{OwnerReference, Ties};
-use super::super::owners::find_owner;
-use super::ObjectId;
-use crate::queue::Queue;
+use super::super::owners::{World, find_owner};
+use super::{CollectionPlace, ObjectId, Visits};
 
 /// Clients choose names, and the uids that they refer to. The hash of the standard library lets nobody find some that all fall
 /// together; only its maps do not look entries up by what is borrowed.
@@ -47,35 +46,29 @@ pub(in super::super) struct Dependent {
 
 impl Index {
     /// Takes in events of a collection.
-    pub(super) fn take(
-        &mut self,
-        surface: &Surface,
-        collection: CollectionId,
-        events: &[Arc<Event>],
-        queue: &Queue<ObjectId>,
-    ) {
-        let mut visits = Vec::new();
+    pub(super) fn take(&mut self, world: World<'_>, collection: CollectionId, events: &[Arc<Event>], visits: &Visits) {
+        let mut found = Vec::new();
         for event in events {
-            self.apply(surface, collection, event.previous.as_deref(), event.current.as_deref(), &mut visits);
+            let [before, after] = [&event.previous, &event.current].map(|entry| entry.as_deref().map(Ties::of));
+            self.apply(world, CollectionPlace::Here(collection), before, after, &mut found);
         }
-        for id in visits {
-            queue.add(id);
+        for id in found {
+            visits.add(id);
         }
     }
 
     /// Takes in one change of an object.
     pub(super) fn apply(
         &mut self,
-        surface: &Surface,
-        collection: CollectionId,
-        previous: Option<&Entry>,
-        current: Option<&Entry>,
+        world: World<'_>,
+        collection: CollectionPlace,
+        before: Option<Ties<'_>>,
+        after: Option<Ties<'_>>,
         visits: &mut Vec<ObjectId>,
     ) {
-        let (before, after) = (previous.map(Ties::of), current.map(Ties::of));
         let Some(changed) = after.or(before).filter(|_| !is_known(before, after)) else { return };
         let id = ObjectId { collection, key: changed.key().clone() };
-        self.relink(surface, &id, before, after, visits);
+        self.relink(world, &id, before, after, visits);
         match after {
             Some(after) => self.note_waiting(&id, after, visits),
             None => self.note_gone(changed, visits),
@@ -88,8 +81,31 @@ impl Index {
         found.map(|(id, blocks)| Dependent { id: id.clone(), blocks: *blocks }).collect()
     }
 
+    /// All that refer to an owner which nobody has seen.
+    pub(super) fn without_owner(&self) -> Vec<ObjectId> {
+        let unseen = self.dependents.values().filter(|known| known.owner_at.is_none());
+        unseen.flat_map(|known| known.all.keys().cloned()).collect()
+    }
+
+    /// Looks anew for the owners of an object, of which some may be of a kind that was not known before.
+    pub(super) fn settle(&mut self, world: World<'_>, id: &ObjectId, visits: &mut Vec<ObjectId>) {
+        match id.collection {
+            CollectionPlace::Here(collection) => {
+                let found = world.surface.collection(collection).and_then(|stored| stored.cached.get(&id.key));
+                if let Some(entry) = found {
+                    self.link_all(world, id, Ties::of(&entry), visits);
+                }
+            }
+            CollectionPlace::Elsewhere(number) => {
+                if let Some(object) = world.elsewhere.object(number, &id.key) {
+                    self.link_all(world, id, Ties::of_elsewhere(&object), visits);
+                }
+            }
+        }
+    }
+
     /// Forgets the objects of a collection that is no longer served.
-    pub(super) fn forget(&mut self, collection: CollectionId) {
+    pub(super) fn forget(&mut self, collection: CollectionPlace) {
         for known in self.dependents.values_mut() {
             let before = known.all.values().filter(|blocks| **blocks).count();
             known.all.retain(|id, _| id.collection != collection);
@@ -109,7 +125,7 @@ impl Index {
     /// dependent, and when they lose the last one that they waited for.
     fn relink(
         &mut self,
-        surface: &Surface,
+        world: World<'_>,
         id: &ObjectId,
         before: Option<Ties<'_>>,
         after: Option<Ties<'_>>,
@@ -121,12 +137,17 @@ impl Index {
         for reference in before.map(Ties::owners).unwrap_or_default() {
             self.unlink(id, &reference, visits);
         }
-        let Some(after) = after else { return };
-        let mut orphaned = false;
-        for reference in after.owners() {
-            orphaned |= !self.link(surface, id, &reference, visits);
+        if let Some(after) = after {
+            self.link_all(world, id, after, visits);
         }
-        if orphaned && !after.is_deleted() {
+    }
+
+    fn link_all(&mut self, world: World<'_>, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
+        let mut orphaned = false;
+        for reference in ties.owners() {
+            orphaned |= !self.link(world, id, &reference, visits);
+        }
+        if orphaned && !ties.is_deleted() {
             visits.push(id.clone());
         }
     }
@@ -134,13 +155,13 @@ impl Index {
     /// Notes an owner of a dependent. False when the owner is not where it must be.
     fn link(
         &mut self,
-        surface: &Surface,
+        world: World<'_>,
         id: &ObjectId,
         reference: &OwnerReference<'_>,
         visits: &mut Vec<ObjectId>,
     ) -> bool {
         let owner = &*reference.uid;
-        let place = find_owner(surface, reference, id);
+        let place = find_owner(world, reference, id);
         let known = match self.dependents.entry_ref(owner) {
             EntryRef::Occupied(known) => known.into_mut(),
             EntryRef::Vacant(new) => new.insert_with_key(owner.into(), Dependents::default()),
@@ -156,7 +177,7 @@ impl Index {
             return true;
         };
         let place = place.id();
-        let there = is_there(surface, &place, owner);
+        let there = is_there(world, &place, owner);
         if there {
             known.owner_at = Some(place);
         }
@@ -208,21 +229,29 @@ fn is_known(before: Option<Ties<'_>>, after: Option<Ties<'_>>) -> bool {
     }
 }
 
-/// Whether the cache has this very owner by now. When it has not, that may only be because it is behind. When it has, the
-/// index is told when it goes.
-fn is_there(surface: &Surface, owner: &ObjectId, uid: &str) -> bool {
-    let found = surface.collection(owner.collection).and_then(|stored| stored.cached.get(&owner.key));
-    found.is_some_and(|entry| entry.object.uid() == uid)
+/// Whether the cache has this very owner by now, or its server has told of it. When it has not, that may only be because it is behind.
+/// When it has, the index is told when it goes.
+fn is_there(world: World<'_>, owner: &ObjectId, uid: &str) -> bool {
+    match owner.collection {
+        CollectionPlace::Here(collection) => {
+            let found = world.surface.collection(collection).and_then(|stored| stored.cached.get(&owner.key));
+            found.is_some_and(|entry| entry.object.uid() == uid)
+        }
+        CollectionPlace::Elsewhere(number) => {
+            world.elsewhere.object(number, &owner.key).is_some_and(|object| object.uid == uid)
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use keelson_cache::{Cache, CacheConfig};
+    use keelson_cache::{Cache, CacheConfig, Entry};
     use keelson_meta::{Revision, SystemClock};
-    use keelson_registry::{RegistryConfig, StoredCollection, Surfaces, collection_specs};
+    use keelson_registry::{RegistryConfig, StoredCollection, Surface, Surfaces, collection_specs};
     use keelson_storage::memory::MemoryStore;
     use keelson_storage::{KeyValue, StoreKey};
 
+    use super::super::super::elsewhere::Elsewhere;
     use super::*;
 
     /// An index that is told of config maps, in a cluster where nothing else is.
@@ -254,7 +283,10 @@ mod tests {
                 None => self.known.remove(name),
             };
             let mut visits = Vec::new();
-            self.index.apply(&self.surface, self.collection.id, previous.as_deref(), current.as_deref(), &mut visits);
+            let elsewhere = Elsewhere::new(None);
+            let world = World { surface: &self.surface, elsewhere: &elsewhere };
+            let [before, after] = [&previous, &current].map(|entry| entry.as_deref().map(Ties::of));
+            self.index.apply(world, CollectionPlace::Here(self.collection.id), before, after, &mut visits);
             visits.iter().map(|id| id.name().to_owned()).collect()
         }
 

@@ -1,4 +1,4 @@
-//! The cost of a request: how many places it takes, and whether it is long work.
+//! The cost of a request: how many seats it takes, and whether it is long work.
 //!
 //! It is an estimate from the rows and bytes that the registry's counted trees tell, made before anything is read.
 
@@ -6,15 +6,16 @@ use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 use keelson_registry::Estimate;
+use keelson_resources::Verb;
 
 use crate::body::RequestBody;
 use crate::negotiation::wants_pretty;
 use crate::request_info::{RequestInfo, RequestVerb};
 
-/// How many bytes of an answer one place stands for: about two chunks of 500 pods.
-const PLACE_BYTES: u64 = 4 * 1024 * 1024;
-/// How many objects one place stands for, of those that are looked at.
-const PLACE_ROWS: u64 = 5_000;
+/// How many bytes of an answer one seat stands for: about two chunks of 500 pods.
+const SEAT_BYTES: u64 = 4 * 1024 * 1024;
+/// How many objects one seat stands for, of those that are looked at.
+const SEAT_ROWS: u64 = 5_000;
 
 /// Bodies of more bytes are long work: to read, check and encode takes about a millisecond for each 50 KiB.
 const LONG_BODY_BYTES: usize = 64 * 1024;
@@ -32,6 +33,8 @@ const LONG_QUERY_BYTES: usize = 4 * 1024;
 /// To lay a body over an object may take as long as the product of their lengths asks for, such as a patch that goes through a long
 /// list again and again. In bytes times bytes.
 const LONG_PRODUCT: u64 = 256 << 20;
+/// To judge an object by its schema does so much, in bytes times how often each may be looked at.
+const LONG_JUDGED: u64 = 1 << 20;
 /// The only patches that make much of little: they can copy what is there already. What they copy is written as it is or with escapes.
 const COPYING: (&str, [&[u8]; 2]) = ("application/json-patch+json", [b"copy", b"\\u"]);
 /// Pages that are made when they are asked for, from all that there is.
@@ -63,33 +66,36 @@ impl Sent {
 /// What a request will cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// How many places it takes.
-    pub(crate) places: usize,
+    /// How many seats it takes; none for a watch that begins with nothing.
+    pub(crate) seats: usize,
     /// Whether it may hold a thread for longer than requests may.
     pub(crate) is_long: bool,
 }
 
 impl Default for Cost {
     fn default() -> Self {
-        Self { places: 1, is_long: false }
+        Self { seats: 1, is_long: false }
     }
 }
 
 /// The cost of a request, by what the trees of the cache know of what it is about.
 pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent) -> Cost {
-    let places = 1 + about.bytes / PLACE_BYTES + about.looked_at / PLACE_ROWS;
-    let is_list = matches!(info.verb, RequestVerb::List | RequestVerb::DeleteCollection | RequestVerb::Watch);
+    let is_watch = info.verb == RequestVerb::Resource(Verb::Watch);
+    let least = u64::from(!is_watch || about.looked_at > 0);
+    let seats = least + about.bytes / SEAT_BYTES + about.looked_at / SEAT_ROWS;
+    let is_list = matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::DeleteCollection | Verb::Watch));
     let longest = if is_made(parts) { LONG_MADE_BYTES } else { LONG_OBJECT_BYTES };
-    let is_write = matches!(info.verb, RequestVerb::Create | RequestVerb::Update | RequestVerb::Patch);
+    let judged = (sent.bytes + about.bytes).saturating_mul(about.effort);
     let is_long = sent.much
-        || (is_write && about.is_judged_long)
+        || about.effort == u64::MAX
+        || judged > LONG_JUDGED
         || has_long_query(parts)
-        || (is_list && about.looked_at > LONG_ROWS && (about.is_selected || is_made(parts)))
-        || (info.verb == RequestVerb::DeleteCollection
+        || (is_list && !is_watch && about.looked_at > LONG_ROWS && (about.is_selected || is_made(parts)))
+        || (info.verb == RequestVerb::Resource(Verb::DeleteCollection)
             && (about.looked_at > LONG_DELETED_ROWS || about.bytes > LONG_OBJECT_BYTES))
         || (!is_list && (about.bytes > longest || about.bytes * sent.bytes > LONG_PRODUCT))
         || (!info.is_resource_request && LONG_PAGES.iter().any(|page| info.path.starts_with(page)));
-    Cost { places: usize::try_from(places).unwrap_or(usize::MAX), is_long }
+    Cost { seats: usize::try_from(seats).unwrap_or(usize::MAX), is_long }
 }
 
 /// Whether to read the query, and to select by it, is long work.
@@ -117,23 +123,24 @@ mod tests {
     use super::*;
     use http::Request;
 
-    const CHUNK: Estimate = Estimate { bytes: 2 << 20, looked_at: 500, is_selected: false, is_judged_long: false };
-    const WHOLE: Estimate =
-        Estimate { bytes: 500 << 20, looked_at: 100_000, is_selected: false, is_judged_long: false };
+    fn of_list(bytes: u64, looked_at: u64) -> Estimate {
+        Estimate { bytes, looked_at, ..Estimate::default() }
+    }
 
-    fn check(target: &str, accept: &str, about: Estimate, much: bool, places: usize, is_long: bool) {
+    fn check(target: &str, accept: &str, about: Estimate, much: bool, seats: usize, is_long: bool) {
         let parts = Request::get(target).header(ACCEPT, accept).body(()).unwrap().into_parts().0;
         let info = RequestInfo::parse(&Method::GET, &parts.uri);
         let cost = of(&info, &parts, &about, Sent { much, ..Sent::default() });
-        assert_eq!(cost, Cost { places, is_long }, "{target} {accept}");
+        assert_eq!(cost, Cost { seats, is_long }, "{target} {accept}");
     }
 
     #[test]
     fn a_whole_list_costs_more_than_a_chunk() {
-        check("/api/v1/pods?limit=500", "*/*", CHUNK, false, 1, false);
-        check("/api/v1/pods", "*/*", WHOLE, false, 146, false);
-        check("/api/v1/pods", "application/json;as=Table;g=meta.k8s.io;v=v1", WHOLE, false, 146, true);
-        check("/api/v1/pods?labelSelector=a", "*/*", Estimate { is_selected: true, ..WHOLE }, false, 146, true);
+        let (chunk, whole) = (of_list(2 << 20, 500), of_list(500 << 20, 100_000));
+        check("/api/v1/pods?limit=500", "*/*", chunk, false, 1, false);
+        check("/api/v1/pods", "*/*", whole, false, 146, false);
+        check("/api/v1/pods", "application/json;as=Table;g=meta.k8s.io;v=v1", whole, false, 146, true);
+        check("/api/v1/pods?labelSelector=a", "*/*", Estimate { is_selected: true, ..whole }, false, 146, true);
     }
 
     #[test]
@@ -147,7 +154,7 @@ mod tests {
         check("/api/v1/namespaces/a/pods/p", "application/yaml", middling, false, 1, true);
         check("/api/v1/namespaces/a/pods/p", "*/*", large, false, 1, true);
         let long = format!("/api/v1/pods?labelSelector=a+in+({})", "b,".repeat(9_909));
-        check(&long, "*/*", CHUNK, false, 1, true);
+        check(&long, "*/*", of_list(2 << 20, 500), false, 1, true);
         check("/openapi/v2", "*/*", Estimate::default(), false, 1, true);
         check("/apis", "*/*", Estimate::default(), false, 1, false);
         check("/apis/apps/v1/namespaces/a/deployments/d", "*/*", small, false, 1, false);
@@ -164,6 +171,23 @@ mod tests {
         assert!(!is_long(20, 60_000));
         assert!(is_long(20, 1 << 20));
         assert!(is_long(100, 60_000));
+    }
+
+    #[test]
+    fn to_judge_what_a_schema_asks_much_of_is_long_work() {
+        let check = |effort: u64, sent: u64, stored: u64, expected: bool| {
+            let parts = Request::patch("/apis/e.com/v1/namespaces/a/hosts/h").body(()).unwrap().into_parts().0;
+            let info = RequestInfo::parse(&parts.method, &parts.uri);
+            let about = Estimate { bytes: stored, looked_at: 1, effort, ..Estimate::default() };
+            let is_long = of(&info, &parts, &about, Sent { bytes: sent, much: false }).is_long;
+            assert_eq!(is_long, expected, "{effort} times {sent} and {stored}");
+        };
+        check(1, 2_000, 100_000, false);
+        check(4, 5_000, 5_000, false);
+        check(40, 60_000, 0, true);
+        check(40, 1_000, 60_000, true);
+        check(u64::MAX, 0, 0, true);
+        check(u64::MAX, 1_000, 1_000, true);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
-//! Places, and the queue of those who wait for some.
+//! Seats, and the queue of those who wait for some.
 //!
-//! Users who wait take turns, one request each, and no user has more than a part of all places, so that there is always a turn
-//! for others. Nobody is overtaken by a smaller request: what needs many places would never get them otherwise.
+//! Users who wait take turns, one request each, and no user has more than a part of all seats, so that there is always a turn
+//! for others. Nobody is overtaken by a smaller request: what needs many seats would never get them otherwise.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-/// The part of all places that one user may have: so many of [`USER_PARTS`].
+/// The part of all seats that one user may have: so many of [`USER_PARTS`].
 const USER_SHARE: usize = 3;
 const USER_PARTS: usize = 4;
 /// The longest time for which a refused client is sent away, in seconds.
@@ -21,11 +21,11 @@ const MOST_RETRY_SECONDS: u32 = 8;
 /// A user, by a hash of its name. Two that share one also share their turns.
 type Flow = u64;
 
-/// A number of places.
+/// A number of seats.
 #[derive(Debug)]
 pub(super) struct Gate {
     state: Mutex<State>,
-    places: usize,
+    seats: usize,
     most_for_one: usize,
     most_waiting: usize,
 }
@@ -45,7 +45,7 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     cost: usize,
-    grant: oneshot::Sender<Places>,
+    grant: oneshot::Sender<Seats>,
 }
 
 /// How full a gate is.
@@ -55,33 +55,33 @@ pub(super) struct Counts {
     pub(super) taken: u64,
 }
 
-/// Places that a request has, until this is dropped.
+/// Seats that a request has, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Seats {
     gate: Arc<Gate>,
     flow: Flow,
     cost: usize,
 }
 
 impl Gate {
-    pub(super) fn new(places: usize, most_waiting: usize) -> Self {
+    pub(super) fn new(seats: usize, most_waiting: usize) -> Self {
         let state = State {
-            free: places,
+            free: seats,
             held: HashMap::new(),
             waiting: VecDeque::new(),
             waiting_count: 0,
             rejected: 0,
             refused: None,
         };
-        let most_for_one = (places * USER_SHARE / USER_PARTS).max(1);
-        Self { state: Mutex::new(state), places, most_for_one, most_waiting }
+        let most_for_one = (seats * USER_SHARE / USER_PARTS).max(1);
+        Self { state: Mutex::new(state), seats, most_for_one, most_waiting }
     }
 
-    /// Takes `cost` places, or what one user may have at the most, and waits for them for at most `patience`.
+    /// Takes `cost` seats, or what one user may have at the most, and waits for them for at most `patience`.
     ///
     /// # Errors
     /// After how many seconds the client may try again.
-    pub(super) async fn take(self: &Arc<Self>, flow: Flow, cost: usize, patience: Duration) -> Result<Places, u32> {
+    pub(super) async fn take(self: &Arc<Self>, flow: Flow, cost: usize, patience: Duration) -> Result<Seats, u32> {
         let cost = cost.clamp(1, self.most_for_one);
         let granted = {
             let mut state = self.state.lock();
@@ -99,14 +99,14 @@ impl Gate {
         let outcome = timeout(patience, granted).await;
         drop(guard);
         match outcome {
-            Ok(Ok(places)) => Ok(places),
+            Ok(Ok(seats)) => Ok(seats),
             Ok(Err(_)) | Err(_) => Err(self.state.lock().refuse()),
         }
     }
 
     pub(super) fn counts(&self) -> Counts {
         let state = self.state.lock();
-        let taken = (self.places - state.free) as u64;
+        let taken = (self.seats - state.free) as u64;
         Counts { rejected: state.rejected, waiting: state.waiting_count as u64, taken }
     }
 
@@ -114,22 +114,22 @@ impl Gate {
         cost <= state.free && state.held.get(&flow).copied().unwrap_or_default() + cost <= self.most_for_one
     }
 
-    fn grant(self: &Arc<Self>, state: &mut State, flow: Flow, cost: usize) -> Places {
+    fn grant(self: &Arc<Self>, state: &mut State, flow: Flow, cost: usize) -> Seats {
         state.free -= cost;
         *state.held.entry(flow).or_default() += cost;
-        Places { gate: self.clone(), flow, cost }
+        Seats { gate: self.clone(), flow, cost }
     }
 
-    /// Grants places to those whose turn it is, as long as there are enough.
+    /// Grants seats to those whose turn it is, as long as there are enough.
     fn grant_waiting(self: &Arc<Self>) {
         loop {
             let granted = {
                 let mut state = self.state.lock();
                 state.next(self).map(|(flow, waiter)| (self.grant(&mut state, flow, waiter.cost), waiter.grant))
             };
-            let Some((places, grant)) = granted else { return };
-            // ORDER: without the lock: places that nobody waits for any more go back through it.
-            drop(grant.send(places));
+            let Some((seats, grant)) = granted else { return };
+            // ORDER: without the lock: seats that nobody waits for any more go back through it.
+            drop(grant.send(seats));
         }
     }
 }
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// Takes out who is next, if there are places. Users who have their share are passed over.
+    /// Takes out who is next, if there are seats. Users who have their share are passed over.
     fn next(&mut self, gate: &Gate) -> Option<(Flow, Waiter)> {
         let share_left =
             |flow: &Flow, cost: usize| self.held.get(flow).copied().unwrap_or_default() + cost <= gate.most_for_one;
@@ -177,7 +177,7 @@ impl State {
     }
 }
 
-impl Drop for Places {
+impl Drop for Seats {
     fn drop(&mut self) {
         {
             let mut state = self.gate.state.lock();
@@ -231,7 +231,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(15);
 
-    fn take(gate: &Arc<Gate>, flow: Flow, cost: usize) -> BoxFuture<'static, Result<Places, u32>> {
+    fn take(gate: &Arc<Gate>, flow: Flow, cost: usize) -> BoxFuture<'static, Result<Seats, u32>> {
         let gate = gate.clone();
         async move { gate.take(flow, cost, PATIENCE).await }.boxed()
     }

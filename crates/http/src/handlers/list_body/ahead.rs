@@ -135,9 +135,12 @@ pub(in crate::handlers) struct AheadBody {
 
 /// A block that was begun.
 enum Ahead {
-    UnderWay(UnderWay<Block>),
-    Made(Block),
+    UnderWay(UnderWay<Made>),
+    Made(Made),
 }
+
+/// A block, or why one of its items can't be shown.
+type Made = Result<Block, ApiError>;
 
 /// A made block.
 enum Block {
@@ -146,7 +149,7 @@ enum Block {
 }
 
 impl Ahead {
-    fn begin(bytes: u64, work: impl FnOnce() -> Block + Send + 'static) -> Self {
+    fn begin(bytes: u64, work: impl FnOnce() -> Made + Send + 'static) -> Self {
         match begin(bytes, work) {
             Ok(under_way) => Self::UnderWay(under_way),
             // Others have all shares.
@@ -197,21 +200,21 @@ impl AheadBody {
         };
         // The other threads go on while this block is sent.
         self.begin_blocks(context)?;
-        Poll::Ready(Ok(Some(made)))
+        Poll::Ready(Ok(Some(made?)))
     }
 
     /// What makes the next block, and of how many bytes.
     fn poll_work(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Polled<(u64, impl FnOnce() -> Block + Send + 'static + use<>)> {
+    ) -> Polled<(u64, impl FnOnce() -> Made + Send + 'static + use<>)> {
         let gzip = self.member.is_some();
         let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(None)) };
         self.entries.poll_block(context).map_err(BodyError::from).map_ok(|entries| {
             let entries = entries?;
             let bytes = bytes_of(&entries);
             let items = writer.block(entries);
-            Some((bytes, move || Block::new(items(), gzip)))
+            Some((bytes, move || Ok(Block::new(items()?, gzip))))
         })
     }
 

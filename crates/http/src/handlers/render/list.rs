@@ -110,25 +110,28 @@ impl ListWriter {
     }
 
     /// Appends an item.
-    pub(in crate::handlers) fn item(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// 500 when it can't be shown in the version that was asked for.
+    pub(in crate::handlers) fn item(&mut self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let first = std::mem::take(&mut self.empty);
-        self.form.write(entry, first, &mut self.scratch, out);
+        self.form.write(entry, first, &mut self.scratch, out)
     }
 
     /// The items that come next, to be written whenever and wherever: what writes them, whose result is sent in this place.
     pub(in crate::handlers) fn block(
         &mut self,
         entries: Vec<Arc<Entry>>,
-    ) -> impl FnOnce() -> Vec<u8> + Send + 'static + use<> {
+    ) -> impl FnOnce() -> Result<Vec<u8>, ApiError> + Send + 'static + use<> {
         let (form, mut first) = (self.form.clone(), std::mem::take(&mut self.empty));
         move || {
             let bytes: usize = entries.iter().map(|entry| entry.object.bytes().len()).sum();
             // YAML takes half as much again, the rest less.
             let (mut out, mut scratch) = (Vec::with_capacity(bytes * 3 / 2), Vec::new());
             for entry in &entries {
-                form.write(entry, std::mem::take(&mut first), &mut scratch, &mut out);
+                form.write(entry, std::mem::take(&mut first), &mut scratch, &mut out)?;
             }
-            out
+            Ok(out)
         }
     }
 
@@ -145,7 +148,7 @@ impl ListWriter {
 
 impl ListForm {
     /// Appends an item; `first` if none stands before it.
-    fn write(&self, entry: &Entry, first: bool, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    fn write(&self, entry: &Entry, first: bool, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if matches!(self.frame, Frame::Json) {
             if !first {
                 out.push(b',');
@@ -153,40 +156,44 @@ impl ListForm {
             return self.renderer.write_item(entry, out);
         }
         scratch.clear();
-        self.renderer.write_item(entry, scratch);
+        self.renderer.write_item(entry, scratch)?;
         match &self.frame {
             Frame::Json => {}
             Frame::Pretty(writer) => writer.item(scratch, first, out),
             Frame::Yaml(writer) => writer.item(scratch, first, out),
             Frame::Protobuf(form) => {
-                if let Err(error) = form.write_item(scratch, out) {
-                    // It could be measured, so it can be written.
-                    tracing::error!(%error, key = %entry.key, "an object does not fit its message");
-                }
+                // It could be measured, so it can be written.
+                let unfit = |error| ApiError::Internal(format!("{:?} does not fit its message: {error}", entry.key));
+                form.write_item(scratch, out).map_err(unfit)?;
             }
         }
+        Ok(())
     }
 }
 
 impl Renderer {
     /// Appends an item of a list in JSON: an object, a row, or bare metadata.
-    fn write_item(&self, entry: &Entry, out: &mut Vec<u8>) {
+    fn write_item(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
         match self.representation.object_form {
-            ObjectForm::Whole if entry.is_typed_item() => self.view.write_object(&entry.object, entry.revision, out),
+            ObjectForm::Whole if entry.is_typed_item() => self.view.write_object(&entry.object, entry.revision, out)?,
             // Other items do not name their version.
             ObjectForm::Whole => entry.write_item(out),
-            ObjectForm::Table(version) => self.write_row(version, &entry.object, entry.revision, out),
+            ObjectForm::Table(version) => self.write_row(version, &entry.object, entry.revision, out)?,
             ObjectForm::Metadata(version) => write_metadata(version, &entry.object, entry.revision, out),
         }
+        Ok(())
     }
 
     /// How many bytes items take in protobuf.
-    fn measure(&self, form: &ProtobufForm, entries: &[Arc<Entry>]) -> Result<usize, ProtobufError> {
+    ///
+    /// # Errors
+    /// 500 when one of them can't be shown in the version that was asked for, or does not fit its message.
+    fn measure(&self, form: &ProtobufForm, entries: &[Arc<Entry>]) -> Result<usize, ApiError> {
         let mut json = Vec::new();
         entries.iter().try_fold(0, |sum, entry| {
             json.clear();
-            self.write_item(entry, &mut json);
-            Ok(sum + form.item_len(&json)?)
+            self.write_item(entry, &mut json)?;
+            Ok(sum + form.item_len(&json).map_err(|error| ApiError::Internal(error.to_string()))?)
         })
     }
 }
@@ -205,7 +212,7 @@ async fn start_protobuf(
     };
     let form = ProtobufForm::of(head.api_version, head.kind, item_kind).map_err(failed)?;
     let measuring = renderer.clone();
-    let measure = move |entries: &[Arc<Entry>]| measuring.measure(&form, entries).map_err(failed);
+    let measure = move |entries: &[Arc<Entry>]| measuring.measure(&form, entries);
     let measured = source.size_in(form.item().number(), Arc::new(measure)).await;
     let unread = || ApiError::Internal("a list in protobuf is not made of items that are still to be read".to_owned());
     let items = measured?.ok_or_else(unread)?;

@@ -28,15 +28,15 @@ impl Renderer {
     ) -> Result<Response<ResponseBody>, ApiError> {
         let object = &*self.view.show(object).await?;
         let Some(revision) = revision else { return self.answer_unborn(code, object) };
-        respond::object(code, Bytes::from(self.write(object, revision)), self.media())
+        respond::object(code, Bytes::from(self.write(object, revision)?), self.media())
     }
 
     /// An object that was only tried to be made: it has no revision.
     fn answer_unborn(&self, code: StatusCode, object: &StoredObject) -> Result<Response<ResponseBody>, ApiError> {
         let mut shown = match self.representation.object_form {
-            ObjectForm::Whole => self.decode(object, Revision::ZERO).into_value(),
+            ObjectForm::Whole => self.decode(object, Revision::ZERO)?.into_value(),
             ObjectForm::Metadata(_) | ObjectForm::Table(_) => {
-                let read = json::parse(&self.write(object, Revision::ZERO));
+                let read = json::parse(&self.write(object, Revision::ZERO)?);
                 read.map_err(|error| ApiError::Internal(error.to_string()))?.value
             }
         };
@@ -47,20 +47,20 @@ impl Renderer {
         Ok(respond::value(code, &shown, self.media()))
     }
 
-    fn write(&self, object: &StoredObject, revision: Revision) -> Vec<u8> {
+    fn write(&self, object: &StoredObject, revision: Revision) -> Result<Vec<u8>, ApiError> {
         let mut out = Vec::with_capacity(object.object_len(revision) + 64);
         match self.representation.object_form {
-            ObjectForm::Whole => self.view.write_object(object, revision, &mut out),
+            ObjectForm::Whole => self.view.write_object(object, revision, &mut out)?,
             ObjectForm::Metadata(version) => write_metadata(version, object, revision, &mut out),
             ObjectForm::Table(version) => {
                 let head = TableHead { version, meta: ListMeta::at(revision), columns: Some(&self.printer.columns()) };
                 head.write(&mut out);
-                self.write_row(version, object, revision, &mut out);
+                self.write_row(version, object, revision, &mut out)?;
                 out.extend_from_slice(wire::END);
             }
         }
         out.push(b'\n');
-        out
+        Ok(out)
     }
 }
 

@@ -31,8 +31,9 @@ impl EventEncoder {
         Self { renderer, columns_sent: false }
     }
 
-    /// What is told of the outputs, unless that takes time: when some of them have to be converted, or are large. Most need neither.
-    pub(in crate::handlers) fn encode_now(&mut self, outputs: &[WatchOutput]) -> Option<Bytes> {
+    /// What is told of the outputs, and whether that ends the watch, unless it takes time: when some of them have to be converted, or are
+    /// large. Most need neither.
+    pub(in crate::handlers) fn encode_now(&mut self, outputs: &[WatchOutput]) -> Option<(Bytes, bool)> {
         let takes_time = size_of(outputs) > HEAVY_BYTES || outputs.iter().any(|output| self.foreign(output).is_some());
         (!takes_time).then(|| self.joined(outputs, &mut std::iter::empty()))
     }
@@ -41,13 +42,17 @@ impl EventEncoder {
     /// watch: it does when one of them can't be converted.
     pub(in crate::handlers) async fn encode(&mut self, outputs: &[WatchOutput]) -> (Bytes, bool) {
         let Some(first) = outputs.iter().position(|output| self.foreign(output).is_some()) else {
-            return (self.made(outputs, Vec::new()).await, false);
+            return self.made(outputs, Vec::new()).await;
         };
         let entries = outputs[first..].iter().filter_map(|output| self.foreign(output).cloned()).collect();
         match self.renderer.view.clone().show_all(entries).await {
-            Ok(converted) => (self.made(outputs, converted).await, false),
+            Ok(converted) => self.made(outputs, converted).await,
             Err(error) => {
-                let mut told = BytesMut::from(&*self.made(&outputs[..first], Vec::new()).await);
+                let (before, ended) = self.made(&outputs[..first], Vec::new()).await;
+                if ended {
+                    return (before, true);
+                }
+                let mut told = BytesMut::from(&*before);
                 told.extend_from_slice(&self.error(&in_stream(error)));
                 (told.freeze(), true)
             }
@@ -61,35 +66,50 @@ impl EventEncoder {
 
     /// What is told of the outputs, made on another thread where it is much: one large object takes too long for a thread that
     /// requests share.
-    async fn made(&mut self, outputs: &[WatchOutput], converted: Vec<Arc<Entry>>) -> Bytes {
+    async fn made(&mut self, outputs: &[WatchOutput], converted: Vec<Arc<Entry>>) -> (Bytes, bool) {
         let size = size_of(outputs);
         if size <= HEAVY_BYTES {
             return self.joined(outputs, &mut converted.into_iter());
         }
         let (mut elsewhere, outputs) = (self.clone(), outputs.to_vec());
         let making = move || {
-            let bytes = elsewhere.joined(&outputs, &mut converted.into_iter());
-            (elsewhere, bytes)
+            let told = elsewhere.joined(&outputs, &mut converted.into_iter());
+            (elsewhere, told)
         };
-        let (made_by, bytes) = done(size, making).await;
+        let (made_by, told) = done(size, making).await;
         *self = made_by;
-        bytes
+        told
     }
 
     /// One event is shared as it is; several are joined, because each frame costs more than its copy. `converted` are the objects
-    /// that are not shown as they are stored, in their order.
-    fn joined(&mut self, outputs: &[WatchOutput], converted: &mut dyn Iterator<Item = Arc<Entry>>) -> Bytes {
-        if let [one] = outputs {
-            return self.frame(one, converted);
+    /// that are not shown as they are stored, in their order. What can't be told ends the watch: a client that goes on has to have
+    /// been told of everything.
+    fn joined(&mut self, outputs: &[WatchOutput], converted: &mut dyn Iterator<Item = Arc<Entry>>) -> (Bytes, bool) {
+        if let [one] = outputs
+            && let Ok(frame) = self.frame(one, converted)
+        {
+            return (frame, false);
         }
         let mut joined = BytesMut::new();
         for output in outputs {
-            joined.extend_from_slice(&self.frame(output, converted));
+            match self.frame(output, converted) {
+                Ok(frame) => joined.extend_from_slice(&frame),
+                Err(error) => {
+                    joined.extend_from_slice(&self.error(&error));
+                    return (joined.freeze(), true);
+                }
+            }
         }
-        joined.freeze()
+        (joined.freeze(), false)
     }
 
-    fn frame(&mut self, output: &WatchOutput, converted: &mut dyn Iterator<Item = Arc<Entry>>) -> Bytes {
+    /// # Errors
+    /// 500 when there is nothing to show of an object.
+    fn frame(
+        &mut self,
+        output: &WatchOutput,
+        converted: &mut dyn Iterator<Item = Arc<Entry>>,
+    ) -> Result<Bytes, ApiError> {
         let other_version;
         let entry = match shown(output) {
             Some(entry) if self.renderer.view.fits(&entry.object) => Some(&**entry),
@@ -99,24 +119,28 @@ impl EventEncoder {
             }
             None => None,
         };
-        match (output, entry) {
-            (WatchOutput::Initial(_), Some(entry)) => self.object(EventType::Added, &entry.object, entry.revision),
-            (WatchOutput::Event(kind, event), Some(entry)) => self.event(*kind, event, entry),
-            (WatchOutput::Initial(_) | WatchOutput::Event(..), None) => Bytes::new(),
+        Ok(match (output, entry) {
+            (WatchOutput::Initial(_), Some(entry)) => self.object(EventType::Added, &entry.object, entry.revision)?,
+            (WatchOutput::Event(kind, event), Some(entry)) => self.event(*kind, event, entry)?,
+            (WatchOutput::Initial(_) | WatchOutput::Event(..), None) => {
+                let key = shown(output).map_or("", |entry| &*entry.key);
+                let kind = self.renderer.view.kind();
+                return Err(ApiError::Internal(format!("there is nothing to show of {key:?} as {kind:?}")));
+            }
             (WatchOutput::Bookmark { revision, initial_events_end }, _) => {
-                self.bookmark(*revision, *initial_events_end)
+                self.bookmark(*revision, *initial_events_end)?
             }
             (WatchOutput::Error(error), _) => self.error(error),
-        }
+        })
     }
 
     /// A change, of which `entry` is what is shown.
-    fn event(&mut self, kind: FrameKind, event: &Event, entry: &Entry) -> Bytes {
+    fn event(&mut self, kind: FrameKind, event: &Event, entry: &Entry) -> Result<Bytes, ApiError> {
         let stored = event.object(kind).is_some_and(|stored| self.renderer.view.is_same(&stored.object));
         let shared = match (self.renderer.representation.object_form, self.is_protobuf()) {
             // Other versions than the stored one are rare.
             _ if !stored => None,
-            (ObjectForm::Whole, false) => return event.frame(kind),
+            (ObjectForm::Whole, false) => return Ok(event.frame(kind)),
             (ObjectForm::Whole, true) => Some(PROTOBUF),
             (ObjectForm::Metadata(MetaVersion::V1), false) => Some(METADATA_V1),
             (ObjectForm::Metadata(MetaVersion::V1), true) => Some(METADATA_V1_PROTOBUF),
@@ -132,7 +156,9 @@ impl EventEncoder {
         }
     }
 
-    fn object(&mut self, kind: EventType, object: &StoredObject, revision: Revision) -> Bytes {
+    /// # Errors
+    /// 500 when the object does not have the fields of the version that was asked for, or does not fit its message.
+    fn object(&mut self, kind: EventType, object: &StoredObject, revision: Revision) -> Result<Bytes, ApiError> {
         let view = &self.renderer.view;
         match self.renderer.representation.object_form {
             ObjectForm::Whole => {
@@ -142,37 +168,49 @@ impl EventEncoder {
             ObjectForm::Metadata(version) => {
                 self.framed(kind, (version.api_version(), "PartialObjectMetadata"), |out| {
                     write_metadata(version, object, revision, out);
+                    Ok(())
                 })
             }
             ObjectForm::Table(version) => {
                 let columns =
                     (!std::mem::replace(&mut self.columns_sent, true)).then(|| self.renderer.printer.columns());
                 let head = TableHead { version, meta: ListMeta::at(revision), columns: columns.as_deref() };
-                framed(kind, |out| {
+                let mut written = Ok(());
+                let frame = framed(kind, |out| {
                     head.write(out);
-                    self.renderer.write_row(version, object, revision, out);
+                    written = self.renderer.write_row(version, object, revision, out);
                     out.extend_from_slice(wire::END);
-                })
+                });
+                written.map(|()| frame)
             }
         }
     }
 
     /// An event around an object of this apiVersion and kind, which `write` appends in JSON.
-    fn framed(&self, event: EventType, kind: (&str, &str), write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    ///
+    /// # Errors
+    /// Those of `write`, and 500 when the object does not fit its message.
+    fn framed(
+        &self,
+        event: EventType,
+        kind: (&str, &str),
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), ApiError>,
+    ) -> Result<Bytes, ApiError> {
         if !self.is_protobuf() {
-            return framed(event, write);
+            let mut written = Ok(());
+            let frame = framed(event, |out| written = write(out));
+            return written.map(|()| frame);
         }
         let mut json = Vec::new();
-        write(&mut json);
-        match keelson_protobuf::encode_json(kind.0, kind.1, &json, None) {
-            Ok(object) => keelson_protobuf::event_frame(event.as_str(), &object).into(),
-            Err(error) => self.error(&ApiError::Internal(error.to_string())),
-        }
+        write(&mut json)?;
+        let object = keelson_protobuf::encode_json(kind.0, kind.1, &json, None);
+        let object = object.map_err(|error| ApiError::Internal(error.to_string()))?;
+        Ok(keelson_protobuf::event_frame(event.as_str(), &object).into())
     }
 
-    fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Bytes {
+    fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Result<Bytes, ApiError> {
         if self.renderer.representation.object_form == ObjectForm::Whole && !self.is_protobuf() {
-            return bookmark_frame(self.renderer.view.kind(), revision, initial_events_end);
+            return Ok(bookmark_frame(self.renderer.view.kind(), revision, initial_events_end));
         }
         let mut mark = Object::default();
         mark.set_type(self.renderer.view.kind());

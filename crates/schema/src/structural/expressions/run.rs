@@ -8,13 +8,14 @@ use std::collections::HashMap;
 
 use keelson_cel::cost::limits;
 use keelson_cel::{EvalError, Meter, Program, Value as Cel, values};
-use keelson_meta::field_error::{FAULTS_MAX, FieldError};
+use keelson_meta::field_error::{FAULTS_BYTES_MAX, FAULTS_MAX, FieldError};
 use keelson_meta::go_format;
 use keelson_meta::json::{Map, Value};
 
 use super::{Checks, Expression, Expressions, OLD_SELF, Reason};
 use crate::structural::MAX_DEPTH;
-use crate::structural::at::{At, NOWHERE, Step};
+use crate::structural::at::{At, NOWHERE, PathSegment};
+use crate::structural::found::Budget;
 use crate::structural::same::{SameKeys, same};
 
 /// How many bytes a message may have that an expression makes.
@@ -32,8 +33,14 @@ pub struct Findings {
 }
 
 /// Asks all rules about an object, which was `old` before.
-pub(in crate::structural) fn run(checks: &Checks, object: &Value, old: Option<&Value>, found: &mut Findings) {
-    let mut run = Run { left: limits::OBJECT, excuses: true, found };
+pub(in crate::structural) fn run(
+    checks: &Checks,
+    object: &Value,
+    old: Option<&Value>,
+    budget: &mut Budget,
+    found: &mut Findings,
+) {
+    let mut run = Run { budget, excuses: true, found, bytes: 0 };
     // The end of the run has been told.
     let _ = run.value(checks, object, old, old.map(|old| (object, old)), &At::ROOT);
 }
@@ -43,21 +50,23 @@ pub(in crate::structural) fn run_for_default(
     checks: &Checks,
     default: &Value,
     old: Option<&Value>,
-    mut budget: u64,
-) -> (Vec<FieldError>, u64) {
+    budget: &mut Budget,
+) -> Vec<FieldError> {
     let mut found = Findings::default();
-    let mut run = Run { left: budget, excuses: false, found: &mut found };
+    let mut run = Run { budget, excuses: false, found: &mut found, bytes: 0 };
+    // The end of the run has been told.
     let _ = run.value(checks, default, old, None, &At::ROOT);
-    budget = run.left;
-    (found.faults, budget)
+    found.faults
 }
 
 struct Run<'f> {
     /// What the rules may still cost.
-    left: u64,
+    budget: &'f mut Budget,
     /// Whether what did not change is only warned of.
     excuses: bool,
     found: &'f mut Findings,
+    /// About how many bytes that is.
+    bytes: usize,
 }
 
 /// No more rules are asked.
@@ -108,7 +117,7 @@ impl Run<'_> {
             let keys = checks.keys.as_deref().filter(|_| !partners.is_empty());
             let old = keys.and_then(|keys| partners.get(&SameKeys { keys, item }).copied());
             let nearest = old.map(|old| (item, old)).or(nearest);
-            self.value(of_items, item, old, nearest, &at.then(Step::Index(index)))?;
+            self.value(of_items, item, old, nearest, &at.then(PathSegment::Index(index)))?;
         }
         Ok(())
     }
@@ -121,7 +130,7 @@ impl Run<'_> {
         nearest: Nearest<'v>,
         at: &At<'_>,
     ) -> Result<(), Ended> {
-        let mut member = |checks: &Checks, name: &str, value: &'v Value, step: Step<'_>| {
+        let mut member = |checks: &Checks, name: &str, value: &'v Value, step: PathSegment<'_>| {
             let old = old.and_then(|old| old.get(name));
             let nearest = old.map(|old| (value, old)).or(nearest);
             self.value(checks, value, old, nearest, &at.then(step))
@@ -130,12 +139,12 @@ impl Run<'_> {
             let mut names: Vec<&str> = map.keys().collect();
             names.sort_unstable();
             for name in names {
-                member(of_values, name, &map[name], Step::Key(name))?;
+                member(of_values, name, &map[name], PathSegment::Key(name))?;
             }
         }
         for (name, checks) in &checks.properties {
             if let Some(value) = map.get(name) {
-                member(checks, name, value, Step::Field(name))?;
+                member(checks, name, value, PathSegment::Field(name))?;
             }
         }
         Ok(())
@@ -152,7 +161,7 @@ impl Run<'_> {
         at: &At<'_>,
     ) -> Result<(), Ended> {
         let here = Here { value, nearest, of: &checks.of, at };
-        if self.left == 0 {
+        if self.budget.is_spent() {
             return self.end(&here, OUT_OF_BUDGET.to_owned());
         }
         let read = |value| values::from_tree(value, Some(&own.decl));
@@ -170,7 +179,7 @@ impl Run<'_> {
                 None => Cel::Null,
             };
             let variables = [this.clone(), was];
-            let mut meter = Meter::new(limits::EVALUATION);
+            let mut meter = self.meter();
             let outcome = program.holds(&variables, &mut meter);
             if !self.pay(&meter) {
                 return self.end(&here, OUT_OF_BUDGET.to_owned());
@@ -204,20 +213,33 @@ impl Run<'_> {
 
     /// Takes what an evaluation cost from what is left; whether there was as much.
     fn pay(&mut self, meter: &Meter) -> bool {
-        let left = self.left.checked_sub(meter.used());
-        self.left = left.unwrap_or_default();
+        let left = self.budget.cost.checked_sub(meter.used());
+        self.budget.cost = left.unwrap_or_default();
+        self.budget.expressions = self.budget.expressions.saturating_sub(meter.work());
         left.is_some()
+    }
+
+    /// Counts what one evaluation costs, which has its own bound.
+    fn meter(&self) -> Meter {
+        Meter::new(limits::EVALUATION).with_work(self.budget.expressions)
     }
 
     /// Tells why no more rules are asked.
     fn end(&mut self, here: &Here<'_>, why: String) -> Result<(), Ended> {
         self.fault(here.unjudged(why));
-        self.left = 0;
+        self.budget.cost = 0;
         Err(Ended)
     }
 
+    /// Whether there is room to tell of something, of which the first is told however large it is.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let has_room = self.bytes < FAULTS_BYTES_MAX;
+        self.bytes += bytes;
+        has_room
+    }
+
     fn fault(&mut self, fault: FieldError) {
-        if self.found.faults.len() < FAULTS_MAX {
+        if self.found.faults.len() < FAULTS_MAX && self.has_room(fault.about_bytes()) {
             self.found.faults.push(fault);
         }
     }
@@ -241,11 +263,11 @@ impl Run<'_> {
         };
         if !was_so {
             self.fault(fault);
-        } else if self.found.warnings.len() < FAULTS_MAX {
+        } else if self.found.warnings.len() < FAULTS_MAX && self.has_room(fault.about_bytes()) {
             self.found.warnings.push(fault.to_string());
         }
         if ended {
-            self.left = 0;
+            self.budget.cost = 0;
             return Err(Ended);
         }
         Ok(())
@@ -260,7 +282,7 @@ impl Run<'_> {
         if !has_old && !rule.optional_old_self && program.uses(OLD_SELF) {
             return Ok(None);
         }
-        let mut meter = Meter::new(limits::EVALUATION);
+        let mut meter = self.meter();
         let outcome = text_of(program, variables, &mut meter);
         if !self.pay(&meter) {
             return Err(

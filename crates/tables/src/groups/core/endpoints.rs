@@ -2,11 +2,12 @@
 //!
 //! Addresses and ports are joined to one text; a service shows where it can be reached from outside, or that this is pending.
 
+use keelson_meta::host_port;
 use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::core as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 use crate::selector;
 use crate::text::{first_three, join, load_balancer, or};
@@ -37,8 +38,8 @@ fn service(of: Subject<'_>) -> Vec<Value> {
 }
 
 /// Where the service is reached from outside: what the load balancer reports, and what the user declared.
-fn external_addresses(spec: Part<'_>, status: Part<'_>) -> Value {
-    let declared = join(spec.at("externalIPs").items().map(Part::text), ",");
+fn external_addresses(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
+    let declared = join(spec.at("externalIPs").items().map(FieldValue::text), ",");
     match spec.at("type").text() {
         "ClusterIP" | "NodePort" => or(&declared, "<none>").into(),
         "LoadBalancer" => {
@@ -52,7 +53,7 @@ fn external_addresses(spec: Part<'_>, status: Part<'_>) -> Value {
 }
 
 /// `80/TCP`, or `80:30080/TCP` with the port of the nodes.
-fn service_port(port: Part<'_>) -> String {
+fn service_port(port: FieldValue<'_>) -> String {
     let (number, protocol) = (port.at("port").int(), or(port.at("protocol").text(), "TCP"));
     match port.at("nodePort").int() {
         0 => format!("{number}/{protocol}"),
@@ -71,7 +72,7 @@ fn endpoints(of: Subject<'_>) -> Vec<Value> {
 }
 
 /// Every address with every port; a headless service may have no ports.
-fn reached(subset: Part<'_>) -> Box<dyn Iterator<Item = String> + '_> {
+fn reached(subset: FieldValue<'_>) -> Box<dyn Iterator<Item = String> + '_> {
     let addresses = move || subset.at("addresses").items().map(|address| address.at("ip").text());
     if subset.at("ports").len() == 0 {
         return Box::new(addresses().map(str::to_owned));
@@ -80,8 +81,4 @@ fn reached(subset: Part<'_>) -> Box<dyn Iterator<Item = String> + '_> {
         let port = port.at("port").int();
         addresses().map(move |address| host_port(address, port))
     }))
-}
-
-fn host_port(host: &str, port: i64) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

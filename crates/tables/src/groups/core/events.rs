@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{self, Column};
 use crate::docs::core as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 
 pub(super) const EVENT: Printer = Printer::new(COLUMNS, event);
@@ -64,7 +64,7 @@ fn count(of: &Subject<'_>) -> i64 {
 }
 
 /// The object the event is about: `pod/web-1`.
-fn target(about: Part<'_>) -> Value {
+fn target(about: FieldValue<'_>) -> Value {
     let kind = about.at("kind").text().to_lowercase();
     match about.at("name").text() {
         "" => kind.into(),

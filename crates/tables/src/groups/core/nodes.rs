@@ -6,7 +6,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::core as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 use crate::text::{join, or};
 
@@ -72,7 +72,7 @@ fn roles<'a>(of: &Subject<'a>) -> Vec<&'a str> {
 }
 
 /// The first address of this type.
-fn address(addresses: Part<'_>, kind: &str) -> Value {
+fn address(addresses: FieldValue<'_>, kind: &str) -> Value {
     let first = addresses.items().find(|address| address.at("type").text() == kind);
     first.map_or_else(|| "<none>".into(), |address| address.at("address").cell())
 }

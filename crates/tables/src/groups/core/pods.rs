@@ -9,7 +9,7 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, Column, NAME};
 use crate::docs::core as docs;
-use crate::part::{Part, Subject};
+use crate::field_value::{FieldValue, Subject};
 use crate::printer::{Printer, RowCondition};
 use crate::text::ratio;
 
@@ -65,17 +65,17 @@ fn finished(pod: Subject<'_>) -> &'static [RowCondition] {
 }
 
 /// How many of the conditions that the pod waits for hold.
-fn readiness_gates(spec: Part<'_>, status: Part<'_>) -> Value {
+fn readiness_gates(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     let gates = spec.at("readinessGates");
     if gates.len() == 0 {
         return "<none>".into();
     }
-    let open = |gate: &Part<'_>| status.at("conditions").condition(gate.at("conditionType").text()).holds();
+    let open = |gate: &FieldValue<'_>| status.at("conditions").condition(gate.at("conditionType").text()).holds();
     format!("{}/{}", gates.items().filter(open).count(), gates.len()).into()
 }
 
 /// Whether this init container is a sidecar: it runs on beside the others.
-fn restarts_always(container: Part<'_>) -> bool {
+fn restarts_always(container: FieldValue<'_>) -> bool {
     container.at("restartPolicy").text() == "Always"
 }
 
@@ -104,7 +104,7 @@ impl<'a> PodState<'a> {
     }
 
     /// Goes through the init containers up to the first that has yet to finish.
-    fn add_init_containers(&mut self, spec: Part<'a>, status: Part<'a>) -> Init {
+    fn add_init_containers(&mut self, spec: FieldValue<'a>, status: FieldValue<'a>) -> Init {
         let declared = spec.at("initContainers");
         let mut sidecars = Restarts::default();
         for (place, container) in status.at("initContainerStatuses").items().enumerate() {
@@ -137,7 +137,7 @@ impl<'a> PodState<'a> {
     }
 
     /// The first container that has something to say gives the pod its reason, so they are gone through backwards.
-    fn add_containers(&mut self, status: Part<'a>) {
+    fn add_containers(&mut self, status: FieldValue<'a>) {
         let mut any_running = false;
         for container in status.at("containerStatuses").items().rev() {
             self.restarts.add(container);
@@ -179,7 +179,7 @@ enum Init {
 }
 
 /// The reason of the pod itself, before its containers are looked at.
-fn pod_reason(status: Part<'_>) -> &str {
+fn pod_reason(status: FieldValue<'_>) -> &str {
     let mut conditions = status.at("conditions").items();
     let gated = "SchedulingGated";
     if conditions.any(|c| c.at("type").text() == "PodScheduled" && c.at("reason").text() == gated) {
@@ -189,7 +189,7 @@ fn pod_reason(status: Part<'_>) -> &str {
 }
 
 /// Why a container ended: its reason, or else its signal or exit code.
-fn end_reason(terminated: Part<'_>) -> Cow<'_, str> {
+fn end_reason(terminated: FieldValue<'_>) -> Cow<'_, str> {
     let reason = terminated.at("reason").text();
     if !reason.is_empty() {
         return reason.into();
@@ -208,7 +208,7 @@ struct Restarts {
 }
 
 impl Restarts {
-    fn add(&mut self, container: Part<'_>) {
+    fn add(&mut self, container: FieldValue<'_>) {
         self.count += container.at("restartCount").int();
         self.last = self.last.max(container.at("lastState").at("terminated").at("finishedAt").time());
     }

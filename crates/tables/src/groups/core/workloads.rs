@@ -6,8 +6,8 @@ use keelson_meta::json::Value;
 
 use crate::column::{AGE, CONTAINERS, Column, IMAGES, NAME};
 use crate::docs::core as docs;
+use crate::field_value::Subject;
 use crate::groups::apps::replicated;
-use crate::part::Subject;
 use crate::printer::Printer;
 use crate::selector;
 use crate::text::{container_images, container_names};

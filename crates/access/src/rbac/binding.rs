@@ -1,0 +1,101 @@
+//! A binding: the role that it gives, and its subjects.
+//!
+//! Roles that are bound need not exist; what is told of those that do not is here too, in upstream's words.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use keelson_meta::Object;
+use keelson_meta::go_format::quote;
+use keelson_meta::json::Value;
+
+/// A role that is bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleRef {
+    /// Whether it is a cluster role, and not one of the binding's namespace.
+    pub is_cluster_role: bool,
+    /// Its name.
+    pub name: String,
+}
+
+/// A binding of users, groups and service accounts to a role.
+pub(super) struct Binding {
+    /// `<namespace>/<name>`, or `<name>` of one that counts everywhere.
+    pub(super) key: Arc<str>,
+    pub(super) role: RoleRef,
+    pub(super) subjects: Vec<Subject>,
+}
+
+/// Whom a binding binds.
+pub(super) enum Subject {
+    User(Box<str>),
+    Group(Box<str>),
+    ServiceAccount { namespace: Box<str>, name: Box<str> },
+}
+
+impl RoleRef {
+    /// The role that the object of a binding names.
+    pub fn of(binding: &Object) -> Self {
+        let text = |field: &str| binding.get(&["roleRef", field]).and_then(Value::as_str).unwrap_or_default();
+        Self { is_cluster_role: text("kind") == "ClusterRole", name: text("name").to_owned() }
+    }
+
+    /// The plural name of its resource.
+    pub fn plural(&self) -> &'static str {
+        if self.is_cluster_role { "clusterroles" } else { "roles" }
+    }
+
+    /// That there is no such role, as who reads it out of the store says it.
+    pub(super) fn not_found(&self) -> String {
+        format!("{}.rbac.authorization.k8s.io {} not found", self.plural(), quote(&self.name))
+    }
+
+    /// That there are no such roles, as an authorizer says it; `None` where none is missing.
+    pub fn not_found_among(missing: &[Self]) -> Option<String> {
+        let texts = missing.iter().map(|role| {
+            let singular = if role.is_cluster_role { "clusterrole" } else { "role" };
+            format!("{singular}.rbac.authorization.k8s.io {} not found", quote(&role.name))
+        });
+        let texts: Vec<String> = texts.collect();
+        match texts.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            many => Some(format!("[{}]", many.join(", "))),
+        }
+    }
+}
+
+impl Binding {
+    /// What the object of a binding says, which counts in a namespace, or everywhere.
+    pub(super) fn of(key: &Arc<str>, namespace: Option<&str>, object: &Object) -> Self {
+        let subjects = object.get(&["subjects"]).and_then(Value::as_array).into_iter().flatten();
+        Self {
+            key: key.clone(),
+            role: RoleRef::of(object),
+            subjects: subjects.filter_map(|subject| Subject::of(subject, namespace)).collect(),
+        }
+    }
+}
+
+impl Subject {
+    /// A subject of a binding; `None` for one of no known kind, and for a service account of no namespace. One that names none
+    /// is of the binding's.
+    fn of(subject: &Value, namespace: Option<&str>) -> Option<Self> {
+        let text = |field: &str| subject.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let name = text("name").unwrap_or_default().into();
+        match text("kind")? {
+            "User" => Some(Self::User(name)),
+            "Group" => Some(Self::Group(name)),
+            "ServiceAccount" => Some(Self::ServiceAccount { namespace: text("namespace").or(namespace)?.into(), name }),
+            _ => None,
+        }
+    }
+
+    /// The name of the user or the group that it is.
+    pub(super) fn user_or_group(&self) -> Cow<'_, str> {
+        match self {
+            Self::User(name) | Self::Group(name) => Cow::Borrowed(name),
+            Self::ServiceAccount { namespace, name } => Cow::Owned(format!("system:serviceaccount:{namespace}:{name}")),
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Roles by name, and bindings by whom they bind.
+//!
+//! A decision looks up the bindings of the user and of each of its groups, those that count everywhere and those of the namespace, so
+//! it costs what these bind, however many others there are.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use keelson_meta::Object;
+use keelson_meta::json::Value;
+
+use super::HeldRules;
+use super::binding::{Binding, RoleRef, Subject};
+use super::rule::PolicyRule;
+use crate::authorize::{Attributes, Decision, Verdict};
+use crate::user::User;
+
+/// A kind of what is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    ClusterRole,
+    Role,
+    ClusterRoleBinding,
+    RoleBinding,
+}
+
+/// A rule is shared by whoever is told which rules he has.
+type Rules = Vec<Arc<PolicyRule>>;
+/// `<namespace>/<name>`, or `<name>` of what has no namespace, as in the cache.
+type Key = Arc<str>;
+
+/// Roles and bindings.
+#[derive(Default)]
+pub(super) struct Index {
+    cluster_roles: HashMap<Key, Rules>,
+    roles: HashMap<Key, Rules>,
+    everywhere: Bindings,
+    /// By namespace.
+    within: HashMap<Box<str>, Bindings>,
+}
+
+/// The bindings that count in one place.
+#[derive(Default)]
+struct Bindings {
+    known: HashMap<Key, Arc<Binding>>,
+    users: HashMap<Box<str>, Vec<Bound>>,
+    groups: HashMap<Box<str>, Vec<Bound>>,
+}
+
+/// A binding, and which of its subjects somebody is.
+#[derive(Clone)]
+struct Bound {
+    binding: Arc<Binding>,
+    subject: usize,
+}
+
+impl Index {
+    /// Forgets all of a kind.
+    pub(super) fn clear(&mut self, kind: Kind) {
+        match kind {
+            Kind::ClusterRole => self.cluster_roles.clear(),
+            Kind::Role => self.roles.clear(),
+            Kind::ClusterRoleBinding => self.everywhere = Bindings::default(),
+            Kind::RoleBinding => self.within.clear(),
+        }
+    }
+
+    /// Takes up an object as it is now.
+    pub(super) fn put(&mut self, kind: Kind, key: &Key, object: &Object) {
+        match kind {
+            Kind::ClusterRole => drop(self.cluster_roles.insert(key.clone(), rules_of(object))),
+            Kind::Role => drop(self.roles.insert(key.clone(), rules_of(object))),
+            Kind::ClusterRoleBinding => self.everywhere.put(Binding::of(key, None, object)),
+            Kind::RoleBinding => {
+                let namespace = namespace_of(key);
+                let bindings = self.within.entry(namespace.into()).or_default();
+                bindings.put(Binding::of(key, Some(namespace), object));
+            }
+        }
+    }
+
+    /// Forgets an object.
+    pub(super) fn remove(&mut self, kind: Kind, key: &str) {
+        match kind {
+            Kind::ClusterRole => drop(self.cluster_roles.remove(key)),
+            Kind::Role => drop(self.roles.remove(key)),
+            Kind::ClusterRoleBinding => self.everywhere.remove(key),
+            Kind::RoleBinding => {
+                let namespace = namespace_of(key);
+                if let Some(bindings) = self.within.get_mut(namespace) {
+                    bindings.remove(key);
+                    if bindings.known.is_empty() {
+                        self.within.remove(namespace);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a user may do something. Rules that count everywhere are asked before those of the namespace.
+    ///
+    /// Cost: two hash look-ups for the user and for each of its groups, and the rules of the roles that are bound to them.
+    pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
+        let mut missing = Vec::new();
+        for (bound, namespace) in self.bound(user, attributes_namespace(attributes)) {
+            match self.rules_bound(&bound.binding, namespace) {
+                Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
+                    return Verdict { decision: Decision::Allow, reason: Cow::Owned(bound.reason(namespace)) };
+                }
+                Some(_) => {}
+                None => missing.push(bound.binding.role.clone()),
+            }
+        }
+        let reason = RoleRef::not_found_among(&missing).map(|told| format!("RBAC: {told}")).unwrap_or_default();
+        Verdict { decision: Decision::NoOpinion, reason: reason.into() }
+    }
+
+    /// The rules that a user has in a namespace, or everywhere.
+    pub(super) fn rules_of(&self, user: &User, namespace: Option<&str>) -> HeldRules {
+        let mut held = HeldRules::default();
+        let mut seen: Vec<*const Binding> = Vec::new();
+        for (bound, namespace) in self.bound(user, namespace) {
+            // Who is bound as a user and as a member of a group has the rules once.
+            if seen.contains(&Arc::as_ptr(&bound.binding)) {
+                continue;
+            }
+            seen.push(Arc::as_ptr(&bound.binding));
+            match self.rules_bound(&bound.binding, namespace) {
+                Some(rules) => held.rules.extend(rules.iter().cloned()),
+                None => held.missing.push(bound.binding.role.clone()),
+            }
+        }
+        held
+    }
+
+    /// The bindings of a user that count in a namespace, or everywhere, and the namespace of those that have one.
+    fn bound<'i>(
+        &'i self,
+        user: &'i User,
+        namespace: Option<&'i str>,
+    ) -> impl Iterator<Item = (&'i Bound, Option<&'i str>)> {
+        let within = namespace.and_then(|namespace| Some((self.within.get(namespace)?, Some(namespace))));
+        let places = std::iter::once((&self.everywhere, None)).chain(within);
+        places.flat_map(|(bindings, namespace)| bindings.of(user).map(move |bound| (bound, namespace)))
+    }
+
+    fn rules_bound(&self, binding: &Binding, namespace: Option<&str>) -> Option<&Rules> {
+        match namespace {
+            Some(namespace) if !binding.role.is_cluster_role => {
+                self.roles.get(&*format!("{namespace}/{}", binding.role.name))
+            }
+            _ => self.cluster_roles.get(&*binding.role.name),
+        }
+    }
+}
+
+impl Bindings {
+    fn put(&mut self, binding: Binding) {
+        self.remove(&binding.key.clone());
+        let binding = Arc::new(binding);
+        for (subject, whom) in binding.subjects.iter().enumerate() {
+            let bound = self.place_of(whom).entry(whom.user_or_group().into()).or_default();
+            let place = bound.partition_point(|other| other.binding.key <= binding.key);
+            bound.insert(place, Bound { binding: binding.clone(), subject });
+        }
+        self.known.insert(binding.key.clone(), binding);
+    }
+
+    fn remove(&mut self, key: &str) {
+        let Some(binding) = self.known.remove(key) else { return };
+        for whom in &binding.subjects {
+            let name = whom.user_or_group();
+            let place = self.place_of(whom);
+            if let Some(bound) = place.get_mut(&*name) {
+                bound.retain(|bound| !Arc::ptr_eq(&bound.binding, &binding));
+                if bound.is_empty() {
+                    place.remove(&*name);
+                }
+            }
+        }
+    }
+
+    fn place_of(&mut self, subject: &Subject) -> &mut HashMap<Box<str>, Vec<Bound>> {
+        match subject {
+            Subject::Group(_) => &mut self.groups,
+            Subject::User(_) | Subject::ServiceAccount { .. } => &mut self.users,
+        }
+    }
+
+    fn of<'b>(&'b self, user: &'b User) -> impl Iterator<Item = &'b Bound> {
+        let groups = user.groups.iter().filter_map(|group| self.groups.get(&**group));
+        self.users.get(&*user.name).into_iter().chain(groups).flatten()
+    }
+}
+
+impl Bound {
+    /// Why something is allowed, as the reference server says it. Names are written as Go quotes them.
+    fn reason(&self, namespace: Option<&str>) -> String {
+        let Self { binding, subject } = self;
+        let quote = keelson_meta::go_format::quote;
+        let (kind, name) = match namespace {
+            None => ("ClusterRoleBinding", binding.key.to_string()),
+            Some(namespace) => ("RoleBinding", format!("{}/{namespace}", name_of(&binding.key))),
+        };
+        let role = if binding.role.is_cluster_role { "ClusterRole" } else { "Role" };
+        let whom = match &binding.subjects[*subject] {
+            Subject::User(name) => format!("User {}", quote(name)),
+            Subject::Group(name) => format!("Group {}", quote(name)),
+            Subject::ServiceAccount { namespace, name } => {
+                format!("ServiceAccount {}", quote(&format!("{name}/{namespace}")))
+            }
+        };
+        format!("RBAC: allowed by {kind} {} of {role} {} to {whom}", quote(&name), quote(&binding.role.name))
+    }
+}
+
+fn rules_of(role: &Object) -> Rules {
+    let rules = role.get(&["rules"]).and_then(Value::as_array).into_iter().flatten();
+    rules.map(|rule| Arc::new(PolicyRule::of(rule))).collect()
+}
+
+fn attributes_namespace<'a>(attributes: &Attributes<'a>) -> Option<&'a str> {
+    match attributes {
+        Attributes::Resource(asked) => asked.namespace.filter(|namespace| !namespace.is_empty()),
+        Attributes::Path { .. } => None,
+    }
+}
+
+fn namespace_of(key: &str) -> &str {
+    key.split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
+fn name_of(key: &str) -> &str {
+    key.split_once('/').map_or(key, |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::authorize::ResourceAttributes;
+    use crate::rbac::escalation::missing_rights;
+
+    /// A rule over few texts, so that rules meet each other.
+    fn rules() -> impl Strategy<Value = Vec<Value>> {
+        let few = |texts: &'static [&'static str]| proptest::sample::subsequence(texts, 1..3);
+        let rule = (
+            few(&["get", "list", "*"]),
+            few(&["", "apps", "*"]),
+            few(&["pods", "pods/log", "*/log", "*"]),
+            proptest::sample::subsequence(&["a", "b"][..], 0..2),
+        );
+        let rule = rule.prop_map(|(verbs, groups, resources, names)| {
+            json!({ "verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": names })
+        });
+        proptest::collection::vec(rule, 0..3)
+    }
+
+    /// What is stored: roles by key, and bindings by key with the role and the subject of each.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Role(Kind, &'static str, Vec<Value>),
+        Bind(Kind, &'static str, (&'static str, &'static str), &'static str),
+        Remove(Kind, &'static str),
+    }
+
+    const CLUSTER: [&str; 2] = ["r", "s"];
+    const WITHIN: [&str; 3] = ["n/r", "n/s", "m/r"];
+    const SUBJECTS: [&str; 4] = ["user:u", "user:v", "group:g", "account:u"];
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        use proptest::sample::select;
+        let cluster = || select(&CLUSTER[..]);
+        let within = || select(&WITHIN[..]);
+        let role_ref = || (select(&["ClusterRole", "Role"][..]), select(&["r", "s"][..]));
+        let step = prop_oneof![
+            (cluster(), rules()).prop_map(|(key, rules)| Step::Role(Kind::ClusterRole, key, rules)),
+            (within(), rules()).prop_map(|(key, rules)| Step::Role(Kind::Role, key, rules)),
+            (cluster(), select(&["r", "s"][..]), select(&SUBJECTS[..])).prop_map(|(key, role, whom)| Step::Bind(
+                Kind::ClusterRoleBinding,
+                key,
+                ("ClusterRole", role),
+                whom
+            )),
+            (within(), role_ref(), select(&SUBJECTS[..])).prop_map(|(key, role, whom)| Step::Bind(
+                Kind::RoleBinding,
+                key,
+                role,
+                whom
+            )),
+            (select(&[Kind::ClusterRole, Kind::ClusterRoleBinding][..]), cluster())
+                .prop_map(|(kind, key)| Step::Remove(kind, key)),
+            (select(&[Kind::Role, Kind::RoleBinding][..]), within()).prop_map(|(kind, key)| Step::Remove(kind, key)),
+        ];
+        proptest::collection::vec(step, 0..24)
+    }
+
+    fn binding((kind, role): (&str, &str), whom: &str) -> Value {
+        let subject = match whom.split_once(':').unwrap() {
+            ("user", name) => json!({ "kind": "User", "name": name }),
+            ("group", name) => json!({ "kind": "Group", "name": name }),
+            // Of the namespace of the binding, and of none that counts everywhere.
+            (_, name) => json!({ "kind": "ServiceAccount", "name": name }),
+        };
+        json!({ "roleRef": { "kind": kind, "name": role }, "subjects": [subject] })
+    }
+
+    /// The plain model: every binding is looked at, and every rule of its role.
+    fn allowed_plainly(steps: &[Step], user: &User, asked: &ResourceAttributes<'_>) -> bool {
+        let mut roles: Vec<(Kind, &str, &[Value])> = Vec::new();
+        let mut bindings: Vec<(Kind, &str, (&str, &str), &str)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Role(kind, key, rules) => {
+                    roles.retain(|known| (known.0, known.1) != (*kind, key));
+                    roles.push((*kind, key, rules));
+                }
+                Step::Bind(kind, key, role, whom) => {
+                    bindings.retain(|known| (known.0, known.1) != (*kind, key));
+                    bindings.push((*kind, key, *role, whom));
+                }
+                Step::Remove(kind, key) => {
+                    roles.retain(|known| (known.0, known.1) != (*kind, key));
+                    bindings.retain(|known| (known.0, known.1) != (*kind, key));
+                }
+            }
+        }
+        bindings.iter().any(|(kind, key, (role_kind, role), whom)| {
+            let namespace = key.split_once('/').map(|(namespace, _)| namespace);
+            let counts = *kind == Kind::ClusterRoleBinding || asked.namespace == namespace;
+            let is_meant = match (whom.split_once(':').unwrap(), namespace) {
+                (("user", name), _) => user.name == name,
+                (("group", name), _) => user.is_in(name),
+                ((_, name), Some(namespace)) => user.name == format!("system:serviceaccount:{namespace}:{name}"),
+                _ => false,
+            };
+            let wanted = match (*role_kind, namespace) {
+                ("Role", Some(namespace)) => (Kind::Role, format!("{namespace}/{role}")),
+                _ => (Kind::ClusterRole, (*role).to_owned()),
+            };
+            let found = roles.iter().filter(|role| (role.0, role.1) == (wanted.0, &*wanted.1));
+            counts && is_meant && found.flat_map(|role| role.2).any(|rule| allows_plainly(rule, asked))
+        })
+    }
+
+    fn allows_plainly(rule: &Value, asked: &ResourceAttributes<'_>) -> bool {
+        let texts = |field: &str| rule[field].as_array().unwrap().iter().filter_map(Value::as_str).collect::<Vec<_>>();
+        let has = |field: &str, text: &str| texts(field).contains(&"*") || texts(field).contains(&text);
+        let resource =
+            asked.subresource.map_or_else(|| asked.resource.to_owned(), |sub| format!("{}/{sub}", asked.resource));
+        let of_any = asked.subresource.is_some_and(|sub| texts("resources").contains(&&*format!("*/{sub}")));
+        let names = texts("resourceNames");
+        has("verbs", asked.verb)
+            && has("apiGroups", asked.group)
+            && (has("resources", &resource) || of_any)
+            && (names.is_empty() || names.contains(&asked.name.unwrap_or_default()))
+    }
+
+    /// All that may be asked.
+    fn questions() -> Vec<ResourceAttributes<'static>> {
+        let mut questions = Vec::new();
+        for verb in ["get", "list", "delete"] {
+            for group in ["", "apps", "batch"] {
+                for (resource, subresource) in
+                    [("pods", None), ("pods", Some("log")), ("nodes", Some("log")), ("nodes", None)]
+                {
+                    for name in [None, Some("a"), Some("c")] {
+                        for namespace in [None, Some("n"), Some("m")] {
+                            let question = ResourceAttributes {
+                                verb,
+                                group,
+                                resource,
+                                subresource,
+                                name,
+                                namespace,
+                                ..Default::default()
+                            };
+                            questions.push(question);
+                        }
+                    }
+                }
+            }
+        }
+        questions
+    }
+
+    fn index_of(steps: &[Step]) -> Index {
+        let mut index = Index::default();
+        let object = |value: Value| Object::from_value(value).unwrap();
+        for step in steps {
+            match step {
+                Step::Role(kind, key, rules) => index.put(*kind, &(*key).into(), &object(json!({ "rules": rules }))),
+                Step::Bind(kind, key, role, whom) => index.put(*kind, &(*key).into(), &object(binding(*role, whom))),
+                Step::Remove(kind, key) => index.remove(*kind, key),
+            }
+        }
+        index
+    }
+
+    fn users() -> [User; 3] {
+        let user = |name: &str, groups: &[&str]| User {
+            name: name.to_owned(),
+            groups: groups.iter().map(ToString::to_string).collect(),
+            ..User::default()
+        };
+        [user("u", &["g"]), user("v", &[]), user("system:serviceaccount:n:u", &["h"])]
+    }
+
+    proptest! {
+        #[test]
+        fn decisions_are_those_of_a_plain_model(steps in steps()) {
+            let index = index_of(&steps);
+            for user in users() {
+                for asked in questions() {
+                    let verdict = index.decide(&user, &Attributes::Resource(asked));
+                    let expected = allowed_plainly(&steps, &user, &asked);
+                    prop_assert_eq!(verdict.is_allowed(), expected, "{:?} {:?} {}", user, asked, verdict.reason);
+                }
+            }
+        }
+
+        #[test]
+        fn the_rules_that_are_told_are_those_that_decide(steps in steps()) {
+            let index = index_of(&steps);
+            for user in users() {
+                for asked in questions() {
+                    let held = index.rules_of(&user, asked.namespace);
+                    let by_rules = held.rules.iter().any(|rule| rule.allows(&Attributes::Resource(asked)));
+                    prop_assert_eq!(by_rules, index.decide(&user, &Attributes::Resource(asked)).is_allowed());
+                }
+            }
+        }
+
+        #[test]
+        fn who_lacks_no_right_of_a_role_may_do_all_that_it_allows(held in rules(), wanted in rules()) {
+            let read = |rules: &[Value]| rules.iter().map(PolicyRule::of).collect::<Vec<_>>();
+            let (rules, wanted) = (read(&held), read(&wanted));
+            let user = User::anonymous();
+            let held = HeldRules { rules: rules.into_iter().map(Arc::new).collect(), ..HeldRules::default() };
+            let lacks = missing_rights(&user, &held, &wanted).is_some();
+            for asked in questions() {
+                let attributes = Attributes::Resource(asked);
+                let gives = wanted.iter().any(|rule| rule.allows(&attributes));
+                let has = held.rules.iter().any(|rule| rule.allows(&attributes));
+                prop_assert!(lacks || has || !gives, "{:?}", asked);
+            }
+        }
+    }
+}

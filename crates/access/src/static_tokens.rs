@@ -1,0 +1,189 @@
+//! Tokens that the operator lists in a file, each with its user: `token,user,uid,"group1,group2"`, of which the groups may be left out.
+//!
+//! The form is upstream's (`--token-auth-file`). Unlike there the file is read again when it changes, and one that can't be read then
+//! leaves the tokens of before.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+
+use crate::user::{AUTHENTICATED, User};
+
+/// How often it is looked whether the file has changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// The largest file that is read, in bytes: some 100,000 tokens.
+const MOST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Why a file of tokens can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StaticTokensError {
+    /// It can't be read.
+    #[error("{0}: {1}")]
+    Unreadable(PathBuf, std::io::Error),
+    /// It is too large.
+    #[error("{0} has more than {MOST_BYTES} bytes")]
+    TooLarge(PathBuf),
+    /// A line says nothing that is a token.
+    #[error("{file}, line {line}: {fault}")]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with it; never the token.
+        fault: &'static str,
+    },
+}
+
+/// The users of the tokens in a file.
+pub struct StaticTokens {
+    file: PathBuf,
+    users: ArcSwap<HashMap<String, User>>,
+}
+
+impl StaticTokens {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// When it can't be read or a line is no token.
+    pub fn read(file: &Path) -> Result<Self, StaticTokensError> {
+        Ok(Self { file: file.to_owned(), users: ArcSwap::from_pointee(users_in(file)?) })
+    }
+
+    /// The user of a token, if it is one of the file's.
+    pub fn user(&self, token: &str) -> Option<User> {
+        self.users.load().get(token).cloned()
+    }
+
+    /// Reads the file again whenever it changes. Never ends.
+    pub async fn follow(self: Arc<Self>) {
+        let mut known = modified(&self.file).await;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = modified(&self.file).await;
+            if now == known {
+                continue;
+            }
+            known = now;
+            let file = self.file.clone();
+            match tokio::task::spawn_blocking(move || users_in(&file)).await {
+                Ok(Ok(users)) => {
+                    tracing::info!(tokens = users.len(), file = %self.file.display(), "the tokens were read again");
+                    self.users.store(Arc::new(users));
+                }
+                Ok(Err(error)) => tracing::error!(%error, "the tokens of before are kept"),
+                Err(error) => tracing::error!(%error, "reading tokens failed; those of before are kept"),
+            }
+        }
+    }
+}
+
+async fn modified(file: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = tokio::fs::metadata(file).await.ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+fn users_in(file: &Path) -> Result<HashMap<String, User>, StaticTokensError> {
+    let unreadable = |error| StaticTokensError::Unreadable(file.to_owned(), error);
+    if std::fs::metadata(file).map_err(unreadable)?.len() > MOST_BYTES {
+        return Err(StaticTokensError::TooLarge(file.to_owned()));
+    }
+    let text = std::fs::read(file).map_err(unreadable)?;
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(&*text);
+    let mut users = HashMap::new();
+    for record in reader.records() {
+        let malformed = |line, fault| StaticTokensError::Malformed { file: file.to_owned(), line, fault };
+        let record = record.map_err(|error| {
+            malformed(error.position().map_or(0, csv::Position::line), "it is not comma-separated text in UTF-8")
+        })?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let text = |place: usize| record.get(place).unwrap_or_default();
+        if record.len() < 3 {
+            return Err(malformed(line, "it needs a token, a user name and a uid"));
+        }
+        if text(0).is_empty() || text(1).is_empty() {
+            return Err(malformed(line, "the token and the user name may not be empty"));
+        }
+        let mut groups: Vec<String> = text(3).split(',').map(str::trim).map(str::to_owned).collect();
+        groups.retain(|group| !group.is_empty());
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        let uid = Some(text(2).to_owned()).filter(|uid| !uid.is_empty());
+        let user = User { name: text(1).to_owned(), uid, groups, ..User::default() };
+        if users.insert(text(0).to_owned(), user).is_some() {
+            return Err(malformed(line, "its token stands in the file twice"));
+        }
+    }
+    Ok(users)
+}
+
+impl std::fmt::Debug for StaticTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StaticTokens").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::NamedTempFile;
+
+    use super::*;
+
+    fn written(text: &str) -> NamedTempFile {
+        let file = NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    #[test]
+    fn each_line_is_a_token_and_its_user() {
+        let file = written("t1,ann,u-1,\"devs, leads\"\nt2,bob,\n");
+        let (file, user) = (&file, |name: &str, uid: Option<&str>, groups: &[&str]| User {
+            name: name.to_owned(),
+            uid: uid.map(str::to_owned),
+            groups: groups.iter().map(ToString::to_string).collect(),
+            ..User::default()
+        });
+        let tokens = StaticTokens::read(file.path());
+        let known = |token: &str| tokens.as_ref().unwrap().user(token);
+        assert_eq!(known("t1"), Some(user("ann", Some("u-1"), &["devs", "leads", AUTHENTICATED])));
+        assert_eq!(known("t2"), Some(user("bob", None, &[AUTHENTICATED])));
+        assert_eq!(known("t"), None);
+        assert_eq!(known(""), None);
+    }
+
+    #[test]
+    fn a_line_that_is_no_token_is_named_and_its_secret_is_not() {
+        for (text, expected) in [
+            ("t1,ann,1\nsecret,bob\n", "line 2: it needs a token"),
+            ("t1,ann,1\n,bob,2\n", "line 2: the token and the user name"),
+            ("secret,ann,1\nsecret,bob,2\n", "line 2: its token stands in the file twice"),
+        ] {
+            let fault = StaticTokens::read(written(text).path()).unwrap_err().to_string();
+            assert!(fault.contains(expected) && !fault.contains("secret"), "{fault}");
+        }
+        assert!(StaticTokens::read(Path::new("/nowhere/tokens.csv")).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_changes_is_read_again_and_a_damaged_one_is_not_believed() {
+        let file = written("t1,ann,1\n");
+        let tokens = Arc::new(StaticTokens::read(file.path()).unwrap());
+        let following = tokio::spawn(tokens.clone().follow());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        std::fs::write(file.path(), "t2,bobby,2\n").unwrap();
+        while tokens.user("t2").is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(tokens.user("t1"), None);
+        std::fs::write(file.path(), "damaged, and longer").unwrap();
+        tokio::time::sleep(LOOK * 3).await;
+        assert!(tokens.user("t2").is_some());
+        following.abort();
+    }
+}

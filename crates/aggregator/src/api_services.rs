@@ -1,0 +1,181 @@
+//! All APIServices of one moment, by group and version.
+//!
+//! The value is never changed: who took it keeps it, and the next one shares what has not changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use keelson_meta::SharedMap;
+use keelson_outbound::RemoteService;
+
+use crate::api_service::ApiService;
+
+/// Who serves each version of each group. A version without an entry is served here, if at all.
+#[derive(Debug, Default)]
+pub struct ApiServices {
+    generation: u64,
+    /// By group, and in that by version. Names and lists are shared with the value before.
+    groups: SharedMap<Arc<str>, Arc<[Arc<ApiService>]>>,
+    count: usize,
+    /// By the namespace and the name of the service, those that another server serves.
+    behind: HashMap<(String, String), Vec<Arc<ApiService>>>,
+}
+
+impl ApiServices {
+    pub(crate) fn new(generation: u64, services: impl IntoIterator<Item = Arc<ApiService>>) -> Self {
+        let all = services.into_iter().map(|service| (service.name.clone(), Some(service)));
+        Self { generation, ..Self::default().with(all) }
+    }
+
+    /// The next value, in which these names stand for something else, or for nothing.
+    ///
+    /// Cost: what has changed; where another server is registered, a look at all that are.
+    pub(crate) fn with(&self, changes: impl IntoIterator<Item = (String, Option<Arc<ApiService>>)>) -> Self {
+        let mut groups = self.groups.clone();
+        let (mut count, mut remotes) = (self.count, self.behind.clone());
+        for (name, service) in changes {
+            let Some((version, group)) = name.split_once('.') else { continue };
+            let known: &[Arc<ApiService>] = groups.get(group).map_or(&[], |versions| &**versions);
+            let mut versions: Vec<_> = known.iter().filter(|known| known.version != version).cloned().collect();
+            for gone in known.iter().filter(|known| known.version == version) {
+                count -= 1;
+                remove(&mut remotes, gone);
+            }
+            if let Some(service) = service {
+                count += 1;
+                if let Some(remote) = service.remote() {
+                    let name = (remote.namespace.clone(), remote.name.clone());
+                    remotes.entry(name).or_default().push(service.clone());
+                }
+                versions.push(service);
+                versions.sort_by(|a, b| a.version.cmp(&b.version));
+            }
+            if versions.is_empty() {
+                groups.remove(group);
+            } else {
+                groups.insert(group.into(), versions.into());
+            }
+        }
+        Self { generation: self.generation + 1, groups, count, behind: remotes }
+    }
+
+    /// Which one it is: the number goes up with each change.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The APIService of a version of a group, whose name is empty for the core group.
+    ///
+    /// Cost: a hash of the group and a look at its versions.
+    pub fn of(&self, group: &str, version: &str) -> Option<&Arc<ApiService>> {
+        self.of_group(group).iter().find(|service| service.version == version)
+    }
+
+    /// The APIService of a version that another server serves; `None` for what is served here or not at all.
+    ///
+    /// Cost: where no server is registered, a comparison.
+    pub fn remote(&self, group: &str, version: &str) -> Option<&Arc<ApiService>> {
+        if self.behind.is_empty() {
+            return None;
+        }
+        self.of(group, version).filter(|service| service.remote().is_some())
+    }
+
+    /// The APIServices of a group, by version.
+    pub fn of_group(&self, group: &str) -> &[Arc<ApiService>] {
+        self.groups.get(group).map_or(&[], |versions| &**versions)
+    }
+
+    /// The APIServices whose server is behind a service.
+    pub fn behind(&self, namespace: &str, name: &str) -> &[Arc<ApiService>] {
+        self.behind.get(&(namespace.to_owned(), name.to_owned())).map_or(&[], Vec::as_slice)
+    }
+
+    /// The APIService of a name.
+    pub fn named(&self, name: &str) -> Option<&Arc<ApiService>> {
+        let (version, group) = name.split_once('.')?;
+        self.of(group, version)
+    }
+
+    /// All APIServices, in no order.
+    pub fn services(&self) -> impl Iterator<Item = &Arc<ApiService>> {
+        self.groups.values().flat_map(|versions| versions.iter())
+    }
+
+    /// Those that another server serves, in no order.
+    pub fn remotes(&self) -> impl Iterator<Item = (&Arc<ApiService>, &RemoteService)> {
+        self.behind.values().flatten().filter_map(|service| Some((service, service.remote()?)))
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}
+
+/// Takes an APIService away from those behind its service.
+fn remove(behind: &mut HashMap<(String, String), Vec<Arc<ApiService>>>, gone: &ApiService) {
+    let Some(remote) = gone.remote() else { return };
+    let name = (remote.namespace.clone(), remote.name.clone());
+    if let Some(services) = behind.get_mut(&name) {
+        services.retain(|service| service.name != gone.name);
+        if services.is_empty() {
+            behind.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::Revision;
+
+    use super::*;
+    use crate::api_service::Backend;
+
+    fn service(group: &str, version: &str, backend: Backend) -> Arc<ApiService> {
+        Arc::new(ApiService {
+            name: format!("{version}.{group}"),
+            uid: String::new(),
+            group: group.to_owned(),
+            version: version.to_owned(),
+            group_priority: 1000,
+            version_priority: 15,
+            backend,
+            condition: None,
+            revision: Revision::ZERO,
+        })
+    }
+
+    #[test]
+    fn a_version_leads_to_its_server() {
+        let remote = RemoteService {
+            namespace: "n".to_owned(),
+            name: "s".to_owned(),
+            port: 443,
+            ca_bundle: Vec::new(),
+            insecure_skip_tls_verify: false,
+        };
+        let services = [service("g", "v2", Backend::Remote(remote)), service("g", "v1", Backend::Local)];
+        let aggregated = ApiServices::new(7, services);
+        assert_eq!(aggregated.generation(), 7);
+        assert!(aggregated.remote("g", "v1").is_none() && aggregated.remote("h", "v2").is_none());
+        assert_eq!(aggregated.remote("g", "v2").unwrap().name, "v2.g");
+        assert_eq!(aggregated.of("g", "v1").unwrap().name, "v1.g");
+        assert_eq!(aggregated.behind("n", "s").len(), 1);
+        assert!(aggregated.behind("n", "t").is_empty());
+        let versions: Vec<&str> = aggregated.of_group("g").iter().map(|service| &*service.version).collect();
+        assert_eq!(versions, ["v1", "v2"]);
+
+        // What has not changed is shared.
+        let next = aggregated.with([
+            ("v2.g".to_owned(), Some(service("g", "v2", Backend::Local))),
+            ("v1.h".to_owned(), Some(service("h", "v1", Backend::Local))),
+            ("v9.none".to_owned(), None),
+        ]);
+        assert_eq!((next.generation(), next.len(), next.remotes().count()), (8, 3, 0));
+        assert!(next.behind("n", "s").is_empty() && aggregated.behind("n", "s").len() == 1);
+        assert!(Arc::ptr_eq(next.of("g", "v1").unwrap(), aggregated.of("g", "v1").unwrap()));
+        let gone = next.with(["v1.g", "v2.g", "v1.h"].map(|name| (name.to_owned(), None)));
+        assert_eq!((gone.len(), gone.services().count()), (0, 0));
+    }
+}

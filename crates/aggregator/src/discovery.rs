@@ -1,0 +1,378 @@
+//! Fetches the discovery of aggregated servers in the background, and keeps what each of them serves.
+//!
+//! Every server does so for itself, each aggregated server on its own and once for all its versions: whenever something about its
+//! APIServices changes, and once a minute. What is shown of a version that can't be had is that there is one, and that it is stale. The
+//! fragments change only when what is shown of them does, so that equal answers leave every tag as it was.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
+use keelson_controllers::{Backoff, Outcome, Queue};
+use keelson_discovery::{
+    DiscoveredResource, Fragment, Freshness, SourceOrder, VersionSource, aggregated_versions, legacy_resources,
+};
+use keelson_meta::json::Value;
+use keelson_openapi::{ForeignDocument, ForeignPaths};
+use keelson_outbound::{ByteBudget, ByteReservation, Outbound, Peer, PeerResponse, RemoteService};
+use parking_lot::Mutex;
+use tokio::time::MissedTickBehavior;
+
+use crate::api_service::ApiService;
+use crate::api_services::ApiServices;
+use crate::openapi::{self, ServerOpenApi};
+use crate::requester::{AGGREGATOR, Requester};
+
+/// How often a server is asked again of which nothing has changed, as upstream has it.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// How soon one is asked again that does not say what it serves.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: INTERVAL };
+/// How many servers are asked at once. Each takes a few seconds at the most.
+const AT_ONCE: usize = 64;
+/// How many bytes a document may have: a few times what a server with thousands of resources has.
+pub(crate) const DOCUMENT_BYTES: usize = 8 << 20;
+/// How many bytes the documents of all servers may have that are kept, those of OpenAPI included.
+const KEPT_BYTES: usize = 256 << 20;
+/// Larger documents are read on a thread of their own.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// The documents that are asked for, the better one first.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+/// In whose name the older document is asked for.
+const LEGACY: Requester = Requester { groups: &[], ..AGGREGATOR };
+
+/// What aggregated servers serve, as discovery shows it.
+#[derive(Debug, Default)]
+pub struct AggregatedDiscovery {
+    generation: u64,
+    fragments: BTreeMap<(String, String), Arc<Fragment>>,
+    descriptions: BTreeMap<(String, String), Arc<ForeignDocument>>,
+    paths: BTreeMap<(String, String), Arc<ForeignPaths>>,
+}
+
+impl AggregatedDiscovery {
+    /// Which one it is: the number goes up with each change.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// One fragment for each version of a group that an aggregated server serves, stale ones included.
+    pub fn fragments(&self) -> impl Iterator<Item = &Arc<Fragment>> {
+        self.fragments.values()
+    }
+
+    /// What aggregated servers published of their versions in OpenAPI, those that are away included.
+    pub fn descriptions(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
+        self.descriptions.values()
+    }
+
+    /// The same in OpenAPI 2.
+    pub fn paths(&self) -> impl Iterator<Item = &Arc<ForeignPaths>> {
+        self.paths.values()
+    }
+
+    /// What is known of all versions, by group and version.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = &VersionSource> {
+        self.fragments.values().map(|fragment| fragment.source())
+    }
+
+    /// What is known of a version.
+    pub fn version(&self, group: &str, version: &str) -> Option<&VersionSource> {
+        self.fragments.get(&(group.to_owned(), version.to_owned())).map(|fragment| fragment.source())
+    }
+}
+
+/// What a server answered last.
+#[derive(Clone, Default)]
+struct ServerDiscovery {
+    /// The tag of its document.
+    tag: Option<HeaderValue>,
+    document: Arc<ServedVersions>,
+    /// The versions of which nothing is known.
+    failed: HashSet<(String, String)>,
+    /// Whether nothing is known at all.
+    is_silent: bool,
+    /// What it published in OpenAPI.
+    openapi: Arc<ServerOpenApi>,
+}
+
+/// What a document says, by group and version.
+#[derive(Debug, Default)]
+struct ServedVersions {
+    versions: HashMap<(String, String), Vec<DiscoveredResource>>,
+    _reservations: Vec<ByteReservation>,
+}
+
+/// Keeps the fragments.
+pub(crate) struct DiscoveryFetcher {
+    current: ArcSwap<AggregatedDiscovery>,
+    queue: Queue<RemoteService>,
+    fetched: Mutex<HashMap<RemoteService, ServerDiscovery>>,
+    /// For the documents of all servers that are kept.
+    kept: ByteBudget,
+}
+
+impl Default for DiscoveryFetcher {
+    fn default() -> Self {
+        Self {
+            current: ArcSwap::default(),
+            queue: Queue::new(BACKOFF),
+            fetched: Mutex::default(),
+            kept: ByteBudget::new(KEPT_BYTES),
+        }
+    }
+}
+
+impl DiscoveryFetcher {
+    pub(crate) fn current(&self) -> Arc<AggregatedDiscovery> {
+        self.current.load_full()
+    }
+
+    /// Shows what is registered now, and asks those anew of whom something has changed.
+    pub(crate) fn update(&self, before: &ApiServices, now: &ApiServices) {
+        for (service, remote) in now.remotes() {
+            let known = before.of(&service.group, &service.version);
+            if known.is_none_or(|known| known.revision != service.revision) {
+                self.queue.add(remote.clone());
+            }
+        }
+        let registered: HashSet<&RemoteService> = now.remotes().map(|(_, remote)| remote).collect();
+        self.fetched.lock().retain(|remote, _| registered.contains(remote));
+        self.publish(now);
+    }
+
+    /// Asks servers for as long as it is polled.
+    pub(crate) async fn run(&self, outbound: &Outbound, aggregated: impl Fn() -> Arc<ApiServices>) -> Infallible {
+        let asking = self.queue.run(AT_ONCE, |remote| self.turn(remote, outbound, &aggregated));
+        let again = async {
+            let mut ticks = tokio::time::interval(INTERVAL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                aggregated().remotes().for_each(|(_, remote)| self.queue.add(remote.clone()));
+            }
+        };
+        tokio::select! {
+            never = asking => never,
+            never = again => never,
+        }
+    }
+
+    async fn turn(
+        &self,
+        remote: RemoteService,
+        outbound: &Outbound,
+        aggregated: &impl Fn() -> Arc<ApiServices>,
+    ) -> Outcome {
+        let versions: Vec<Arc<ApiService>> = aggregated()
+            .behind(&remote.namespace, &remote.name)
+            .iter()
+            .filter(|service| service.remote() == Some(&remote) && service.is_available())
+            .cloned()
+            .collect();
+        // A server that nobody reaches is not asked: its versions are stale by that.
+        if versions.is_empty() {
+            self.publish(&aggregated());
+            return Outcome::Done;
+        }
+        let known = self.fetched.lock().get(&remote).cloned().unwrap_or_default();
+        let mut fetched = fetch(&remote, outbound, &versions, &known, &self.kept).await;
+        let outcome = if fetched.is_silent { Outcome::Again } else { Outcome::Done };
+        // What is served is shown at once, with the documents of before.
+        fetched.openapi = known.openapi;
+        self.fetched.lock().insert(remote.clone(), fetched.clone());
+        self.publish(&aggregated());
+        fetched.openapi = Arc::new(openapi::fetch(&remote, outbound, &versions, &fetched.openapi, &self.kept).await);
+        self.fetched.lock().insert(remote, fetched);
+        self.publish(&aggregated());
+        outcome
+    }
+
+    /// Makes the fragments of what is known, if they are not those that are shown.
+    fn publish(&self, now: &ApiServices) {
+        // Held to the end, so that what is shown never goes back.
+        let fetched = self.fetched.lock();
+        let shown = self.current.load_full();
+        let (mut next, mut descriptions, mut paths) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for (service, remote) in now.remotes() {
+            let source = source(service, fetched.get(remote));
+            let name = service.group_version();
+            if let Some(document) = fetched.get(remote).and_then(|fetched| fetched.openapi.document(&name)) {
+                descriptions.insert(name.clone(), document.clone());
+            }
+            if let Some(part) = fetched.get(remote).and_then(|fetched| fetched.openapi.paths(&name)) {
+                paths.insert(name.clone(), part.clone());
+            }
+            let kept = shown.fragments.get(&name).filter(|kept| *kept.source() == source);
+            next.insert(name, kept.cloned().unwrap_or_else(|| Fragment::new(source)));
+        }
+        let is_shown = is_same(&next, &shown.fragments)
+            && is_same(&descriptions, &shown.descriptions)
+            && is_same(&paths, &shown.paths);
+        if !is_shown {
+            let generation = shown.generation + 1;
+            self.current.store(Arc::new(AggregatedDiscovery { generation, fragments: next, descriptions, paths }));
+        }
+    }
+}
+
+type ByVersion<T> = BTreeMap<(String, String), Arc<T>>;
+
+fn is_same<T>(new: &ByVersion<T>, old: &ByVersion<T>) -> bool {
+    new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.0 == old.0 && Arc::ptr_eq(new.1, old.1))
+}
+
+/// What is shown of a version.
+fn source(service: &ApiService, fetched: Option<&ServerDiscovery>) -> VersionSource {
+    let name = service.group_version();
+    let fetched = fetched.filter(|it| service.is_available() && !it.is_silent && !it.failed.contains(&name));
+    VersionSource {
+        group: service.group.clone().into(),
+        version: service.version.clone().into(),
+        group_priority: service.group_priority,
+        version_priority: service.version_priority,
+        order: SourceOrder::Aggregated,
+        freshness: if fetched.is_some() { Freshness::Current } else { Freshness::Stale },
+        resources: fetched.and_then(|fetched| fetched.document.versions.get(&name).cloned()).unwrap_or_default(),
+    }
+}
+
+/// What a server says that it serves. Those behind its service are asked one after the other until one says so.
+async fn fetch(
+    remote: &RemoteService,
+    outbound: &Outbound,
+    versions: &[Arc<ApiService>],
+    known: &ServerDiscovery,
+    kept: &ByteBudget,
+) -> ServerDiscovery {
+    let why = match remote.peers(outbound) {
+        Ok(peers) => {
+            let mut failed = String::new();
+            for peer in peers {
+                match of_peer(&peer, versions, known, kept).await {
+                    Ok(fetched) => return fetched,
+                    Err(why) => failed = why,
+                }
+            }
+            failed
+        }
+        Err(why) => why,
+    };
+    tracing::warn!(service = remote.to_string(), why, "an aggregated server does not say what it serves");
+    ServerDiscovery { is_silent: true, ..ServerDiscovery::default() }
+}
+
+/// What one of those behind a service says, by whichever document it has.
+async fn of_peer(
+    peer: &Peer,
+    versions: &[Arc<ApiService>],
+    known: &ServerDiscovery,
+    kept: &ByteBudget,
+) -> Result<ServerDiscovery, String> {
+    let mut headers = HeaderMap::new();
+    if let Some(tag) = known.tag.clone() {
+        headers.insert(IF_NONE_MATCH, tag);
+    }
+    let answer = AGGREGATOR.get(peer, "/apis", Some(ACCEPT), headers, DOCUMENT_BYTES).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    match answer.status {
+        503 => Err("its answer is 503".to_owned()),
+        304 => {
+            let document = if known.tag.is_some() { known.document.clone() } else { Arc::default() };
+            Ok(ServerDiscovery { tag: known.tag.clone(), document, ..ServerDiscovery::default() })
+        }
+        200 if is_aggregated(&answer.content_type) => {
+            let tag = answer.headers.get(ETAG).cloned();
+            let reservation = kept.hold(answer.body.len())?;
+            let versions = read(answer, |value, _| aggregated_versions(value)).await?;
+            let document = Arc::new(ServedVersions { versions, _reservations: vec![reservation] });
+            Ok(ServerDiscovery { tag, document, ..ServerDiscovery::default() })
+        }
+        _ => Ok(by_version(peer, versions, kept).await),
+    }
+}
+
+/// The same by the older documents, one for each version.
+async fn by_version(peer: &Peer, versions: &[Arc<ApiService>], kept: &ByteBudget) -> ServerDiscovery {
+    let mut fetched = ServerDiscovery::default();
+    let asked = versions.iter().map(|service| async move {
+        let answer =
+            LEGACY.get(peer, &service.path(), Some("application/json"), HeaderMap::new(), DOCUMENT_BYTES).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        if answer.status != 200 {
+            return Err(format!("its answer is {}", answer.status));
+        }
+        let reservation = kept.hold(answer.body.len())?;
+        Ok((read(answer, |value, _| legacy_resources(value)).await?, reservation))
+    });
+    let answers = futures::future::join_all(asked).await;
+    let mut document = ServedVersions::default();
+    for (service, answer) in versions.iter().zip(answers) {
+        let name = service.group_version();
+        match answer {
+            Ok((resources, reservation)) => {
+                document.versions.insert(name, resources);
+                document._reservations.push(reservation);
+            }
+            Err(why) => {
+                tracing::warn!(name = service.name, why, "an aggregated server does not say what it serves");
+                fetched.failed.insert(name);
+            }
+        }
+    }
+    fetched.document = Arc::new(document);
+    fetched
+}
+
+/// Whether a media type is that of an aggregated document.
+pub(crate) fn is_aggregated(content_type: &str) -> bool {
+    let mut parts = content_type.split(';').map(str::trim);
+    let media = parts.next();
+    let parameters: HashMap<&str, &str> = parts.filter_map(|part| part.split_once('=')).collect();
+    let is = |name: &str, values: &[&str]| parameters.get(name).is_some_and(|value| values.contains(value));
+    media == Some("application/json")
+        && is("g", &["apidiscovery.k8s.io"])
+        && is("v", &["v2", "v2beta1"])
+        && is("as", &["APIGroupDiscoveryList"])
+}
+
+/// What a document says. It is read where that keeps nobody waiting.
+pub(crate) async fn read<T: Send + 'static>(
+    answer: PeerResponse,
+    of: impl Fn(&Value, &Bytes) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let is_large = answer.body.len() > LARGE_BYTES;
+    let read = move || of(&value(&answer.body)?, &answer.body);
+    if is_large { keelson_supervision::outcome(tokio::task::spawn_blocking(read)).await } else { read() }
+}
+
+/// JSON, or YAML, which upstream reads too.
+fn value(body: &[u8]) -> Result<Value, String> {
+    match keelson_codec::json::parse(body) {
+        Ok(parsed) => Ok(parsed.value),
+        Err(error) => match keelson_codec::yaml::parse(body) {
+            Ok(parsed) if parsed.value.is_object() => Ok(parsed.value),
+            _ => Err(error.to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_aggregated;
+
+    #[test]
+    fn an_aggregated_document_is_known_by_its_media_type() {
+        let check = |text: &str, expected: bool| assert_eq!(is_aggregated(text), expected, "{text}");
+        check("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", true);
+        check("application/json; as=APIGroupDiscoveryList; v=v2beta1; g=apidiscovery.k8s.io", true);
+        check("application/json;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList", false);
+        check("application/json", false);
+        check("", false);
+    }
+}

@@ -1,0 +1,412 @@
+//! Objects of aggregated servers, and of kinds that only a peer knows, for the controller that collects garbage: their metadata, what
+//! happens to them, and what is done about them, in the name of that controller.
+//!
+//! That an object is gone is believed when its server says so in a `Status` about this very object. A server that is away, or answers
+//! anything else, has said nothing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use http::header::{ACCEPT, HeaderMap, HeaderValue};
+use http::{Method, Request};
+use keelson_controllers::{EventElsewhere, ObjectElsewhere, ObjectsElsewhere, PageElsewhere, ResourceElsewhere};
+use keelson_discovery::{DiscoveredResource, Freshness, VersionSource};
+use keelson_meta::error::{ConflictKind, ExpiredKind};
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, version_names};
+use keelson_outbound::{
+    AnswerStream, CallError, ClientConfig, Peer, PeerResponse, RemoteService, Upstream, failure_text,
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::aggregator::Aggregator;
+use crate::api_service::version_path;
+use crate::discovery;
+use crate::peers::PeerServers;
+use crate::requester::{RESPONSE_TIME, Requester};
+
+/// Who collects garbage.
+const CONTROLLER: Requester = Requester {
+    user: "system:serviceaccount:kube-system:generic-garbage-collector",
+    groups: &["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
+};
+/// What can be done with the objects of a kind that is followed.
+const VERBS: [&str; 5] = ["delete", "get", "list", "patch", "watch"];
+/// How many objects a page of a list has.
+const PAGE: usize = 500;
+/// How many bytes a page may have.
+const PAGE_BYTES: usize = 32 << 20;
+/// How many bytes an object, or the event with it, may have.
+const OBJECT_BYTES: usize = 4 << 20;
+/// How long a watch lasts.
+const WATCH_TIME: Duration = Duration::from_mins(5);
+/// How much longer its server may take to end it.
+const WATCH_GRACE: Duration = Duration::from_secs(30);
+/// Of objects nothing but their metadata is wanted, from who can leave the rest out.
+const OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// What stands in a part of a path or of a query as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The objects that all aggregated servers have.
+pub struct AggregatedObjects {
+    aggregator: Arc<Aggregator>,
+    peers: Option<Arc<PeerServers>>,
+}
+
+/// Who keeps the objects of a kind.
+enum Keeper {
+    /// An aggregated server.
+    Aggregated(RemoteService),
+    /// A peer.
+    Peer(Box<ClientConfig>, Arc<Upstream>),
+}
+
+impl AggregatedObjects {
+    /// Those of the servers that are registered, and of the peers if there are any.
+    pub fn new(aggregator: Arc<Aggregator>, peers: Option<Arc<PeerServers>>) -> Self {
+        Self { aggregator, peers }
+    }
+
+    /// Who keeps a kind, if its server is known to be there.
+    fn keeper(&self, resource: &ResourceElsewhere) -> Result<Keeper, ApiError> {
+        let services = self.aggregator.current();
+        let ResourceElsewhere { group, version, plural, .. } = resource;
+        if let Some((service, remote)) = services.remote(group, version).and_then(|it| Some((it, it.remote()?))) {
+            let is_there = service.is_available().then(|| Keeper::Aggregated(remote.clone()));
+            return is_there.ok_or_else(|| unavailable(resource, "its server is not available"));
+        }
+        let of_peer = self.peers.as_ref().and_then(|peers| {
+            let known =
+                peers.unknown_here().into_iter().find(|it| (&it.group, &*it.resource.plural) == (group, plural));
+            Some(Keeper::Peer(Box::new(known?.server), peers.find(group, version, plural)?))
+        });
+        of_peer.ok_or_else(|| unavailable(resource, "no server has it"))
+    }
+
+    fn peer(&self, resource: &ResourceElsewhere) -> Result<(Peer, String), ApiError> {
+        let peer = match self.keeper(resource)? {
+            Keeper::Aggregated(remote) => remote.peer(self.aggregator.outbound()),
+            Keeper::Peer(config, _) => self.aggregator.outbound().peer(&config),
+        };
+        Ok((peer.map_err(|why| unavailable(resource, &why))?, version_path(&resource.group, &resource.version)))
+    }
+
+    /// The kinds that only peers know and can be followed.
+    fn of_peers(&self) -> impl Iterator<Item = ResourceElsewhere> {
+        let unknown = self.peers.as_ref().map(|peers| peers.unknown_here()).unwrap_or_default();
+        let followed = unknown.into_iter().filter(|it| can_be_followed(&it.resource));
+        followed.map(|it| resource_of(it.group, it.version, &it.resource))
+    }
+
+    /// Has something done to an object there.
+    async fn change<'a, F: Future<Output = Result<PeerResponse, CallError>> + Send>(
+        &'a self,
+        resource: &'a ResourceElsewhere,
+        key: &'a str,
+        send: impl FnOnce(Peer, String) -> F + Send + 'a,
+    ) -> Result<(), ApiError> {
+        let (peer, version) = self.peer(resource)?;
+        let answer = send(peer, path_of(resource, &version, key)).await;
+        accepted(resource, Some(key), answer).map(|_| ())
+    }
+
+    async fn page(&self, resource: &ResourceElsewhere, token: &str) -> Result<PageElsewhere, ApiError> {
+        let (peer, version) = self.peer(resource)?;
+        let rest = if token.is_empty() { String::new() } else { format!("&continue={}", encoded(token)) };
+        let path = format!("{version}/{}?limit={PAGE}{rest}", resource.plural);
+        let answer = CONTROLLER.get(&peer, &path, Some(LIST), HeaderMap::new(), PAGE_BYTES).await;
+        let answer = accepted(resource, None, answer)?;
+        let kind = resource.clone();
+        let page = discovery::read(answer, move |list, _| page_of(&kind, list)).await;
+        page.map_err(|why| unavailable(resource, &why))
+    }
+
+    async fn watch_from(
+        &self,
+        resource: &ResourceElsewhere,
+        resource_version: &str,
+    ) -> Result<BoxStream<'static, Result<EventElsewhere, ApiError>>, ApiError> {
+        let upstream = match self.keeper(resource)? {
+            Keeper::Aggregated(remote) => self.aggregator.outbound().upstream(&remote),
+            Keeper::Peer(_, upstream) => upstream,
+        };
+        let uri = format!(
+            "https://{}{}/{}?watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",
+            upstream.authority(),
+            version_path(&resource.group, &resource.version),
+            resource.plural,
+            encoded(resource_version),
+            WATCH_TIME.as_secs(),
+        );
+        let uri = uri.parse().map_err(|_| unavailable(resource, "its path is none"))?;
+        let (mut parts, ()) = Request::new(()).into_parts();
+        (parts.method, parts.uri) = (Method::GET, uri);
+        parts.headers = CONTROLLER.headers(HeaderMap::new());
+        parts.headers.insert(ACCEPT, HeaderValue::from_static(OBJECT));
+        let sent = timeout(RESPONSE_TIME, upstream.open(parts)).await;
+        let sent = sent.map_err(|_| unavailable(resource, "a watch does not begin"))?;
+        let body = match sent.map_err(|error| unavailable(resource, &error.to_string()))? {
+            (200, body) => body,
+            (410, _) => return Err(expired()),
+            (status, _) => return Err(unavailable(resource, &format!("a watch is answered with {status}"))),
+        };
+        let until = Instant::now() + WATCH_TIME + WATCH_GRACE;
+        let watch = Watch { resource: resource.clone(), body, line: BytesMut::new(), until };
+        let events = stream::unfold(Some(watch), |watch| async {
+            let mut watch = watch?;
+            match watch.next().await {
+                Ok(event) => event.map(|event| (Ok(event), Some(watch))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        Ok(events.boxed())
+    }
+
+    async fn object(&self, resource: &ResourceElsewhere, key: &str) -> Result<ObjectElsewhere, ApiError> {
+        let (peer, version) = self.peer(resource)?;
+        let path = path_of(resource, &version, key);
+        let answer = CONTROLLER.get(&peer, &path, Some(OBJECT), HeaderMap::new(), OBJECT_BYTES).await;
+        let answer = accepted(resource, Some(key), answer)?;
+        let kind = resource.clone();
+        let object = discovery::read(answer, move |object, _| {
+            ObjectElsewhere::read(&kind, &object["metadata"]).ok_or_else(|| "the answer is no object".to_owned())
+        });
+        let object = object.await.map_err(|why| unavailable(resource, &why))?;
+        if *object.key != *key {
+            return Err(unavailable(resource, "the answer is another object"));
+        }
+        Ok(object)
+    }
+}
+
+impl ObjectsElsewhere for AggregatedObjects {
+    fn generation(&self) -> u64 {
+        // Each of them only grows.
+        let of_peers = self.peers.as_ref().map_or(0, |peers| peers.generation());
+        self.aggregator.current().generation() + self.aggregator.discovery().generation() + of_peers
+    }
+
+    fn serves(&self, group: &str, version: &str) -> bool {
+        self.aggregator.current().remote(group, version).is_some()
+            || self.of_peers().any(|it| (&*it.group, &*it.version) == (group, version))
+    }
+
+    fn is_silent(&self, group: &str, version: &str) -> bool {
+        let discovered = self.aggregator.discovery();
+        let is_current = discovered.version(group, version).is_some_and(|it| it.freshness == Freshness::Current);
+        self.aggregator.current().remote(group, version).is_some() && !is_current
+    }
+
+    fn resources(&self) -> Vec<ResourceElsewhere> {
+        let (services, discovered) = (self.aggregator.current(), self.aggregator.discovery());
+        let mut versions: Vec<&VersionSource> = discovered.versions().collect();
+        versions.sort_by(|a, b| {
+            let by_priority = b.version_priority.cmp(&a.version_priority);
+            by_priority.then_with(|| version_names::compare(&a.version, &b.version))
+        });
+        let mut known = HashSet::new();
+        let mut resources = Vec::new();
+        for version in versions.into_iter().filter(|it| services.remote(&it.group, &it.version).is_some()) {
+            for resource in version.resources.iter().filter(|resource| can_be_followed(resource)) {
+                // A kind is followed in one of its versions.
+                if known.insert((version.group.to_string(), resource.plural.to_string())) {
+                    resources.push(resource_of(version.group.to_string(), version.version.to_string(), resource));
+                }
+            }
+        }
+        resources.extend(self.of_peers());
+        resources
+    }
+
+    fn list<'a>(
+        &'a self,
+        resource: &'a ResourceElsewhere,
+        token: &'a str,
+    ) -> BoxFuture<'a, Result<PageElsewhere, ApiError>> {
+        Box::pin(self.page(resource, token))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        resource: &'a ResourceElsewhere,
+        resource_version: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<EventElsewhere, ApiError>>, ApiError>> {
+        Box::pin(self.watch_from(resource, resource_version))
+    }
+
+    fn get<'a>(
+        &'a self,
+        resource: &'a ResourceElsewhere,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<ObjectElsewhere, ApiError>> {
+        Box::pin(self.object(resource, key))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        resource: &'a ResourceElsewhere,
+        key: &'a str,
+        options: Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(self.change(resource, key, |peer, path| async move {
+            CONTROLLER.delete(&peer, &path, &options, OBJECT_BYTES).await
+        }))
+    }
+
+    fn patch<'a>(
+        &'a self,
+        resource: &'a ResourceElsewhere,
+        key: &'a str,
+        patch: Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(self.change(resource, key, |peer, path| async move {
+            CONTROLLER.patch(&peer, &path, &patch, OBJECT_BYTES).await
+        }))
+    }
+}
+
+/// Whether all can be done with the objects of a kind that has to be.
+fn can_be_followed(resource: &DiscoveredResource) -> bool {
+    VERBS.iter().all(|wanted| resource.verbs.iter().any(|verb| *verb == *wanted))
+}
+
+fn resource_of(group: String, version: String, resource: &DiscoveredResource) -> ResourceElsewhere {
+    ResourceElsewhere {
+        group,
+        version,
+        plural: resource.plural.to_string(),
+        kind: resource.kind.kind.to_string(),
+        is_namespaced: resource.is_namespaced(),
+    }
+}
+
+/// A watch that is under way.
+struct Watch {
+    resource: ResourceElsewhere,
+    body: AnswerStream,
+    /// What is there of the next line.
+    line: BytesMut,
+    until: Instant,
+}
+
+impl Watch {
+    /// The next event; `None` when the watch has ended.
+    async fn next(&mut self) -> Result<Option<EventElsewhere>, ApiError> {
+        loop {
+            let Some(line) = self.next_line().await? else { return Ok(None) };
+            if let Some(event) = self.event(&line)? {
+                return Ok(Some(event));
+            }
+        }
+    }
+
+    async fn next_line(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let mut seen = 0;
+        loop {
+            if let Some(end) = self.line[seen..].iter().position(|byte| *byte == b'\n') {
+                return Ok(Some(self.line.split_to(seen + end + 1).freeze()));
+            }
+            seen = self.line.len();
+            if seen > OBJECT_BYTES {
+                return Err(unavailable(&self.resource, "an event is too large"));
+            }
+            match timeout_at(self.until, self.body.data()).await {
+                Ok(Ok(Some(data))) => self.line.extend_from_slice(&data),
+                Ok(Err(why)) => return Err(unavailable(&self.resource, &why)),
+                Ok(Ok(None)) | Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// What a line tells, if it tells anything.
+    fn event(&self, line: &[u8]) -> Result<Option<EventElsewhere>, ApiError> {
+        let parsed =
+            keelson_codec::json::parse(line).map_err(|_| unavailable(&self.resource, "an event is no JSON"))?;
+        let (event, object) = (&parsed.value, &parsed.value["object"]);
+        let read = || {
+            let read = ObjectElsewhere::read(&self.resource, &object["metadata"]);
+            read.ok_or_else(|| unavailable(&self.resource, "an event is about no object"))
+        };
+        match event["type"].as_str() {
+            Some("ADDED" | "MODIFIED") => Ok(Some(EventElsewhere::Is(read()?))),
+            Some("DELETED") => Ok(Some(EventElsewhere::Gone(read()?))),
+            Some("BOOKMARK") => {
+                let version = object["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty());
+                Ok(version.map(|version| EventElsewhere::UpTo(version.to_owned())))
+            }
+            Some("ERROR") if object["code"] == 410 => Err(expired()),
+            _ => Err(unavailable(&self.resource, "a watch has failed")),
+        }
+    }
+}
+
+fn encoded(text: &str) -> impl std::fmt::Display {
+    utf8_percent_encode(text, PLAIN)
+}
+
+fn path_of(resource: &ResourceElsewhere, version: &str, key: &str) -> String {
+    let (namespace, name) = key.split_once('/').map_or((None, key), |(namespace, name)| (Some(namespace), name));
+    let below = namespace.map(|namespace| format!("namespaces/{}/", encoded(namespace))).unwrap_or_default();
+    format!("{version}/{below}{}/{}", resource.plural, encoded(name))
+}
+
+/// The objects of a page. What is none of this kind makes the whole list worthless: what it leaves out might be taken for gone.
+fn page_of(resource: &ResourceElsewhere, list: &Value) -> Result<PageElsewhere, String> {
+    let items = match list.get("items") {
+        Some(Value::Array(items)) => items.as_slice(),
+        Some(Value::Null) => &[],
+        _ => return Err("the answer is no list".to_owned()),
+    };
+    let objects = items.iter().map(|item| ObjectElsewhere::read(resource, &item["metadata"])).collect::<Option<_>>();
+    let text = |field: &str| list["metadata"][field].as_str().unwrap_or_default().to_owned();
+    Ok(PageElsewhere {
+        objects: objects.ok_or("an item of the list is no object of this kind")?,
+        resource_version: text("resourceVersion"),
+        token: text("continue"),
+    })
+}
+
+/// An answer that is good. That an object is gone has to be said of it by its name.
+fn accepted(
+    resource: &ResourceElsewhere,
+    key: Option<&str>,
+    answer: Result<PeerResponse, CallError>,
+) -> Result<PeerResponse, ApiError> {
+    let answer = answer.map_err(|error| unavailable(resource, &error.to_string()))?;
+    let name = key.map(|key| key.rsplit_once('/').map_or(key, |(_, name)| name));
+    match (answer.status, name) {
+        (200..300, _) => Ok(answer),
+        (404, Some(name)) if says_missing(&answer.body, name) => {
+            Err(ApiError::NotFound { resource: resource.name(), name: name.to_owned() })
+        }
+        (409, Some(name)) => Err(ApiError::Conflict {
+            resource: resource.name(),
+            name: name.to_owned(),
+            message: Box::new(ConflictKind::Modified),
+        }),
+        (410, None) => Err(expired()),
+        _ => Err(unavailable(resource, &failure_text(&answer).unwrap_or_default())),
+    }
+}
+
+/// Whether a body says that there is no object of this name.
+fn says_missing(body: &[u8], name: &str) -> bool {
+    let Ok(parsed) = keelson_codec::json::parse(body) else { return false };
+    let status = &parsed.value;
+    status["kind"] == "Status" && status["reason"] == "NotFound" && status["details"]["name"] == name
+}
+
+fn expired() -> ApiError {
+    ApiError::Expired { message: ExpiredKind::ListRevision, continue_token: None }
+}
+
+fn unavailable(resource: &ResourceElsewhere, why: &str) -> ApiError {
+    ApiError::ServiceUnavailable { message: format!("{}: {why}", resource.name()), retry_after_seconds: None }
+}

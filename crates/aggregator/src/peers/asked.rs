@@ -1,0 +1,142 @@
+//! The questions to a peer: what it serves itself, and what it publishes of the versions that this server does not serve.
+//!
+//! Both are asked again every few seconds, and cost a peer whose documents are as before no more than to say so. A peer may lie, hang or
+//! answer without end: of that it is only not heard.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
+use keelson_discovery::{Freshness, ServedVersion, served_versions};
+use keelson_outbound::{ByteBudget, ByteReservation, PEER_PROXIED, Peer};
+
+use crate::aggregator::Aggregator;
+use crate::api_service;
+use crate::discovery::{DOCUMENT_BYTES, is_aggregated, read};
+use crate::openapi::{self, INDEX, PublishedDocument};
+use crate::requester::SERVER;
+
+/// What a server is asked for: what it serves itself.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
+/// Where.
+const PATHS: [&str; 2] = ["/api", "/apis"];
+/// How many resources a server may have built in: many times those of Kubernetes.
+const RESOURCES: usize = 2_000;
+
+/// What a peer publishes, by paths such as `apis/apps/v1`.
+pub(super) type OpenApi = HashMap<String, PublishedDocument>;
+
+/// One document of a server, without what stands in the store.
+#[derive(Clone, Default)]
+pub(super) struct PeerDocument {
+    tag: Option<HeaderValue>,
+    pub(super) versions: Vec<Arc<ServedVersion>>,
+    _reservation: Option<Arc<ByteReservation>>,
+}
+
+/// A peer that is asked.
+pub(super) struct Asked<'a> {
+    pub(super) peer: &'a Peer,
+    pub(super) aggregator: &'a Aggregator,
+    /// What all documents that are kept have room in.
+    pub(super) kept: &'a ByteBudget,
+}
+
+impl PeerDocument {
+    /// Takes away what this server has from the store as well: what becomes of that is seen there first.
+    pub(super) fn leave_out_stored(&mut self, aggregator: &Aggregator) {
+        let (surface, services) = (aggregator.registry().surface(), aggregator.current());
+        self.versions.retain(|shown| {
+            let is_custom = surface
+                .resources_of(&shown.group)
+                .any(|resource| !resource.is_builtin() && resource.version(&shown.version).is_some());
+            !is_custom && services.remote(&shown.group, &shown.version).is_none()
+        });
+    }
+}
+
+impl Asked<'_> {
+    /// What it serves: of the core group, and of the others.
+    ///
+    /// # Errors
+    /// When it does not say, with the reason.
+    pub(super) async fn documents(&self, known: &[PeerDocument; 2]) -> Result<[PeerDocument; 2], String> {
+        let ([core, groups], [core_path, groups_path]) = (known, PATHS);
+        Ok([self.document(core_path, core).await?, self.document(groups_path, groups).await?])
+    }
+
+    async fn document(&self, path: &str, known: &PeerDocument) -> Result<PeerDocument, String> {
+        let mut headers = HeaderMap::from_iter([(PEER_PROXIED, HeaderValue::from_static("true"))]);
+        if let Some(tag) = known.tag.clone() {
+            headers.insert(IF_NONE_MATCH, tag);
+        }
+        let answer = SERVER.get(self.peer, path, Some(ACCEPT), headers, DOCUMENT_BYTES).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        match answer.status {
+            304 if known.tag.is_some() => return Ok(known.clone()),
+            200 if is_aggregated(&answer.content_type) => {}
+            status => return Err(format!("its answer for {path} is {status}, and no document of what it serves")),
+        }
+        let tag = answer.headers.get(ETAG).cloned();
+        let reservation = self.kept.hold(answer.body.len())?;
+        let versions = read(answer, |value, _| served_versions(value)).await?;
+        let versions = versions.into_iter().map(Arc::new).collect();
+        let mut document = PeerDocument { tag, versions, _reservation: Some(Arc::new(reservation)) };
+        document.leave_out_stored(self.aggregator);
+        if document.versions.iter().map(|version| version.resources.len()).sum::<usize>() > RESOURCES {
+            return Err(format!("it has more than {RESOURCES} resources"));
+        }
+        Ok(document)
+    }
+
+    /// What it publishes of the versions that this server does not serve, one after the other. What it does not tell now stays as it
+    /// was, and the rest is not asked for.
+    pub(super) async fn openapi(&self, served: &[PeerDocument; 2], known: &OpenApi) -> OpenApi {
+        let surface = self.aggregator.registry().surface();
+        let served_here = |group: &str| {
+            let versions = surface.resources_of(group).flat_map(|resource| resource.versions());
+            let served = versions.filter(|known| !known.hidden);
+            served.flat_map(|known| paths(group, known.name.as_ref())).collect::<BTreeSet<_>>()
+        };
+        let versions = served.iter().flat_map(|document| &document.versions);
+        let current = versions.filter(|version| version.freshness == Freshness::Current);
+        let unknown = |version: &Arc<ServedVersion>| &paths_of(version) - &served_here(&version.group);
+        let paths: BTreeSet<String> = current.flat_map(unknown).collect();
+        let mut found = known.clone();
+        found.retain(|path, _| paths.contains(path));
+        if !paths.is_empty()
+            && let Err(why) = self.published(paths, &mut found).await
+        {
+            tracing::warn!(why, "a peer does not say what it publishes");
+        }
+        found
+    }
+
+    async fn published(&self, paths: BTreeSet<String>, found: &mut OpenApi) -> Result<(), String> {
+        let answer = SERVER.get(self.peer, INDEX, None, HeaderMap::new(), openapi::DOCUMENT_BYTES).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        if answer.status != 200 {
+            return Err(format!("the answer of {INDEX:?} is {}", answer.status));
+        }
+        let index = read(answer, |index, _| Ok(index.clone())).await?;
+        for path in paths {
+            let known = found.get(&path);
+            match openapi::of_version((self.peer, SERVER), &path, &index, known, self.kept).await? {
+                Some(document) => found.insert(path, document),
+                None => found.remove(&path),
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Where a version of a group is described, and its group is.
+pub(super) fn paths_of(version: &ServedVersion) -> BTreeSet<String> {
+    paths(&version.group, &version.version)
+}
+
+fn paths(group: &str, version: &str) -> BTreeSet<String> {
+    let of_version = api_service::version_path(group, version).split_off(1);
+    let of_group = if group.is_empty() { "api".to_owned() } else { format!("apis/{group}") };
+    BTreeSet::from([of_version, of_group])
+}

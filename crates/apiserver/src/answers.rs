@@ -1,0 +1,70 @@
+//! Answers of the main server that are kept for a few seconds.
+//!
+//! Without them every request would wait for a request of its own. Their number and their size are bounded.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How long an answer is kept, as upstream has it: so long a right lasts that was taken away.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+/// How many answers are kept.
+const MOST: usize = 4096;
+/// How many bytes a question may have whose answer is kept, as upstream has it.
+const MOST_QUESTION_BYTES: usize = 10_000;
+
+/// Answers by their questions.
+#[derive(Debug)]
+pub(crate) struct Answers<V>(Mutex<HashMap<String, (Instant, V)>>);
+
+impl<V> Default for Answers<V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<V: Clone> Answers<V> {
+    /// The answer to a question, if it was given of late.
+    pub(crate) fn get(&self, question: &str) -> Option<V> {
+        let kept = self.0.lock();
+        kept.get(question).filter(|(given, _)| given.elapsed() < KEPT_FOR).map(|(_, answer)| answer.clone())
+    }
+
+    /// Keeps an answer that was just given.
+    pub(crate) fn keep(&self, question: String, answer: V) {
+        if question.len() > MOST_QUESTION_BYTES {
+            return;
+        }
+        let mut kept = self.0.lock();
+        if kept.len() >= MOST {
+            kept.retain(|_, (given, _)| given.elapsed() < KEPT_FOR);
+        }
+        if kept.len() >= MOST {
+            kept.clear();
+        }
+        kept.insert(question, (Instant::now(), answer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_kept_for_a_while_and_their_number_is_bounded() {
+        let answers = Answers::default();
+        answers.keep("a".to_owned(), 1);
+        assert_eq!((answers.get("a"), answers.get("b")), (Some(1), None));
+        tokio::time::advance(KEPT_FOR).await;
+        assert_eq!(answers.get("a"), None);
+        for n in 0..=MOST {
+            answers.keep(n.to_string(), n);
+        }
+        assert!(answers.0.lock().len() <= MOST);
+        assert_eq!(answers.get(&MOST.to_string()), Some(MOST));
+        answers.keep("x".repeat(MOST_QUESTION_BYTES + 1), 1);
+        assert_eq!(answers.get(&"x".repeat(MOST_QUESTION_BYTES + 1)), None);
+    }
+}

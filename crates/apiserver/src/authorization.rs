@@ -1,0 +1,119 @@
+//! Delegated authorization: the main server is asked what users may do (`SubjectAccessReview`), and its answer holds for ten seconds.
+//!
+//! Members of `system:masters` and questions whether the server is well pass unasked, as upstream has it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use futures::future::{Either, ready};
+use k8s_openapi::api::authorization::v1::{
+    FieldSelectorAttributes, LabelSelectorAttributes, NonResourceAttributes, ResourceAttributes as AskedResource,
+    SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use keelson_access::{Attributes, Authorizer, Deciding, Decision, PrivilegedGroup, ResourceAttributes, User, Verdict};
+use kube::Client;
+use kube::api::{Api, PostParams};
+
+use crate::answers::Answers;
+
+/// How long an answer may take, as upstream has it.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// The paths that tell whether the server is well, which are answered whomever the main server believes.
+const HEALTH_PATHS: [&str; 3] = ["/livez", "/readyz", "/healthz"];
+
+/// Asks the main server what users may do.
+pub(crate) struct AccessReviews {
+    api: Api<SubjectAccessReview>,
+    answers: Answers<Verdict>,
+}
+
+impl AccessReviews {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { api: Api::all(client), answers: Answers::default() }
+    }
+
+    async fn ask(&self, spec: SubjectAccessReviewSpec) -> Verdict {
+        let question = serde_json::to_string(&spec).unwrap_or_default();
+        if let Some(known) = self.answers.get(&question) {
+            return known;
+        }
+        let review = SubjectAccessReview { metadata: ObjectMeta::default(), spec, status: None };
+        let params = PostParams::default();
+        let asked = tokio::time::timeout(ANSWER_TIME, self.api.create(&params, &review)).await;
+        let verdict = match asked {
+            Ok(Ok(answer)) => {
+                let status = answer.status.unwrap_or_default();
+                let decision = match (status.allowed, status.denied) {
+                    (true, _) => Decision::Allow,
+                    (false, Some(true)) => Decision::Deny,
+                    (false, _) => Decision::NoOpinion,
+                };
+                Verdict { decision, reason: Cow::Owned(status.reason.unwrap_or_default()) }
+            }
+            Ok(Err(error)) => return failed(&error.to_string()),
+            Err(_) => return failed(&format!("no answer in {ANSWER_TIME:?}")),
+        };
+        self.answers.keep(question, verdict.clone());
+        verdict
+    }
+}
+
+/// Nothing is allowed that nobody could be asked for, and it is asked again with the next request.
+fn failed(cause: &str) -> Verdict {
+    tracing::warn!(cause, "the main server can't be asked what a user may do");
+    Verdict { decision: Decision::NoOpinion, reason: Cow::Borrowed("the main server can't be asked") }
+}
+
+impl Authorizer for AccessReviews {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        if matches!(attributes, Attributes::Path { verb: "get", path } if HEALTH_PATHS.contains(path)) {
+            return Either::Left(ready(Verdict { decision: Decision::Allow, reason: Cow::Borrowed("") }));
+        }
+        match PrivilegedGroup.authorize(user, attributes) {
+            Either::Left(decided) if decided.clone().into_inner().is_allowed() => Either::Left(decided),
+            _ => Either::Right(Box::pin(self.ask(question(user, attributes)))),
+        }
+    }
+}
+
+fn question(user: &User, attributes: &Attributes<'_>) -> SubjectAccessReviewSpec {
+    let (resource, path) = match attributes {
+        Attributes::Resource(resource) => (Some(about(resource)), None),
+        Attributes::Path { verb, path } => {
+            (None, Some(NonResourceAttributes { path: Some((*path).to_owned()), verb: Some((*verb).to_owned()) }))
+        }
+    };
+    SubjectAccessReviewSpec {
+        user: Some(user.name.clone()),
+        uid: user.uid.clone(),
+        groups: (!user.groups.is_empty()).then(|| user.groups.clone()),
+        extra: (!user.extra.is_empty()).then(|| user.extra.clone()),
+        resource_attributes: resource,
+        non_resource_attributes: path,
+    }
+}
+
+fn about(asked: &ResourceAttributes<'_>) -> AskedResource {
+    let text = |text: &str| Some(text.to_owned());
+    let selector = |selector: Option<&str>| selector.filter(|selector| !selector.is_empty()).and_then(text);
+    AskedResource {
+        verb: text(asked.verb),
+        group: text(asked.group),
+        version: text(asked.version),
+        resource: text(asked.resource),
+        subresource: asked.subresource.and_then(text),
+        namespace: asked.namespace.and_then(text),
+        name: asked.name.and_then(text),
+        field_selector: selector(asked.field_selector)
+            .map(|raw| FieldSelectorAttributes { raw_selector: Some(raw), requirements: None }),
+        label_selector: selector(asked.label_selector)
+            .map(|raw| LabelSelectorAttributes { raw_selector: Some(raw), requirements: None }),
+    }
+}
+
+impl std::fmt::Debug for AccessReviews {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessReviews").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,36 @@
+//! A library for aggregated API servers: a program with a few Rust types becomes a server for them, behind a main API server.
+//!
+//! A type is described as a custom resource is, with `kube`'s `#[derive(CustomResource)]` and `schemars`; what is served of it, and
+//! how, is what keelson serves of a custom resource: chunked lists, watches, Tables, discovery, OpenAPI, validation, patches and
+//! server-side apply. The main server says who asks, as a front proxy, and is asked what he may do. [`ApiServer`] has an example.
+
+mod admission;
+mod answers;
+mod authentication;
+mod authorization;
+mod builder;
+pub mod conformance;
+mod external;
+mod identity;
+mod main_lease;
+mod main_server;
+mod membership;
+mod mirror;
+mod mirrored_store;
+mod namespaces;
+mod read_through;
+mod server;
+mod shared;
+mod storage;
+mod storage_versions;
+
+pub use admission::{AdmissionHook, AdmissionRequest, Refusal};
+pub use async_trait::async_trait;
+pub use builder::{ApiServer, ApiServerBuilder, ServeError, StartError};
+pub use external::{Computed, ObjectKey, ObjectStore, StoreFault};
+pub use futures::stream::BoxStream;
+pub use keelson_access::User;
+pub use keelson_registry::Operation;
+pub use keelson_supervision::Failure;
+pub use server::RunningApiServer;
+pub use storage::Storage;

@@ -1,0 +1,182 @@
+//! The main API server, as this one asks it: which authorities it trusts, and which namespaces there are.
+//!
+//! Both are followed by watches in the background and answered from what was last seen, so that requests go on while the main server
+//! is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use keelson_access::{AuthenticationInfo, PublishedAuthorities};
+use keelson_meta::error::ConflictKind;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, GroupResource};
+use kube::Client;
+use kube::api::{Api, PartialObjectMeta};
+use kube::core::{ObjectMeta, Status};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::{WatchStreamExt as _, watcher};
+
+use crate::builder::StartError;
+
+/// The config map in which the main server publishes how its front proxy is known, and where it is.
+const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
+/// How long a start waits for the main server.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long until it is asked again.
+const START_AGAIN: Duration = Duration::from_millis(500);
+/// How long one question may take.
+const QUESTION_TIME: Duration = Duration::from_secs(10);
+
+/// The main server.
+#[derive(Clone)]
+pub(crate) struct MainServer {
+    client: Client,
+}
+
+impl MainServer {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Asks for something, or has it written, in JSON.
+    ///
+    /// # Errors
+    /// 404 and 409 as the main server says them, 503 for whatever else goes wrong.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
+        let bytes = body.map(keelson_codec::json::to_vec).unwrap_or_default();
+        let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
+        let request = request.body(bytes).map_err(|error| ApiError::Internal(error.to_string()))?;
+        let failed = |why: String| ApiError::ServiceUnavailable {
+            message: format!("the main API server: {why}"),
+            retry_after_seconds: Some(1),
+        };
+        let asked = tokio::time::timeout(QUESTION_TIME, self.client.request_text(request)).await;
+        match asked.map_err(|_| failed(format!("no answer in {QUESTION_TIME:?}")))? {
+            Ok(text) => {
+                let parsed = keelson_codec::json::parse(text.as_bytes());
+                Ok(parsed.map_err(|_| failed("its answer is no JSON".to_owned()))?.value)
+            }
+            Err(kube::Error::Api(status)) => Err(refusal(&status, path).unwrap_or_else(|| failed(status.message))),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    /// What it publishes of its front proxy, which it may not have done yet.
+    pub(crate) async fn authentication(&self) -> Result<AuthenticationInfo, StartError> {
+        let (namespace, name) = AUTHENTICATION;
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
+        let mut last = "no answer".to_owned();
+        let asking = async {
+            loop {
+                match tokio::time::timeout(QUESTION_TIME, maps.get(name)).await {
+                    Ok(Ok(map)) => return read(map),
+                    Ok(Err(error)) => last = error.to_string(),
+                    Err(_) => last = format!("no answer in {QUESTION_TIME:?}"),
+                }
+                tokio::time::sleep(START_AGAIN).await;
+            }
+        };
+        let answer = tokio::time::timeout(START_PATIENCE, asking).await;
+        answer.map_err(|_| StartError::MainServer(format!("reading the config map {namespace}/{name}: {last}")))
+    }
+
+    /// Follows what it publishes of its front proxy.
+    pub(crate) async fn follow_authentication(self, authorities: Arc<PublishedAuthorities>) {
+        let (namespace, name) = AUTHENTICATION;
+        let maps = Api::<ConfigMap>::namespaced(self.client, namespace);
+        let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let mut changes = std::pin::pin!(watcher(maps, named).default_backoff().applied_objects());
+        while let Some(change) = changes.next().await {
+            match change {
+                Ok(map) => authorities.publish(read(map)),
+                Err(error) => {
+                    tracing::warn!(%error, "the authorities of the main server can't be followed; it is tried again");
+                }
+            }
+        }
+    }
+}
+
+/// What the main server says of an object that is not there, or not as it was read.
+fn refusal(status: &Status, path: &str) -> Option<ApiError> {
+    let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+    let resource = GroupResource::default();
+    match (status.code, &*status.reason) {
+        (404, _) => Some(ApiError::NotFound { resource, name }),
+        (409, "AlreadyExists") => Some(ApiError::AlreadyExists { resource, name, is_going: false }),
+        (409, _) => Some(ApiError::Conflict { resource, name, message: Box::new(ConflictKind::Modified) }),
+        _ => None,
+    }
+}
+
+fn read(map: ConfigMap) -> AuthenticationInfo {
+    AuthenticationInfo::read(&map.data.unwrap_or_default())
+}
+
+/// The namespaces of the main server, as they were last seen.
+#[derive(Clone)]
+pub(crate) struct Namespaces {
+    api: Api<PartialObjectMeta<Namespace>>,
+    seen: reflector::Store<PartialObjectMeta<Namespace>>,
+}
+
+/// What is known of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamespaceState {
+    /// There is none of the name.
+    Missing,
+    /// Objects may be made in it.
+    Active,
+    /// It is being deleted.
+    Terminating,
+}
+
+impl Namespaces {
+    /// Those of a server, and what follows them.
+    pub(crate) fn follow(server: &MainServer) -> (Self, impl Stream<Item = watcher::Result<()>> + Send + use<>) {
+        // Of each its metadata is wanted alone.
+        let api = Api::<PartialObjectMeta<Namespace>>::all(server.client.clone());
+        let (seen, writer) = reflector::store();
+        let changes = watcher(api.clone(), watcher::Config::default())
+            .default_backoff()
+            .reflect(writer)
+            .map(|change| change.map(drop));
+        (Self { api, seen }, changes)
+    }
+
+    /// The state of a namespace. One that was not seen yet is asked for.
+    ///
+    /// # Errors
+    /// 503 when the main server does not answer.
+    pub(crate) async fn state(&self, name: &str) -> Result<NamespaceState, ApiError> {
+        let state = |metadata: &ObjectMeta| match metadata.deletion_timestamp {
+            Some(_) => NamespaceState::Terminating,
+            None => NamespaceState::Active,
+        };
+        if let Some(seen) = self.seen.get(&ObjectRef::new(name))
+            && state(&seen.metadata) == NamespaceState::Active
+        {
+            return Ok(NamespaceState::Active);
+        }
+        // It may have been made, or gone and been made anew, a moment ago.
+        let asked = tokio::time::timeout(QUESTION_TIME, self.api.get_opt(name)).await;
+        let unavailable = |cause: String| {
+            tracing::warn!(namespace = name, cause, "the main server can't be asked for a namespace");
+            ApiError::ServiceUnavailable {
+                message: format!("the main server can't be asked for the namespace {name:?}, please try again later"),
+                retry_after_seconds: Some(1),
+            }
+        };
+        let found = asked.map_err(|_| unavailable("no answer".to_owned()))?;
+        let found = found.map_err(|error| unavailable(error.to_string()))?;
+        Ok(found.map_or(NamespaceState::Missing, |found| state(&found.metadata)))
+    }
+}

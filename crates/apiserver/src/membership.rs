@@ -1,0 +1,375 @@
+//! The place of this server among those that share its store: a record that it renews, and without which it writes nothing.
+//!
+//! It is what an identity lease is to a main server, in a store that has no leases: the fence in front of the store compares the record in
+//! every transaction. A server that was paused past its time, or whose record another has taken away, registers anew before it writes. Who
+//! lives is seen by whether records change; clocks are never compared. The later of two processes of one name stays.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use keelson_controllers::Observations;
+use keelson_meta::{Clock, Random, Revision};
+use keelson_registry::Registry;
+use keelson_storage::{
+    CommitError, Condition, Fence, FencedStore, Identity, KeyValue, RangeRequest, Store, StoreError, StoreKey,
+    Transaction,
+};
+use keelson_supervision::Supervisor;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+/// Where the records are: beside the objects, which are below `/registry/`.
+const PREFIX: &str = "/keelson-apiserver/servers/";
+/// How many records are looked at: many times the servers that share a store.
+const MOST: usize = 1_000;
+/// How long after a failure a registration or renewal is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// After how many times of a renewal the time between two looks at the others was a pause, which is not held against anybody.
+const MISSED_LOOKS: u32 = 3;
+/// How often a registration is tried at once when others write the same record.
+const ATTEMPTS: usize = 4;
+/// How long a server that stops tries to take its record with it.
+const LEAVING_TIME: Duration = Duration::from_secs(2);
+
+/// How long a server may go on without being heard of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How long what it has registered stands without a renewal.
+    pub(crate) duration: Duration,
+    /// How often that is renewed.
+    pub(crate) interval: Duration,
+}
+
+impl Terms {
+    /// What is registered stands so long, and is renewed often enough that a few renewals may fail.
+    pub(crate) fn of(duration: Duration) -> Self {
+        Self { duration, interval: duration / 6 }
+    }
+}
+
+/// What is stored of a server.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    /// By what processes of one name are told apart.
+    holder: String,
+    /// When it was written, by the clock of its server: milliseconds since 1970.
+    renewed: u64,
+    /// How long it stands.
+    milliseconds: u64,
+}
+
+/// The record of this server.
+pub(crate) struct Membership {
+    store: Arc<dyn Store>,
+    fence: Arc<Fence>,
+    clock: Arc<dyn Clock>,
+    server_id: String,
+    key: StoreKey,
+    holder: String,
+    terms: Terms,
+    /// Which registration the record that is held belongs to.
+    registration: u64,
+    held: Option<Held>,
+    /// What was seen of the records of others.
+    others: Observations,
+}
+
+/// The record as it stands.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    revision: Revision,
+    until: SystemTime,
+}
+
+/// Who holds the name of a server that registers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Namesake {
+    /// Whoever was there before is replaced: this process starts.
+    Replace,
+    /// Another process of the name has started later.
+    GiveWay,
+}
+
+impl Membership {
+    /// Registers a server of this name, and gives the store that it writes through from now on.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub(crate) async fn join(
+        store: Arc<dyn Store>,
+        (clock, random): (Arc<dyn Clock>, &dyn Random),
+        server_id: &str,
+        terms: Terms,
+    ) -> Result<(Self, Arc<dyn Store>), StoreError> {
+        let key = StoreKey::new(format!("{PREFIX}{server_id}"));
+        let fence = Arc::new(Fence::new(key.clone(), clock.clone()));
+        let fenced = Arc::new(FencedStore::new(store.clone(), fence.clone()));
+        let (server_id, holder) = (server_id.to_owned(), random.uuid());
+        let others = Observations::new(terms.interval * MISSED_LOOKS);
+        let mut membership =
+            Self { store, fence, clock, server_id, key, holder, terms, registration: 0, held: None, others };
+        membership.take(Namesake::Replace).await?;
+        Ok((membership, fenced))
+    }
+
+    /// Renews the record until the server stops, registers anew whenever it is lost, and takes away the records of servers that no longer
+    /// renew theirs. When another process of this name has started, the server has failed.
+    pub(crate) async fn run(
+        mut self,
+        registry: Arc<Registry>,
+        supervisor: Supervisor,
+        stopping: CancellationToken,
+    ) -> Self {
+        let fence = self.fence.clone();
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = self.keep(&registry) => {}
+            why = fence.closed() => {
+                supervisor.fail("membership", why);
+                stopping.cancelled().await;
+            }
+        }
+        self
+    }
+
+    /// Takes the record away, so that nobody waits for its end.
+    pub(crate) async fn leave(mut self) {
+        let Some(held) = self.held.take() else { return };
+        self.fence.lose();
+        let gone = Transaction::default().when(self.key.clone(), Condition::At(held.revision)).delete(self.key.clone());
+        let left = tokio::time::timeout(LEAVING_TIME, self.store.commit(gone)).await;
+        if !matches!(left, Ok(Ok(_))) {
+            tracing::warn!(server_id = self.server_id, "the record of this server was left behind; it ends by itself");
+        }
+    }
+
+    async fn keep(&mut self, registry: &Registry) {
+        loop {
+            let wait = if self.held.is_some() { self.terms.interval } else { RETRY };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.fence.doubted() => {}
+            }
+            let done = match self.renew(registry).await {
+                Ok(()) => self.collect().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                tracing::warn!(server_id = self.server_id, %error, "the record of this server was not renewed; it is tried again");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    async fn renew(&mut self, registry: &Registry) -> Result<(), StoreError> {
+        let Some(held) = self.held else { return self.take(Namesake::GiveWay).await };
+        if held.until <= self.clock.now() {
+            return self.lost(registry, "it was not renewed in time").await;
+        }
+        match self.write(Condition::At(held.revision)).await {
+            Ok(()) => Ok(()),
+            Err(CommitError::Compare { current: Some(found), .. }) => match read(&found) {
+                // The answer to an earlier renewal was lost.
+                Some(record) if record.holder == self.holder => {
+                    let renewed = SystemTime::UNIX_EPOCH + Duration::from_millis(record.renewed);
+                    self.hold(found.revision, renewed);
+                    Ok(())
+                }
+                Some(_) | None => self.lost(registry, "it is another's").await,
+            },
+            Err(CommitError::Compare { current: None, .. }) => self.lost(registry, "it was taken away").await,
+            Err(CommitError::Store(error)) => Err(error),
+        }
+    }
+
+    async fn lost(&mut self, registry: &Registry, why: &str) -> Result<(), StoreError> {
+        self.fence.lose();
+        self.held = None;
+        tracing::error!(server_id = self.server_id, why, "this server lost its record; it registers anew");
+        // ORDER: before it registers, since what it had published may be collected.
+        registry.close_encodings().await;
+        self.take(Namesake::GiveWay).await
+    }
+
+    async fn take(&mut self, namesake: Namesake) -> Result<(), StoreError> {
+        for _ in 0..ATTEMPTS {
+            let found = self.store.get(&self.key).await?;
+            let holder = found.as_ref().and_then(read).map(|record| record.holder);
+            if namesake == Namesake::GiveWay && holder.is_some_and(|holder| holder != self.holder) {
+                self.give_way();
+                return Ok(());
+            }
+            let condition = found.map_or(Condition::Absent, |found| Condition::At(found.revision));
+            self.registration += 1;
+            match self.write(condition).await {
+                Ok(()) => return Ok(()),
+                Err(CommitError::Compare { .. }) => {}
+                Err(CommitError::Store(error)) => return Err(error),
+            }
+        }
+        Err(StoreError::Unavailable(format!("others write the record of the server {}", self.server_id)))
+    }
+
+    fn give_way(&mut self) {
+        let why = format!(
+            "another process has started as the server {} and takes its place: give each server on a store a name of its own",
+            self.server_id
+        );
+        tracing::error!("{why}");
+        self.fence.close(why);
+        self.held = None;
+    }
+
+    /// ORDER: the record is written before the fence is told, so that what passes the fence was compared with it.
+    async fn write(&mut self, condition: Condition) -> Result<(), CommitError> {
+        let now = self.clock.now();
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let record = Record {
+            holder: self.holder.clone(),
+            renewed: milliseconds(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
+            milliseconds: milliseconds(self.terms.duration),
+        };
+        let record = Bytes::from(serde_json::to_vec(&record).expect("a record of texts and numbers is written"));
+        let write = Transaction::default().when(self.key.clone(), condition).put(self.key.clone(), record);
+        let written = self.store.commit(write).await?;
+        self.hold(written.revisions[0], now);
+        Ok(())
+    }
+
+    fn hold(&mut self, revision: Revision, renewed: SystemTime) {
+        let until = renewed + self.terms.duration;
+        self.held = Some(Held { revision, until });
+        let (key, registration) = (self.key.clone(), self.registration);
+        self.fence.hold(Identity { key, revision, until, registration });
+    }
+
+    /// Takes away the records that nobody renews. Only as they were seen: a server that comes back meanwhile keeps its own.
+    async fn collect(&mut self) -> Result<(), StoreError> {
+        let (from, to) = (StoreKey::new(PREFIX), StoreKey::prefix_end(PREFIX));
+        let all = self.store.range(RangeRequest { from, to, revision: None, limit: Some(MOST) }).await?;
+        let others: Vec<KeyValue> = all.entries.into_iter().filter(|entry| entry.key != self.key).collect();
+        let seen = self.others.look(others.iter().map(|found| (found.key.as_str(), found.revision)));
+        let stands =
+            |found| read(found).map_or(self.terms.duration, |record| Duration::from_millis(record.milliseconds));
+        for (dead, _) in others.iter().zip(seen).filter(|(found, seen)| seen.unchanged >= stands(*found)) {
+            let gone =
+                Transaction::default().when(dead.key.clone(), Condition::At(dead.revision)).delete(dead.key.clone());
+            match self.store.commit(gone).await {
+                Ok(_) => tracing::warn!(record = %dead.key, "took away the record of a server that is gone"),
+                Err(CommitError::Compare { .. }) => {}
+                Err(CommitError::Store(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read(found: &KeyValue) -> Option<Record> {
+    serde_json::from_slice(&found.value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_cache::{Cache, CacheConfig};
+    use keelson_meta::clock::ManualClock;
+    use keelson_meta::random::SystemRandom;
+    use keelson_registry::RegistryConfig;
+    use keelson_storage::memory::MemoryStore;
+
+    use super::*;
+
+    const DURATION: Duration = Duration::from_secs(60);
+
+    struct Server {
+        membership: Membership,
+        store: Arc<dyn Store>,
+        clock: Arc<ManualClock>,
+        registry: Arc<Registry>,
+    }
+
+    impl Server {
+        async fn join(shared: &Arc<dyn Store>, name: &str) -> Self {
+            let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+            let (membership, store) =
+                Membership::join(shared.clone(), (clock.clone(), &SystemRandom), name, Terms::of(DURATION))
+                    .await
+                    .unwrap();
+            let cache = Cache::start(shared.clone(), Vec::new(), CacheConfig::new(clock.clone())).await.unwrap();
+            let config = RegistryConfig::default();
+            let registry =
+                Registry::without_builtin(store.clone(), cache, clock.clone(), Arc::new(SystemRandom), config);
+            Self { membership, store, clock, registry: Arc::new(registry) }
+        }
+
+        async fn writes(&self) -> Result<(), String> {
+            let written = self.store.commit(Transaction::default().put(StoreKey::new("/registry/a"), "b")).await;
+            written.map(|_| ()).map_err(|error| error.to_string())
+        }
+
+        /// Lives for a time, by its clock and the others'.
+        async fn live(&mut self, time: Duration) {
+            tokio::time::advance(time).await;
+            self.clock.advance(time);
+            self.membership.renew(&self.registry).await.unwrap();
+            self.membership.collect().await.unwrap();
+        }
+    }
+
+    fn shared() -> Arc<dyn Store> {
+        Arc::new(MemoryStore::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_paused_past_its_time_writes_nothing_until_it_has_registered_anew() {
+        let store = shared();
+        let (mut paused, mut other) = (Server::join(&store, "one").await, Server::join(&store, "two").await);
+        paused.writes().await.unwrap();
+        let revision = store.current_revision().await.unwrap();
+        for _ in 0..7 {
+            other.live(DURATION / 6).await;
+        }
+        assert!(store.get(&paused.membership.key).await.unwrap().is_none(), "it is taken for dead");
+        // Its own clock may have stood still, as that of a machine that was suspended.
+        let refused = paused.writes().await.unwrap_err();
+        assert!(refused.contains("identity has ended"), "{refused}");
+        paused.clock.advance(DURATION);
+        assert!(paused.writes().await.is_err());
+        assert!(
+            store.get(&StoreKey::new("/registry/a")).await.unwrap().unwrap().revision <= revision,
+            "nothing is written"
+        );
+        paused.membership.renew(&paused.registry).await.unwrap();
+        paused.writes().await.unwrap();
+        other.writes().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_renews_its_record_is_left_alone() {
+        let store = shared();
+        let (mut one, mut two) = (Server::join(&store, "one").await, Server::join(&store, "two").await);
+        for _ in 0..20 {
+            one.live(DURATION / 12).await;
+            two.live(DURATION / 12).await;
+        }
+        assert_eq!((one.membership.registration, two.membership.registration), (1, 1));
+        // A pause of who looks is not held against the others.
+        tokio::time::advance(DURATION * 2).await;
+        two.live(Duration::from_secs(1)).await;
+        one.writes().await.unwrap();
+        one.membership.leave().await;
+        assert!(store.get(&StoreKey::new(format!("{PREFIX}one"))).await.unwrap().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_processes_of_one_name_the_later_stays() {
+        let store = shared();
+        let mut first = Server::join(&store, "one").await;
+        let second = Server::join(&store, "one").await;
+        assert!(first.writes().await.is_err());
+        first.membership.renew(&first.registry).await.unwrap();
+        assert!(first.writes().await.unwrap_err().contains("another process has started as the server one"));
+        second.writes().await.unwrap();
+    }
+}

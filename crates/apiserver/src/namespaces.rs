@@ -1,0 +1,43 @@
+//! Admission that has nothing created in a namespace that is missing or going away, as far as this server has seen.
+//!
+//! Namespaces are the main server's, so that a namespace may go at the moment in which an object is made in it: the main server
+//! empties it again until nothing is found.
+
+use futures::future::BoxFuture;
+use keelson_meta::{ApiError, GroupResource, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Mutation, Operation, namespace_is_terminating};
+
+use crate::main_server::{NamespaceState, Namespaces};
+
+/// The plugin.
+pub(crate) struct NamespaceLifecycle(pub(crate) Namespaces);
+
+impl Admission for NamespaceLifecycle {
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        _: Option<&'a mut Object>,
+    ) -> BoxFuture<'a, Result<Mutation, ApiError>> {
+        Box::pin(async move {
+            let AdmissionAttributes { operation, target, name, .. } = *attributes;
+            let namespace = target.namespace.as_deref().filter(|_| target.is_namespaced());
+            if let (Operation::Create, Some(namespace)) = (operation, namespace) {
+                match self.0.state(namespace).await? {
+                    NamespaceState::Active => {}
+                    NamespaceState::Terminating => return Err(namespace_is_terminating(target, name, namespace)),
+                    NamespaceState::Missing => {
+                        let resource = GroupResource { group: String::new(), resource: "namespaces".to_owned() };
+                        return Err(ApiError::NotFound { resource, name: namespace.to_owned() });
+                    }
+                }
+            }
+            Ok(Mutation::Unchanged)
+        })
+    }
+}
+
+impl std::fmt::Debug for NamespaceLifecycle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamespaceLifecycle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,372 @@
+//! The composition of an aggregated server: opens its parts in order, and closes them in the opposite one.
+//!
+//! The order is main server, store, cache, registry, resources, port: whatever can fail is done before the port answers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use keelson_access::{PublishedAuthorities, pki};
+use keelson_cache::{Cache, CacheConfig, Compactor, DEFAULT_CHECK_INTERVAL};
+use keelson_http::Pipeline;
+use keelson_http::filters::FlowLimits;
+use keelson_http::handlers::ResourceHandlers;
+use keelson_http::health::{Health, HealthChecks};
+use keelson_http::listener::{self, Limits};
+use keelson_http::metrics::Metrics;
+use keelson_http::pages::{Documentation, Pages};
+use keelson_http::router::Router;
+use keelson_meta::random::SystemRandom;
+use keelson_meta::{ApiError, Clock, GroupResource, Random, SystemClock};
+use keelson_registry::{Admission, Contribution, Registry, RegistryConfig};
+use keelson_resources::{Resource, Verb};
+use keelson_storage::bounded::DEFAULT_BOUND;
+use keelson_storage::{BoundedStore, Store, StoreProbe};
+use keelson_supervision::{Failure, Supervisor, TaskGroup};
+use kube::Client;
+use kube::runtime::watcher;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::untyped;
+use crate::authentication::TokenReviews;
+use crate::authorization::AccessReviews;
+use crate::builder::{ApiServerBuilder, StartError};
+use crate::external::External;
+use crate::identity::{Identity, IdentityTask};
+use crate::main_lease::MainLease;
+use crate::main_server::{MainServer, Namespaces};
+use crate::membership::{Membership, Terms};
+use crate::mirror::Mirror;
+use crate::mirrored_store::MirroredStore;
+use crate::namespaces::NamespaceLifecycle;
+use crate::read_through::ReadThrough;
+use crate::shared;
+use crate::storage::Storage;
+use crate::storage_versions::{self, StorageVersions};
+
+/// How long requests in flight may take to end when the server stops.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
+
+/// How long a start waits until storage versions are published.
+const PUBLISHING_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What can be done with objects that are computed.
+const READING: &[Verb] = &[Verb::Get, Verb::List, Verb::Watch];
+
+/// A resource whose objects the program keeps or computes.
+type ExternalResource = (Arc<Resource>, Arc<dyn External>);
+
+/// Copies of such objects, by their resources.
+type Mirrors = Arc<[(GroupResource, Arc<Mirror>)]>;
+
+/// A server that answers requests, until it is shut down. Dropping it stops it at once.
+pub struct RunningApiServer {
+    addr: SocketAddr,
+    ca_pem: String,
+    stopping: CancellationToken,
+    background: TaskGroup,
+    listener: Option<JoinHandle<Option<()>>>,
+    identity: Option<IdentityTask>,
+}
+
+/// What requests are answered from.
+struct Parts {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    store: Arc<dyn Store>,
+    /// Copies of what the program keeps or computes.
+    mirrors: Mirrors,
+    cache: Arc<Cache>,
+    registry: Arc<Registry>,
+    main_server: MainServer,
+    authorities: Arc<PublishedAuthorities>,
+    namespaces: BoxStream<'static, watcher::Result<()>>,
+    identity: Identity,
+    /// What is published at the main server.
+    publication: Option<StorageVersions>,
+}
+
+impl RunningApiServer {
+    pub(crate) async fn start(settings: ApiServerBuilder) -> Result<Self, StartError> {
+        let (contributions, external) = contributions(&settings)?;
+        let (clock, random): (Arc<dyn Clock>, Arc<dyn Random>) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        let certificates = |error: &dyn std::fmt::Display| StartError::Certificates(error.to_string());
+        let serving = pki::serving(settings.data_dir.as_deref(), &settings.pki, &*clock, &*random)
+            .map_err(|error| certificates(&error))?;
+        let tls = PublishedAuthorities::server_config(&serving.pair).map_err(|error| certificates(&error))?;
+        let supervisor = Supervisor::default();
+        let (address, history) = (settings.listen, settings.history);
+        let settings = settings.with_server_id(&*random)?;
+        let mut parts = Parts::open(settings, external, clock, random, &supervisor).await?;
+        let served = parts.registry.surfaces().put(contributions).await;
+        served.map_err(|error| StartError::Resource(error.to_string()))?;
+        for (resource, mirror) in parts.mirrors.iter().filter(|(_, mirror)| !mirror.is_computed()) {
+            mirror.refresh().await.map_err(|fault| StartError::Storage(format!("listing {resource}: {fault}")))?;
+        }
+        // ORDER: nobody connects before there is something to answer from.
+        let listening = |source| StartError::Listen { address, source };
+        let port = TcpListener::bind(address).await.map_err(listening)?;
+        let addr = port.local_addr().map_err(listening)?;
+
+        let stopping = CancellationToken::new();
+        let background = TaskGroup::new(&supervisor, &stopping);
+        let cache = parts.cache.clone();
+        let identity = parts.publish(&background).await;
+        let pipeline = parts.run(addr, history, &background);
+        let limits = Limits {
+            replaced_bytes: Arc::new(move || cache.replaced_bytes()),
+            drain: SHUTDOWN_GRACE,
+            ..Limits::default()
+        };
+        let answering = listener::serve(port, Arc::new(tls), Arc::new(pipeline), limits);
+        let listener = Some(supervisor.spawn("listener", &stopping, answering));
+        tracing::info!(%addr, "the server is ready");
+        Ok(Self { addr, ca_pem: serving.ca_pem, stopping, background, listener, identity: Some(identity) })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The authority of its serving certificate, or that certificate itself where it was given one: in PEM, and in base64 what the
+    /// `caBundle` of an APIService holds.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// Waits until something has died that the server can't do without, and tells what. It is to be shut down then.
+    pub async fn failed(&self) -> Failure {
+        self.background.supervisor().failed().await
+    }
+
+    /// Stops: no new requests, lists in flight end, watches are closed cleanly. Takes half a minute at the most.
+    pub async fn shutdown(mut self) {
+        self.stopping.cancel();
+        if let Some(listener) = self.listener.take()
+            && let Err(error) = listener.await
+        {
+            tracing::error!(%error, "the listener ended badly");
+        }
+        self.background.ended().await;
+        if let Some(identity) = self.identity.take() {
+            identity.end().await;
+        }
+    }
+}
+
+impl Drop for RunningApiServer {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
+    }
+}
+
+impl std::fmt::Debug for RunningApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunningApiServer").field("addr", &self.addr).finish_non_exhaustive()
+    }
+}
+
+impl Parts {
+    async fn open(
+        settings: ApiServerBuilder,
+        external: Vec<ExternalResource>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        supervisor: &Supervisor,
+    ) -> Result<Self, StartError> {
+        let main_server = MainServer::new(client(settings.main_server).await?);
+        let authorities = Arc::new(PublishedAuthorities::default());
+        authorities.publish(main_server.authentication().await?);
+        let (known, namespaces) = Namespaces::follow(&main_server);
+        let mut store = settings.storage.open(supervisor).await?;
+        let (server_id, terms) = (settings.server_id.unwrap_or_default(), Terms::of(settings.lease));
+        let mut membership = None;
+        if settings.storage.is_shared() {
+            let joined = Membership::join(store, (clock.clone(), &*random), &server_id, terms).await;
+            let (joined, fenced) = joined.map_err(|error| StartError::Storage(error.to_string()))?;
+            (membership, store) = (Some(joined), fenced);
+        }
+        // What the program keeps is in no encoding of this server's.
+        let publishes = settings.publishes_storage_versions && external.is_empty();
+        let publishes = publishes && storage_versions::are_served(&main_server).await.map_err(|error| asked(&error))?;
+        let mirrored = |(resource, external): ExternalResource| {
+            let mirror = Mirror::new(external, &resource, store.clone(), random.clone());
+            (resource.group_resource(), Arc::new(mirror))
+        };
+        let mirrors: Mirrors = external.into_iter().map(mirrored).collect();
+        if !mirrors.is_empty() {
+            store = Arc::new(MirroredStore::new(store, mirrors.clone()));
+        }
+        let store: Arc<dyn Store> = Arc::new(BoundedStore::new(store, DEFAULT_BOUND));
+        let config = CacheConfig {
+            supervisor: supervisor.clone(),
+            history: settings.history,
+            check_interval: Some(DEFAULT_CHECK_INTERVAL),
+            ..CacheConfig::new(clock.clone())
+        };
+        let cache = Cache::start(store.clone(), Vec::new(), config).await;
+        let cache = cache.map_err(|error| StartError::Storage(error.to_string()))?;
+        let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle(known));
+        let admission = [lifecycle].into_iter().chain(settings.hooks).collect();
+        let (now, numbers) = (clock.clone(), random.clone());
+        let config = RegistryConfig { publishes_encodings: publishes, ..RegistryConfig::default() };
+        let registry = Registry::without_builtin(store.clone(), cache.clone(), now, numbers, config);
+        let authorizer = Arc::new(AccessReviews::new(main_server.client().clone()));
+        let registry = Arc::new(registry.with_admission(admission).with_authorizer(authorizer));
+        let lease = publishes
+            .then(|| MainLease::new(main_server.clone(), registry.clone(), (&server_id, random.uuid()), terms));
+        let publication =
+            publishes.then(|| StorageVersions::new(main_server.clone(), registry.clone(), &server_id, terms.interval));
+        Ok(Self {
+            clock,
+            random,
+            store,
+            mirrors,
+            cache,
+            registry,
+            main_server,
+            authorities,
+            namespaces: namespaces.boxed(),
+            identity: Identity { membership, lease },
+            publication,
+        })
+    }
+
+    /// Begins to be known, and to publish in which versions objects are stored. Waits until that is done, but not for long: what is not
+    /// published is not written.
+    async fn publish(&mut self, background: &TaskGroup) -> IdentityTask {
+        let identity = std::mem::replace(&mut self.identity, Identity { membership: None, lease: None });
+        let registered = identity.lease.as_ref().map(MainLease::registered);
+        let keeper = IdentityTask::start(identity, self.registry.clone(), background.supervisor());
+        if let (Some(publication), Some(registered)) = (self.publication.take(), registered) {
+            let mut published = publication.is_published();
+            let publishing = publication.run(registered);
+            background.spawn("storage-versions", until(background.stopping(), publishing));
+            let published = published.wait_for(|published| *published);
+            if tokio::time::timeout(PUBLISHING_PATIENCE, published).await.is_err() {
+                tracing::warn!("storage versions are not published yet; nothing is written before they are");
+            }
+        }
+        keeper
+    }
+
+    /// Starts what runs beside requests, and puts together what answers them.
+    fn run(self, addr: SocketAddr, history: Duration, background: &TaskGroup) -> Pipeline {
+        let Self { clock, random, store, mirrors, cache, registry, main_server, authorities, namespaces, .. } = self;
+        let stopping = background.stopping().clone();
+        let compactor = Compactor::new(store.clone(), cache.clone(), clock.clone(), history);
+        background.spawn("compactor", compactor.run(stopping.clone()));
+        let (probe, probing) = StoreProbe::start(store);
+        background.spawn("store-probe", until(&stopping, probing));
+        let following = main_server.clone().follow_authentication(authorities.clone());
+        background.spawn("authorities", until(&stopping, following));
+        let following = namespaces.for_each(|change| {
+            if let Err(error) = change {
+                tracing::warn!(%error, "the namespaces of the main server can't be followed; it is tried again");
+            }
+            std::future::ready(())
+        });
+        background.spawn("namespaces", until(&stopping, following));
+        for (_, mirror) in mirrors.iter() {
+            let mirror = mirror.clone();
+            if mirror.is_computed() {
+                background.spawn("computed-objects", until(&stopping, mirror.look()));
+            } else {
+                background.spawn("external-objects", until(&stopping, mirror.follow()));
+            }
+        }
+
+        let metrics = Arc::new(Metrics::new());
+        let well = HealthChecks::new()
+            .add("etcd", move || probe.check())
+            .add("informer-sync", move || cache.healthy().map_err(|fault| fault.to_string()));
+        let pages = Pages::new(health(background, well), metrics.clone(), addr.to_string());
+        let documentation = Arc::new(Documentation::new(shared::definitions(), ()));
+        let surfaces = registry.clone();
+        metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
+        let surfaces = registry.clone();
+        let authorizer = registry.authorizer().clone();
+        let handlers = Arc::new(ReadThrough::new(ResourceHandlers::new(registry), mirrors));
+        let documents = move |surface| Box::pin(documentation.clone().of(surface)) as _;
+        let router = Router::new(move || surfaces.surface(), documents, pages, handlers);
+        Pipeline::new(router, metrics, clock, random, stopping, FlowLimits::default())
+            .with_certificates(authorities)
+            .with_tokens(Arc::new(TokenReviews::new(main_server.client().clone())))
+            .with_authorizer(authorizer)
+    }
+}
+
+/// Does work that has no end of its own until the server stops.
+fn until(
+    stopping: &CancellationToken,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    let stopping = stopping.clone();
+    async move {
+        let _: Option<()> = stopping.run_until_cancelled_owned(work).await;
+    }
+}
+
+/// What a start says of a question that the main server did not answer.
+fn asked(error: &ApiError) -> StartError {
+    StartError::MainServer(error.to_string())
+}
+
+/// The client of the main server, which is found as kubectl finds it unless it is given.
+async fn client(given: Option<Client>) -> Result<Client, StartError> {
+    match given {
+        Some(client) => Ok(client),
+        None => Client::try_default().await.map_err(|error| StartError::MainServer(error.to_string())),
+    }
+}
+
+/// What definitions contribute to what is served, and the resources among them whose objects the program keeps or computes.
+fn contributions(settings: &ApiServerBuilder) -> Result<(Vec<Contribution>, Vec<ExternalResource>), StartError> {
+    if settings.definitions.is_empty() && settings.external.is_empty() {
+        return Err(StartError::Resource("the server has no resources: name one with `resource`".to_owned()));
+    }
+    if !settings.external.is_empty() && !matches!(settings.storage, Storage::Memory) {
+        let what =
+            "objects that the program keeps or computes are copied to memory, and no other storage goes with them";
+        return Err(StartError::Resource(what.to_owned()));
+    }
+    let mut all = Vec::new();
+    for definition in &settings.definitions {
+        all.push(contribution(definition, None)?);
+    }
+    let mut external = Vec::new();
+    for (definition, objects) in &settings.external {
+        let contribution = contribution(definition, objects.is_computed().then_some(READING))?;
+        external.push((contribution.resource().clone(), objects.clone()));
+        all.push(contribution);
+    }
+    Ok((all, external))
+}
+
+/// What a definition contributes, with these verbs alone where they are given.
+fn contribution(
+    definition: &CustomResourceDefinition,
+    verbs: Option<&'static [Verb]>,
+) -> Result<Contribution, StartError> {
+    let names = &definition.spec.names;
+    let named = |error: String| {
+        StartError::Resource(format!("{}.{} can't be served: {error}", names.plural, definition.spec.group))
+    };
+    let object = untyped(definition).map_err(|error| named(error.to_string()))?;
+    keelson_extensions::of_program(&object, verbs).map_err(|error| named(error.to_string()))
+}
+
+/// What `/livez`, `/readyz` and `/healthz` check. A server lives as long as each of its background tasks does.
+fn health(background: &TaskGroup, well: HealthChecks) -> Health {
+    let live = HealthChecks::new().add_tasks(background.supervisor().clone());
+    Health::new(live, well, background.stopping().clone())
+}

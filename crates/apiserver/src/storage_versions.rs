@@ -1,0 +1,118 @@
+//! The publication of this server's storage versions at the main server: nothing is written in a version that is not published there.
+//!
+//! What is published is what main servers publish of their own resources (`keelson_controllers`). It stands as long as the lease of this
+//! server does (`main_lease.rs`), and is looked after as often as that is renewed. A main server that has no such objects is told nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use keelson_controllers::{StorageVersionEntry, retry_conflicts};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::Registry;
+use tokio::sync::watch;
+
+use crate::main_server::MainServer;
+
+/// The version of their group.
+const VERSION: &str = "/apis/internal.apiserver.k8s.io/v1alpha1";
+/// What has to be served for anything to be published.
+const STATUS: &str = "storageversions/status";
+/// How often a publication is tried at once when others write the same object.
+const ATTEMPTS: usize = 8;
+/// How soon a publication is tried again that failed.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// The storage versions of this server.
+pub(crate) struct StorageVersions {
+    main_server: MainServer,
+    registry: Arc<Registry>,
+    server_id: String,
+    /// How often it is looked whether what was published is still there.
+    interval: Duration,
+    is_published: watch::Sender<bool>,
+}
+
+/// Whether a main server has such objects.
+///
+/// # Errors
+/// When it does not say.
+pub(crate) async fn are_served(main_server: &MainServer) -> Result<bool, ApiError> {
+    match main_server.ask(Method::GET, VERSION, None).await {
+        Ok(list) => {
+            Ok(list["resources"].as_array().is_some_and(|all| all.iter().any(|resource| resource["name"] == STATUS)))
+        }
+        Err(ApiError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+impl StorageVersions {
+    /// Those of the server of this name, which are looked after so often.
+    pub(crate) fn new(main_server: MainServer, registry: Arc<Registry>, server_id: &str, interval: Duration) -> Self {
+        let (server_id, is_published) = (server_id.to_owned(), watch::Sender::new(false));
+        Self { main_server, registry, server_id, interval, is_published }
+    }
+
+    /// Tells whether everything was published once.
+    pub(crate) fn is_published(&self) -> watch::Receiver<bool> {
+        self.is_published.subscribe()
+    }
+
+    /// Publishes as soon as the lease of this server stands, and again whenever that was lost.
+    pub(crate) async fn run(self, mut registered: watch::Receiver<bool>) {
+        // The lease outlives this.
+        let _ = registered.wait_for(|registered| *registered).await;
+        let mut closings = self.registry.encodings_closed();
+        loop {
+            closings.mark_unchanged();
+            let wait = match self.publish_all().await {
+                Ok(()) => {
+                    self.is_published.send_replace(true);
+                    self.interval
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "storage versions could not be published; trying again");
+                    RETRY
+                }
+            };
+            // The registry holds the sender.
+            let _ = tokio::time::timeout(wait, closings.changed()).await;
+        }
+    }
+
+    /// All of them, of which one that fails keeps no other from being published.
+    async fn publish_all(&self) -> Result<(), ApiError> {
+        let mut outcome = Ok(());
+        for resource in self.registry.surface().resources() {
+            let Some(entry) = StorageVersionEntry::of(&self.server_id, resource) else { continue };
+            let (gate, kind) = entry.gate();
+            gate.prepare(kind).await;
+            match retry_conflicts(ATTEMPTS, || self.publish(&entry)).await {
+                Ok(()) => gate.open(kind),
+                Err(error) => {
+                    gate.note_failure(&error);
+                    outcome = Err(error);
+                }
+            }
+        }
+        outcome
+    }
+
+    async fn publish(&self, entry: &StorageVersionEntry) -> Result<(), ApiError> {
+        let all = format!("{VERSION}/storageversions");
+        let one = format!("{all}/{}", entry.name());
+        let found = match self.main_server.ask(Method::GET, &one, None).await {
+            Err(ApiError::NotFound { .. }) => {
+                self.main_server.ask(Method::POST, &all, Some(&entry.new_object())).await?
+            }
+            found => found?,
+        };
+        let no_object = || ApiError::Internal(format!("what the main server has at {one} is no object"));
+        let mut object = Object::from_value(found).ok_or_else(no_object)?;
+        if entry.publish_in(&mut object, self.registry.now()) {
+            self.main_server.ask(Method::PUT, &format!("{one}/status"), Some(&object.into_value())).await?;
+        }
+        Ok(())
+    }
+}

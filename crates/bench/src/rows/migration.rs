@@ -1,0 +1,107 @@
+//! A migration of stored objects, and what others feel of it, on a server of its own.
+//!
+//! The server is told by SIGHUP to store autoscalers in another version, and writes all anew by itself. Meanwhile a client reads one
+//! thing and creates another by turns, as it has done before.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::converted::autoscaler;
+use crate::bench::{Bench, Meter, create_namespace};
+use crate::figure::{Quantity, Seen, duration, median_of, percentile};
+use crate::load::{Until, load};
+use crate::wire::{Connection, Request};
+
+const CREATING: usize = 48;
+const NAMESPACE: &str = "bench-migration";
+/// The directory of this row, beside those of the rows about starts.
+const DIRECTORY: usize = 3_000;
+const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+/// How long the client is measured before.
+const BEFORE: Duration = Duration::from_secs(5);
+/// How often it is asked whether the migration is over, and how long at the most.
+const INTERVAL: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Until everything is stored in the other version; the latencies of the client stand beside it.
+pub(super) async fn figure(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let directory = TempDir::new()?;
+    let file = directory.path().join("versions");
+    let say = |version: &str| std::fs::write(&file, format!("horizontalpodautoscalers.autoscaling={version}\n"));
+    say("v1")?;
+    let shown = file.to_string_lossy();
+    let server = bench.fresh_with(DIRECTORY, &["--storage-version-file", &shown]).await?;
+    create_namespace(&server.client, NAMESPACE).await?;
+    let path = format!("/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers");
+    let create = move |number| Request::post(path.clone(), autoscaler(number));
+    load(&server.client, CREATING, Until::Count(bench.pods.count), create).await?;
+    let (mut client, mut asking) = (server.client.connect().await?, server.client.connect().await?);
+    let mut runs = Vec::new();
+    for run in 0..bench.runs {
+        let began = Instant::now();
+        let before = Beside::run(&mut client, &format!("before-{run}"), || began.elapsed() < BEFORE).await?;
+        let meter = Meter::start(&server.process)?;
+        let (began, ended) = (Instant::now(), Cell::new(None));
+        say(if run % 2 == 0 { "v2" } else { "v1" })?;
+        server.signal("-HUP").await?;
+        let name = format!("during-{run}");
+        let (during, over) = tokio::join!(Beside::run(&mut client, &name, || ended.get().is_none()), async {
+            let over = until_over(&mut asking, began).await;
+            ended.set(Some(began.elapsed()));
+            over
+        });
+        over?;
+        let note = format!("99th percentiles before, during: {}", before.compared(&during?));
+        let seen = meter.stop(Seen { note: Some(note), ..Seen::default() })?;
+        runs.push((Quantity::Time(ended.get().unwrap_or_default()), seen));
+        asking.send(Request::delete(MIGRATIONS)).await?;
+    }
+    server.stop().await?;
+    Ok(median_of(runs))
+}
+
+/// Waits until the one migration that there is has succeeded.
+async fn until_over(connection: &mut Connection, began: Instant) -> Result<()> {
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    loop {
+        let asked = Request::get(format!("{MIGRATIONS}?includeObject=None")).header("accept", table);
+        let answer = connection.send(asked).await?;
+        if String::from_utf8_lossy(&answer.beginning).contains("\"Succeeded\"") {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < PATIENCE, "the migration is not over after {PATIENCE:?}");
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// What a client felt that did a get and a create by turns: all latencies, sorted.
+struct Beside {
+    gets: Vec<Duration>,
+    creates: Vec<Duration>,
+}
+
+impl Beside {
+    async fn run(connection: &mut Connection, name: &str, goes_on: impl Fn() -> bool) -> Result<Self> {
+        let (mut gets, mut creates) = (Vec::new(), Vec::new());
+        while goes_on() {
+            let get = Request::get(format!("/api/v1/namespaces/{NAMESPACE}"));
+            gets.push(connection.send(get).await?.whole);
+            let map = json!({"metadata": {"name": format!("{name}-{}", creates.len())}}).to_string();
+            let create = Request::post(format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), map);
+            creates.push(connection.send(create).await?.whole);
+        }
+        gets.sort_unstable();
+        creates.sort_unstable();
+        Ok(Self { gets, creates })
+    }
+
+    fn compared(&self, during: &Self) -> String {
+        let p99 = |latencies: &[Duration]| duration(percentile(latencies, 0.99));
+        let pair = |before: &[Duration], during: &[Duration]| format!("{}, {}", p99(before), p99(during));
+        format!("gets {}; creates {}", pair(&self.gets, &during.gets), pair(&self.creates, &during.creates))
+    }
+}

@@ -1,0 +1,134 @@
+//! Requests that are passed on to an aggregated server, beside the same requests to that server itself.
+//!
+//! That server answers at once, so the difference is what the way through costs. Runs alternate, since machines are shared and noisy.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::aggregated::{AggregatedServer, COLLECTION, GROUP, STREAM_BYTES};
+use crate::bench::{Bench, Meter};
+use crate::figure::{Quantity, Seen, duration, median_of};
+use crate::load::{Until, load};
+use crate::server::Server;
+use crate::wire::{Client, Request};
+
+/// The directory of these rows, beside those of the others.
+const DIRECTORY: usize = 5_000;
+/// Length of one run of reads.
+const READING: Duration = Duration::from_secs(2);
+/// Lists that are under way together.
+const LISTS: usize = 4;
+/// Gets that are.
+const GETS: usize = 32;
+/// How long an APIService may take to have an effect, and how often that is looked for.
+const PATIENCE: Duration = Duration::from_secs(60);
+const ASK_EVERY: Duration = Duration::from_millis(10);
+
+/// Which of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proxied {
+    /// What is added to a get, one at a time, at the median.
+    Added,
+    /// Gets in a second, many at a time.
+    Get,
+    /// Lists of 4 MB in a second.
+    List,
+    /// Megabytes in a second of one body.
+    Stream,
+    /// The same of one that somebody copies from connection to connection, who knows nothing of what is in it.
+    Copied,
+}
+
+/// One of the figures.
+pub(super) async fn figure(bench: &Bench, which: Proxied) -> Result<(Quantity, Seen)> {
+    let aggregated = AggregatedServer::start()?;
+    if which == Proxied::Copied {
+        let client = aggregated.copied_client()?;
+        let mut runs = Vec::new();
+        for _ in 0..bench.runs {
+            runs.push((Quantity::Rate(streamed(&client).await?.0), Seen::default()));
+        }
+        return Ok(median_of(runs));
+    }
+    let server = bench.fresh(DIRECTORY + which as usize).await?;
+    register(&server, &aggregated).await?;
+    let direct = aggregated.client()?;
+    let mut runs = Vec::new();
+    for _ in 0..bench.runs {
+        runs.push(match which {
+            Proxied::Added => added(&server, &direct).await?,
+            Proxied::Get => rates(&server, &direct, GETS, &format!("{COLLECTION}/a")).await?,
+            Proxied::List => rates(&server, &direct, LISTS, COLLECTION).await?,
+            Proxied::Stream | Proxied::Copied => stream(&server, &direct).await?,
+        });
+    }
+    server.stop().await?;
+    Ok(median_of(runs))
+}
+
+async fn register(server: &Server, aggregated: &AggregatedServer) -> Result<()> {
+    let mut connection = server.client.connect().await?;
+    let service = json!({
+        "metadata": { "name": "aggregated" }, "spec": { "type": "ExternalName", "externalName": "127.0.0.1" },
+    });
+    connection.send(Request::post("/api/v1/namespaces/default/services", service.to_string())).await?;
+    let registered = json!({
+        "metadata": { "name": format!("v1.{GROUP}") },
+        "spec": {
+            "group": GROUP, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "service": { "namespace": "default", "name": "aggregated", "port": aggregated.port() },
+            "caBundle": aggregated.ca_bundle(),
+        },
+    });
+    let path = "/apis/apiregistration.k8s.io/v1/apiservices";
+    connection.send(Request::post(path, registered.to_string())).await?;
+    let deadline = Instant::now() + PATIENCE;
+    while server.client.connect().await?.send(Request::get(format!("{COLLECTION}/a"))).await.is_err() {
+        ensure!(Instant::now() < deadline, "what was registered is not there within {PATIENCE:?}");
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+    Ok(())
+}
+
+async fn reads(client: &Client, in_flight: usize, path: &str) -> Result<(f64, Seen)> {
+    let path = path.to_owned();
+    let done = load(client, in_flight, Until::Elapsed(READING), move |_| Request::get(path.clone())).await?;
+    Ok((done.rate(), done.seen()))
+}
+
+async fn added(server: &Server, direct: &Client) -> Result<(Quantity, Seen)> {
+    let path = format!("{COLLECTION}/a");
+    let (_, alone) = reads(direct, 1, &path).await?;
+    let meter = Meter::start(&server.process)?;
+    let (_, through) = reads(&server.client, 1, &path).await?;
+    let [alone, median] = [alone.p50, through.p50].map(Option::unwrap_or_default);
+    let note = format!("{} without it", duration(alone));
+    let seen = meter.stop(Seen { note: Some(note), ..through })?;
+    Ok((Quantity::Time(median.saturating_sub(alone)), seen))
+}
+
+async fn rates(server: &Server, direct: &Client, in_flight: usize, path: &str) -> Result<(Quantity, Seen)> {
+    let (alone, _) = reads(direct, in_flight, path).await?;
+    let meter = Meter::start(&server.process)?;
+    let (through, seen) = reads(&server.client, in_flight, path).await?;
+    let seen = meter.stop(Seen { note: Some(format!("{alone:.0} /s without it")), ..seen })?;
+    Ok((Quantity::Rate(through), seen))
+}
+
+async fn stream(server: &Server, direct: &Client) -> Result<(Quantity, Seen)> {
+    let (alone, _) = streamed(direct).await?;
+    let meter = Meter::start(&server.process)?;
+    let (through, first_byte) = streamed(&server.client).await?;
+    let note = format!("{alone:.0} MB/s without it");
+    let seen = Seen { first_byte: Some(first_byte), note: Some(note), ..Seen::default() };
+    Ok((Quantity::Rate(through), meter.stop(seen)?))
+}
+
+/// Reads the long body: megabytes in a second, and when the first byte was there.
+async fn streamed(client: &Client) -> Result<(f64, Duration)> {
+    let reply = client.connect().await?.send(Request::get(format!("{COLLECTION}/stream"))).await?;
+    ensure!(reply.bytes == STREAM_BYTES as u64, "the stream has {} bytes", reply.bytes);
+    Ok((STREAM_BYTES as f64 / 1e6 / reply.whole.as_secs_f64(), reply.first_byte))
+}

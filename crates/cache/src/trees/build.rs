@@ -1,0 +1,121 @@
+//! The index of many entries at once: which terms they have, and which entries have each.
+//!
+//! Pairs of a term and an entry are noted as two numbers, in the order of the entries, and put in the order of the terms when
+//! all are known. So a text is compared once for each term and not for each entry, and a term that one entry alone has costs
+//! no allocation.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{DISPATCH_MARK, dispatched};
+use crate::common::{CommonTerms, is_common};
+use crate::cores::order;
+use crate::entry::Entry;
+use crate::postings::{Postings, Term};
+
+/// A term that was found.
+struct Found<'a> {
+    /// What stands before the text.
+    mark: &'static str,
+    text: &'a str,
+    /// How many pairs there are.
+    count: usize,
+}
+
+impl Found<'_> {
+    const fn text(&self) -> [&str; 2] {
+        [self.mark, self.text]
+    }
+}
+
+/// The terms of some entries.
+#[derive(Default)]
+struct Pairs<'a> {
+    terms: Vec<Found<'a>>,
+    /// Places in `terms` by the address of the text: labels are interned.
+    labels: HashMap<*const u8, u32>,
+    /// Places in `terms` by the text.
+    values: HashMap<&'a str, u32>,
+    /// The places of a term and of an entry that has it, in the order of the entries.
+    pairs: Vec<(u32, u32)>,
+}
+
+impl<'a> Pairs<'a> {
+    fn of(entries: &'a [Arc<Entry>], dispatch: Option<usize>) -> Self {
+        let mut found = Self::default();
+        for (place, entry) in (0..).zip(entries) {
+            for label in entry.labels.terms() {
+                let term = *found.labels.entry(Arc::as_ptr(label).cast()).or_insert_with(|| {
+                    found.terms.push(Found { mark: "", text: label, count: 0 });
+                    place_of_last(&found.terms)
+                });
+                found.note(term, place);
+            }
+            if let Some(value) = dispatched(entry, dispatch) {
+                let term = *found.values.entry(value).or_insert_with(|| {
+                    found.terms.push(Found { mark: DISPATCH_MARK, text: value, count: 0 });
+                    place_of_last(&found.terms)
+                });
+                found.note(term, place);
+            }
+        }
+        found
+    }
+
+    fn note(&mut self, term: u32, entry: u32) {
+        self.terms[term as usize].count += 1;
+        self.pairs.push((term, entry));
+    }
+}
+
+fn place_of_last<T>(all: &[T]) -> u32 {
+    u32::try_from(all.len() - 1).expect("memory has no room for so many labels")
+}
+
+/// A term that goes into the index.
+struct Posted {
+    /// Its place among those that were found.
+    term: u32,
+    /// Where the next entry that has it is noted; in the end, where those of the next term begin.
+    next: usize,
+}
+
+/// The index of these entries, whose keys ascend, and the terms that are in none.
+pub(super) fn index(entries: &[Arc<Entry>], dispatch: Option<usize>) -> (Postings, CommonTerms) {
+    let Pairs { terms, pairs, .. } = Pairs::of(entries, dispatch);
+    let (mut posted, of_term, common) = rank(&terms, entries.len());
+    let mut having = vec![0_u32; pairs.len()];
+    for (term, entry) in pairs {
+        let Some(rank) = of_term[term as usize] else { continue };
+        let Posted { next, .. } = &mut posted[rank as usize];
+        having[*next] = entry;
+        *next += 1;
+    }
+    let mut begin = 0;
+    let postings = posted.iter().filter_map(|Posted { term, next: end }| {
+        let having = &having[std::mem::replace(&mut begin, *end)..*end];
+        Some((Term::new(&terms[*term as usize].text())?, having.iter().map(|entry| &*entries[*entry as usize].key)))
+    });
+    (Postings::from_sorted(postings), common)
+}
+
+/// The terms that are posted, ascending, with where their entries begin; which of them each is; and those that are common
+/// among so many objects.
+fn rank(terms: &[Found<'_>], objects: usize) -> (Vec<Posted>, Vec<Option<u32>>, CommonTerms) {
+    let ascending = order(terms, Found::text);
+    let (mut posted, mut of_term, mut common) = (Vec::new(), vec![None; terms.len()], CommonTerms::default());
+    let mut next = 0;
+    // A text that is there at two addresses is one term.
+    for same in ascending.chunk_by(|a, b| terms[*a as usize].text() == terms[*b as usize].text()) {
+        let Some(term) = Term::new(&terms[same[0] as usize].text()) else { continue };
+        let count = same.iter().map(|term| terms[*term as usize].count).sum();
+        if is_common(count, objects) {
+            common.add(term.text(), count);
+            continue;
+        }
+        posted.push(Posted { term: same[0], next });
+        next += count;
+        same.iter().for_each(|term| of_term[*term as usize] = Some(place_of_last(&posted)));
+    }
+    (posted, of_term, common)
+}

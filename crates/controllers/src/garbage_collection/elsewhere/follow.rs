@@ -1,0 +1,187 @@
+//! Follows the objects of each kind that another server has: a list, and a watch from there, again and again.
+//!
+//! Each kind is followed on its own, so that a server that hangs or lies keeps only its own kinds from being followed.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::{AbortHandle, Abortable};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use keelson_meta::ApiError;
+
+use super::{Elsewhere, EventElsewhere, NumberElsewhere, Objects, ObjectsElsewhere, ResourceElsewhere};
+use crate::queue::Backoff;
+
+/// How often it is looked whether other servers have other kinds.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a kind is left alone that could not be followed, and between two watches.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
+/// How many kinds of other servers are followed.
+const MOST_KINDS: usize = 1000;
+
+/// The objects of a list that is being read, among those of all such lists.
+struct Listing<'a> {
+    all: &'a AtomicUsize,
+    own: usize,
+}
+
+impl Listing<'_> {
+    /// Counts more; how many there are of all.
+    fn grow(&mut self, more: usize) -> usize {
+        self.own += more;
+        self.all.fetch_add(more, Ordering::Relaxed) + more
+    }
+}
+
+impl Drop for Listing<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Ordering::Relaxed);
+    }
+}
+
+impl Elsewhere {
+    /// Follows what other servers have for as long as it is polled.
+    pub(in super::super) async fn follow(&self) -> Infallible {
+        let Some(servers) = self.servers.as_deref() else { return std::future::pending().await };
+        let mut following = FuturesUnordered::new();
+        let mut handles: HashMap<NumberElsewhere, AbortHandle> = HashMap::new();
+        let mut seen = None;
+        loop {
+            let generation = servers.generation();
+            if seen.replace(generation) != Some(generation) {
+                let (new, gone) = self.compare(servers);
+                gone.iter().filter_map(|number| handles.remove(number)).for_each(|handle| handle.abort());
+                for (number, resource) in new {
+                    let (handle, registration) = AbortHandle::new_pair();
+                    handles.insert(number, handle);
+                    following.push(Abortable::new(self.follow_kind(servers, number, resource), registration));
+                }
+            }
+            tokio::select! {
+                Some(ended) = following.next() => match ended {
+                    Ok(never) => match never {},
+                    Err(_aborted) => {}
+                },
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// The kinds that are new, and those that are nobody's any more. What a server has that says nothing now is still its own.
+    fn compare(
+        &self,
+        servers: &dyn ObjectsElsewhere,
+    ) -> (Vec<(NumberElsewhere, Arc<ResourceElsewhere>)>, Vec<NumberElsewhere>) {
+        let mut wanted = servers.resources();
+        let mut known = self.known.lock();
+        let is_gone = |resource: &ResourceElsewhere| {
+            let is_silent = servers.is_silent(&resource.group, &resource.version);
+            !is_silent && !wanted.contains(resource)
+        };
+        let gone: Vec<NumberElsewhere> =
+            known.collections.iter().filter(|(_, it)| is_gone(&it.resource)).map(|(number, _)| *number).collect();
+        gone.iter().for_each(|number| known.forget(*number));
+        wanted.retain(|wanted| !known.collections.values().any(|it| *it.resource == *wanted));
+        let room = MOST_KINDS.saturating_sub(known.collections.len());
+        if wanted.len() > room {
+            tracing::warn!(
+                left_out = wanted.len() - room,
+                "garbage collection does not follow all kinds of aggregated servers"
+            );
+            wanted.truncate(room);
+        }
+        let new = wanted.into_iter().map(|resource| {
+            let number = known.add(resource);
+            (number, known.collections[&number].resource.clone())
+        });
+        let new = new.collect();
+        drop(known);
+        self.look_again();
+        (new, gone)
+    }
+
+    async fn follow_kind(
+        &self,
+        servers: &dyn ObjectsElsewhere,
+        number: NumberElsewhere,
+        resource: Arc<ResourceElsewhere>,
+    ) -> Infallible {
+        let mut failures = 0;
+        loop {
+            match self.follow_once(servers, number, &resource, &mut failures).await {
+                // What the watch is to begin with is forgotten already; a list says what is so now.
+                Err(ApiError::Expired { .. }) => {}
+                // That its server is away is told by the condition of its API service.
+                Err(error @ ApiError::ServiceUnavailable { .. }) => {
+                    tracing::debug!(resource = %resource.name(), %error, "a kind of another server can't be followed now");
+                }
+                Err(error) => {
+                    tracing::warn!(resource = %resource.name(), %error, "a kind of an aggregated server can't be followed now");
+                }
+                Ok(never) => match never {},
+            }
+            tokio::time::sleep(BACKOFF.after(failures)).await;
+            failures = failures.saturating_add(1);
+        }
+    }
+
+    /// Lists a kind and watches it until that fails.
+    async fn follow_once(
+        &self,
+        servers: &dyn ObjectsElsewhere,
+        number: NumberElsewhere,
+        resource: &ResourceElsewhere,
+        failures: &mut u32,
+    ) -> Result<Infallible, ApiError> {
+        let (objects, mut resource_version) = self.list(servers, resource).await?;
+        self.known.lock().replace(number, objects);
+        self.look_again();
+        loop {
+            let mut events = servers.watch(resource, &resource_version).await?;
+            while let Some(event) = events.next().await {
+                match event? {
+                    EventElsewhere::Is(object) => {
+                        resource_version.clone_from(&object.resource_version);
+                        self.known.lock().update(number, object)?;
+                    }
+                    EventElsewhere::Gone(object) => {
+                        resource_version.clone_from(&object.resource_version);
+                        self.known.lock().remove(number, &object);
+                    }
+                    EventElsewhere::UpTo(version) => resource_version = version,
+                }
+                *failures = 0;
+                self.look_again();
+            }
+            // A server may end watches as it likes, but not keep this one busy with it.
+            tokio::time::sleep(BACKOFF.first).await;
+        }
+    }
+
+    async fn list(
+        &self,
+        servers: &dyn ObjectsElsewhere,
+        resource: &ResourceElsewhere,
+    ) -> Result<(Objects, String), ApiError> {
+        let mut objects = Objects::new();
+        let mut listing = Listing { all: &self.listing, own: 0 };
+        let mut token = String::new();
+        loop {
+            let page = servers.list(resource, &token).await?;
+            let before = objects.len();
+            objects.extend(page.objects.into_iter().map(|object| (object.key.clone(), Arc::new(object))));
+            let listed = listing.grow(objects.len() - before);
+            self.known.lock().check_room(listed)?;
+            if page.token.is_empty() {
+                return Ok((objects, page.resource_version));
+            }
+            if objects.len() == before {
+                return Err(ApiError::Internal(format!("the list of {} goes on without objects", resource.name())));
+            }
+            token = page.token;
+        }
+    }
+}

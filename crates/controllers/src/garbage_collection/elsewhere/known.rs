@@ -1,0 +1,215 @@
+//! Objects of other servers as they were told last, and the changes of them that the index has not taken in yet.
+//!
+//! A kind whose server says nothing stays as it was. How many objects are known is bounded; a kind that does not fit is not followed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use keelson_meta::ApiError;
+use tokio::sync::Semaphore;
+
+use super::{NumberElsewhere, ObjectElsewhere, Objects, ResourceElsewhere};
+
+/// How many objects of other servers are known, those that are being listed included: about 300 bytes each.
+const MOST_OBJECTS: usize = 250_000;
+
+/// What happened elsewhere.
+pub(in super::super) enum Change {
+    /// An object became another one, or came, or went.
+    Object { number: NumberElsewhere, before: Option<Arc<ObjectElsewhere>>, after: Option<Arc<ObjectElsewhere>> },
+    /// All objects of a kind are known now for the first time.
+    Listed,
+    /// A kind is nobody's any more.
+    Forgotten(NumberElsewhere),
+}
+
+/// See the head of the module.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) collections: HashMap<NumberElsewhere, KnownCollection>,
+    pub(super) changes: VecDeque<Change>,
+    objects: usize,
+    given: u32,
+}
+
+/// The objects of a kind.
+pub(super) struct KnownCollection {
+    pub(super) resource: Arc<ResourceElsewhere>,
+    pub(super) objects: Objects,
+    pub(super) permits: Arc<Semaphore>,
+    is_listed: bool,
+}
+
+impl Known {
+    /// The kind of a group that has this name. One that was never listed is not known yet.
+    pub(super) fn by_kind(&self, group: &str, kind: &str) -> Option<(NumberElsewhere, &KnownCollection)> {
+        let mut collections = self.collections.iter();
+        let found = collections
+            .find(|(_, known)| known.is_listed && known.resource.group == group && known.resource.kind == kind);
+        found.map(|(number, collection)| (*number, collection))
+    }
+
+    pub(super) fn add(&mut self, resource: ResourceElsewhere) -> NumberElsewhere {
+        self.given += 1;
+        let number = NumberElsewhere(self.given);
+        let collection = KnownCollection {
+            resource: Arc::new(resource),
+            objects: Objects::new(),
+            permits: super::permits(),
+            is_listed: false,
+        };
+        self.collections.insert(number, collection);
+        number
+    }
+
+    pub(super) fn forget(&mut self, number: NumberElsewhere) {
+        if let Some(collection) = self.collections.remove(&number) {
+            self.objects -= collection.objects.len();
+            self.changes.push_back(Change::Forgotten(number));
+        }
+    }
+
+    /// Whether there is room for this many objects more.
+    ///
+    /// # Errors
+    /// 500 when there is not.
+    pub(super) fn check_room(&self, more: usize) -> Result<(), ApiError> {
+        if self.objects + more <= MOST_OBJECTS {
+            return Ok(());
+        }
+        Err(ApiError::Internal(format!("other servers have more than the {MOST_OBJECTS} objects that are followed")))
+    }
+
+    /// Takes in the whole of a kind.
+    pub(super) fn replace(&mut self, number: NumberElsewhere, listed: Objects) {
+        let Some(collection) = self.collections.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut collection.objects, listed);
+        self.objects = self.objects - before.len() + collection.objects.len();
+        for (key, old) in &before {
+            if !collection.objects.contains_key(key) {
+                self.changes.push_back(Change::Object { number, before: Some(old.clone()), after: None });
+            }
+        }
+        for (key, new) in &collection.objects {
+            note(&mut self.changes, number, before.get(key), new);
+        }
+        if !std::mem::replace(&mut collection.is_listed, true) {
+            self.changes.push_back(Change::Listed);
+        }
+    }
+
+    /// Takes in what an object is now.
+    ///
+    /// # Errors
+    /// Those of [`check_room`](Self::check_room).
+    pub(super) fn update(&mut self, number: NumberElsewhere, object: ObjectElsewhere) -> Result<(), ApiError> {
+        let Some(collection) = self.collections.get(&number) else { return Ok(()) };
+        let is_new = !collection.objects.contains_key(&object.key);
+        if is_new {
+            self.check_room(1)?;
+        }
+        let Some(collection) = self.collections.get_mut(&number) else { return Ok(()) };
+        let object = Arc::new(object);
+        let before = collection.objects.insert(object.key.clone(), object.clone());
+        self.objects += usize::from(is_new);
+        note(&mut self.changes, number, before.as_ref(), &object);
+        Ok(())
+    }
+
+    /// Takes in that an object is gone.
+    pub(super) fn remove(&mut self, number: NumberElsewhere, object: &ObjectElsewhere) {
+        let Some(collection) = self.collections.get_mut(&number) else { return };
+        if let Some(before) = collection.objects.remove(&object.key) {
+            self.objects -= 1;
+            self.changes.push_back(Change::Object { number, before: Some(before), after: None });
+        }
+    }
+}
+
+/// Notes what became of an object, if that is of any interest.
+fn note(
+    changes: &mut VecDeque<Change>,
+    number: NumberElsewhere,
+    before: Option<&Arc<ObjectElsewhere>>,
+    after: &Arc<ObjectElsewhere>,
+) {
+    let replaced = before.filter(|before| before.uid != after.uid);
+    if let Some(replaced) = replaced {
+        changes.push_back(Change::Object { number, before: Some(replaced.clone()), after: None });
+    }
+    let before = before.filter(|_| replaced.is_none());
+    if before.is_none_or(|before| before.is_free()) && after.is_free() {
+        return;
+    }
+    changes.push_back(Change::Object { number, before: before.cloned(), after: Some(after.clone()) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(key: &str, uid: &str, references: Option<&str>) -> ObjectElsewhere {
+        ObjectElsewhere {
+            key: key.into(),
+            uid: uid.to_owned(),
+            resource_version: String::new(),
+            is_deleted: false,
+            finalizers: Vec::new(),
+            references: references.map(Into::into),
+        }
+    }
+
+    /// The changes since the last look: `-` and a uid for what went, `+` for what is so now, `*` for a first list.
+    fn told(known: &mut Known) -> Vec<String> {
+        let text = |change| match change {
+            Change::Object { before, after, .. } => {
+                let gone = before.filter(|_| after.is_none()).map(|it| format!("-{}", it.uid));
+                gone.or_else(|| after.map(|it| format!("+{}", it.uid))).unwrap_or_default()
+            }
+            Change::Listed => "*".to_owned(),
+            Change::Forgotten(_) => "x".to_owned(),
+        };
+        let mut told: Vec<String> = known.changes.drain(..).map(text).collect();
+        told.sort();
+        told
+    }
+
+    fn listed(objects: Vec<ObjectElsewhere>) -> Objects {
+        objects.into_iter().map(|object| (object.key.clone(), Arc::new(object))).collect()
+    }
+
+    #[test]
+    fn only_what_ties_objects_to_others_is_told() {
+        let mut known = Known::default();
+        let resource = ResourceElsewhere {
+            group: "g".to_owned(),
+            version: "v1".to_owned(),
+            plural: "things".to_owned(),
+            kind: "Thing".to_owned(),
+            is_namespaced: false,
+        };
+        let number = known.add(resource);
+        assert!(known.by_kind("g", "Thing").is_none(), "nobody knows its objects");
+        known.replace(number, listed(vec![object("a", "1", None), object("b", "2", Some("[]"))]));
+        assert_eq!(told(&mut known), ["*", "+2"]);
+        assert!(known.by_kind("g", "Thing").is_some());
+        known.update(number, object("a", "1", None)).unwrap();
+        assert!(told(&mut known).is_empty());
+        known.update(number, object("a", "3", None)).unwrap();
+        assert_eq!(told(&mut known), ["-1"]);
+        known.remove(number, &object("a", "3", None));
+        known.remove(number, &object("c", "4", None));
+        assert_eq!(told(&mut known), ["-3"]);
+        known.replace(number, listed(vec![]));
+        assert_eq!((told(&mut known), known.objects), (vec!["-2".to_owned()], 0));
+        known.forget(number);
+        assert_eq!(told(&mut known), ["x"]);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_objects() {
+        let known = Known::default();
+        assert!(known.check_room(MOST_OBJECTS).is_ok());
+        assert!(known.check_room(MOST_OBJECTS + 1).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! Objects as garbage collection reads, changes and deletes them, wherever they are: through the registry here, or by requests to the
+//! server that has them. What is done is done on the condition that the object still is what was read.
+
+use std::sync::Arc;
+
+use keelson_cache::Entry;
+use keelson_meta::ApiError;
+use keelson_meta::json::{Value, json};
+use keelson_meta::options::{DeleteOptions, GetOptions, Preconditions, PropagationPolicy};
+use keelson_registry::{Caller, Registry, Target};
+
+use super::elsewhere::{Elsewhere, NumberElsewhere, ObjectElsewhere};
+use super::graph::{CollectionPlace, ObjectId};
+use super::metadata::Metadata;
+use super::owners::target_of;
+
+/// An object and its newest state.
+pub(super) struct Visited {
+    pub(super) id: ObjectId,
+    state: State,
+}
+
+enum State {
+    Here(Box<Target>, Arc<Entry>),
+    Elsewhere(NumberElsewhere, ObjectElsewhere),
+}
+
+impl Visited {
+    pub(super) fn metadata(&self) -> Metadata<'_> {
+        match &self.state {
+            State::Here(_, entry) => Metadata::read(entry),
+            State::Elsewhere(_, object) => Metadata::of_elsewhere(object),
+        }
+    }
+
+    fn resource_version(&self) -> String {
+        match &self.state {
+            State::Here(_, entry) => entry.revision.get().to_string(),
+            State::Elsewhere(_, object) => object.resource_version.clone(),
+        }
+    }
+}
+
+/// See the head of the module.
+pub(super) struct Objects {
+    pub(super) registry: Arc<Registry>,
+    pub(super) caller: Caller,
+    pub(super) elsewhere: Arc<Elsewhere>,
+}
+
+impl Objects {
+    /// An object as it is now; `None` where its kind is served no longer.
+    ///
+    /// # Errors
+    /// 404 when it is known that there is none; others when that can't be known now.
+    pub(super) async fn get(&self, id: &ObjectId) -> Result<Option<Visited>, ApiError> {
+        let state = match id.collection {
+            CollectionPlace::Here(_) => {
+                let Some(target) = target_of(&self.registry.surface(), id) else { return Ok(None) };
+                let entry = self.registry.get(&target, id.name(), &self.caller, &GetOptions::default()).await?;
+                State::Here(Box::new(target), entry)
+            }
+            CollectionPlace::Elsewhere(number) => {
+                let Some(access) = self.elsewhere.access(number)? else { return Ok(None) };
+                State::Elsewhere(number, access.servers.get(&access.resource, &id.key).await?)
+            }
+        };
+        Ok(Some(Visited { id: id.clone(), state }))
+    }
+
+    /// Deletes an object.
+    pub(super) async fn delete(&self, object: &Visited, policy: PropagationPolicy) -> Result<(), ApiError> {
+        let uid = object.metadata().uid.to_string();
+        match &object.state {
+            State::Here(target, _) => {
+                let preconditions = Preconditions { uid: Some(uid), resource_version: Some(object.resource_version()) };
+                let options =
+                    DeleteOptions { preconditions, propagation_policy: Some(policy), ..DeleteOptions::default() };
+                self.registry.delete(target, object.id.name(), &self.caller, &options).await.map(|_| ())
+            }
+            State::Elsewhere(number, _) => {
+                let Some(access) = self.elsewhere.access(*number)? else { return Ok(()) };
+                let policy = match policy {
+                    PropagationPolicy::Orphan => "Orphan",
+                    PropagationPolicy::Background => "Background",
+                    PropagationPolicy::Foreground => "Foreground",
+                };
+                let options = json!({
+                    "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy,
+                    "preconditions": { "uid": uid, "resourceVersion": object.resource_version() },
+                });
+                access.servers.delete(&access.resource, &object.id.key, options).await
+            }
+        }
+    }
+
+    /// Takes the references to these owners, by their uids, off an object.
+    pub(super) async fn remove_owners(&self, object: &Visited, owners: &[String]) -> Result<(), ApiError> {
+        match &object.state {
+            State::Here(target, _) => {
+                let uid = &object.metadata().uid;
+                self.registry.remove_owners(target, object.id.name(), uid, owners, &self.caller).await
+            }
+            State::Elsewhere(number, known) => {
+                let gone = |reference: &Value| owners.iter().any(|owner| reference["uid"] == owner.as_str());
+                let left = known.owner_list().into_iter().filter(|reference| !gone(reference)).collect();
+                self.patch(*number, known, "ownerReferences", left).await
+            }
+        }
+    }
+
+    pub(super) async fn remove_finalizer(&self, object: &Visited, finalizer: &str) -> Result<(), ApiError> {
+        match &object.state {
+            State::Here(target, _) => {
+                let uid = &object.metadata().uid;
+                self.registry.remove_finalizer(target, object.id.name(), uid, finalizer, &self.caller).await
+            }
+            State::Elsewhere(number, known) => {
+                let left = known.finalizers.iter().filter(|held| *held != finalizer).map(|held| json!(held)).collect();
+                self.patch(*number, known, "finalizers", left).await
+            }
+        }
+    }
+
+    /// Has an object no longer hold up the deletion of its owners.
+    pub(super) async fn unblock_owners(&self, object: &Visited) -> Result<(), ApiError> {
+        match &object.state {
+            State::Here(target, _) => {
+                let uid = &object.metadata().uid;
+                self.registry.unblock_owners(target, object.id.name(), uid, &self.caller).await
+            }
+            State::Elsewhere(number, known) => {
+                let mut references = known.owner_list();
+                for reference in references.iter_mut().filter_map(Value::as_object_mut) {
+                    reference.insert("blockOwnerDeletion", json!(false));
+                }
+                self.patch(*number, known, "ownerReferences", references).await
+            }
+        }
+    }
+
+    async fn patch(
+        &self,
+        number: NumberElsewhere,
+        known: &ObjectElsewhere,
+        field: &str,
+        list: Vec<Value>,
+    ) -> Result<(), ApiError> {
+        let Some(access) = self.elsewhere.access(number)? else { return Ok(()) };
+        access.servers.patch(&access.resource, &known.key, known.patch(field, list)).await
+    }
+}

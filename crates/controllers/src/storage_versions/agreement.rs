@@ -1,0 +1,186 @@
+//! The status of a storage version: the entry of each server, the version in which all encode if there is one, and a condition that
+//! tells whether there is. The names, texts and times are those of KEP-2339's first implementation.
+
+use std::time::SystemTime;
+
+use keelson_meta::Object;
+use keelson_meta::clock::rfc3339;
+use keelson_meta::json::{Value, json};
+
+/// The type of the condition.
+const EQUAL: &str = "AllEncodingVersionsEqual";
+
+/// What one server does with the objects of a resource, by `apiVersion`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerEntry {
+    pub(super) server_id: String,
+    /// In which it writes them.
+    pub(super) encoding: String,
+    /// In which it can read them, the first choice first.
+    pub(super) decodable: Vec<String>,
+    /// In which clients get them.
+    pub(super) served: Vec<String>,
+}
+
+impl ServerEntry {
+    fn to_value(&self) -> Value {
+        json!({
+            "apiServerID": self.server_id,
+            "encodingVersion": self.encoding,
+            "decodableVersions": self.decodable,
+            "servedVersions": self.served,
+        })
+    }
+}
+
+/// Whether it has been told of an object whether servers agree.
+pub(super) fn is_published(object: &Object) -> bool {
+    let conditions = object.get(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
+    conditions.into_iter().any(|condition| condition["type"] == *EQUAL)
+}
+
+/// The version in which all servers encode that have an entry; `None` where they do not agree.
+pub(super) fn agreed(object: &Object) -> Option<&str> {
+    let conditions = object.get(&["status", "conditions"])?.as_array()?;
+    let agree = conditions.iter().any(|condition| condition["type"] == *EQUAL && condition["status"] == *"True");
+    let stated = object.get(&["status", "commonEncodingVersion"]).and_then(Value::as_str);
+    // What is stated is believed only as far as the entries bear it out: anybody may have written it.
+    common(entries(object)).filter(|common| agree && stated == Some(common))
+}
+
+/// The names of the servers that have an entry.
+pub(super) fn servers(object: &Object) -> impl Iterator<Item = &str> {
+    entries(object).iter().map(server_of)
+}
+
+/// Has an object say what a server does, in the place where it said so before; whether that is anything new.
+pub(super) fn publish(object: &mut Object, own: &ServerEntry, now: SystemTime) -> bool {
+    let mut next: Vec<Value> = entries(object).to_vec();
+    match next.iter_mut().find(|entry| server_of(entry) == own.server_id) {
+        Some(entry) => *entry = own.to_value(),
+        None => next.push(own.to_value()),
+    }
+    say(object, next, now)
+}
+
+/// Has an object say nothing of servers that are gone; whether it did.
+pub(super) fn withdraw(object: &mut Object, is_gone: impl Fn(&str) -> bool, now: SystemTime) -> bool {
+    let mut next: Vec<Value> = entries(object).to_vec();
+    next.retain(|entry| !is_gone(server_of(entry)));
+    say(object, next, now)
+}
+
+fn entries(object: &Object) -> &[Value] {
+    object.get(&["status", "storageVersions"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn server_of(entry: &Value) -> &str {
+    entry.get("apiServerID").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The version in which all of these encode.
+fn common(entries: &[Value]) -> Option<&str> {
+    let mut encodings = entries.iter().map(|entry| entry.get("encodingVersion").and_then(Value::as_str));
+    let first = encodings.next().flatten()?;
+    encodings.all(|other| other == Some(first)).then_some(first)
+}
+
+fn say(object: &mut Object, entries: Vec<Value>, now: SystemTime) -> bool {
+    let before = object.get(&["status"]).cloned().unwrap_or_else(|| json!({}));
+    let common = common(&entries).map(str::to_owned);
+    let known = before.get("commonEncodingVersion").and_then(Value::as_str);
+    let mut condition = match &common {
+        Some(_) => json!({
+            "type": EQUAL, "status": "True", "reason": "CommonEncodingVersionSet", "message": "Common encoding version set"
+        }),
+        None => json!({
+            "type": EQUAL, "status": "False", "reason": "CommonEncodingVersionUnset",
+            "message": "Common encoding version unset"
+        }),
+    };
+    let of_before = |kind: &str| before.get("conditions")?.as_array()?.iter().find(|known| known["type"] == *kind);
+    let last = of_before(EQUAL);
+    // It is another agreement, too, when all have gone over to another version.
+    let holds_on = last.is_some_and(|last| last["status"] == condition["status"])
+        && (common.is_none() || known.is_none() || common.as_deref() == known);
+    let since = last.filter(|_| holds_on).and_then(|last| last.get("lastTransitionTime")).cloned();
+    condition["lastTransitionTime"] = since.unwrap_or_else(|| rfc3339(now).into());
+    let others = before.get("conditions").and_then(Value::as_array).into_iter().flatten();
+    let mut conditions: Vec<Value> = others.filter(|other| other["type"] != *EQUAL).cloned().collect();
+    conditions.push(condition);
+    let mut next = before.clone();
+    next["storageVersions"] = entries.into();
+    next["conditions"] = conditions.into();
+    match (common, next.as_object_mut()) {
+        (Some(common), _) => next["commonEncodingVersion"] = common.into(),
+        (None, Some(next)) => drop(next.remove("commonEncodingVersion")),
+        (None, None) => {}
+    }
+    let changed = next != before;
+    object.0.insert("status", next);
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn entry(server: &str, version: &str) -> ServerEntry {
+        let version = version.to_owned();
+        let (decodable, served) = (vec![version.clone(), "x/v0".to_owned()], vec![version.clone()]);
+        ServerEntry { server_id: server.to_owned(), encoding: version, decodable, served }
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// The common version, the state of the condition, and the second since when it is so.
+    fn said(object: &Object) -> (Option<&str>, &str, &str) {
+        let condition = |field: &str| object.get(&["status", "conditions"]).unwrap()[0][field].as_str().unwrap();
+        let common = object.get(&["status", "commonEncodingVersion"]).map(|common| common.as_str().unwrap());
+        (common, condition("status"), condition("lastTransitionTime"))
+    }
+
+    #[test]
+    fn servers_agree_when_all_encode_alike_and_the_time_is_that_of_the_last_change_of_that() {
+        let mut object = Object::default();
+        let time = |seconds: u64| rfc3339(at(seconds));
+        assert!(publish(&mut object, &entry("a", "x/v1"), at(1)));
+        assert_eq!(said(&object), (Some("x/v1"), "True", &*time(1)));
+        assert!(!publish(&mut object, &entry("a", "x/v1"), at(2)), "nothing is new");
+        assert!(publish(&mut object, &entry("b", "x/v1"), at(3)));
+        assert_eq!(said(&object), (Some("x/v1"), "True", &*time(1)));
+        assert!(publish(&mut object, &entry("b", "x/v2"), at(4)));
+        assert_eq!(said(&object), (None, "False", &*time(4)));
+        assert!(publish(&mut object, &entry("c", "x/v2"), at(5)));
+        assert_eq!(said(&object), (None, "False", &*time(4)));
+        assert_eq!(servers(&object).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert!(withdraw(&mut object, |server| server == "a", at(6)));
+        assert_eq!(said(&object), (Some("x/v2"), "True", &*time(6)));
+        assert!(!withdraw(&mut object, |server| server == "a", at(7)), "it is gone already");
+        assert!(withdraw(&mut object, |_| true, at(8)));
+        assert_eq!(said(&object), (None, "False", &*time(8)));
+        assert!(is_published(&object) && servers(&object).next().is_none());
+    }
+
+    #[test]
+    fn going_over_to_another_version_is_another_agreement() {
+        let mut object = Object::default();
+        publish(&mut object, &entry("a", "x/v1"), at(1));
+        publish(&mut object, &entry("a", "x/v2"), at(2));
+        assert_eq!(said(&object), (Some("x/v2"), "True", &*rfc3339(at(2))));
+    }
+
+    #[test]
+    fn what_others_say_in_the_status_stays() {
+        let mut object =
+            Object::from_value(json!({ "status": { "conditions": [{ "type": "Other" }], "x": 1 } })).unwrap();
+        assert!(!is_published(&object));
+        publish(&mut object, &entry("a", "x/v1"), at(1));
+        assert_eq!(object.get(&["status", "conditions"]).unwrap()[0], json!({ "type": "Other" }));
+        assert_eq!(object.get(&["status", "x"]), Some(&json!(1)));
+    }
+}

@@ -1,0 +1,180 @@
+//! Takes away what servers have published that are gone: their entries, and the objects that nobody has an entry in.
+//!
+//! A server is gone when its identity lease is, and an error while that is read says nothing. ORDER: entries are removed on the
+//! condition that the leases are still not there, in one transaction, since a server that comes back finds its entry as it left it
+//! and writes none. What a server published before it was told to publish nothing is void too; it says so in its lease.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::field_selector::FieldSelector;
+use keelson_meta::label_selector::LabelSelector;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Registry, Target};
+use keelson_storage::{Compare, Condition};
+use tokio_util::sync::CancellationToken;
+
+use super::agreement::{is_published, servers, withdraw};
+use super::{target, update_status_if};
+use crate::client::{Client, Stored};
+use crate::follow::follow;
+use crate::identity::{AGGREGATED_IDENTITY, IDENTITY_LABEL, IDENTITY_VALUE, UNPUBLISHED_ANNOTATION, identity_key};
+use crate::leases;
+use crate::queue::{Backoff, Outcome, Queue};
+
+/// The name by which it writes, as in the reference server.
+const MANAGER: &str = "storage-version-garbage-collector";
+/// How many objects are looked at at once: enough to share commits, few enough to leave room for clients.
+const AT_ONCE: usize = 16;
+/// How soon an object is looked at again that could not be written, or whose servers could not be looked up.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) };
+
+/// The controller.
+pub struct StorageVersionCollection {
+    registry: Arc<Registry>,
+    client: Client,
+    versions: Target,
+    leases: Target,
+    queue: Queue<Look>,
+}
+
+/// The labels of the leases of servers that publish: of main servers, and of those behind them.
+const IDENTITIES: [(&str, &str); 2] = [(IDENTITY_LABEL, IDENTITY_VALUE), (IDENTITY_LABEL, AGGREGATED_IDENTITY)];
+
+/// What the lease of a server tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is there, and publishes what it stores.
+    Publishes,
+    /// It is there, and publishes nothing.
+    Unpublished,
+    /// It is not there.
+    Gone,
+}
+
+/// What there is to look at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Look {
+    /// One object.
+    At(String),
+    /// All of them: a server has gone, or publishes nothing any more.
+    AtAll,
+}
+
+impl StorageVersionCollection {
+    /// A controller over a registry.
+    ///
+    /// # Errors
+    /// 500 when storage versions or leases are not served.
+    pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
+        let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
+        let (versions, leases) = (target(&client)?, leases::collection(&client)?);
+        Ok(Self { registry, client, versions, leases, queue: Queue::new(BACKOFF) })
+    }
+
+    /// Runs until told to stop.
+    pub async fn run(self, stopping: CancellationToken) {
+        let caller = self.client.caller();
+        let all = FieldSelector::default;
+        let versions = follow(&self.registry, caller, &self.versions, all(), |version| {
+            self.queue.add(Look::At(version.name().to_owned()));
+        });
+        // Whether the lease that is told of is there or has gone is looked up; renewals are told of, too, and are many.
+        let leases = follow(&self.registry, caller, &self.leases, all(), |lease| {
+            if self.standing_here(lease.name()) != Standing::Publishes {
+                self.queue.add(Look::AtAll);
+            }
+        });
+        let work = self.queue.run(AT_ONCE, |look| self.turn(look));
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            never = versions => match never {},
+            never = leases => match never {},
+            never = work => match never {},
+        }
+    }
+
+    /// What this server's cache has of a server's lease. It is told of a change when it has it.
+    fn standing_here(&self, name: &str) -> Standing {
+        let Ok(leases) = self.leases.collection() else { return Standing::Publishes };
+        match leases.get(&self.leases.relative_key(name)) {
+            Some(lease) => standing(Some(&lease.object.decode(lease.revision))),
+            None => Standing::Gone,
+        }
+    }
+
+    async fn turn(&self, look: Look) -> Outcome {
+        let done = match &look {
+            Look::At(name) => self.collect(name).await,
+            Look::AtAll => self.look_at_all().await,
+        };
+        match done {
+            Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
+            // Somebody else changed it; what they left is looked at.
+            Err(ApiError::Conflict { .. }) => Outcome::Again,
+            Err(error) => {
+                tracing::warn!(?look, %error, "entries of servers that are gone could not be collected; trying again");
+                Outcome::Again
+            }
+        }
+    }
+
+    async fn look_at_all(&self) -> Result<(), ApiError> {
+        let mut standings: HashMap<String, Standing> = HashMap::new();
+        for Stored { object, .. } in self.client.list(&self.versions, LabelSelector::everything()).await? {
+            for server in servers(&object) {
+                if !standings.contains_key(server) {
+                    let found = self.standing(server).await?;
+                    if found != Standing::Publishes {
+                        tracing::info!(server, "collecting what a server published that is gone or publishes nothing");
+                    }
+                    standings.insert(server.to_owned(), found);
+                }
+            }
+            if servers(&object).any(|server| standings.get(server) != Some(&Standing::Publishes)) {
+                self.queue.add(Look::At(object.name().to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn collect(&self, name: &str) -> Result<(), ApiError> {
+        let Some(mut found) = self.client.get(&self.versions, name).await? else { return Ok(()) };
+        let (mut void, mut absent) = (Vec::new(), Vec::new());
+        for server in servers(&found.object) {
+            match self.standing(server).await? {
+                Standing::Publishes => continue,
+                Standing::Unpublished => {}
+                Standing::Gone => absent.push(Compare { key: identity_key(server)?, condition: Condition::Absent }),
+            }
+            void.push(server.to_owned());
+        }
+        if !void.is_empty()
+            && withdraw(&mut found.object, |server| void.iter().any(|it| it == server), self.client.now())
+        {
+            found = update_status_if(&self.client, &self.versions, found.object, absent).await?;
+            tracing::debug!(storage_version = name, servers = ?void, "collected the entries of servers that are gone");
+        }
+        // One that nobody has ever published in was made by somebody else.
+        if is_published(&found.object) && servers(&found.object).next().is_none() {
+            self.client.delete(&self.versions, &found).await?;
+        }
+        Ok(())
+    }
+
+    async fn standing(&self, server: &str) -> Result<Standing, ApiError> {
+        let lease = self.client.get(&self.leases, server).await?;
+        Ok(standing(lease.as_ref().map(|lease| &lease.object)))
+    }
+}
+
+/// What a lease tells of the server that it is named after.
+fn standing(lease: Option<&Object>) -> Standing {
+    match lease {
+        Some(lease) if !lease.labels().any(|label| IDENTITIES.contains(&label)) => Standing::Gone,
+        Some(lease) if lease.annotations().any(|(name, _)| name == UNPUBLISHED_ANNOTATION) => Standing::Unpublished,
+        Some(_) => Standing::Publishes,
+        None => Standing::Gone,
+    }
+}

@@ -1,0 +1,511 @@
+//! Migrations of stored objects to the version that all servers agree on (KEP-2339, KEP-4192).
+//!
+//! A migration is an object that anybody may make; where the agreed version is not what is stored, the controller makes one by itself. What
+//! is stale is counted by the cache, so that a resource of which nothing is costs no walk.
+//!
+//! A migration ends as succeeded on the condition, compared in the store, that the servers' agreement stands as it was read before the
+//! cache was seen to know of nothing stale: so nobody can have written in another version in between.
+
+mod agreed;
+mod definitions;
+mod known;
+mod objects;
+mod walk;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::field_selector::FieldSelector;
+use keelson_meta::json::json;
+use keelson_meta::label_selector::LabelSelector;
+use keelson_meta::{ApiError, GroupResource, GroupVersionKind, Object};
+use keelson_registry::{Registry, StoredCollection, Target};
+use keelson_resources::Verb;
+use keelson_storage::Compare;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::entry::{name_of, resource_of};
+use super::states::StorageStates;
+use super::target;
+use crate::client::{Client, Stored};
+use crate::conflicts::retry_conflicts;
+use crate::follow::follow;
+use crate::identity::{IDENTITY_LABEL, IDENTITY_VALUE};
+use crate::leases;
+use crate::queue::{Backoff, Outcome, Queue};
+use agreed::Agreement;
+use known::KnownMigrations;
+use objects::{
+    AUTOMATIC_LABEL, End, has_ended, is_running, say_ended, say_progress, say_revision, say_running, stated_total,
+    subject,
+};
+use walk::{Pace, Walked};
+
+/// The account by which it writes, as in the reference server.
+const ACCOUNT: &str = "storage-version-migrator-controller";
+/// The names by which it owns fields, of migrations and of definitions.
+const MANAGER: &str = "kube-controller-manager";
+const DEFINITION_MANAGER: &str = "migration-runner-controller";
+/// How many resources are looked at at once. Their walks take turns.
+const AT_ONCE: usize = 4;
+/// How soon a resource is looked at again of which something could not be written.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(60) };
+/// How long a migration waits for servers to agree, which takes a moment after a change, and how often it looks.
+const AGREEMENT_PATIENCE: Duration = Duration::from_secs(5);
+const AGREEMENT_INTERVAL: Duration = Duration::from_millis(100);
+/// How often an object is written at once when others write it.
+const ATTEMPTS: usize = 8;
+/// How many migrations of a resource are kept that the server made by itself and that have ended.
+const KEPT: usize = 3;
+
+/// The controller.
+pub struct StorageVersionMigrator {
+    registry: Arc<Registry>,
+    client: Client,
+    /// The same for definitions.
+    definer: Client,
+    versions: Target,
+    leases: Target,
+    definitions: Target,
+    migrations: Target,
+    states: StorageStates,
+    /// The servers that have a lease, as far as is known.
+    servers: Mutex<HashSet<String>>,
+    /// The migrations, as far as is known.
+    known: Mutex<KnownMigrations>,
+    queue: Queue<GroupResource>,
+    pace: Pace,
+}
+
+/// A stored resource, as it is served now.
+struct Subject {
+    /// By which servers publish it.
+    resource: GroupResource,
+    stored: Arc<StoredCollection>,
+    /// As which this server writes it.
+    kind: GroupVersionKind,
+    /// All its objects, in that version.
+    target: Target,
+}
+
+/// A migration that is under way.
+struct Request {
+    name: String,
+    uid: String,
+    /// How many objects it found when it began.
+    total: usize,
+}
+
+/// Why there is nothing that could be migrated.
+enum NoSubject {
+    /// It may come: there is a definition.
+    Pending,
+    Never(String),
+}
+
+impl Subject {
+    /// The name of what servers publish of it.
+    fn version_name(&self) -> String {
+        name_of(&self.resource)
+    }
+
+    fn version(&self) -> String {
+        self.kind.group_version().to_string()
+    }
+
+    /// The name of what defines it, where something does.
+    fn definition(&self) -> Option<String> {
+        let GroupResource { group, resource } = &self.resource;
+        (!self.target.resource.is_builtin()).then(|| format!("{resource}.{group}"))
+    }
+
+    /// How many objects can be read and are to be written anew.
+    fn stale(&self) -> usize {
+        self.stored.count_stale(&self.kind).saturating_sub(self.unreadable())
+    }
+
+    fn unreadable(&self) -> usize {
+        self.stored.cached.count_unreadable("")
+    }
+}
+
+impl StorageVersionMigrator {
+    /// A controller over a registry.
+    ///
+    /// # Errors
+    /// 500 when what it works with is not served.
+    pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
+        let client = Client::of_controller(registry.clone(), ACCOUNT, MANAGER);
+        Ok(Self {
+            versions: target(&client)?,
+            leases: leases::collection(&client)?,
+            definitions: client.collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", None)?,
+            migrations: client.collection("storagemigration.k8s.io", "v1beta1", "storageversionmigrations", None)?,
+            states: StorageStates::new(registry.clone(), client.clone()),
+            definer: Client::of_controller(registry.clone(), ACCOUNT, DEFINITION_MANAGER),
+            servers: Mutex::default(),
+            known: Mutex::default(),
+            queue: Queue::new(BACKOFF),
+            pace: Pace::default(),
+            registry,
+            client,
+        })
+    }
+
+    /// Runs until told to stop. What is under way then goes on where it was when somebody else runs it.
+    pub async fn run(self, stopping: CancellationToken) {
+        let (caller, all) = (self.client.caller(), FieldSelector::default);
+        let versions =
+            follow(&self.registry, caller, &self.versions, all(), |version| self.add_version(version.name()));
+        let migrations = follow(&self.registry, caller, &self.migrations, all(), |migration| {
+            self.note_migration(migration.name());
+        });
+        let definitions = follow(&self.registry, caller, &self.definitions, all(), |definition| {
+            if let Some((resource, group)) = definition.name().split_once('.') {
+                self.queue.add(GroupResource { group: group.to_owned(), resource: resource.to_owned() });
+            }
+        });
+        let leases = follow(&self.registry, caller, &self.leases, all(), |lease| self.note_server(lease.name()));
+        let work = self.queue.run(AT_ONCE, |resource| self.turn(resource));
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            never = versions => match never {},
+            never = migrations => match never {},
+            never = definitions => match never {},
+            never = leases => match never {},
+            never = work => match never {},
+        }
+    }
+
+    fn add_version(&self, name: &str) {
+        if let Some(resource) = resource_of(name) {
+            self.queue.add(resource);
+        }
+    }
+
+    /// Notes how a migration is now, and has its resource looked at.
+    fn note_migration(&self, name: &str) {
+        let Ok(migrations) = self.migrations.collection() else { return };
+        let Some(entry) = migrations.get(&self.migrations.relative_key(name)) else {
+            return self.known.lock().forget(name);
+        };
+        let migration = entry.object.decode(entry.revision);
+        let resource = self.published(subject(&migration));
+        self.known.lock().note(&migration, resource.clone(), entry.revision);
+        // Also where it has ended: somebody else may have said so.
+        self.queue.add(resource);
+    }
+
+    /// Has everything looked at when a server has come or gone; leases change much more often than that.
+    fn note_server(&self, name: &str) {
+        let Ok(leases) = self.leases.collection() else { return };
+        let is_there = |lease: &Arc<keelson_cache::Entry>| lease.labels.get(IDENTITY_LABEL) == Some(IDENTITY_VALUE);
+        let is_there = leases.get(&self.leases.relative_key(name)).as_ref().is_some_and(is_there);
+        let mut servers = self.servers.lock();
+        let changed = if is_there { servers.insert(name.to_owned()) } else { servers.remove(name) };
+        drop(servers);
+        if changed && let Ok(versions) = self.versions.collection() {
+            versions.snapshot().range("", None).for_each(|version| self.add_version(version.name()));
+        }
+    }
+
+    async fn turn(&self, resource: GroupResource) -> Outcome {
+        match self.look(&resource).await {
+            Ok(outcome) => outcome,
+            Err(ApiError::Conflict { .. }) => Outcome::Again,
+            Err(error) => {
+                tracing::warn!(%resource, %error, "a migration did not get on; trying again");
+                Outcome::Again
+            }
+        }
+    }
+
+    async fn look(&self, resource: &GroupResource) -> Result<Outcome, ApiError> {
+        let found = self.find(resource);
+        let is_asked = self.is_asked(resource)?;
+        let is_needed = found.as_ref().is_ok_and(|subject| self.is_needed(subject));
+        if !is_asked && !is_needed {
+            return self.look_at_rest(resource, found.ok()).await;
+        }
+        let mut open = self.open(resource).await?.into_iter();
+        let subject = match found {
+            Ok(subject) => subject,
+            Err(NoSubject::Pending) => return Ok(Outcome::Again),
+            Err(NoSubject::Never(why)) => {
+                for migration in open {
+                    self.end(&Request::of(&migration), &End::Failed(why.clone()), None).await?;
+                }
+                return Ok(Outcome::Done);
+            }
+        };
+        let first = match open.next() {
+            Some(first) => first,
+            None if is_needed => match self.agreement(&subject).await? {
+                Ok(_) => self.begin(&subject).await?,
+                // It is looked at again when they do.
+                Err(_) => return Ok(Outcome::Done),
+            },
+            None => return Ok(Outcome::Done),
+        };
+        for other in open {
+            let why = format!("the migration {} of the same resource is under way", first.object.name());
+            self.end(&Request::of(&other), &End::Failed(why), None).await?;
+        }
+        self.migrate(&first, &subject).await
+    }
+
+    /// Has the state of a resource say what is so where nothing is to be migrated.
+    async fn look_at_rest(&self, resource: &GroupResource, subject: Option<Subject>) -> Result<Outcome, ApiError> {
+        let Some(subject) = subject else {
+            if self.versions.collection()?.get(&name_of(resource)).is_none() {
+                self.states.forget(resource).await?;
+            }
+            return Ok(Outcome::Done);
+        };
+        if self.states.is_settled(&subject.resource, &subject.kind) {
+            return Ok(Outcome::Done);
+        }
+        self.states.begin(&subject.resource, &subject.kind).await?;
+        // Where they do not agree it is looked at again when they do.
+        let Ok(agreement) = self.agreement(&subject).await? else { return Ok(Outcome::Done) };
+        self.registry.catch_up_with_store().await?;
+        if !self.has_stale(&subject) {
+            self.states.settle(&subject.resource, &subject.kind, agreement.stands).await?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Whether anything is stored otherwise than it would be written now, also what can't be read, as far as the cache has come.
+    fn has_stale(&self, subject: &Subject) -> bool {
+        subject.stored.cached.is_removed() || subject.stored.count_stale(&subject.kind) > 0
+    }
+
+    /// What is served of a resource now.
+    fn find(&self, resource: &GroupResource) -> Result<Subject, NoSubject> {
+        let surface = self.registry.surface();
+        let Some(served) = surface.resource(&resource.group, &resource.resource) else {
+            let name = format!("{}.{}", resource.resource, resource.group);
+            let is_defined = self.definitions.collection().is_ok_and(|definitions| definitions.get(&name).is_some());
+            let never = || NoSubject::Never("resource does not exist in discovery".to_owned());
+            return Err(if is_defined { NoSubject::Pending } else { never() });
+        };
+        let version = served.versions().first();
+        let can = |verb| version.is_some_and(|version| version.verbs.contains(&verb));
+        let (true, Some(stored), Some(kind)) =
+            ([Verb::Update, Verb::Patch, Verb::List].into_iter().all(can), served.stored(), served.storage_kind())
+        else {
+            let version = version.map_or("", |version| &*version.name);
+            let GroupResource { group, resource } = resource;
+            return Err(NoSubject::Never(format!(
+                "resource \"{group}/{version}, Resource={resource}\" does not support discovery operations: [update patch list]"
+            )));
+        };
+        let Some(target) = surface.stored_target(stored) else { return Err(NoSubject::Pending) };
+        let resource = GroupResource { group: kind.group.clone(), resource: resource.resource.clone() };
+        Ok(Subject { resource, stored: stored.clone(), kind: kind.clone(), target })
+    }
+
+    /// The resource as which another one is stored, if it is.
+    fn published(&self, resource: GroupResource) -> GroupResource {
+        self.find(&resource).map_or(resource, |subject| subject.resource)
+    }
+
+    /// Whether all agree on a version that is not the only one in the store, as far as is known.
+    fn is_needed(&self, subject: &Subject) -> bool {
+        (subject.stale() > 0 || self.lists_other_versions(subject)) && self.known_disagreement(subject).is_none()
+    }
+
+    /// Whether a migration of the resource is known that has not ended.
+    fn is_asked(&self, resource: &GroupResource) -> Result<bool, ApiError> {
+        let migrations = self.migrations.collection()?;
+        let mut known = self.known.lock();
+        let names = known.open(resource);
+        let (there, gone): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| migrations.get(&self.migrations.relative_key(name)).is_some());
+        gone.iter().for_each(|name| known.forget(name));
+        Ok(!there.is_empty())
+    }
+
+    /// The migrations of a resource that have not ended: the one that runs first, the oldest of the others behind it.
+    async fn open(&self, resource: &GroupResource) -> Result<Vec<Stored>, ApiError> {
+        let mut open = Vec::new();
+        let names = self.known.lock().open(resource);
+        for name in names {
+            open.extend(self.client.get(&self.migrations, &name).await?.filter(|it| !has_ended(&it.object)));
+        }
+        open.sort_by_cached_key(|it| {
+            let made = it.object.creation_timestamp().unwrap_or_default().to_owned();
+            (!is_running(&it.object), made, it.object.name().to_owned())
+        });
+        Ok(open)
+    }
+
+    /// Makes a migration where there is none that has not ended, and takes away old ones that were made so.
+    async fn begin(&self, subject: &Subject) -> Result<Stored, ApiError> {
+        let GroupResource { group, resource } = &subject.resource;
+        // One that another server has begun may not have been told of yet, so all are read once before one is made.
+        for there in self.client.list(&self.migrations, LabelSelector::everything()).await? {
+            let of = self.published(objects::subject(&there.object));
+            self.known.lock().note(&there.object, of, there.revision);
+        }
+        if let Some(open) = self.open(&subject.resource).await?.into_iter().next() {
+            return Ok(open);
+        }
+        let old = self.known.lock().over(&subject.resource, KEPT - 1);
+        for name in old {
+            let found = self.client.get(&self.migrations, &name).await?;
+            if let Some(over) = found.filter(|found| has_ended(&found.object)) {
+                self.client.delete(&self.migrations, &over).await?;
+            }
+            self.known.lock().forget(&name);
+        }
+        let base = if group.is_empty() { format!("{resource}-") } else { format!("{resource}.{group}-") };
+        let new = json!({
+            "apiVersion": "storagemigration.k8s.io/v1beta1",
+            "kind": "StorageVersionMigration",
+            "metadata": { "generateName": base, "labels": { AUTOMATIC_LABEL: "true" } },
+            "spec": { "resource": { "group": group, "resource": resource } },
+        });
+        let made = self.client.create(&self.migrations, new).await?;
+        // Before it is told of: the next look finds it.
+        self.known.lock().note(&made.object, subject.resource.clone(), made.revision);
+        Ok(made)
+    }
+
+    async fn migrate(&self, migration: &Stored, subject: &Subject) -> Result<Outcome, ApiError> {
+        let mut request = Request::of(migration);
+        match self.await_agreement(subject).await? {
+            Ok(_) => {}
+            Err(why) => return self.fail(&request, subject, why).await,
+        }
+        self.registry.catch_up_with_store().await?;
+        request.total = stated_total(&migration.object).unwrap_or_else(|| subject.stale());
+        if !self.start(&request, migration, subject).await? {
+            self.forget_migration(subject).await?;
+            return Ok(Outcome::Done);
+        }
+        match self.walk(&request, subject).await? {
+            Walked::Through(failures) => match failures.hindrance(subject.unreadable()) {
+                None => self.succeed(&request, subject).await,
+                Some(hindrance) => {
+                    tracing::warn!(migration = request.name, hindrance, "a migration can't end yet");
+                    let now = self.client.now();
+                    let say =
+                        |migration: &mut Object| !has_ended(migration) && say_running(migration, Some(&hindrance), now);
+                    self.edit(&self.status(&request), &request, say, Vec::new()).await?;
+                    Ok(Outcome::Again)
+                }
+            },
+            Walked::Disagreed(why) => self.fail(&request, subject, why).await,
+            Walked::Replaced => Ok(Outcome::Again),
+            Walked::Unwanted => {
+                self.forget_migration(subject).await?;
+                // There may be another one, or the need for one.
+                Ok(Outcome::Again)
+            }
+        }
+    }
+
+    async fn await_agreement(&self, subject: &Subject) -> Result<Result<Agreement, String>, ApiError> {
+        let until = tokio::time::Instant::now() + AGREEMENT_PATIENCE;
+        loop {
+            match self.agreement(subject).await? {
+                Err(_) if tokio::time::Instant::now() < until => tokio::time::sleep(AGREEMENT_INTERVAL).await,
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    /// Says that a migration runs; whether it still is there.
+    async fn start(&self, request: &Request, migration: &Stored, subject: &Subject) -> Result<bool, ApiError> {
+        self.say_migrating(subject, &request.name).await?;
+        let now = self.client.now();
+        if !is_running(&migration.object) {
+            let (resource, objects) = (&subject.resource, request.total);
+            tracing::info!(migration = request.name, %resource, objects, version = subject.version(), "a migration begins");
+            let say = |migration: &mut Object| !has_ended(migration) && say_running(migration, None, now);
+            if !self.edit(&self.status(request), request, say, Vec::new()).await? {
+                return Ok(false);
+            }
+        }
+        let revision = subject.stored.cached.snapshot().revision;
+        let say = |migration: &mut _| say_revision(migration, revision);
+        if !self.edit(&self.status(request), request, say, Vec::new()).await? {
+            return Ok(false);
+        }
+        if request.total == 0 {
+            return Ok(true);
+        }
+        let done = request.total - subject.stale().min(request.total);
+        let say = |migration: &mut _| say_progress(migration, done, request.total);
+        self.edit(&self.migrations.clone().named(&request.name), request, say, Vec::new()).await
+    }
+
+    /// Ends a migration after everything was written, unless something is stale again.
+    async fn succeed(&self, request: &Request, subject: &Subject) -> Result<Outcome, ApiError> {
+        // ORDER: the agreement is read before the cache catches up with the store, and stands when the end is written.
+        let stands = match self.await_agreement(subject).await? {
+            Ok(agreement) => agreement.stands,
+            Err(why) => return self.fail(request, subject, why).await,
+        };
+        self.registry.catch_up_with_store().await?;
+        if self.has_stale(subject) {
+            return Ok(Outcome::Again);
+        }
+        self.settle_definition(subject, &End::Succeeded, Some(stands.clone())).await?;
+        self.states.settle(&subject.resource, &subject.kind, stands.clone()).await?;
+        self.end(request, &End::Succeeded, Some(stands)).await?;
+        tracing::info!(migration = request.name, resource = %subject.resource, "a migration succeeded");
+        Ok(Outcome::Done)
+    }
+
+    async fn fail(&self, request: &Request, subject: &Subject, why: String) -> Result<Outcome, ApiError> {
+        tracing::warn!(migration = request.name, resource = %subject.resource, why, "a migration failed");
+        let end = End::Failed(why);
+        self.settle_definition(subject, &end, None).await?;
+        self.end(request, &end, None).await?;
+        // Others may have been asked for, and agreement may have been found meanwhile.
+        Ok(Outcome::Again)
+    }
+
+    async fn end(&self, request: &Request, end: &End, stands: Option<Compare>) -> Result<(), ApiError> {
+        let now = self.client.now();
+        let say = |migration: &mut Object| {
+            say_ended(migration, end, now);
+            true
+        };
+        self.edit(&self.status(request), request, say, stands.into_iter().collect()).await.map(drop)
+    }
+
+    fn status(&self, request: &Request) -> Target {
+        self.migrations.clone().below("status").named(&request.name)
+    }
+
+    /// Changes a migration where it needs a change; whether it still is there.
+    async fn edit(
+        &self,
+        target: &Target,
+        request: &Request,
+        change: impl Fn(&mut Object) -> bool + Send + Sync,
+        conditions: Vec<Compare>,
+    ) -> Result<bool, ApiError> {
+        let (change, conditions) = (&change, &conditions);
+        let edit = async || {
+            let found = self.client.get(&self.migrations, &request.name).await?;
+            let Some(mut found) = found.filter(|found| found.object.uid() == request.uid) else { return Ok(false) };
+            if change(&mut found.object) {
+                self.client.update_while(target, found.object, conditions.clone()).await?;
+            }
+            Ok(true)
+        };
+        retry_conflicts(ATTEMPTS, edit).await
+    }
+}
+
+impl Request {
+    fn of(migration: &Stored) -> Self {
+        Self { name: migration.object.name().to_owned(), uid: migration.object.uid().to_owned(), total: 0 }
+    }
+}

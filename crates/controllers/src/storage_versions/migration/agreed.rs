@@ -1,0 +1,66 @@
+//! The agreement of all servers on the version in which they write a resource: what a migration begins with, and what it has to find
+//! unchanged at its end.
+
+use keelson_meta::ApiError;
+use keelson_meta::label_selector::LabelSelector;
+use keelson_storage::{Compare, Condition, StoreKey};
+
+use super::{StorageVersionMigrator, Subject};
+use crate::client::Stored;
+use crate::identity::{IDENTITY_LABEL, IDENTITY_VALUE};
+use crate::storage_versions::agreement::{agreed, servers};
+
+/// That all servers write a resource in the version in which this one does.
+pub(super) struct Agreement {
+    /// What they say is still as it was read.
+    pub(super) stands: Compare,
+}
+
+impl StorageVersionMigrator {
+    /// Whether all servers agree, as of this moment or later; if not, why not.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) async fn agreement(&self, subject: &Subject) -> Result<Result<Agreement, String>, ApiError> {
+        let name = subject.version_name();
+        let Some(found) = self.client.get(&self.versions, &name).await? else {
+            return Ok(Err(format!("no server has published in which version it stores {}", subject.resource)));
+        };
+        if let Some(why) = disagreement(&found, &subject.version()) {
+            return Ok(Err(why));
+        }
+        // Whoever may write and has not said in which version does not agree.
+        let selector = LabelSelector::everything().and_label(IDENTITY_LABEL, IDENTITY_VALUE);
+        for lease in self.client.list(&self.leases, selector).await? {
+            if !servers(&found.object).any(|server| server == lease.object.name()) {
+                let server = lease.object.name();
+                return Ok(Err(format!(
+                    "the server {server} has not published in which version it stores {}",
+                    subject.resource
+                )));
+            }
+        }
+        let key = StoreKey::new(format!("{}{name}", self.versions.collection()?.prefix()));
+        Ok(Ok(Agreement { stands: Compare { key, condition: Condition::At(found.revision) } }))
+    }
+
+    /// Why servers do not agree, as far as this server's cache knows: costs no read of the store.
+    pub(super) fn known_disagreement(&self, subject: &Subject) -> Option<String> {
+        let Ok(versions) = self.versions.collection() else {
+            return Some("storage versions are not served".to_owned());
+        };
+        let Some(entry) = versions.get(&subject.version_name()) else {
+            return Some(format!("no server has published in which version it stores {}", subject.resource));
+        };
+        let found = Stored { object: entry.object.decode(entry.revision), revision: entry.revision };
+        disagreement(&found, &subject.version())
+    }
+}
+
+fn disagreement(found: &Stored, own: &str) -> Option<String> {
+    match agreed(&found.object) {
+        None => Some("the servers do not agree in which version the resource is stored".to_owned()),
+        Some(version) if version == own => None,
+        Some(version) => Some(format!("the servers agree on {version}, and this one stores {own}")),
+    }
+}

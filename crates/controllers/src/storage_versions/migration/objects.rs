@@ -1,0 +1,147 @@
+//! The objects that ask for migrations: what they ask for, how far they are, and how that is said. Conditions, reasons and texts are the
+//! reference server's.
+
+use std::time::SystemTime;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::json::{Value, json};
+use keelson_meta::{GroupResource, Object, Revision};
+
+/// Says of a migration that the server began it by itself.
+pub(super) const AUTOMATIC_LABEL: &str = "keelson.io/automatic";
+/// How many objects a migration found to be written anew, and how many of them have been.
+const TOTAL_ANNOTATION: &str = "keelson.io/objects-total";
+const DONE_ANNOTATION: &str = "keelson.io/objects-done";
+/// The longest message of a condition.
+const MESSAGE_BYTES: usize = 32_768;
+
+/// What is said of something that happens.
+pub(super) struct Condition<'c> {
+    pub(super) kind: &'c str,
+    pub(super) holds: bool,
+    pub(super) reason: &'c str,
+    pub(super) message: String,
+    pub(super) observed_generation: Option<i64>,
+}
+
+/// How a migration ends.
+pub(super) enum End {
+    Succeeded,
+    Failed(String),
+}
+
+/// What a migration is of.
+pub(super) fn subject(migration: &Object) -> GroupResource {
+    let text = |field: &str| migration.get(&["spec", "resource", field]).and_then(Value::as_str).unwrap_or_default();
+    GroupResource { group: text("group").to_owned(), resource: text("resource").to_owned() }
+}
+
+/// Whether it has succeeded or failed.
+pub(super) fn has_ended(migration: &Object) -> bool {
+    holds(migration, "Succeeded") || holds(migration, "Failed")
+}
+
+pub(super) fn is_running(migration: &Object) -> bool {
+    holds(migration, "Running")
+}
+
+/// Whether a condition holds.
+pub(super) fn holds(object: &Object, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| condition["status"] == *"True")
+}
+
+fn condition<'o>(object: &'o Object, kind: &str) -> Option<&'o Value> {
+    let conditions = object.get(&["status", "conditions"])?.as_array()?;
+    conditions.iter().find(|condition| condition["type"] == *kind)
+}
+
+/// Says that a migration runs, and what keeps it from ending if something does.
+pub(super) fn say_running(migration: &mut Object, hindrance: Option<&str>, now: SystemTime) -> bool {
+    let mut message = "The migration is running".to_owned();
+    if let Some(hindrance) = hindrance {
+        message.push_str(": ");
+        message.push_str(hindrance);
+    }
+    let running =
+        Condition { kind: "Running", holds: true, reason: "MigrationRunning", message, observed_generation: None };
+    set_condition(migration, &running, now)
+}
+
+/// Notes from which revision on everything was written as it should be.
+pub(super) fn say_revision(migration: &mut Object, revision: Revision) -> bool {
+    if migration.get(&["status", "resourceVersion"]).is_some() {
+        return false;
+    }
+    if let Some(status) = migration.0.entry("status").or_insert_with(|| json!({})).as_object_mut() {
+        status.insert("resourceVersion".to_owned(), revision.to_string());
+    }
+    true
+}
+
+/// Says how a migration has ended.
+pub(super) fn say_ended(migration: &mut Object, end: &End, now: SystemTime) {
+    let message = "Migration completed".to_owned();
+    let over =
+        Condition { kind: "Running", holds: false, reason: "MigrationCompleted", message, observed_generation: None };
+    set_condition(migration, &over, now);
+    let (kind, reason, message) = match end {
+        End::Succeeded => ("Succeeded", "StorageVersionMigrationSucceeded", String::new()),
+        End::Failed(why) => ("Failed", "StorageVersionMigrationFailed", why.clone()),
+    };
+    set_condition(migration, &Condition { kind, holds: true, reason, message, observed_generation: None }, now);
+}
+
+/// Notes how far a migration is; whether that is anything new.
+pub(super) fn say_progress(migration: &mut Object, done: usize, total: usize) -> bool {
+    let before = migration.meta("annotations").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let mut annotations = before.clone();
+    annotations[DONE_ANNOTATION] = done.to_string().into();
+    annotations[TOTAL_ANNOTATION] = total.to_string().into();
+    let changed = annotations != before;
+    migration.set_meta("annotations", annotations);
+    changed
+}
+
+/// How many objects a migration found when it began, if it has said so.
+pub(super) fn stated_total(migration: &Object) -> Option<usize> {
+    let (_, total) = migration.annotations().find(|(key, _)| *key == TOTAL_ANNOTATION)?;
+    total.parse().ok()
+}
+
+/// Sets a condition, behind all others if it is new; whether that changed anything. The time is that of the last change of its
+/// status.
+pub(super) fn set_condition(object: &mut Object, wanted: &Condition<'_>, now: SystemTime) -> bool {
+    let status = if wanted.holds { "True" } else { "False" };
+    let known = condition(object, wanted.kind);
+    let since =
+        known.filter(|known| known["status"] == *status).and_then(|known| known.get("lastTransitionTime")).cloned();
+    let mut next = json!({
+        "type": wanted.kind,
+        "status": status,
+        "lastTransitionTime": since.unwrap_or_else(|| rfc3339(now).into()),
+        "reason": wanted.reason,
+        "message": shortened(&wanted.message),
+    });
+    if let Some(generation) = wanted.observed_generation {
+        next["observedGeneration"] = generation.into();
+    }
+    if known == Some(&next) {
+        return false;
+    }
+    let Some(status) = object.0.entry("status").or_insert_with(|| json!({})).as_object_mut() else { return false };
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(conditions) = conditions.as_array_mut() else { return false };
+    match conditions.iter_mut().find(|condition| condition["type"] == *wanted.kind) {
+        Some(known) => *known = next,
+        None => conditions.push(next),
+    }
+    true
+}
+
+fn shortened(message: &str) -> &str {
+    let mut end = message.len().min(MESSAGE_BYTES);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}

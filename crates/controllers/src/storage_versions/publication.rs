@@ -1,0 +1,254 @@
+//! The publication of this server's storage versions: for each resource that it stores, in which version it does.
+//!
+//! ORDER: the gate of a collection opens when the version is published that it is opened for, and not before. A server that
+//! registered anew publishes anew: its entries may have been taken away meanwhile. What others do to the objects is followed: an
+//! entry that is missing or false is put right, and the one of a resource that is not stored any more is withdrawn.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_cache::Entry;
+use keelson_meta::field_selector::FieldSelector;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, GroupResource};
+use keelson_registry::{Registry, ServedResource, Surface, Target};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::agreement::{ServerEntry, publish, servers, withdraw};
+use super::entry::{entry, name_of, new_object, resource_of, stored};
+use super::states::StorageStates;
+use super::{target, update_status};
+use crate::client::{Client, SERVER_MANAGER};
+use crate::conflicts::retry_conflicts;
+use crate::follow::follow;
+use crate::queue::{Backoff, Outcome, Queue};
+
+/// How many resources are published at once: enough for a few commits to hold them all.
+const AT_ONCE: usize = 64;
+/// How often a publication is tried at once when others write the same object.
+const ATTEMPTS: usize = 8;
+/// How soon a publication is tried again that failed.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
+
+/// Publishes what this server stores.
+pub struct StorageVersionPublication {
+    registry: Arc<Registry>,
+    client: Client,
+    /// All storage versions.
+    versions: Target,
+    states: StorageStates,
+    server_id: String,
+    queue: Queue<GroupResource>,
+    progress: Arc<Publication>,
+}
+
+/// How far the publication has come of what was stored when the server started.
+pub struct Publication {
+    state: watch::Sender<State>,
+}
+
+#[derive(Default)]
+struct State {
+    has_begun: bool,
+    /// What has not been tried.
+    untried: HashSet<GroupResource>,
+    /// What is not published, and therefore not written.
+    pending: HashSet<GroupResource>,
+}
+
+impl Publication {
+    /// What is not published yet, and therefore not written; `None` before that is known.
+    pub fn pending(&self) -> Option<Vec<String>> {
+        let state = self.state.borrow();
+        let mut names: Vec<String> = state.pending.iter().map(ToString::to_string).collect();
+        names.sort_unstable();
+        state.has_begun.then_some(names)
+    }
+
+    /// Waits until everything was tried once: what could be published is.
+    pub async fn tried(&self) {
+        // The sender is in `self`, so waiting can't end otherwise.
+        let _ = self.state.subscribe().wait_for(|state| state.has_begun && state.untried.is_empty()).await;
+    }
+
+    /// Notes what is there to be published, unless that was noted before.
+    fn begin(&self, resources: &[GroupResource]) {
+        self.state.send_if_modified(|state| {
+            if state.has_begun {
+                return false;
+            }
+            let all: HashSet<GroupResource> = resources.iter().cloned().collect();
+            *state = State { has_begun: true, untried: all.clone(), pending: all };
+            true
+        });
+    }
+
+    fn note(&self, resource: &GroupResource, is_published: bool) {
+        self.state.send_if_modified(|state| {
+            let was_untried = state.untried.remove(resource);
+            let was_pending = is_published && state.pending.remove(resource);
+            was_untried || was_pending
+        });
+    }
+}
+
+impl StorageVersionPublication {
+    /// For the server of this name.
+    ///
+    /// # Errors
+    /// 500 when storage versions are not served.
+    pub fn new(registry: Arc<Registry>, server_id: &str) -> Result<Self, ApiError> {
+        let client = Client::of_server(registry.clone(), SERVER_MANAGER);
+        let versions = target(&client)?;
+        let progress = Arc::new(Publication { state: watch::Sender::default() });
+        let (server_id, queue) = (server_id.to_owned(), Queue::new(BACKOFF));
+        let states = StorageStates::new(registry.clone(), client.clone());
+        Ok(Self { registry, client, versions, states, server_id, queue, progress })
+    }
+
+    /// To be asked how far it has come.
+    pub fn progress(&self) -> Arc<Publication> {
+        self.progress.clone()
+    }
+
+    /// Publishes what is stored now, and again whatever changes, until the server stops.
+    pub async fn run(self, stopping: CancellationToken) {
+        let (mut changes, mut closings) = (self.registry.surfaces().changes(), self.registry.encodings_closed());
+        let following = async {
+            let mut last = Arc::default();
+            loop {
+                changes.mark_unchanged();
+                let surface = self.registry.surface();
+                self.look(&surface, &last);
+                last = surface;
+                // The registry holds the senders.
+                tokio::select! {
+                    _ = changes.changed() => {}
+                    _ = closings.changed() => last = Arc::default(),
+                }
+            }
+        };
+        let (caller, all) = (self.client.caller(), FieldSelector::default());
+        let published = follow(&self.registry, caller, &self.versions, all, |version| self.check(version));
+        let work = self.queue.run(AT_ONCE, |resource| self.turn(resource));
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = following => {}
+            never = published => match never {},
+            never = work => match never {},
+        }
+    }
+
+    /// Has everything published that has changed, or that is not open for the version that it is stored in, and withdrawn what is
+    /// not stored any more.
+    fn look(&self, surface: &Surface, last: &Surface) {
+        let mut closed = Vec::new();
+        for group in surface.changed_groups(last) {
+            for served in surface.resources_of(group) {
+                let Some((gate, kind)) = stored(served) else { continue };
+                if !gate.is_open_for(kind) {
+                    closed.push(served.group_resource());
+                } else if last.resource(group, &served.resource().plural).is_some_and(|last| self.differs(served, last))
+                {
+                    self.queue.add(served.group_resource());
+                }
+            }
+            for gone in last.resources_of(group) {
+                if surface.resource(group, &gone.resource().plural).and_then(|served| stored(served)).is_none()
+                    && let Some((gate, _)) = stored(gone)
+                {
+                    // Whoever stores it again publishes first.
+                    gate.close();
+                    self.queue.add(gone.group_resource());
+                }
+            }
+        }
+        self.progress.begin(&closed);
+        closed.into_iter().for_each(|resource| self.queue.add(resource));
+    }
+
+    /// Whether something else is to be published of a resource than of what was served before.
+    fn differs(&self, served: &Arc<ServedResource>, before: &Arc<ServedResource>) -> bool {
+        let entry = |served| stored(served).map(|(_, kind)| entry(&self.server_id, served, kind));
+        !Arc::ptr_eq(served, before) && entry(served) != entry(before)
+    }
+
+    /// Has a storage version put right that was changed or deleted, where it does not say of this server what is so.
+    fn check(&self, version: &Entry) {
+        let Some(resource) = resource_of(version.name()) else { return };
+        let surface = self.registry.surface();
+        let served = surface.resource(&resource.group, &resource.resource);
+        let is_right = match served.and_then(|served| Some((served, stored(served)?))) {
+            // It is being published.
+            Some((_, (gate, kind))) if !gate.is_open_for(kind) => true,
+            Some((served, (_, kind))) => self.versions.collection().is_ok_and(|versions| {
+                let key = self.versions.relative_key(version.name());
+                versions.get(&key).is_some_and(|found| {
+                    let mut found = found.object.decode(found.revision);
+                    !publish(&mut found, &entry(&self.server_id, served, kind), self.client.now())
+                })
+            }),
+            None => servers(&version.object.decode(version.revision)).all(|server| server != self.server_id),
+        };
+        if !is_right {
+            self.queue.add(resource);
+        }
+    }
+
+    async fn turn(&self, resource: GroupResource) -> Outcome {
+        let surface = self.registry.surface();
+        let served = surface.resource(&resource.group, &resource.resource);
+        let Some((served, (gate, kind))) = served.and_then(|served| Some((served, stored(served)?))) else {
+            let withdrawn = self.withdraw(&resource).await;
+            return self.done(&resource, withdrawn);
+        };
+        gate.prepare(kind).await;
+        let entry = entry(&self.server_id, served, kind);
+        let mut published = self.publish(&resource, &entry).await;
+        // ORDER: behind the publication, which keeps others from taking the version out of the state.
+        if published.is_ok() {
+            published = self.states.add(&resource, kind).await;
+        }
+        match &published {
+            Ok(()) => gate.open(kind),
+            Err(error) => gate.note_failure(error),
+        }
+        self.done(&resource, published)
+    }
+
+    fn done(&self, resource: &GroupResource, result: Result<(), ApiError>) -> Outcome {
+        self.progress.note(resource, result.is_ok());
+        let Err(error) = result else { return Outcome::Done };
+        tracing::warn!(%resource, %error, "a storage version could not be published; trying again");
+        Outcome::Again
+    }
+
+    async fn publish(&self, resource: &GroupResource, own: &ServerEntry) -> Result<(), ApiError> {
+        let name = name_of(resource);
+        retry_conflicts(ATTEMPTS, || self.try_publish(&name, own)).await
+    }
+
+    async fn try_publish(&self, name: &str, own: &ServerEntry) -> Result<(), ApiError> {
+        let Some(mut found) = self.client.get(&self.versions, name).await? else {
+            let mut object = new_object(name);
+            publish(&mut object, own, self.client.now());
+            return self.client.create(&self.versions, Value::Object(object.0)).await.map(drop);
+        };
+        if publish(&mut found.object, own, self.client.now()) {
+            update_status(&self.client, &self.versions, found.object).await?;
+        }
+        Ok(())
+    }
+
+    /// Says no more of a resource. The object goes when no server says anything of it (`collection`).
+    async fn withdraw(&self, resource: &GroupResource) -> Result<(), ApiError> {
+        let Some(mut found) = self.client.get(&self.versions, &name_of(resource)).await? else { return Ok(()) };
+        let is_own = |server: &str| server == self.server_id;
+        if servers(&found.object).any(is_own) && withdraw(&mut found.object, is_own, self.client.now()) {
+            update_status(&self.client, &self.versions, found.object).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! The states of storage: of each resource, the hashes of the versions in which objects may lie in the store, as the storage version
+//! migrator of the Kubernetes project keeps them for those who upgrade servers (`migration.k8s.io`).
+//!
+//! ORDER: a server that publishes another version adds its hash behind that and before it writes. A hash is taken away on the condition
+//! that the agreement of the servers stands that was read before everything was seen to be written anew. So a state never lacks the
+//! version that somebody writes in, unless it says that it does not know.
+//!
+//! An installed definition of that name is served in their place, and what it defines is written by those who installed it.
+
+use std::sync::Arc;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::json::{Value, json};
+use keelson_meta::{ApiError, GroupResource, GroupVersionKind, Object};
+use keelson_registry::{Registry, Target};
+use keelson_resources::storage_version_hash;
+use keelson_storage::Compare;
+
+use crate::client::{Client, Stored};
+
+const GROUP: &str = "migration.k8s.io";
+const VERSION: &str = "v1alpha1";
+const PLURAL: &str = "storagestates";
+/// Says of a state that objects may be stored in any version.
+const UNKNOWN: &str = "Unknown";
+/// How often a state is written at once when others write it.
+const ATTEMPTS: usize = 8;
+
+/// The states of what is stored, for one who writes them.
+pub(super) struct StorageStates {
+    registry: Arc<Registry>,
+    client: Client,
+}
+
+/// The definition as which a server has them by itself.
+pub fn storage_state_definition() -> Object {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    let resource = json!({
+        "type": "object",
+        "description": "The resource that the state is of.",
+        "properties": { "group": text("The name of its group."), "resource": text("Its plural name.") },
+        "x-kubernetes-validations": [{ "rule": "self == oldSelf", "message": "field is immutable" }],
+    });
+    let hashes = json!({
+        "type": "array",
+        "description": "The hashes of the versions in which objects of the resource may be stored. With \"Unknown\" among them it may be \
+                        any. A server must be able to read all of them; that of a version is added before anything is written in it, \
+                        and the others are taken away when everything has been written anew.",
+        "items": { "type": "string", "minLength": 1 },
+    });
+    let status = json!({
+        "type": "object",
+        "description": "In which versions objects are stored.",
+        "properties": {
+            "currentStorageVersionHash": text("The hash of the version in which objects are written, as discovery shows it."),
+            "lastHeartbeatTime": { "type": "string", "format": "date-time", "description": "When the state was last written." },
+            "persistedStorageVersionHashes": hashes,
+        },
+    });
+    let schema = json!({
+        "type": "object",
+        "description": "In which versions the objects of a resource may be stored.",
+        "properties": {
+            "spec": { "type": "object", "description": "What the state is of.", "properties": { "resource": resource } },
+            "status": status,
+        },
+        "x-kubernetes-validations": [{
+            "rule": "!has(self.spec) || !has(self.spec.resource) || !has(self.spec.resource.resource) || self.metadata.name == \
+                     self.spec.resource.resource + (has(self.spec.resource.group) && self.spec.resource.group != '' ? \
+                     '.' + self.spec.resource.group : '')",
+            "message": "the name must be <spec.resource.resource>.<spec.resource.group>",
+        }],
+    });
+    let column = |name: &str, kind: &str, path: &str| json!({ "name": name, "type": kind, "jsonPath": path });
+    let version = json!({
+        "name": VERSION,
+        "served": true,
+        "storage": true,
+        "subresources": { "status": {} },
+        "schema": { "openAPIV3Schema": schema },
+        "additionalPrinterColumns": [
+            column("Current", "string", ".status.currentStorageVersionHash"),
+            column("Persisted", "string", ".status.persistedStorageVersionHashes"),
+            column("Age", "date", ".metadata.creationTimestamp"),
+        ],
+    });
+    let names = json!({
+        "plural": PLURAL, "singular": "storagestate", "kind": "StorageState", "listKind": "StorageStateList"
+    });
+    let mut definition = Object::default();
+    definition.0.insert("metadata", json!({ "name": format!("{PLURAL}.{GROUP}") }));
+    definition.0.insert("spec", json!({ "group": GROUP, "scope": "Cluster", "names": names, "versions": [version] }));
+    definition
+}
+
+impl StorageStates {
+    pub(super) fn new(registry: Arc<Registry>, client: Client) -> Self {
+        Self { registry, client }
+    }
+
+    /// All of them; `None` where they are not this server's to write.
+    fn target(&self) -> Option<Target> {
+        let target = self.registry.surface().lookup_stored(GROUP, VERSION, PLURAL)?;
+        (!target.resource.is_defined()).then_some(target)
+    }
+
+    /// Has the state of a resource, if it has one, say that objects may be stored as this kind. It is called when that is published, and
+    /// before anything is written.
+    ///
+    /// # Errors
+    /// Those of the verbs.
+    pub(super) async fn add(&self, resource: &GroupResource, kind: &GroupVersionKind) -> Result<(), ApiError> {
+        // The states themselves have one version, so theirs is never in want of another.
+        let is_own = resource.group == GROUP && resource.resource == PLURAL;
+        let Some(target) = self.target().filter(|_| !is_own) else { return Ok(()) };
+        let hash = hash_of(kind);
+        self.edit(&target, resource, Vec::new(), |state| {
+            let known = persisted(state);
+            // Without any it says nothing, which is as good as that it does not know.
+            let is_said = known.is_empty() || known.contains(&UNKNOWN) || known.contains(&hash.as_str());
+            let next = known.into_iter().chain([hash.as_str()]).map(str::to_owned).collect();
+            (!is_said).then_some(next)
+        })
+        .await
+    }
+
+    /// Whether the state of a resource is known to say that everything is stored as this kind. Costs no read of the store.
+    pub(super) fn is_settled(&self, resource: &GroupResource, kind: &GroupVersionKind) -> bool {
+        let Some(target) = self.target() else { return true };
+        let Ok(states) = target.collection() else { return true };
+        states.get(&target.relative_key(&resource.to_string())).is_some_and(|entry| {
+            let state = entry.object.decode(entry.revision);
+            let hash = hash_of(kind);
+            is_settled(&state, &hash)
+        })
+    }
+
+    /// Makes the state of a resource that has none, which says that it does not know.
+    ///
+    /// # Errors
+    /// Those of the verbs.
+    pub(super) async fn begin(&self, resource: &GroupResource, kind: &GroupVersionKind) -> Result<(), ApiError> {
+        let Some(target) = self.target() else { return Ok(()) };
+        let name = resource.to_string();
+        if target.collection()?.get(&target.relative_key(&name)).is_some() {
+            return Ok(());
+        }
+        let new = json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"),
+            "kind": "StorageState",
+            "metadata": { "name": name },
+            "spec": { "resource": { "group": resource.group, "resource": resource.resource } },
+        });
+        match self.client.create(&target, new).await {
+            Ok(made) => self.write(&target, made, &hash_of(kind), vec![UNKNOWN.to_owned()], Vec::new()).await,
+            Err(ApiError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the state of a resource say that everything is stored as this kind, as long as the agreement of the servers stands.
+    ///
+    /// # Errors
+    /// Those of the verbs, of which 503 says that the agreement does not stand.
+    pub(super) async fn settle(
+        &self,
+        resource: &GroupResource,
+        kind: &GroupVersionKind,
+        stands: Compare,
+    ) -> Result<(), ApiError> {
+        self.begin(resource, kind).await?;
+        let Some(target) = self.target() else { return Ok(()) };
+        let hash = hash_of(kind);
+        self.edit(&target, resource, vec![stands], |state| (!is_settled(state, &hash)).then(|| vec![hash.clone()]))
+            .await
+    }
+
+    /// Takes away the state of a resource that is no more.
+    ///
+    /// # Errors
+    /// Those of the verbs.
+    pub(super) async fn forget(&self, resource: &GroupResource) -> Result<(), ApiError> {
+        let Some(target) = self.target() else { return Ok(()) };
+        let name = resource.to_string();
+        if target.collection()?.get(&target.relative_key(&name)).is_none() {
+            return Ok(());
+        }
+        match self.client.get(&target, &name).await? {
+            Some(state) => self.client.delete(&target, &state).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the hashes that `next` gives for a state, if there is one and it gives any.
+    async fn edit(
+        &self,
+        target: &Target,
+        resource: &GroupResource,
+        conditions: Vec<Compare>,
+        next: impl Fn(&Object) -> Option<Vec<String>> + Send,
+    ) -> Result<(), ApiError> {
+        let mut last = Ok(());
+        for _ in 0..ATTEMPTS {
+            let Some(found) = self.client.get(target, &resource.to_string()).await? else { return Ok(()) };
+            let Some(hashes) = next(&found.object) else { return Ok(()) };
+            let current = hashes.last().cloned().unwrap_or_default();
+            last = self.write(target, found, &current, hashes, conditions.clone()).await;
+            match &last {
+                Err(ApiError::Conflict { .. }) => {}
+                Err(ApiError::NotFound { .. }) => return Ok(()),
+                Ok(()) | Err(_) => return last,
+            }
+        }
+        last
+    }
+
+    async fn write(
+        &self,
+        target: &Target,
+        mut state: Stored,
+        current: &str,
+        hashes: Vec<String>,
+        conditions: Vec<Compare>,
+    ) -> Result<(), ApiError> {
+        let status = json!({
+            "currentStorageVersionHash": current,
+            "lastHeartbeatTime": rfc3339(self.client.now()),
+            "persistedStorageVersionHashes": hashes,
+        });
+        state.object.0.insert("status", status);
+        let below = target.clone().below("status").named(state.object.name());
+        self.client.update_while(&below, state.object, conditions).await.map(drop)
+    }
+}
+
+fn hash_of(kind: &GroupVersionKind) -> String {
+    storage_version_hash(&kind.group, &kind.version, &kind.kind)
+}
+
+/// Whether a state says that everything is stored in the version with this hash.
+fn is_settled(state: &Object, hash: &str) -> bool {
+    let current = state.get(&["status", "currentStorageVersionHash"]).and_then(Value::as_str);
+    current == Some(hash) && persisted(state) == [hash]
+}
+
+fn persisted(state: &Object) -> Vec<&str> {
+    let hashes = state.get(&["status", "persistedStorageVersionHashes"]).and_then(Value::as_array);
+    hashes.into_iter().flatten().filter_map(Value::as_str).collect()
+}

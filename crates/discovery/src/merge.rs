@@ -1,0 +1,209 @@
+//! The fragments of all servers on one store, where releases or settings of theirs differ: one for each version of a group that any of
+//! them has built in.
+//!
+//! Custom resources and aggregated servers stand in the store, so every server shows those by itself: they are not merged. Places of
+//! groups and versions are given from outside, since a document of another server does not tell them. What comes out depends on what
+//! the servers serve alone, so each of them makes the same of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::fragment::Fragment;
+use crate::source::{DiscoveredResource, DiscoveredSubresource, Freshness, SourceOrder, Text, VersionSource};
+
+/// A version of a group as another server's document shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedVersion {
+    /// The group, empty for the core group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// Whether its resources are known to be what is served now.
+    pub freshness: Freshness,
+    /// Its resources, in the order in which they are shown.
+    pub resources: Vec<DiscoveredResource>,
+}
+
+/// The place of a version: that of its group among groups and its own in the group, higher first.
+type Priorities = (u32, u32);
+
+/// What other servers on the store have built in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerDocuments {
+    /// The name of this server among them: what differs otherwise is shown as the first one by name has it.
+    pub own: String,
+    /// The versions of each other server, by its name.
+    pub versions: BTreeMap<String, Arc<Vec<ServedVersion>>>,
+    /// The places of versions that this server does not serve, by group and version.
+    pub priorities: HashMap<(String, String), Priorities>,
+}
+
+/// The resources of one version, as a server of this name has them.
+type Shown<'s> = (&'s str, &'s [DiscoveredResource]);
+
+impl PeerDocuments {
+    /// The fragments of all servers; `None` where the others add nothing to those of this one.
+    ///
+    /// Cost: a comparison of what servers say of each version, and the rendering of the versions in which they differ.
+    pub fn merge(&self, fragments: &[Arc<Fragment>]) -> Option<Vec<Arc<Fragment>>> {
+        let mut elsewhere: BTreeMap<(&str, &str), Vec<Shown<'_>>> = BTreeMap::new();
+        for (server, versions) in &self.versions {
+            for version in versions.iter().filter(|version| version.freshness == Freshness::Current) {
+                let shown = elsewhere.entry((&version.group, &version.version)).or_default();
+                shown.push((server, &version.resources));
+            }
+        }
+        let mut merged = Vec::with_capacity(fragments.len());
+        let mut adds = false;
+        for fragment in fragments {
+            let source = fragment.source();
+            let mut shown = elsewhere.remove(&(&*source.group, &*source.version)).unwrap_or_default();
+            shown.retain(|(_, resources)| !are_shown_alike(resources, &source.resources));
+            if source.order != SourceOrder::BuiltIn || shown.is_empty() {
+                merged.push(fragment.clone());
+                continue;
+            }
+            shown.push((&self.own, &source.resources));
+            merged.push(Fragment::new(VersionSource { resources: union(shown), ..source.clone() }));
+            adds = true;
+        }
+        for ((group, version), shown) in elsewhere {
+            let places = self.priorities.get(&(group.to_owned(), version.to_owned())).copied().unwrap_or_default();
+            merged.push(Fragment::new(VersionSource {
+                group: group.to_owned().into(),
+                version: version.to_owned().into(),
+                group_priority: places.0,
+                version_priority: places.1,
+                order: SourceOrder::BuiltIn,
+                freshness: Freshness::Current,
+                resources: union(shown),
+            }));
+            adds = true;
+        }
+        adds.then_some(merged)
+    }
+}
+
+fn are_shown_alike(one: &[DiscoveredResource], other: &[DiscoveredResource]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_shown_alike(other))
+}
+
+/// What any of the servers has, by name.
+fn union(mut shown: Vec<Shown<'_>>) -> Vec<DiscoveredResource> {
+    shown.sort_by_key(|(server, _)| *server);
+    let mut resources: BTreeMap<&str, DiscoveredResource> = BTreeMap::new();
+    for resource in shown.into_iter().flat_map(|(_, resources)| resources) {
+        match resources.get_mut(&*resource.plural) {
+            Some(known) => add(known, resource),
+            None => drop(resources.insert(&resource.plural, resource.clone())),
+        }
+    }
+    resources.into_values().collect()
+}
+
+/// Adds what another server can do with a resource, and how it is stored, which none but this server's own description tells.
+fn add(known: &mut DiscoveredResource, other: &DiscoveredResource) {
+    if known.storage_version_hash.is_none() {
+        known.storage_version_hash.clone_from(&other.storage_version_hash);
+    }
+    if known.is_shown_alike(other) {
+        return;
+    }
+    add_verbs(&mut known.verbs, &other.verbs);
+    for subresource in &other.subresources {
+        match known.subresources.iter_mut().find(|known| known.name == subresource.name) {
+            Some(DiscoveredSubresource { verbs, .. }) => add_verbs(verbs, &subresource.verbs),
+            None => known.subresources.push(subresource.clone()),
+        }
+    }
+    known.subresources.sort_by(|a, b| a.name.cmp(&b.name));
+}
+
+fn add_verbs(verbs: &mut Vec<Text>, more: &[Text]) {
+    verbs.extend_from_slice(more);
+    verbs.sort();
+    verbs.dedup();
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_resources::Catalogue;
+
+    use super::*;
+    use crate::{AggregatedForm, Documents, served_versions};
+
+    /// The built-in versions without those of a group.
+    fn without(group: &str) -> Vec<Arc<Fragment>> {
+        crate::fragments(Catalogue::builtin()).into_iter().filter(|it| it.source().group != group).collect()
+    }
+
+    /// What a server with these fragments tells others.
+    fn told(fragments: &[Arc<Fragment>]) -> Vec<ServedVersion> {
+        let documents = Documents::assemble(fragments);
+        let both = [documents.aggregated_core(AggregatedForm::V2), documents.aggregated_groups(AggregatedForm::V2)];
+        let read = |json: &[u8]| {
+            let value: serde_json::Value = serde_json::from_slice(json).unwrap();
+            served_versions(&keelson_meta::json::to_value(&value).unwrap()).unwrap()
+        };
+        both.into_iter().flat_map(|document| read(&document.json)).collect()
+    }
+
+    /// The documents that a server shows beside others, if these add anything.
+    fn beside(own: &str, fragments: &[Arc<Fragment>], others: &[(&str, Vec<ServedVersion>)]) -> Option<Documents> {
+        let places = crate::fragments(Catalogue::builtin());
+        let priorities = places.iter().map(|it| {
+            let source = it.source();
+            let name = (source.group.to_string(), source.version.to_string());
+            (name, (source.group_priority, source.version_priority))
+        });
+        let peers = PeerDocuments {
+            own: own.to_owned(),
+            versions: others.iter().map(|(name, versions)| ((*name).to_owned(), Arc::new(versions.clone()))).collect(),
+            priorities: priorities.collect(),
+        };
+        peers.merge(fragments).map(|merged| Documents::assemble(&merged))
+    }
+
+    fn tags(documents: &Documents) -> [String; 2] {
+        [documents.aggregated_core(AggregatedForm::V2), documents.aggregated_groups(AggregatedForm::V2)]
+            .map(|document| document.etag.clone())
+    }
+
+    #[test]
+    fn servers_make_the_same_of_what_they_serve() {
+        let (a, b, whole) = (without("batch"), without("apps"), without("none"));
+        let on_a = beside("a", &a, &[("b", told(&b))]).unwrap();
+        let on_b = beside("b", &b, &[("a", told(&a))]).unwrap();
+        assert_eq!(tags(&on_a), tags(&on_b));
+        // The groups stand as they do where one server has all of them.
+        assert_eq!(tags(&on_a), tags(&Documents::assemble(&whole)));
+        assert!(on_a.group("batch").is_some() && Documents::assemble(&a).group("batch").is_none());
+        assert!(beside("a", &whole, &[("b", told(&whole))]).is_none(), "nothing is added");
+    }
+
+    #[test]
+    fn what_servers_can_do_with_a_resource_is_put_together() {
+        let whole = without("none");
+        let mut less = told(&whole);
+        let jobs = less.iter_mut().find(|it| it.group == "batch").unwrap();
+        jobs.resources.retain(|resource| resource.plural == "jobs");
+        jobs.resources[0].verbs.retain(|verb| verb != "delete");
+        jobs.resources[0].subresources.clear();
+        let merged = beside("a", &whole, &[("b", less)]).unwrap();
+        assert_eq!(tags(&merged), tags(&Documents::assemble(&whole)));
+    }
+
+    #[test]
+    fn what_differs_otherwise_is_shown_as_the_first_server_by_name_has_it() {
+        let whole = without("none");
+        let renamed = |name: &str| {
+            let mut versions = told(&whole);
+            let batch = versions.iter_mut().find(|it| it.group == "batch").unwrap();
+            batch.resources[0].singular = Text::Owned(name.to_owned());
+            versions
+        };
+        let on_b = beside("b", &whole, &[("a", renamed("first")), ("c", renamed("third"))]).unwrap();
+        let text = String::from_utf8(on_b.aggregated_groups(AggregatedForm::V2).json.to_vec()).unwrap();
+        assert!(text.contains("\"first\"") && !text.contains("\"third\""));
+    }
+}

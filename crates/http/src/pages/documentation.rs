@@ -1,0 +1,208 @@
+//! The documents that describe what is served: discovery and OpenAPI, put together anew when the surface changes.
+//!
+//! This is where the documents meet the surface. The crates that make them know only descriptions, one for each version of a group;
+//! what was made of a version is kept as long as its resources stay as they are, so that one change among thousands renders one
+//! version. What other servers serve is told by whoever composes a server ([`OtherServers`]).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use keelson_discovery::{DiscoveredResource, Documents, Freshness, PeerDocuments, SourceOrder, VersionSource};
+use keelson_openapi::{
+    Descriptions, ForeignDocument, ForeignPaths, ResourceDescription, SharedDefinitions, VersionDescription,
+};
+use keelson_registry::{KindVersion, ServedResource, Surface};
+use keelson_resources::Text;
+use keelson_supervision::outcome;
+use parking_lot::Mutex;
+
+use super::ServedDocuments;
+
+/// Servers whose resources are described together with those that are served here.
+pub trait OtherServers: Send + Sync {
+    /// Which state of theirs is the newest: the number goes up with each change.
+    fn generation(&self) -> u64;
+
+    /// That state, or a newer one.
+    fn described(&self) -> OtherDocuments;
+}
+
+/// What other servers serve.
+#[derive(Debug, Default)]
+pub struct OtherDocuments {
+    /// Which state of theirs it is.
+    pub generation: u64,
+    /// Their resources.
+    pub discovery: Vec<Arc<keelson_discovery::Fragment>>,
+    /// What they publish of them, and what the other servers on the store publish of what they alone serve.
+    pub openapi: Vec<Arc<ForeignDocument>>,
+    /// The same in OpenAPI 2.
+    pub paths: Vec<Arc<ForeignPaths>>,
+    /// What the other servers on the store have built in.
+    pub peers: Arc<PeerDocuments>,
+}
+
+/// There are none.
+impl OtherServers for () {
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    fn described(&self) -> OtherDocuments {
+        OtherDocuments::default()
+    }
+}
+
+/// The documents of whatever is served.
+pub struct Documentation {
+    shared: Arc<SharedDefinitions>,
+    others: Box<dyn OtherServers>,
+    /// The documents that were asked for last, with what they are of.
+    current: ArcSwapOption<(Generations, Arc<ServedDocuments>)>,
+    /// What was made of each version of a group.
+    known: Mutex<HashMap<(Text, Text), Version>>,
+    /// Held by the request that has them made.
+    making: tokio::sync::Mutex<()>,
+}
+
+/// What documents are of: a surface, and what other servers serve.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Generations {
+    surface: u64,
+    others: u64,
+}
+
+/// A version of a group, with what was made of it.
+#[derive(Clone)]
+struct Version {
+    resources: Vec<Arc<ServedResource>>,
+    discovery: Arc<keelson_discovery::Fragment>,
+    openapi: Arc<keelson_openapi::Fragment>,
+}
+
+impl Documentation {
+    /// Nothing is rendered yet.
+    pub fn new(shared: Arc<SharedDefinitions>, others: impl OtherServers + 'static) -> Self {
+        Self {
+            shared,
+            others: Box::new(others),
+            current: ArcSwapOption::empty(),
+            known: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The documents of a surface, or of a newer one, and of what other servers are known to serve.
+    ///
+    /// Cost: two atomic increments where nothing has changed; else some comparisons for each resource, and the rendering of the
+    /// versions that did change, beside the runtime's own threads. Whoever asks meanwhile waits for that.
+    pub async fn of(self: Arc<Self>, surface: Arc<Surface>) -> Arc<ServedDocuments> {
+        if let Some(documents) = self.newest(&surface) {
+            return documents;
+        }
+        let _first = self.making.lock().await;
+        if let Some(documents) = self.newest(&surface) {
+            return documents;
+        }
+        let documentation = self.clone();
+        outcome(tokio::task::spawn_blocking(move || documentation.make(&surface))).await
+    }
+
+    /// The documents that were made last, if nothing has changed since.
+    fn newest(&self, surface: &Surface) -> Option<Arc<ServedDocuments>> {
+        let current = self.current.load();
+        let (of, documents) = &**current.as_ref()?;
+        let is_new = of.surface >= surface.generation() && of.others >= self.others.generation();
+        is_new.then(|| documents.clone())
+    }
+
+    fn make(&self, surface: &Surface) -> Arc<ServedDocuments> {
+        let mut known = self.known.lock();
+        // A request that was dropped may have had them made meanwhile.
+        if let Some(documents) = self.newest(surface) {
+            return documents;
+        }
+        let mut next = HashMap::new();
+        for (name, resources) in versions(surface) {
+            let kept = known.remove(&name).filter(|version| same(&version.resources, &resources));
+            let version = kept.unwrap_or_else(|| Version::new(&name, resources));
+            next.insert(name, version);
+        }
+        *known = next;
+        let others = self.others.described();
+        let wanted = Generations { surface: surface.generation(), others: others.generation };
+        let local = known.values().map(|version| version.discovery.clone());
+        let discovery: Vec<_> = local.chain(others.discovery).collect();
+        let openapi: Vec<_> = known.values().map(|version| version.openapi.clone()).collect();
+        let documents = Arc::new(ServedDocuments {
+            of_all_servers: others.peers.merge(&discovery).map(|merged| Documents::assemble(&merged)),
+            discovery: Documents::assemble(&discovery),
+            openapi: Descriptions::assemble(&self.shared, &openapi).with_foreign(others.openapi, others.paths),
+        });
+        self.current.store(Some(Arc::new((wanted, documents.clone()))));
+        documents
+    }
+}
+
+impl std::fmt::Debug for Documentation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Documentation").finish_non_exhaustive()
+    }
+}
+
+/// The resources of each version of each group, by their plural names.
+fn versions(surface: &Surface) -> HashMap<(Text, Text), Vec<Arc<ServedResource>>> {
+    let mut versions: HashMap<(Text, Text), Vec<Arc<ServedResource>>> = HashMap::new();
+    for resource in surface.resources() {
+        for version in resource.versions().iter().filter(|version| !version.hidden) {
+            versions.entry((resource.group.clone(), version.name.clone())).or_default().push(resource.clone());
+        }
+    }
+    versions.values_mut().for_each(|resources| resources.sort_by(|a, b| a.plural.cmp(&b.plural)));
+    versions
+}
+
+fn same(before: &[Arc<ServedResource>], after: &[Arc<ServedResource>]) -> bool {
+    before.len() == after.len() && before.iter().zip(after).all(|(before, after)| Arc::ptr_eq(before, after))
+}
+
+impl Version {
+    fn new((group, version): &(Text, Text), resources: Vec<Arc<ServedResource>>) -> Self {
+        let served = || resources.iter().filter_map(|resource| Some((resource, resource.version(version)?)));
+        let highest = |priority: fn(&ServedResource, &KindVersion) -> u32| {
+            served().map(|(resource, version)| priority(resource, version)).max().unwrap_or(0)
+        };
+        let discovered = |(resource, version): (&Arc<ServedResource>, &Arc<KindVersion>)| {
+            if !resource.is_builtin() {
+                return DiscoveredResource::of_custom(resource, version, resource.refuses_new().is_none());
+            }
+            let stored_as =
+                resource.storage_kind().filter(|kind| resource.default_storage_kind().as_ref() != Some(*kind));
+            DiscoveredResource::of(resource, version, stored_as.map(|kind| kind.version.as_str()))
+        };
+        let builtin = served().all(|(resource, _)| resource.is_builtin());
+        let discovery = keelson_discovery::Fragment::new(VersionSource {
+            group: group.clone(),
+            version: version.clone(),
+            group_priority: highest(|resource, _| resource.group_priority()),
+            version_priority: highest(|_, version| version.priority()),
+            order: if builtin { SourceOrder::BuiltIn } else { SourceOrder::Custom },
+            freshness: Freshness::Current,
+            resources: served().map(discovered).collect(),
+        });
+        let described = |(resource, version): (&Arc<ServedResource>, &Arc<KindVersion>)| {
+            if resource.is_builtin() {
+                ResourceDescription::of(resource, version)
+            } else {
+                ResourceDescription::of_custom(resource, version, version.document())
+            }
+        };
+        let openapi = keelson_openapi::Fragment::new(VersionDescription {
+            group: group.to_string(),
+            version: version.to_string(),
+            resources: served().map(described).collect(),
+        });
+        Self { resources, discovery, openapi }
+    }
+}

@@ -1,0 +1,47 @@
+//! The query of a request, which is read once: whoever estimates, renders and answers a request asks here.
+//!
+//! The filters before authentication look for a single parameter each and read nothing else. What the parameters mean is said by the
+//! options of `keelson_meta`.
+
+use std::sync::OnceLock;
+
+use http::Uri;
+use keelson_meta::ApiError;
+use keelson_meta::options::{ListOptions, Query};
+use keelson_resources::Verb;
+
+use crate::request_info::{RequestInfo, RequestVerb};
+
+/// The parameters of a request.
+#[derive(Debug)]
+pub struct RequestQuery {
+    pairs: Query<'static>,
+    is_watch: bool,
+    list_options: OnceLock<Result<ListOptions, ApiError>>,
+}
+
+impl RequestQuery {
+    /// Reads the pairs of a request's query.
+    pub fn of(info: &RequestInfo, uri: &Uri) -> Self {
+        Self {
+            pairs: Query::parse(uri.query().unwrap_or_default()).into_owned(),
+            is_watch: info.verb == RequestVerb::Resource(Verb::Watch),
+            list_options: OnceLock::new(),
+        }
+    }
+
+    /// The pairs.
+    pub fn pairs(&self) -> &Query<'static> {
+        &self.pairs
+    }
+
+    /// The options of a list, a watch or a deletion of many.
+    ///
+    /// Cost: that of reading the selectors, once.
+    ///
+    /// # Errors
+    /// As [`ListOptions::parse`].
+    pub fn list_options(&self) -> Result<&ListOptions, ApiError> {
+        self.list_options.get_or_init(|| ListOptions::parse(&self.pairs, self.is_watch)).as_ref().map_err(Clone::clone)
+    }
+}

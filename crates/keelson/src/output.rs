@@ -1,0 +1,59 @@
+//! Output of the process: its log, and lines for whoever gave the command.
+//!
+//! A server outlives those who read its log. Where that can't be written, on a full disk or into a pipe that nobody holds any more, the
+//! line is lost and the server goes on, so nothing here panics. What a command was asked for is another matter: it fails if it can't
+//! be told.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use anyhow::Context as _;
+
+/// Standard error, for the log: takes everything, and loses what can't be written.
+pub(crate) struct Log;
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // One lock for a line, so that lines of two threads do not mix.
+        let _ = io::stderr().lock().write_all(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Tells a line on standard error, to whom it may concern.
+pub(crate) fn note(line: impl fmt::Display) {
+    let _ = Log.write_all(format!("{line}\n").as_bytes());
+}
+
+/// Tells a line on standard error in the place of the last one, where that is a terminal.
+pub(crate) fn note_over(line: impl fmt::Display) {
+    // Back to the beginning of the line, what is there erased.
+    let _ = Log.write_all(format!("\r\x1b[2K{line}").as_bytes());
+}
+
+/// Tells a line on standard output, where the work goes on although nobody reads it.
+pub(crate) fn announce(line: impl fmt::Display) {
+    let _ = print(line);
+}
+
+/// Tells a line on standard output that was asked for.
+///
+/// # Errors
+/// When it can't be written.
+pub(crate) fn answer(line: impl fmt::Display) -> anyhow::Result<()> {
+    print(line).context("writing to standard output")
+}
+
+fn print(line: impl fmt::Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}

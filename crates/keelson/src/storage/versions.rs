@@ -1,0 +1,69 @@
+//! `keelson storage versions`: in which version each server stores each resource, what lies in the store in an older one, and how far it
+//! has been written anew.
+//!
+//! A running server is asked over the wire, as any client would ask it (`fleet`); what comes of its answers is made in `report`, and
+//! shown by `text`.
+
+mod fleet;
+mod report;
+mod text;
+
+use std::io::{IsTerminal as _, stderr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use crate::args::Versions;
+use crate::output::{answer, note, note_over};
+use fleet::Fleet;
+use report::Report;
+
+/// How often the server is asked while something is waited for.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How many times in a row it may fail to answer meanwhile: it may be restarted, as servers are during an upgrade.
+const MOST_FAILURES: u32 = 120;
+
+/// Tells of the versions, and waits until there is nothing left to be done if that is wanted.
+///
+/// # Errors
+/// When the server can't be asked, or it is still not done after the time that was given.
+pub(super) fn run(settings: &Versions) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    runtime.block_on(async {
+        let kubeconfig = settings.kubeconfig.clone().unwrap_or_else(|| settings.data_dir.join("kubeconfig"));
+        let fleet = Fleet::of(&kubeconfig).await?;
+        let report = fleet.report().await?;
+        answer(text::report(&report))?;
+        if settings.wait { wait(&fleet, report, settings.timeout).await } else { Ok(()) }
+    })
+}
+
+async fn wait(fleet: &Fleet, mut report: Report, timeout: Option<Duration>) -> anyhow::Result<()> {
+    let (begun, mut failures, mut most, mut shown) = (Instant::now(), 0, 0, String::new());
+    let is_terminal = stderr().is_terminal();
+    while !report.is_done() {
+        if let Some(timeout) = timeout.filter(|timeout| begun.elapsed() >= *timeout) {
+            bail!("it is not done after {timeout:?}: {}", text::what_is_left(&report));
+        }
+        most = most.max(report.older()).max(report.total());
+        let line = text::progress(&report, most);
+        if line != shown {
+            if is_terminal {
+                note_over(&line);
+            } else {
+                note(&line);
+            }
+            shown = line;
+        }
+        tokio::time::sleep(INTERVAL).await;
+        match fleet.report().await {
+            Ok(next) => (report, failures) = (next, 0),
+            Err(error) if failures >= MOST_FAILURES => return Err(error),
+            Err(_) => failures += 1,
+        }
+    }
+    if is_terminal && !shown.is_empty() {
+        note("");
+    }
+    answer("all servers agree, and everything is stored in the versions that they agree on")
+}

@@ -1,0 +1,124 @@
+//! The servers on a store, as one of them tells of them: their leases, what they publish, the migrations, and from its metrics how
+//! many objects are stored in which encoding. The cache counts these, so asking costs no walk.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use http::Request;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, Error};
+use serde_json::Value;
+
+use super::report::{Answers, Counts, Report};
+
+const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+/// The leases of servers all have this label.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+const SERVERS: &str = "labelSelector=apiserver.kubernetes.io%2Fidentity";
+const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const METRICS: &str = "/metrics";
+/// How many objects a chunk of a list has.
+const CHUNK: usize = 500;
+/// How often a list is begun anew of which the server no longer knows how it went on.
+const ATTEMPTS: usize = 5;
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A way to one of the servers.
+pub(super) struct Fleet {
+    client: Client,
+    server: String,
+}
+
+impl Fleet {
+    /// As a kubeconfig leads there.
+    ///
+    /// # Errors
+    /// When that can't be read, or says nothing of use.
+    pub(super) async fn of(kubeconfig: &Path) -> anyhow::Result<Self> {
+        let reading = |error: &dyn std::error::Error| {
+            // Behind the first line stands the place in the file, drawn.
+            let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+            let file = kubeconfig.display();
+            anyhow!("reading {file} (--kubeconfig says which; a server writes one into its --data-dir): {why}")
+        };
+        let read = Kubeconfig::read_from(kubeconfig).map_err(|error| reading(&error))?;
+        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+        let mut config = config.map_err(|error| reading(&error))?;
+        (config.connect_timeout, config.read_timeout) = (Some(PATIENCE), Some(PATIENCE));
+        let server = config.cluster_url.to_string();
+        Ok(Self { client: Client::try_from(config).map_err(|error| reading(&error))?, server })
+    }
+
+    /// How everything stands now.
+    ///
+    /// # Errors
+    /// When the server does not answer, or refuses to.
+    pub(super) async fn report(&self) -> anyhow::Result<Report> {
+        // The order matters little: what changes in between is seen the next time.
+        let versions = self.list(VERSIONS, "").await?;
+        let leases = self.list(LEASES, SERVERS).await?;
+        let migrations = self.list(MIGRATIONS, "").await?;
+        let services = self.list(SERVICES, "").await?;
+        let counts = Counts::read(&self.text(METRICS).await.map_err(|error| self.told(METRICS, &error))?);
+        Ok(Report::of(&Answers { versions, leases, migrations, services, counts }))
+    }
+
+    /// All objects of a collection, in chunks.
+    async fn list(&self, path: &str, selector: &str) -> anyhow::Result<Vec<Value>> {
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            match self.walk(path, selector).await {
+                Err(Error::Api(status)) if status.code == 410 => last = Some(Error::Api(status)),
+                found => return found.map_err(|error| self.told(path, &error)),
+            }
+        }
+        Err(last.map_or_else(|| anyhow!("{path}: no answer"), |error| self.told(path, &error)))
+    }
+
+    async fn walk(&self, path: &str, selector: &str) -> Result<Vec<Value>, Error> {
+        let (mut found, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = self.text(&format!("{path}?limit={CHUNK}&continue={token}&{selector}")).await?;
+            let mut page: Value = serde_json::from_str(&page).map_err(Error::SerdeError)?;
+            if let Some(items) = page["items"].as_array_mut() {
+                found.append(items);
+            }
+            page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
+            if token.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn text(&self, path: &str) -> Result<String, Error> {
+        let request = Request::get(path).body(Vec::new()).map_err(Error::HttpError)?;
+        self.client.request_text(request).await
+    }
+
+    /// A failure as whoever gave the command can mend it.
+    fn told(&self, path: &str, error: &Error) -> anyhow::Error {
+        let server = &self.server;
+        match error {
+            Error::Api(status) if status.code == 404 && path == VERSIONS => anyhow!(
+                "the server at {server} has no storage versions: its feature gate StorageVersionAPI is off, or it is no keelson"
+            ),
+            Error::Api(status) if status.code == 404 => anyhow!("the server at {server} does not serve {path}"),
+            Error::Api(status) => anyhow!("the server at {server} refused to tell of {path}: {}", status.message),
+            error => {
+                let mut text = format!("the server at {server} can't be asked: {error}");
+                let mut cause = std::error::Error::source(error);
+                while let Some(next) = cause {
+                    let next_text = next.to_string();
+                    if !text.ends_with(&next_text) {
+                        text = format!("{text}: {next_text}");
+                    }
+                    cause = next.source();
+                }
+                anyhow!(text)
+            }
+        }
+    }
+}

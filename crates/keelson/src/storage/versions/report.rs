@@ -1,0 +1,355 @@
+//! The state of storage versions as the answers of a server tell it: who encodes what, whether all agree and why not, how much is stored in
+//! older encodings, and how far that has been written anew. Knows no server and prints nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// The label of the leases of servers, and its value for servers that others are behind.
+const IDENTITY: &str = "apiserver.kubernetes.io/identity";
+const MAIN_SERVER: &str = "kube-apiserver";
+const METRIC: &str = "keelson_stored_encodings{";
+
+/// What a server was asked.
+#[derive(Default)]
+pub(super) struct Answers {
+    pub(super) versions: Vec<Value>,
+    pub(super) leases: Vec<Value>,
+    pub(super) migrations: Vec<Value>,
+    pub(super) services: Vec<Value>,
+    pub(super) counts: Counts,
+}
+
+/// Of each resource, how many objects are stored in which encoding.
+#[derive(Default)]
+pub(super) struct Counts(BTreeMap<String, BTreeMap<String, usize>>);
+
+/// How everything stands.
+pub(super) struct Report {
+    /// The servers that have a lease.
+    pub(super) servers: Vec<String>,
+    /// Those of them that publish nothing at all.
+    pub(super) silent: Vec<String>,
+    pub(super) resources: Vec<Resource>,
+    pub(super) migrations: Vec<Migration>,
+    /// APIs that others serve and of which nothing is published.
+    pub(super) unmanaged: Vec<Unmanaged>,
+}
+
+/// A resource that is stored.
+pub(super) struct Resource {
+    pub(super) name: String,
+    /// Who encodes it as what.
+    pub(super) entries: Vec<Entry>,
+    /// The version on which all agree, or why they do not.
+    pub(super) agreed: Result<String, String>,
+    /// How many objects are stored in which encoding; `None` where this server does not store them.
+    pub(super) stored: Option<BTreeMap<String, usize>>,
+}
+
+pub(super) struct Entry {
+    pub(super) server: String,
+    pub(super) encoding: String,
+}
+
+/// A migration that has not ended.
+pub(super) struct Migration {
+    pub(super) name: String,
+    pub(super) resource: String,
+    pub(super) is_running: bool,
+    /// What is said of it.
+    pub(super) message: String,
+    pub(super) done: usize,
+    pub(super) total: usize,
+}
+
+/// A version of a group whose server publishes nothing.
+pub(super) struct Unmanaged {
+    pub(super) version: String,
+    pub(super) service: String,
+}
+
+impl Counts {
+    /// Those in the metrics of a server.
+    pub(super) fn read(metrics: &str) -> Self {
+        let mut counts = Self::default();
+        for line in metrics.lines().filter_map(|line| line.strip_prefix(METRIC)) {
+            let label = |name: &str| {
+                let value = line.split_once(&format!("{name}=\""))?.1;
+                value.split_once('"').map(|(value, _)| value.to_owned())
+            };
+            // Metrics are written as floating point numbers, `25.0`.
+            let count = line.rsplit_once(' ').map(|(_, count)| count.split_once('.').map_or(count, |(whole, _)| whole));
+            let count = count.and_then(|count| count.parse().ok());
+            if let (Some(resource), Some(encoding), Some(count)) = (label("resource"), label("encoding"), count) {
+                counts.0.entry(resource).or_default().insert(encoding, count);
+            }
+        }
+        counts
+    }
+}
+
+impl Report {
+    pub(super) fn of(answers: &Answers) -> Self {
+        let main: BTreeSet<&str> = servers(&answers.leases, true).collect();
+        let behind: BTreeSet<&str> = servers(&answers.leases, false).collect();
+        let publishing: BTreeSet<&str> = answers.versions.iter().flat_map(entries).map(|(server, _)| server).collect();
+        let owned = |names: &BTreeSet<&str>| names.iter().map(|name| (*name).to_owned()).collect();
+        let resource = |version: &Value| Resource::of(version, &main, &behind, &answers.counts);
+        let mut resources: Vec<Resource> = answers.versions.iter().map(resource).collect();
+        resources.sort_by(|a, b| a.name.cmp(&b.name));
+        Self {
+            servers: owned(&main),
+            silent: main.iter().filter(|server| !publishing.contains(*server)).map(|it| (*it).to_owned()).collect(),
+            migrations: answers.migrations.iter().filter_map(Migration::of).collect(),
+            unmanaged: unmanaged(&answers.services, &answers.versions),
+            resources,
+        }
+    }
+
+    /// Whether all agree, and nothing is left to be written anew.
+    pub(super) fn is_done(&self) -> bool {
+        let is_settled = |resource: &Resource| resource.agreed.is_ok() && resource.older() == Some(0);
+        self.migrations.is_empty()
+            && self.resources.iter().all(|resource| resource.stored.is_none() || is_settled(resource))
+    }
+
+    /// How many objects are stored in another encoding than the one that is agreed on.
+    pub(super) fn older(&self) -> usize {
+        self.resources.iter().filter_map(Resource::older).sum()
+    }
+
+    /// How many objects the migrations found that are under way.
+    pub(super) fn total(&self) -> usize {
+        self.migrations.iter().fold(0_usize, |sum, migration| sum.saturating_add(migration.total))
+    }
+
+    /// The resources on which there is no agreement, and why not.
+    pub(super) fn disagreements(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.resources.iter().filter_map(|it| Some((it.name.as_str(), it.agreed.as_ref().err()?.as_str())))
+    }
+}
+
+impl Resource {
+    fn of(version: &Value, main: &BTreeSet<&str>, behind: &BTreeSet<&str>, counts: &Counts) -> Self {
+        let name = resource_of(text(&version["metadata"]["name"]));
+        let found: Vec<(&str, &str)> = entries(version).collect();
+        let is_behind = !found.is_empty() && found.iter().all(|(server, _)| behind.contains(server));
+        let expected = if is_behind { &BTreeSet::new() } else { main };
+        let agreed = agreed(version, &found, expected, &main.union(behind).copied().collect());
+        let entry =
+            |(server, encoding): &(&str, &str)| Entry { server: (*server).into(), encoding: (*encoding).into() };
+        let stored = (!is_behind).then(|| counts.0.get(&name).cloned().unwrap_or_default());
+        Self { entries: found.iter().map(entry).collect(), agreed, stored, name }
+    }
+
+    /// How many objects are stored in another encoding than the one that is agreed on; `None` where that is not known.
+    pub(super) fn older(&self) -> Option<usize> {
+        let (agreed, stored) = (self.agreed.as_ref().ok()?, self.stored.as_ref()?);
+        Some(stored.iter().filter(|(encoding, _)| *encoding != agreed).map(|(_, count)| count).sum())
+    }
+}
+
+impl Migration {
+    /// `None` for one that has ended.
+    fn of(migration: &Value) -> Option<Self> {
+        let conditions = migration["status"]["conditions"].as_array();
+        let condition = |kind: &str| conditions?.iter().find(|it| it["type"] == kind && it["status"] == "True");
+        if condition("Succeeded").or(condition("Failed")).is_some() {
+            return None;
+        }
+        let running = condition("Running");
+        let annotation = |name: &str| text(&migration["metadata"]["annotations"][name]).parse().unwrap_or_default();
+        let resource = &migration["spec"]["resource"];
+        Some(Self {
+            name: text(&migration["metadata"]["name"]).to_owned(),
+            resource: joined(text(&resource["group"]), text(&resource["resource"])),
+            is_running: running.is_some(),
+            message: running.map_or("", |running| text(&running["message"])).to_owned(),
+            done: annotation("keelson.io/objects-done"),
+            total: annotation("keelson.io/objects-total"),
+        })
+    }
+}
+
+/// The version on which all agree that are expected to say something, or why there is none.
+fn agreed(
+    version: &Value,
+    found: &[(&str, &str)],
+    expected: &BTreeSet<&str>,
+    living: &BTreeSet<&str>,
+) -> Result<String, String> {
+    let encodings: BTreeSet<&str> = found.iter().map(|(_, encoding)| *encoding).collect();
+    if found.is_empty() {
+        return Err("no server has published in which version it stores it".to_owned());
+    }
+    if encodings.len() > 1 {
+        let said = |(server, encoding): &(&str, &str)| {
+            let gone =
+                if living.contains(server) { "" } else { " (it has no lease: what it published is taken away soon)" };
+            format!("{server} stores {encoding}{gone}")
+        };
+        return Err(found.iter().map(said).collect::<Vec<_>>().join(", "));
+    }
+    let silent: Vec<&str> =
+        expected.iter().filter(|server| found.iter().all(|(known, _)| known != *server)).copied().collect();
+    if !silent.is_empty() {
+        let (have, their) = if silent.len() == 1 { ("has", "its") } else { ("have", "their") };
+        return Err(format!("{} {have} a lease and no entry here: {their} version is not known", silent.join(", ")));
+    }
+    let common = text(&version["status"]["commonEncodingVersion"]);
+    match encodings.first() {
+        Some(encoding) if *encoding == common => Ok(common.to_owned()),
+        _ => Err("all encode alike, but the status does not say so yet".to_owned()),
+    }
+}
+
+/// The versions of groups that others serve, without a storage version of the group.
+fn unmanaged(services: &[Value], versions: &[Value]) -> Vec<Unmanaged> {
+    let group_of = |version: &'_ Value| {
+        let name = text(&version["metadata"]["name"]).to_owned();
+        name.rsplit_once('.').map(|(group, _)| group.to_owned())
+    };
+    let published: BTreeSet<String> = versions.iter().filter_map(group_of).collect();
+    let elsewhere = services.iter().filter(|service| service["spec"]["service"].is_object());
+    let unpublished = elsewhere.filter(|service| !published.contains(text(&service["spec"]["group"])));
+    unpublished
+        .map(|service| {
+            let (spec, at) = (&service["spec"], &service["spec"]["service"]);
+            Unmanaged {
+                version: format!("{}/{}", text(&spec["group"]), text(&spec["version"])),
+                service: format!("{}/{}", text(&at["namespace"]), text(&at["name"])),
+            }
+        })
+        .collect()
+}
+
+/// The servers that have a lease: the main ones, or those behind them.
+fn servers(leases: &[Value], are_main: bool) -> impl Iterator<Item = &str> {
+    let of_kind = leases.iter().filter(move |lease| (lease["metadata"]["labels"][IDENTITY] == MAIN_SERVER) == are_main);
+    of_kind.map(|lease| text(&lease["metadata"]["name"]))
+}
+
+fn entries(version: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let entries = version["status"]["storageVersions"].as_array().into_iter().flatten();
+    entries.map(|entry| (text(&entry["apiServerID"]), text(&entry["encodingVersion"])))
+}
+
+/// `horizontalpodautoscalers.autoscaling`, of `autoscaling.horizontalpodautoscalers`.
+fn resource_of(name: &str) -> String {
+    let (group, resource) = name.rsplit_once('.').unwrap_or(("core", name));
+    joined(if group == "core" { "" } else { group }, resource)
+}
+
+fn joined(group: &str, resource: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn version(name: &str, entries: &[(&str, &str)], common: Option<&str>) -> Value {
+        let entry = |(server, encoding): &(&str, &str)| json!({ "apiServerID": server, "encodingVersion": encoding });
+        let entries: Vec<Value> = entries.iter().map(entry).collect();
+        json!({ "metadata": { "name": name }, "status": { "storageVersions": entries, "commonEncodingVersion": common } })
+    }
+
+    fn lease(name: &str, identity: &str) -> Value {
+        json!({ "metadata": { "name": name, "labels": { IDENTITY: identity } } })
+    }
+
+    fn answers(entries: &[(&str, &str)], common: Option<&str>, leases: &[&str]) -> Answers {
+        Answers {
+            versions: vec![version("autoscaling.horizontalpodautoscalers", entries, common)],
+            leases: leases.iter().map(|name| lease(name, MAIN_SERVER)).collect(),
+            counts: Counts::read(
+                "# TYPE keelson_stored_encodings gauge\n\
+                 keelson_stored_encodings{resource=\"horizontalpodautoscalers.autoscaling\",encoding=\"autoscaling/v1\"} 3.0\n\
+                 keelson_stored_encodings{resource=\"horizontalpodautoscalers.autoscaling\",encoding=\"autoscaling/v2\"} 4\n\
+                 keelson_stored_encodings{resource=\"secrets\",encoding=\"v1 in protobuf\"} 1\n",
+            ),
+            ..Answers::default()
+        }
+    }
+
+    fn why_not(answers: &Answers) -> String {
+        Report::of(answers).resources[0].agreed.clone().unwrap_err()
+    }
+
+    #[test]
+    fn what_all_agree_on_is_compared_with_what_is_stored() {
+        let report = Report::of(&answers(
+            &[("a", "autoscaling/v2"), ("b", "autoscaling/v2")],
+            Some("autoscaling/v2"),
+            &["a", "b"],
+        ));
+        assert_eq!(report.resources[0].agreed.as_deref(), Ok("autoscaling/v2"));
+        assert_eq!((report.older(), report.is_done(), report.silent.len()), (3, false, 0));
+    }
+
+    #[test]
+    fn it_is_said_why_there_is_no_agreement() {
+        let differing = answers(&[("a", "autoscaling/v1"), ("b", "autoscaling/v2")], None, &["a"]);
+        let expected =
+            "a stores autoscaling/v1, b stores autoscaling/v2 (it has no lease: what it published is taken away soon)";
+        assert_eq!(why_not(&differing), expected);
+        let mixed = answers(&[("a", "autoscaling/v2")], Some("autoscaling/v2"), &["a", "other"]);
+        assert_eq!(why_not(&mixed), "other has a lease and no entry here: its version is not known");
+        assert_eq!(Report::of(&mixed).silent, ["other"]);
+        assert_eq!(why_not(&answers(&[], None, &["a"])), "no server has published in which version it stores it");
+        let late = answers(&[("a", "autoscaling/v2")], None, &["a"]);
+        assert_eq!(why_not(&late), "all encode alike, but the status does not say so yet");
+    }
+
+    #[test]
+    fn servers_behind_others_are_not_expected_to_know_what_the_others_store() {
+        let mut of_both = answers(&[("a", "autoscaling/v2")], Some("autoscaling/v2"), &["a"]);
+        of_both.leases.push(lease("behind", "keelson-apiserver"));
+        of_both.versions.push(version(
+            "flowers.example.com.flowers",
+            &[("behind", "flowers.example.com/v1")],
+            Some("flowers.example.com/v1"),
+        ));
+        let service = |group: &str, at: Value| json!({ "spec": { "group": group, "version": "v1", "service": at } });
+        let at = json!({ "namespace": "x", "name": "y" });
+        of_both.services = vec![
+            service("flowers.example.com", at.clone()),
+            service("other.example.com", at),
+            service("apps", Value::Null),
+        ];
+        let report = Report::of(&of_both);
+        assert!(report.resources.iter().all(|resource| resource.agreed.is_ok()));
+        assert!(report.resources.iter().any(|resource| resource.stored.is_none()), "its own server counts its objects");
+        let [Unmanaged { version, service }] = &report.unmanaged[..] else { panic!("one of them publishes nothing") };
+        assert_eq!((version.as_str(), service.as_str()), ("other.example.com/v1", "x/y"));
+    }
+
+    #[test]
+    fn a_migration_is_shown_until_it_has_ended() {
+        let migration = |conditions: Value| {
+            json!({
+                "metadata": { "name": "m", "annotations": { "keelson.io/objects-done": "5", "keelson.io/objects-total": "20" } },
+                "spec": { "resource": { "group": "autoscaling", "resource": "horizontalpodautoscalers" } },
+                "status": { "conditions": conditions },
+            })
+        };
+        let running = json!([{ "type": "Running", "status": "True", "message": "The migration is running" }]);
+        let found = Migration::of(&migration(running)).unwrap();
+        assert_eq!((found.done, found.total, found.is_running), (5, 20, true));
+        assert_eq!(
+            (found.resource.as_str(), found.message.as_str()),
+            ("horizontalpodautoscalers.autoscaling", "The migration is running")
+        );
+        assert!(!Migration::of(&migration(Value::Null)).unwrap().is_running);
+        for over in ["Succeeded", "Failed"] {
+            assert!(Migration::of(&migration(json!([{ "type": over, "status": "True" }]))).is_none(), "{over}");
+        }
+    }
+}

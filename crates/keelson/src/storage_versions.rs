@@ -1,0 +1,70 @@
+//! The versions in which built-in resources are stored, from `--storage-version` and `--storage-version-file`.
+//!
+//! The file is read again at SIGHUP: a server goes over to what it says then without a restart. What is said on the command line
+//! counts more than what the file says.
+
+use std::convert::Infallible;
+use std::future;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use keelson_server::{RegistryConfig, RunningServer, catalogue};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Where the versions are said.
+pub(crate) struct StorageVersions {
+    file: Option<PathBuf>,
+    flags: Vec<String>,
+}
+
+impl StorageVersions {
+    pub(crate) fn new(file: Option<PathBuf>, flags: Vec<String>) -> Self {
+        Self { file, flags }
+    }
+
+    /// Reads them into a configuration, before there is a server.
+    ///
+    /// # Errors
+    /// When the file can't be read, or a setting names what there is not.
+    pub(crate) fn read_into(&self, registry: &mut RegistryConfig) -> anyhow::Result<()> {
+        let text = self.file.as_ref().map(|file| std::fs::read_to_string(file).with_context(|| reading(file)));
+        self.parse_into(registry, &text.transpose()?.unwrap_or_default())
+    }
+
+    /// Has a server follow the file, if there is one, at each SIGHUP. What can't be read changes nothing.
+    ///
+    /// # Errors
+    /// When the signal can't be listened for. It does not end otherwise.
+    pub(crate) async fn follow(&self, server: &RunningServer) -> anyhow::Result<Infallible> {
+        let Some(file) = &self.file else { return future::pending().await };
+        let mut hangups = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
+        loop {
+            hangups.recv().await;
+            let mut read = RegistryConfig::default();
+            let text = tokio::fs::read_to_string(file).await.with_context(|| reading(file));
+            match text.and_then(|text| self.parse_into(&mut read, &text)) {
+                Ok(()) => {
+                    server.registry().store_builtin_as(read.storage_versions).await;
+                    tracing::info!(file = %file.display(), "the storage versions were read again");
+                }
+                Err(error) => tracing::error!("the storage versions stay as they are: {error:#}"),
+            }
+        }
+    }
+
+    fn parse_into(&self, registry: &mut RegistryConfig, text: &str) -> anyhow::Result<()> {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        for setting in lines.filter(|line| !line.is_empty()) {
+            let read = registry.store_as(catalogue(), setting);
+            read.map_err(anyhow::Error::msg).context("reading --storage-version-file")?;
+        }
+        for setting in &self.flags {
+            registry.store_as(catalogue(), setting).map_err(anyhow::Error::msg).context("reading --storage-version")?;
+        }
+        Ok(())
+    }
+}
+
+fn reading(file: &Path) -> String {
+    format!("reading {} of --storage-version-file", file.display())
+}

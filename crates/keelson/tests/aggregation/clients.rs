@@ -1,0 +1,128 @@
+//! Discovery by clients from all three sources: the program, definitions, and aggregated servers.
+//!
+//! Two requests and no more, the same answer in the old form and in the new one, and 304 for whoever knows it already.
+
+use std::collections::BTreeSet;
+
+use keelson_testkit::{DEFINITIONS, Endpoint, HookReply, Raw, TestServer, definition_version};
+use kube::discovery::{Discovery, Scope};
+use serde_json::{Value, json};
+
+use super::backend::{Backend, resource};
+use super::discovery::tag;
+use super::{AGGREGATED, SERVICES, until_of};
+
+/// A server with a resource of each source: `boats`, which a definition defines, and `trains`, which another server has.
+async fn served() -> (TestServer, Backend) {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let backend = Backend::start(&raw, "rails").await;
+    backend.serve(&[("rail.example.org", "v1", json!([resource("trains", "Train")]))]);
+    let trains = json!({ "name": "trains", "singularName": "train", "namespaced": true, "kind": "Train", "verbs": ["get", "list"] });
+    let older = json!({ "kind": "APIResourceList", "groupVersion": "rail.example.org/v1", "resources": [trains] });
+    backend.answer("/apis/rail.example.org/v1", HookReply::Json(older));
+    let express = json!({ "apiVersion": "rail.example.org/v1", "kind": "Train", "metadata": { "name": "express" } });
+    let list = json!({ "apiVersion": "rail.example.org/v1", "kind": "TrainList", "metadata": {}, "items": [express] });
+    backend.answer("/apis/rail.example.org/v1/namespaces/default/trains", HookReply::Json(list));
+    backend.register(&raw, "rail.example.org", "v1").await;
+    raw.post(DEFINITIONS, &definition("boats", "Boat")).await.expect(201);
+    until_of(&raw, "/apis", AGGREGATED, |found| {
+        let text = found.to_string();
+        text.contains(r#""trains""#) && text.contains(r#""boats""#) && !text.contains(r#""Stale""#)
+    })
+    .await;
+    (server, backend)
+}
+
+fn definition(plural: &str, kind: &str) -> Value {
+    let version = definition_version("v1", true, json!({ "type": "object" }));
+    keelson_testkit::definition("water.example.org", plural, kind, vec![version])
+}
+
+/// The paths that kubectl asked for to learn what there is, without their queries.
+fn asked(log: &str) -> Vec<&str> {
+    let addresses = log.lines().filter_map(|line| line.split_once("https://")).map(|(_, rest)| rest);
+    let paths = addresses.filter_map(|rest| rest.split_once('/')).map(|(_, path)| path);
+    let ends = |last: char| matches!(last, '?' | '"' | ' ');
+    paths.map(|path| path.split(ends).next().unwrap_or_default()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_knows_all_sources_after_two_requests() {
+    let (server, _backend) = served().await;
+    let endpoint: &Endpoint = &server;
+    let found = endpoint.kubectl(["api-resources", "-v=6"]).await;
+    let log = found.stderr.clone();
+    let resources = found.ok();
+    let has = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        resources.lines().any(|found| found.split_whitespace().collect::<Vec<_>>() == words)
+    };
+    assert!(has("boats water.example.org/v1 true Boat"), "{resources}");
+    assert!(has("trains rail.example.org/v1 true Train"), "{resources}");
+    assert!(has("deployments deploy apps/v1 true Deployment"), "{resources}");
+    let asked = asked(&log);
+    assert_eq!(asked.iter().collect::<BTreeSet<_>>(), BTreeSet::from([&"api", &"apis"]), "{log}");
+    assert_eq!(asked.len(), 2, "{log}");
+
+    assert!(endpoint.kubectl(["get", "trains"]).await.ok().contains("express"));
+    assert_eq!(endpoint.kubectl(["get", "boats", "-o", "name"]).await.ok(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rest_mapping_is_the_same_from_the_old_form_and_the_new_one() {
+    let (server, _backend) = served().await;
+    let new = Discovery::new(server.client()).run_aggregated().await.unwrap();
+    let old = Discovery::new(server.client()).run().await.unwrap();
+    let (new, old) = (mapping(&new), mapping(&old));
+    assert_eq!(new, old);
+    let has = |line: &str| new.contains(line);
+    assert!(has("water.example.org/v1 Boat boats in namespaces"), "{new:?}");
+    assert!(has("rail.example.org/v1 Train trains in namespaces"), "{new:?}");
+    assert!(has("v1 Node nodes") && has("apiregistration.k8s.io/v1 APIService apiservices"), "{new:?}");
+}
+
+/// Where the objects of each kind are, by group and version.
+fn mapping(discovery: &Discovery) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for group in discovery.groups() {
+        for version in group.versions() {
+            for (resource, capabilities) in group.versioned_resources(version) {
+                let scope = if capabilities.scope == Scope::Namespaced { " in namespaces" } else { "" };
+                found.insert(format!("{} {} {}{scope}", resource.api_version, resource.kind, resource.plural));
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_knows_the_document_is_sent_it_again_after_a_change_alone() {
+    let (server, _backend) = served().await;
+    let raw = server.raw();
+    let first = tag(&raw).await;
+    assert_unchanged(&raw, &first).await;
+
+    raw.post(DEFINITIONS, &definition("ferries", "Ferry")).await.expect(201);
+    until_of(&raw, "/apis", AGGREGATED, |found| found.to_string().contains(r#""ferries""#)).await;
+    let second = tag(&raw).await;
+    assert_ne!(second, first);
+    raw.get("/apis").header("accept", AGGREGATED).header("if-none-match", &*first).await.expect(200);
+    assert_unchanged(&raw, &second).await;
+
+    // What a document says makes its tag, and nothing else does.
+    raw.delete(format!("{DEFINITIONS}/ferries.water.example.org")).await.expect(200);
+    until_of(&raw, "/apis", AGGREGATED, |found| !found.to_string().contains(r#""ferries""#)).await;
+    assert_eq!(tag(&raw).await, first);
+
+    raw.delete(format!("{SERVICES}/v1.rail.example.org")).await.expect(200);
+    until_of(&raw, "/apis", AGGREGATED, |found| !found.to_string().contains("rail.example.org")).await;
+    let third = tag(&raw).await;
+    assert!(third != first && third != second);
+    assert_unchanged(&raw, &third).await;
+}
+
+async fn assert_unchanged(raw: &Raw, tag: &str) {
+    let answer = raw.get("/apis").header("accept", AGGREGATED).header("if-none-match", tag).await.expect(304);
+    assert!(answer.text().is_empty());
+}

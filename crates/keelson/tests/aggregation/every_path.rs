@@ -1,0 +1,166 @@
+//! Every path of the discovery documents with every verb that they name, whatever the source: the program, a definition, another
+//! server. What is said to be there is there.
+
+use futures::StreamExt as _;
+use futures::stream;
+use http::Method;
+use keelson_testkit::{Raw, TestServer, UpstreamRequest, upstream_answer, upstream_echo};
+use serde_json::{Value, json};
+
+use super::AGGREGATED;
+use super::example::Example;
+use super::lab::Lab;
+use super::until_of;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// The name of the object in each request. There is none.
+const NAME: &str = "probe";
+/// How many requests are under way at once.
+const AT_ONCE: usize = 16;
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
+/// What one verb of the document is asked for by.
+struct Visit {
+    source: &'static str,
+    verb: String,
+    path: String,
+}
+
+/// All that a document names, in the namespace `default`.
+fn visits(document: &Value, root: &str) -> Vec<Visit> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut visits = Vec::new();
+    for group in list(&document["items"]) {
+        let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        let source = match name {
+            "px.example.org" => "aggregated",
+            "water.example.org" => "custom",
+            _ => "built-in",
+        };
+        for version in list(&group["versions"]) {
+            let parts = [root, name, version["version"].as_str().unwrap()];
+            let path = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+            for resource in list(&version["resources"]) {
+                let plural = resource["resource"].as_str().unwrap();
+                let namespace = if resource["scope"] == "Namespaced" { "namespaces/default/" } else { "" };
+                let collection = format!("/{path}/{namespace}{plural}");
+                let mut visit = |verbs: &Value, below: &str| {
+                    for verb in list(verbs) {
+                        let verb = verb.as_str().unwrap().to_owned();
+                        let of_collection =
+                            below.is_empty() && ["list", "watch", "create", "deletecollection"].contains(&&*verb);
+                        let path =
+                            if of_collection { collection.clone() } else { format!("{collection}/{NAME}{below}") };
+                        visits.push(Visit { source, verb, path });
+                    }
+                };
+                visit(&resource["verbs"], "");
+                for part in list(&resource["subresources"]) {
+                    visit(&part["verbs"], &format!("/{}", part["subresource"].as_str().unwrap()));
+                }
+            }
+        }
+    }
+    visits
+}
+
+/// What is wrong with the answer to a visit, if anything.
+async fn fault(raw: &Raw, visit: &Visit) -> Option<String> {
+    let (method, query) = match &*visit.verb {
+        "get" | "list" => (Method::GET, ""),
+        "watch" => (Method::GET, "?watch=true&timeoutSeconds=1"),
+        "create" => (Method::POST, "?dryRun=All"),
+        "update" => (Method::PUT, "?dryRun=All"),
+        "patch" => (Method::PATCH, "?dryRun=All"),
+        "delete" | "deletecollection" => (Method::DELETE, "?dryRun=All"),
+        other => return Some(format!("{}: nobody knows the verb {other}", visit.path)),
+    };
+    let target = format!("{}{query}", visit.path);
+    let call = raw.call(method.clone(), target.clone());
+    let call = match method {
+        Method::GET | Method::DELETE => call,
+        Method::PATCH => call.header("content-type", "application/merge-patch+json").body("{}"),
+        _ => call.json(&json!({})),
+    };
+    if visit.verb == "watch" {
+        let status = call.stream().await.status;
+        return (status != 200).then(|| format!("{method} {target}: {status}"));
+    }
+    let answer = call.await;
+    // The object is not there, and its name says that the resource is.
+    let is_object = || answer.json()["details"]["name"] == NAME;
+    let is_missing = answer.status == 405 || (answer.status == 404 && !is_object());
+    is_missing.then(|| format!("{method} {target}: {} {}", answer.status, answer.text()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_of_every_path_is_answered_on_every_source() {
+    let lab = Lab::start(|request: UpstreamRequest| async move {
+        if request.uri().path() != "/apis/px.example.org/v1" {
+            return upstream_echo(request).await;
+        }
+        let resource = |name: &str, verbs: &[&str]| json!({ "name": name, "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": verbs });
+        let resources = [resource("things", &VERBS), resource("things/status", &["get", "patch", "update"])];
+        let list = json!({ "kind": "APIResourceList", "groupVersion": "px.example.org/v1", "resources": resources });
+        upstream_answer(200, "application/json", list.to_string())
+    })
+    .await;
+    let raw = &lab.raw;
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let scale = json!({ "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" });
+    let definition = json!({
+        "metadata": { "name": "boats.water.example.org" },
+        "spec": { "group": "water.example.org", "scope": "Namespaced", "names": { "plural": "boats", "kind": "Boat" },
+                  "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema,
+                                 "subresources": { "status": {}, "scale": scale } }] },
+    });
+    raw.post(DEFINITIONS, &definition).await.expect(201);
+    let groups = until_of(raw, "/apis", AGGREGATED, |found| {
+        let text = found.to_string();
+        text.contains(r#""things""#)
+            && text.contains(r#""scale""#)
+            && text.contains(r#""boats""#)
+            && text.contains(r#""create""#)
+    })
+    .await;
+    until_of(raw, &format!("{DEFINITIONS}/boats.water.example.org"), "application/json", |found| {
+        found["status"]["conditions"].to_string().contains("Established")
+    })
+    .await;
+    let core = raw.get("/api").header("accept", AGGREGATED).await.expect(200).json();
+    let visits: Vec<Visit> = visits(&core, "api").into_iter().chain(visits(&groups, "apis")).collect();
+    for (source, least) in [("built-in", 400), ("custom", 8 + 5), ("aggregated", 8 + 3)] {
+        let found = visits.iter().filter(|visit| visit.source == source).count();
+        assert!(found >= least, "only {found} paths with verbs are {source}");
+    }
+    visit(raw, &visits).await;
+}
+
+/// An aggregated server that answers by itself: one written with the library, in a process of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_of_every_path_of_a_server_written_with_the_library_is_answered() {
+    let main = TestServer::start().await;
+    let (_flunders, _loads) = (Example::flunders(&main, |_| "memory:".to_owned()).await, Example::loads(&main).await);
+    let raw = main.raw();
+    let mut groups = until_of(&raw, "/apis", AGGREGATED, |found| {
+        let text = found.to_string();
+        text.contains(r#""flunders""#) && text.contains(r#""loads""#)
+    })
+    .await;
+    let groups_of_all = groups["items"].as_array_mut().unwrap();
+    groups_of_all.retain(|group| group["metadata"]["name"].as_str().unwrap().ends_with(".example.com"));
+    let visits = visits(&groups, "apis");
+    assert!(visits.len() >= 8 + 3, "only {} verbs are named", visits.len());
+    visit(&raw, &visits).await;
+}
+
+/// Visits all of these, and fails where something that is named is not there.
+async fn visit(raw: &Raw, visits: &[Visit]) {
+    let faults: Vec<String> = stream::iter(visits)
+        .map(|visit| fault(raw, visit))
+        .buffer_unordered(AT_ONCE)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -1,0 +1,147 @@
+//! Servers written with `keelson-apiserver` as processes: the examples of the library, behind a main server.
+//!
+//! Processes, since that is how they are run: they start, are asked, killed and started again.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use keelson_testkit::Endpoint;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::lab::PATIENCE;
+use crate::{SERVICES, api_service, until_reason};
+
+/// An example of the library as a process.
+pub(crate) struct Example {
+    name: &'static str,
+    child: Child,
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    store: String,
+    directory: TempDir,
+}
+
+impl Example {
+    /// Starts the one with a store behind a main server, and registers it there.
+    pub(crate) async fn flunders(main: &Endpoint, store: impl FnOnce(&Path) -> String) -> Self {
+        Self::start("flunders", "wardle.example.com", main, store).await
+    }
+
+    /// The same for the one without a store.
+    pub(crate) async fn loads(main: &Endpoint) -> Self {
+        Self::start("loads", "host.example.com", main, |_| String::new()).await
+    }
+
+    async fn start(name: &'static str, group: &str, main: &Endpoint, store: impl FnOnce(&Path) -> String) -> Self {
+        let directory = TempDir::new().unwrap();
+        let (kubeconfig, store) = (main.kubeconfig().to_owned(), store(directory.path()));
+        let (child, address) = launch(name, directory.path(), &kubeconfig, &store, "127.0.0.1:0").await;
+        let example = Self { name, child, address, kubeconfig, store, directory };
+        example.register(group, main).await;
+        example
+    }
+
+    /// Starts another one on the same store, to which no APIService leads.
+    pub(crate) async fn another(&self) -> Self {
+        let directory = TempDir::new().unwrap();
+        let (name, kubeconfig, store) = (self.name, self.kubeconfig.clone(), self.store.clone());
+        let (child, address) = launch(name, directory.path(), &kubeconfig, &store, "127.0.0.1:0").await;
+        Self { name, child, address, kubeconfig, store, directory }
+    }
+
+    async fn register(&self, group: &str, main: &Endpoint) {
+        let service = json!({
+            "metadata": { "name": self.name },
+            "spec": { "type": "ExternalName", "externalName": "localhost" },
+        });
+        main.raw().post("/api/v1/namespaces/default/services", &service).await.expect(201);
+        let service = json!({ "namespace": "default", "name": self.name, "port": self.address.port() });
+        let mut registered = api_service(group, "v1", &service);
+        let authority = std::fs::read(self.directory.path().join("pki/ca.crt")).unwrap();
+        registered["spec"]["caBundle"] = json!(BASE64.encode(authority));
+        main.raw().post(SERVICES, &registered).await.expect(201);
+        until_reason(&main.raw(), &format!("v1.{group}"), "Passed").await;
+    }
+
+    /// The server itself, for who does not come through the main one, as that one's administrator.
+    pub(crate) async fn direct(&self, main: &Endpoint) -> Endpoint {
+        let text = std::fs::read_to_string(main.kubeconfig()).unwrap();
+        let authority = BASE64.encode(std::fs::read(self.directory.path().join("pki/ca.crt")).unwrap());
+        let line = |line: &str| {
+            let (indent, rest) = line.split_at(line.len() - line.trim_start().len());
+            match rest.split_once(": ") {
+                Some(("server", _)) => format!("{indent}server: https://{}", self.address),
+                Some(("certificate-authority-data", _)) => format!("{indent}certificate-authority-data: {authority}"),
+                _ => line.to_owned(),
+            }
+        };
+        let changed: Vec<String> = text.lines().map(line).collect();
+        let path = self.directory.path().join("kubeconfig");
+        std::fs::write(&path, changed.join("\n")).unwrap();
+        Endpoint::from_kubeconfig(path).await.unwrap()
+    }
+
+    /// kill -9, and a start on the same data at the same address.
+    pub(crate) async fn crash(&mut self) {
+        self.kill().await;
+        self.start_again().await;
+    }
+
+    /// kill -9.
+    pub(crate) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub(crate) async fn stop(&mut self) {
+        let process = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-TERM", &process]).status().await.unwrap().success());
+        assert!(self.child.wait().await.unwrap().success());
+    }
+
+    /// A start on the same data at the same address.
+    pub(crate) async fn start_again(&mut self) {
+        let (address, directory) = (self.address.to_string(), self.directory.path());
+        let (child, address) = launch(self.name, directory, &self.kubeconfig, &self.store, &address).await;
+        (self.child, self.address) = (child, address);
+    }
+}
+
+/// Runs the example until it is ready.
+async fn launch(name: &str, directory: &Path, kubeconfig: &Path, store: &str, listen: &str) -> (Child, SocketAddr) {
+    let target = std::env::current_exe().unwrap();
+    let binary = target.parent().and_then(Path::parent).unwrap().join("examples").join(name);
+    assert!(binary.exists(), "the example is not built: cargo build --workspace --examples");
+    let log = directory.join("log");
+    let child = Command::new(binary)
+        .env("KUBECONFIG", kubeconfig)
+        .env("LISTEN", listen)
+        .env("STORE", store)
+        .env("DATA_DIR", directory)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&log).unwrap())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let ready = async {
+        loop {
+            let text = std::fs::read_to_string(&log).unwrap();
+            if let Some((_, rest)) = text.split_once("the server is ready addr=") {
+                break rest.split_whitespace().next().unwrap().parse().unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let address = tokio::time::timeout(PATIENCE, ready).await;
+    let address = address.unwrap_or_else(|_| panic!("it does not start: {}", std::fs::read_to_string(&log).unwrap()));
+    (child, address)
+}

@@ -1,0 +1,282 @@
+//! Garbage collection where owners or dependents are on an aggregated server: they go with each other as if all were here, and what nobody
+//! can decide about, since that server is away or lies, stays.
+
+use std::path::Path;
+use std::time::Duration;
+
+use keelson_testkit::{HookReply, Raw, TestServer};
+use serde_json::{Value, json};
+
+use super::backend::{Backend, resource};
+use super::example::Example;
+use super::{until, until_reason};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const FLUNDERS: &str = "/apis/wardle.example.com/v1/namespaces/default/flunders";
+const TRAINS: &str = "/apis/rail.example.org/v1/namespaces/default/trains";
+const HOLD: &str = "example.org/hold";
+
+/// A reference to an object that was just made or read.
+fn owner(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"], "name": metadata["name"], "uid": metadata["uid"],
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// Makes a config map with these owners.
+async fn map(raw: &Raw, name: &str, owners: &[Value]) -> Value {
+    let object = json!({ "metadata": { "name": name, "ownerReferences": owners } });
+    raw.post(MAPS, &object).await.expect(201).json()
+}
+
+/// The same for a flunder, with these finalizers.
+async fn flunder(raw: &Raw, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
+    let object = json!({
+        "apiVersion": "wardle.example.com/v1", "kind": "Flunder",
+        "metadata": { "name": name, "ownerReferences": owners, "finalizers": finalizers },
+        "spec": { "colour": "red" },
+    });
+    raw.post(FLUNDERS, &object).await.expect(201).json()
+}
+
+async fn delete(raw: &Raw, path: &str, policy: &str) {
+    raw.delete(path).json(&json!({ "propagationPolicy": policy })).await.expect(200);
+}
+
+async fn until_gone(raw: &Raw, path: &str) {
+    until(raw, path, |found| found["reason"] == "NotFound").await;
+}
+
+/// Waits until an object has no owners.
+async fn until_free(raw: &Raw, path: &str) {
+    until(raw, path, |found| found["metadata"]["uid"].is_string() && found["metadata"]["ownerReferences"].is_null())
+        .await;
+}
+
+/// Waits until the collector has dealt with what is here.
+async fn collected_here(raw: &Raw, name: &str) {
+    let owner_here = map(raw, &format!("{name}-owner"), &[]).await;
+    map(raw, name, &[owner(&owner_here)]).await;
+    delete(raw, &format!("{MAPS}/{name}-owner"), "Background").await;
+    until_gone(raw, &format!("{MAPS}/{name}")).await;
+}
+
+async fn let_go(raw: &Raw, path: &str) {
+    raw.patch(path, super::MERGE, &json!({ "metadata": { "finalizers": null } })).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_and_dependents_go_with_each_other_across_servers() {
+    let main = TestServer::start().await;
+    let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
+    let raw = main.raw();
+    // An owner here, its dependent there.
+    let here = map(&raw, "here", &[]).await;
+    flunder(&raw, "of-here", &[owner(&here)], &[]).await;
+    delete(&raw, &format!("{MAPS}/here"), "Background").await;
+    until_gone(&raw, &format!("{FLUNDERS}/of-here")).await;
+    // An owner there, its dependents here and there.
+    let there = flunder(&raw, "there", &[], &[]).await;
+    map(&raw, "of-there", &[owner(&there)]).await;
+    flunder(&raw, "of-there", &[owner(&there)], &[]).await;
+    delete(&raw, &format!("{FLUNDERS}/there"), "Background").await;
+    until_gone(&raw, &format!("{MAPS}/of-there")).await;
+    until_gone(&raw, &format!("{FLUNDERS}/of-there")).await;
+    // One of two owners goes: the dependent stays with the other.
+    let [first, second] = [flunder(&raw, "first", &[], &[]).await, map(&raw, "second", &[]).await];
+    map(&raw, "of-both", &[owner(&first), owner(&second)]).await;
+    delete(&raw, &format!("{FLUNDERS}/first"), "Background").await;
+    let one_left = |found: &Value| found["metadata"]["ownerReferences"].as_array().is_some_and(|left| left.len() == 1);
+    let left = until(&raw, &format!("{MAPS}/of-both"), one_left).await;
+    assert_eq!(left["metadata"]["ownerReferences"][0]["name"], "second");
+    // Owners that never were.
+    let mut ghost = owner(&there);
+    ghost["name"] = json!("ghost");
+    map(&raw, "of-ghost", &[ghost]).await;
+    until_gone(&raw, &format!("{MAPS}/of-ghost")).await;
+    let mut ghost = owner(&here);
+    ghost["name"] = json!("ghost");
+    flunder(&raw, "of-ghost", &[ghost], &[]).await;
+    until_gone(&raw, &format!("{FLUNDERS}/of-ghost")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
+    let main = TestServer::start().await;
+    let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
+    let raw = main.raw();
+    // An owner there waits for its dependent here, which something holds.
+    let there = flunder(&raw, "there", &[], &[]).await;
+    let held = json!({ "metadata": { "name": "held", "ownerReferences": [owner(&there)], "finalizers": [HOLD] } });
+    raw.post(MAPS, &held).await.expect(201);
+    delete(&raw, &format!("{FLUNDERS}/there"), "Foreground").await;
+    until(&raw, &format!("{MAPS}/held"), |found| found["metadata"]["deletionTimestamp"].is_string()).await;
+    let waits = raw.get(format!("{FLUNDERS}/there")).await.expect(200).json();
+    assert_eq!(waits["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    let_go(&raw, &format!("{MAPS}/held")).await;
+    until_gone(&raw, &format!("{MAPS}/held")).await;
+    until_gone(&raw, &format!("{FLUNDERS}/there")).await;
+    // The other way round.
+    let here = map(&raw, "here", &[]).await;
+    let dependent = flunder(&raw, "held", &[owner(&here)], &[HOLD]).await;
+    assert!(dependent["metadata"]["uid"].is_string());
+    // The server has told of it when what came after it was dealt with.
+    let mut ghost = owner(&here);
+    ghost["name"] = json!("ghost");
+    flunder(&raw, "told", &[ghost], &[]).await;
+    until_gone(&raw, &format!("{FLUNDERS}/told")).await;
+    delete(&raw, &format!("{MAPS}/here"), "Foreground").await;
+    until(&raw, &format!("{FLUNDERS}/held"), |found| found["metadata"]["deletionTimestamp"].is_string()).await;
+    raw.get(format!("{MAPS}/here")).await.expect(200);
+    let_go(&raw, &format!("{FLUNDERS}/held")).await;
+    until_gone(&raw, &format!("{FLUNDERS}/held")).await;
+    until_gone(&raw, &format!("{MAPS}/here")).await;
+
+    // Dependents that are let go.
+    let there = flunder(&raw, "leaves", &[], &[]).await;
+    map(&raw, "left", &[owner(&there)]).await;
+    collected_here(&raw, "settled").await;
+    delete(&raw, &format!("{FLUNDERS}/leaves"), "Orphan").await;
+    until_gone(&raw, &format!("{FLUNDERS}/leaves")).await;
+    until_free(&raw, &format!("{MAPS}/left")).await;
+    let here = map(&raw, "leaves", &[]).await;
+    flunder(&raw, "left", &[owner(&here)], &[]).await;
+    let mut ghost = owner(&here);
+    ghost["name"] = json!("ghost");
+    flunder(&raw, "told", &[ghost], &[]).await;
+    until_gone(&raw, &format!("{FLUNDERS}/told")).await;
+    delete(&raw, &format!("{MAPS}/leaves"), "Orphan").await;
+    until_gone(&raw, &format!("{MAPS}/leaves")).await;
+    until_free(&raw, &format!("{FLUNDERS}/left")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_goes_by_an_owner_whose_server_is_away() {
+    let main = TestServer::start().await;
+    let store = |directory: &Path| format!("sqlite:{}", directory.display());
+    let mut flunders = Example::flunders(&main, store).await;
+    let raw = main.raw();
+    let [lives, goes] = [flunder(&raw, "lives", &[], &[]).await, flunder(&raw, "goes", &[], &[HOLD]).await];
+    let here = map(&raw, "here", &[]).await;
+    flunder(&raw, "of-here", &[owner(&here)], &[]).await;
+    map(&raw, "of-lives", &[owner(&lives)]).await;
+    map(&raw, "of-goes", &[owner(&goes)]).await;
+    // It is on its way out, and gone as soon as nothing holds it.
+    delete(&raw, &format!("{FLUNDERS}/goes"), "Background").await;
+    flunders.kill().await;
+    let mut ghost = owner(&lives);
+    ghost["name"] = json!("ghost");
+    map(&raw, "of-ghost", &[ghost]).await;
+    delete(&raw, &format!("{MAPS}/here"), "Background").await;
+    until_gone(&raw, &format!("{MAPS}/here")).await;
+    until_reason(&raw, "v1.wardle.example.com", "FailedDiscoveryCheck").await;
+    // What has nothing to do with it is collected all the while.
+    for number in 0..3 {
+        collected_here(&raw, &format!("others-{number}")).await;
+    }
+    for name in ["of-lives", "of-goes", "of-ghost"] {
+        let found = raw.get(format!("{MAPS}/{name}")).await.expect(200).json();
+        assert!(found["metadata"]["deletionTimestamp"].is_null(), "{name} is being deleted");
+    }
+    flunders.start_again().await;
+    until_gone(&raw, &format!("{MAPS}/of-ghost")).await;
+    until_gone(&raw, &format!("{FLUNDERS}/of-here")).await;
+    let_go(&raw, &format!("{FLUNDERS}/goes")).await;
+    until_gone(&raw, &format!("{MAPS}/of-goes")).await;
+    raw.get(format!("{MAPS}/of-lives")).await.expect(200);
+}
+
+/// Trains, which a server has that answers as the test says.
+async fn trains(raw: &Raw) -> Backend {
+    let backend = Backend::start(raw, "rails").await;
+    let mut trains = resource("trains", "Train");
+    trains["verbs"] = json!(["delete", "get", "list", "patch", "watch"]);
+    backend.serve(&[("rail.example.org", "v1", json!([trains]))]);
+    backend
+}
+
+fn train(name: &str, uid: &Value) -> Value {
+    json!({
+        "apiVersion": "rail.example.org/v1", "kind": "Train",
+        "metadata": { "name": name, "namespace": "default", "uid": uid, "resourceVersion": "1" },
+    })
+}
+
+/// What a server answers about an object that it does not have, or can't find now.
+fn status(code: u16, reason: &str, name: &str) -> HookReply {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
+        "details": { "name": name },
+    });
+    HookReply::Other(code, vec![("content-type", "application/json".to_owned())], status.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_server_that_says_so_by_name_has_lost_an_owner() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let backend = trains(&raw).await;
+    let listed = json!({ "kind": "TrainList", "metadata": { "resourceVersion": "1" }, "items": [] });
+    backend.answer("/apis/rail.example.org/v1/trains", HookReply::Json(listed));
+    backend.answer(&format!("{TRAINS}/express"), HookReply::Json(train("express", &json!("u1"))));
+    backend.answer(&format!("{TRAINS}/never"), status(404, "NotFound", "never"));
+    let page = vec![("content-type", "text/plain".to_owned())];
+    backend.answer(&format!("{TRAINS}/page"), HookReply::Other(404, page, "404 page not found".to_owned()));
+    backend.answer(&format!("{TRAINS}/another"), status(404, "NotFound", "trains"));
+    backend.answer(&format!("{TRAINS}/failing"), status(500, "InternalError", "failing"));
+    backend.answer(&format!("{TRAINS}/forbidden"), status(403, "Forbidden", "forbidden"));
+    backend.answer(&format!("{TRAINS}/garbage"), HookReply::Json(json!({ "metadata": {} })));
+    backend.answer(&format!("{TRAINS}/swapped"), HookReply::Json(train("express", &json!("u9"))));
+    backend.register(&raw, "rail.example.org", "v1").await;
+    until_reason(&raw, "v1.rail.example.org", "Passed").await;
+    let stays = ["page", "another", "failing", "forbidden", "garbage", "swapped"];
+    let named = stays.map(|name| (name, name, "u2"));
+    for (name, of, uid) in
+        named.into_iter().chain([("lives", "express", "u1"), ("gone", "never", "u1"), ("other", "express", "u0")])
+    {
+        map(&raw, name, &[owner(&train(of, &json!(uid)))]).await;
+    }
+    until_gone(&raw, &format!("{MAPS}/gone")).await;
+    until_gone(&raw, &format!("{MAPS}/other")).await;
+    let asked = &backend.asked(&format!("{TRAINS}/never"))[0].headers["x-remote-user"];
+    assert_eq!(asked, "system:serviceaccount:kube-system:generic-garbage-collector");
+    // Each of these is judged again and again.
+    for name in stays {
+        let path = format!("{TRAINS}/{name}");
+        let again = async {
+            while backend.asked(&path).len() < 3 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(super::lab::PATIENCE, again).await.expect("it is not judged again");
+        raw.get(format!("{MAPS}/{name}")).await.expect(200);
+    }
+    raw.get(format!("{MAPS}/lives")).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_says_it_has_the_uid_of_another_changes_nothing_for_that_ones_dependents() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let mine = map(&raw, "mine", &[]).await;
+    map(&raw, "of-mine", &[owner(&mine)]).await;
+    let backend = trains(&raw).await;
+    let mut thief = train("thief", &mine["metadata"]["uid"]);
+    thief["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    thief["metadata"]["finalizers"] = json!(["orphan"]);
+    let listed = json!({ "kind": "TrainList", "metadata": { "resourceVersion": "1" }, "items": [thief] });
+    backend.answer("/apis/rail.example.org/v1/trains", HookReply::Json(listed));
+    backend.answer(&format!("{TRAINS}/thief"), HookReply::Json(thief));
+    backend.register(&raw, "rail.example.org", "v1").await;
+    // The collector has taken the finalizer off it when there is a request with a body.
+    let patched = async {
+        while !backend.asked(&format!("{TRAINS}/thief")).iter().any(|asked| asked.body["metadata"].is_object()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(super::lab::PATIENCE, patched).await.expect("nobody deals with it");
+    let kept = raw.get(format!("{MAPS}/of-mine")).await.expect(200).json();
+    assert_eq!(kept["metadata"]["ownerReferences"][0]["name"], "mine");
+}

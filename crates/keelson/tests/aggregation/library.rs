@@ -1,0 +1,383 @@
+//! A server written with `keelson-apiserver`, in a process of its own, as the users of the main server meet it.
+//!
+//! The processes are the examples, which `cargo test` builds along with the tests.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use keelson_storage::{RangeRequest, Store as _, StoreKey, Transaction};
+use keelson_storage_sql::{PostgresConfig, PostgresStore};
+use keelson_testkit::{EtcdServer, PostgresServer, TestServer};
+use kube::ResourceExt as _;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use serde_json::{Value, json};
+
+use crate::example::Example;
+use crate::lab::PATIENCE;
+use crate::{MERGE, until};
+
+/// How many clients make objects at once.
+const WRITERS: usize = 4;
+/// How often the server is killed meanwhile.
+const CRASHES: usize = 3;
+/// How often a record is taken away until a write meets that, and not the process itself.
+const ATTEMPTS: usize = 20;
+/// Where processes that share a store have their records.
+const RECORDS: &str = "/keelson-apiserver/servers/";
+/// Where flunders are stored.
+const STORED: &str = "/registry/wardle.example.com/flunders/default";
+/// Where the main server has what is published of them.
+const PUBLISHED: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/wardle.example.com.flunders";
+/// Where it has the leases of servers.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+/// Where flunders are.
+const FLUNDERS: &str = "/apis/wardle.example.com/v1/namespaces/default/flunders";
+
+/// A flunder as a manifest.
+fn manifest(name: &str, colour: &str, size: u32) -> String {
+    json!({
+        "apiVersion": "wardle.example.com/v1", "kind": "Flunder", "metadata": { "name": name },
+        "spec": { "colour": colour, "size": size },
+    })
+    .to_string()
+}
+
+/// The lines of a table that kubectl prints, in words.
+fn words(table: &str) -> Vec<Vec<&str>> {
+    table.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_written_with_the_library_is_used_with_kubectl() {
+    let main = TestServer::start().await;
+    let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
+    main.kubectl(["create", "-f", "-"]).stdin(manifest("one", "red", 3)).await.ok();
+    let table = main.kubectl(["get", "flunders"]).await.ok();
+    assert_eq!(words(&table), [vec!["NAME", "COLOUR", "SIZE", "POLISHED"], vec!["one", "red", "3"]], "{table}");
+
+    let apply = |text: String| main.kubectl(["apply", "-f", "-"]).stdin(text);
+    assert_eq!(apply(manifest("two", "blue", 5)).await.ok().trim(), "flunder.wardle.example.com/two created");
+    assert_eq!(apply(manifest("two", "green", 6)).await.ok().trim(), "flunder.wardle.example.com/two configured");
+    let owned = main.kubectl(["apply", "--server-side", "--field-manager=other", "-f", "-"]);
+    let conflict = owned.stdin(manifest("two", "black", 6)).await.refused();
+    assert!(conflict.contains("conflict with \"kubectl-client-side-apply\""), "{conflict}");
+    let new = main.kubectl(["apply", "--server-side", "-f", "-"]).stdin(manifest("three", "red", 60)).await;
+    assert!(new.stderr.contains("Warning: flunders of this size are hard to polish"), "{}", new.stderr);
+    assert_eq!(new.ok().trim(), "flunder.wardle.example.com/three serverside-applied");
+
+    let shrunk = apply(manifest("two", "green", 4)).await.refused();
+    let told = "flunders.wardle.example.com \"two\" is forbidden: a flunder does not shrink";
+    assert!(shrunk.contains(told), "{shrunk}");
+    let wrong = apply(manifest("four", "Red", 500)).await.refused();
+    assert!(wrong.contains("spec.colour: Invalid value: \"Red\"") && wrong.contains("spec.size"), "{wrong}");
+
+    // The hook has labelled them by their colours.
+    let labelled = main.kubectl(["get", "fl", "-l", "wardle.example.com/colour=red", "-o", "name"]).await.ok();
+    let names = ["flunder.wardle.example.com/one", "flunder.wardle.example.com/three"];
+    assert_eq!(labelled.lines().collect::<Vec<_>>(), names);
+    let selected = ["get", "fl", "--field-selector=spec.colour=green", "--chunk-size=1", "-o", "name"];
+    assert_eq!(main.kubectl(selected).await.ok().trim(), "flunder.wardle.example.com/two");
+    let chunked = main.kubectl(["get", "all", "--chunk-size=1", "-o", "name"]).await.ok();
+    assert_eq!(chunked.matches("flunder.wardle.example.com/").count(), 3, "{chunked}");
+
+    let polish =
+        ["patch", "fl", "one", "--subresource=status", "--type=merge", "-p", r#"{"status":{"polished":true}}"#];
+    main.kubectl(polish).await.ok();
+    let table = main.kubectl(["get", "fl", "one", "--no-headers"]).await.ok();
+    assert_eq!(words(&table), [["one", "red", "3", "true"]]);
+    // The main server asks for the documents by itself.
+    let published = |index: &Value| index["paths"].get("apis/wardle.example.com/v1").is_some();
+    until(&main.raw(), "/openapi/v3", published).await;
+    let explained = main.kubectl(["explain", "flunder.spec.size"]).await.ok();
+    assert!(explained.contains("How large it is, in metres."), "{explained}");
+    let resources = main.kubectl(["api-resources", "--api-group=wardle.example.com", "--no-headers"]).await.ok();
+    assert_eq!(words(&resources), [["flunders", "fl", "wardle.example.com/v1", "true", "Flunder"]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_watches_are_told_of_changes_and_its_objects_go_with_their_namespace() {
+    let main = TestServer::start().await;
+    let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
+    main.kubectl(["create", "namespace", "n"]).await.ok();
+    let create = |name: &str| main.kubectl(["create", "-n", "n", "-f", "-"]).stdin(manifest(name, "red", 3));
+    create("one").await.ok();
+    let mut watch = main.kubectl(["get", "fl", "-n", "n", "-w", "-o", "name"]).spawn().await;
+    assert_eq!(watch.next_line().await.unwrap(), "flunder.wardle.example.com/one");
+    create("two").await.ok();
+    assert_eq!(watch.next_line().await.unwrap(), "flunder.wardle.example.com/two");
+    watch.stop().await;
+
+    let missing = main.kubectl(["create", "-n", "none", "-f", "-"]).stdin(manifest("one", "red", 3)).await.refused();
+    assert!(missing.contains("namespaces \"none\" not found"), "{missing}");
+    // While something holds the namespace, nothing new is created in it.
+    let held = json!({ "metadata": { "name": "held", "finalizers": ["example.com/held"] } });
+    let maps = "/api/v1/namespaces/n/configmaps";
+    main.raw().post(maps, &held).await.expect(201);
+    main.kubectl(["delete", "namespace", "n", "--wait=false"]).await.ok();
+    let refused = create("three").await.refused();
+    assert!(refused.contains("because it is being terminated"), "{refused}");
+    let let_go = json!({ "metadata": { "finalizers": null } });
+    main.raw().patch(format!("{maps}/held"), MERGE, &let_go).await.expect(200);
+    main.kubectl(["wait", "--for=delete", "namespace/n", "--timeout=60s"]).await.ok();
+    let left = main.raw().get("/apis/wardle.example.com/v1/flunders").await.expect(200).json();
+    assert_eq!(left["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_believes_nobody_but_the_front_proxy_and_those_whom_the_main_server_knows() {
+    let main = TestServer::start().await;
+    let flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
+    let direct = flunders.direct(&main).await;
+    let (known, stranger) = (direct.raw(), direct.anonymous());
+    known.get(FLUNDERS).await.expect(200);
+    stranger.get(FLUNDERS).await.expect(403);
+    stranger.get("/readyz").await.expect(200);
+    let claimed = stranger.get(FLUNDERS).header("x-remote-user", "ann").header("x-remote-group", "system:masters");
+    claimed.await.expect(403);
+    stranger.get(FLUNDERS).header("authorization", "Bearer nonsense").await.expect(401);
+    // A service account is known by its token, and allowed nothing.
+    main.kubectl(["create", "serviceaccount", "reader"]).await.ok();
+    let token = main.kubectl(["create", "token", "reader"]).await.ok();
+    let answer = stranger.get(FLUNDERS).header("authorization", format!("Bearer {}", token.trim())).await.expect(403);
+    let told = answer.json()["message"].as_str().unwrap().to_owned();
+    assert!(told.contains("User \"system:serviceaccount:default:reader\" cannot list resource \"flunders\""), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_has_acknowledged_under_load_survives_a_crash() {
+    let main = TestServer::start().await;
+    let mut flunders = Example::flunders(&main, |directory| format!("sqlite:{}", directory.display())).await;
+    check_crashes(&mut flunders, &[&main]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_main_servers_on_one_postgresql_lead_to_it() {
+    let Some(postgres) = PostgresServer::shared() else { return };
+    let (of_main, own) = (postgres.create_database("flunders_main"), postgres.create_database("flunders"));
+    let mut servers = Vec::new();
+    for name in ["left", "right"] {
+        let store = PostgresStore::open(PostgresConfig::from_url(&of_main).unwrap()).await.unwrap();
+        let server = TestServer::builder().shared_store(Arc::new(store));
+        // Each has authorities of its own, all of which are published.
+        let server = server.configure(|config| {
+            config.server_id = name.to_owned();
+            config.allow_other_keys = true;
+        });
+        servers.push(server.start().await);
+    }
+    let [left, right] = &servers[..] else { unreachable!("there are two") };
+    let mut flunders = Example::flunders(left, |_| own).await;
+    until(&right.raw(), "/apis/wardle.example.com/v1", |found| found["kind"] == "APIResourceList").await;
+    left.kubectl(["create", "-f", "-"]).stdin(manifest("one", "red", 3)).await.ok();
+    let shown = right.kubectl(["get", "fl", "--no-headers"]).await.ok();
+    assert_eq!(words(&shown), [["one", "red", "3"]]);
+    check_crashes(&mut flunders, &[left, right]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_them_on_one_postgresql_are_one() {
+    let Some(postgres) = PostgresServer::shared() else { return };
+    let main = TestServer::start().await;
+    let store = postgres.create_database("flunders_shared");
+    let mut first = Example::flunders(&main, |_| store).await;
+    let second = first.another().await;
+    let (through, beside) = (main.raw(), second.direct(&main).await.raw());
+    let path = format!("{FLUNDERS}/one");
+    let sent: Value = serde_json::from_str(&manifest("one", "red", 3)).unwrap();
+    let made = through.post(FLUNDERS, &sent).await.expect(201).json();
+    assert_eq!(beside.get(&path).await.expect(200).json(), made);
+    let grown = beside.patch(&path, MERGE, &json!({ "spec": { "size": 4 } })).await.expect(200).json();
+    assert_eq!(through.get(&path).await.expect(200).json(), grown);
+    // Who has not seen what the other wrote is told so.
+    through.put(&path, &made).await.expect(409);
+    first.kill().await;
+    beside.patch(&path, MERGE, &json!({ "spec": { "size": 5 } })).await.expect(200);
+    first.start_again().await;
+    until(&through, &path, |found| found["spec"]["size"] == 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_stores_is_published_at_the_main_server_for_as_long_as_its_lease_stands() {
+    let main = TestServer::start().await;
+    let raw = main.raw();
+    let mut flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
+    let published = raw.get(PUBLISHED).await.expect(200).json();
+    let entry = published["status"]["storageVersions"][0].clone();
+    assert_eq!(entry["encodingVersion"], "wardle.example.com/v1", "{published}");
+    assert_eq!(entry["decodableVersions"], json!(["wardle.example.com/v1"]));
+    assert_eq!(published["status"]["commonEncodingVersion"], "wardle.example.com/v1");
+    let lease = format!("{LEASES}/{}", entry["apiServerID"].as_str().unwrap());
+    let label = &raw.get(&lease).await.expect(200).json()["metadata"]["labels"]["apiserver.kubernetes.io/identity"];
+    assert_eq!(label, "keelson-apiserver", "it is no main server");
+    let sent: Value = serde_json::from_str(&manifest("one", "red", 3)).unwrap();
+    raw.post(FLUNDERS, &sent).await.expect(201);
+
+    // Whoever takes its lease away has what it says collected; it registers and says so anew.
+    raw.delete(&lease).await.expect(200);
+    until(&raw, PUBLISHED, |found| found["status"]["storageVersions"][0] != entry).await;
+    until(&raw, PUBLISHED, |found| found["status"]["storageVersions"][0] == entry).await;
+    raw.get(&lease).await.expect(200);
+    raw.patch(format!("{FLUNDERS}/one"), MERGE, &json!({ "spec": { "size": 4 } })).await.expect(200);
+
+    let other = flunders.another().await;
+    let both = |found: &Value| found["status"]["storageVersions"].as_array().is_some_and(|all| all.len() == 2);
+    until(&raw, PUBLISHED, both).await;
+    drop(other);
+    flunders.stop().await;
+    raw.get(&lease).await.expect(404);
+    until(&raw, PUBLISHED, |found| found["status"]["storageVersions"][0] != entry).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_whose_record_in_a_shared_store_was_taken_away_writes_nothing_before_it_has_registered_anew() {
+    let Some(postgres) = PostgresServer::shared() else { return };
+    let main = TestServer::start().await;
+    let url = postgres.create_database("flunders_fenced");
+    let store = PostgresStore::open(PostgresConfig::from_url(&url).unwrap()).await.unwrap();
+    let mut first = Example::flunders(&main, |_| url).await;
+    let second = first.another().await;
+    let records = async || {
+        let (from, to) = (StoreKey::new(RECORDS), StoreKey::prefix_end(RECORDS));
+        store.range(RangeRequest { from, to, revision: None, limit: None }).await.unwrap().entries
+    };
+    assert_eq!(records().await.len(), 2);
+    for raw in [main.raw(), second.direct(&main).await.raw()] {
+        let mut refused = false;
+        for number in 0..ATTEMPTS {
+            // As another process does that takes it for dead.
+            for record in records().await {
+                store.commit(Transaction::default().delete(record.key)).await.unwrap();
+            }
+            let name = format!("m-{number}");
+            let sent: Value = serde_json::from_str(&manifest(&name, "red", 3)).unwrap();
+            let answer = raw.post(FLUNDERS, &sent).await;
+            if answer.status == 503 {
+                assert!(answer.text().contains("the store is unavailable"), "{}", answer.text());
+                refused = true;
+                let stored = store.get(&StoreKey::new(format!("{STORED}/{name}"))).await.unwrap();
+                assert!(stored.is_none(), "what was refused is not written");
+                break;
+            }
+            // It has just registered anew by itself.
+            answer.expect(201);
+        }
+        assert!(refused, "writes are not compared with the record");
+        let sent: Value = serde_json::from_str(&manifest("later", "red", 3)).unwrap();
+        let again = async {
+            while raw.post(FLUNDERS, &sent).await.status != 201 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, again).await.expect("it registers anew");
+        for number in 0..ATTEMPTS {
+            raw.delete(format!("{FLUNDERS}/m-{number}")).await;
+        }
+        raw.delete(format!("{FLUNDERS}/later")).await.expect(200);
+    }
+    first.stop().await;
+    assert!(records().await.len() < 2, "who stops takes its record along");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_keeps_its_objects_on_etcd() {
+    let Some(etcd) = EtcdServer::shared() else { return };
+    let main = TestServer::start().await;
+    let mut flunders = Example::flunders(&main, |_| format!("etcd://{}/flunders", etcd.endpoint())).await;
+    check_crashes(&mut flunders, &[&main]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_computed_when_it_is_read_needs_no_store() {
+    let main = TestServer::start().await;
+    let _loads = Example::loads(&main).await;
+    let table = main.kubectl(["get", "loads"]).await.ok();
+    let rows = words(&table);
+    assert_eq!(rows[0], ["NAME", "MINUTES", "PROCESSES"], "{table}");
+    let named: Vec<[&str; 2]> = rows[1..].iter().map(|row| [row[0], row[1]]).collect();
+    assert_eq!(named, [["fifteen", "15"], ["five", "5"], ["one", "1"]], "{table}");
+    let one = main.kubectl(["get", "load", "five", "-o", "jsonpath={.spec.minutes}"]).await.ok();
+    assert_eq!(one, "5");
+    let new = r#"{"apiVersion":"host.example.com/v1","kind":"Load","metadata":{"name":"x"}}"#;
+    let refused = main.kubectl(["create", "--validate=false", "-f", "-"]).stdin(new.to_owned()).await.refused();
+    assert!(refused.contains("does not allow this method"), "{refused}");
+    let shown =
+        main.kubectl(["api-resources", "--api-group=host.example.com", "--no-headers", "-o", "wide"]).await.ok();
+    assert!(shown.contains("get,list") && !shown.contains("create"), "{shown}");
+}
+
+/// Kills it again and again while objects are made through these servers. Each that was acknowledged is there in the end, and a
+/// client that watches has seen the same as a list shows.
+async fn check_crashes(flunders: &mut Example, servers: &[&TestServer]) {
+    let ended = Arc::<AtomicBool>::default();
+    let mut writers = Vec::new();
+    for writer in 0..WRITERS {
+        let (raw, ended) = (servers[writer % servers.len()].raw(), ended.clone());
+        writers.push(tokio::spawn(async move {
+            let mut acknowledged = BTreeSet::new();
+            for number in 0.. {
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                let name = format!("w{writer}-{number}");
+                let sent = serde_json::from_str(&manifest(&name, "red", 1)).unwrap();
+                match raw.post(FLUNDERS, &sent).try_send().await.map(|answer| answer.status) {
+                    Ok(201) => drop(acknowledged.insert(name)),
+                    // It is away: whether this one is there nobody has said.
+                    _ => tokio::time::sleep(Duration::from_millis(20)).await,
+                }
+            }
+            acknowledged
+        }));
+    }
+    let watched = Arc::<Mutex<BTreeSet<String>>>::default();
+    let watcher = tokio::spawn(watch(servers[servers.len() - 1].client(), watched.clone()));
+    for _ in 0..CRASHES {
+        let before = count(servers[0]).await;
+        until(&servers[0].raw(), &format!("{FLUNDERS}?limit=1"), |list| counted(list) > before + 20).await;
+        flunders.crash().await;
+    }
+    ended.store(true, Ordering::Relaxed);
+    let mut acknowledged = BTreeSet::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.unwrap());
+    }
+    let list = until(&servers[0].raw(), FLUNDERS, |list| list["kind"] == "FlunderList").await;
+    let name = |item: &Value| item["metadata"]["name"].as_str().unwrap().to_owned();
+    let listed: BTreeSet<String> = list["items"].as_array().unwrap().iter().map(name).collect();
+    assert!(acknowledged.len() > 20 * CRASHES && acknowledged.is_subset(&listed));
+    let caught_up = async {
+        while *watched.lock().unwrap() != listed {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, caught_up).await.expect("a client that watches does not see what is listed");
+    watcher.abort();
+}
+
+/// Follows flunders as a controller does, and notes their names.
+async fn watch(client: kube::Client, seen: Arc<Mutex<BTreeSet<String>>>) {
+    let kind = GroupVersionKind::gvk("wardle.example.com", "v1", "Flunder");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "flunders");
+    let api = Api::<DynamicObject>::namespaced_with(client, "default", &resource);
+    let changes = watcher(api, watcher::Config::default()).default_backoff();
+    let mut changes = std::pin::pin!(changes.touched_objects());
+    while let Some(change) = changes.next().await {
+        if let Ok(object) = change {
+            seen.lock().unwrap().insert(object.name_any());
+        }
+    }
+}
+
+async fn count(server: &TestServer) -> u64 {
+    counted(&until(&server.raw(), &format!("{FLUNDERS}?limit=1"), |list| list["kind"] == "FlunderList").await)
+}
+
+/// How many objects there are by the first chunk of one.
+fn counted(list: &Value) -> u64 {
+    let items = list["items"].as_array().map_or(0, Vec::len) as u64;
+    items + list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0)
+}

@@ -1,0 +1,84 @@
+//! Metrics of aggregation: how often the document was made, and which APIServices are not available, since when for what.
+//!
+//! Names and labels are upstream's where it has them, for the dashboards of operators.
+
+use keelson_testkit::{Raw, TestServer};
+use serde_json::json;
+
+use super::{AGGREGATED, SERVICES, api_service, until, until_reason};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// The value of a sample; `None` where there is no such sample.
+async fn sample(raw: &Raw, name: &str) -> Option<f64> {
+    let text = raw.get("/metrics").await.expect(200).text();
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+async fn ask(raw: &Raw) {
+    raw.get("/apis").header("accept", AGGREGATED).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_document_is_made_once_for_all_changes_that_nobody_asked_about() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    ask(&raw).await;
+    let count = async || sample(&raw, "aggregator_discovery_aggregation_count_total").await.unwrap();
+    let before = count().await;
+    for _ in 0..5 {
+        ask(&raw).await;
+    }
+    assert_eq!(count().await, before, "nothing has changed");
+    for number in 0..3 {
+        let (kind, plural) = (format!("Thing{number}"), format!("thing{number}s"));
+        let version = json!({
+            "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": { "type": "object" } },
+        });
+        let definition = json!({
+            "metadata": { "name": format!("{plural}.burst.example.org") },
+            "spec": {
+                "group": "burst.example.org", "scope": "Cluster", "names": { "plural": plural, "kind": kind },
+                "versions": [version],
+            },
+        });
+        raw.post(DEFINITIONS, &definition).await.expect(201);
+        until(&raw, &format!("/apis/burst.example.org/v1/{plural}"), |found| found["items"].is_array()).await;
+    }
+    assert_eq!(count().await, before, "nobody has asked");
+    ask(&raw).await;
+    assert_eq!(count().await, before + 1.0);
+    assert_eq!(sample(&raw, "aggregator_discovery_aggregation_duration_count").await, Some(before + 1.0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_not_available_is_counted_by_name_and_reason() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let gauge = "aggregator_unavailable_apiservice{name=\"v1.lost.example.org\"}";
+    let total = "aggregator_unavailable_apiservice_total{name=\"v1.lost.example.org\",reason=\"ServiceNotFound\"}";
+    let registered = json!({
+        "metadata": { "name": "v1.lost.example.org" },
+        "spec": { "group": "lost.example.org", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15 },
+    });
+    raw.post(SERVICES, &registered).await.expect(201);
+    until_reason(&raw, "v1.lost.example.org", "Local").await;
+    assert_eq!((sample(&raw, gauge).await, sample(&raw, total).await), (Some(0.0), None));
+    let away = api_service("lost.example.org", "v1", &json!({ "namespace": "default", "name": "none", "port": 443 }));
+    let path = format!("{SERVICES}/v1.lost.example.org");
+    raw.patch(&path, super::MERGE, &json!({ "spec": away["spec"] })).await.expect(200);
+    until_reason(&raw, "v1.lost.example.org", "ServiceNotFound").await;
+    let told = async {
+        while sample(&raw, gauge).await != Some(1.0) || sample(&raw, total).await != Some(1.0) {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(super::lab::PATIENCE, told).await.expect("nobody is told of it");
+    raw.delete(&path).await.expect(200);
+    let forgotten = async {
+        while sample(&raw, gauge).await.is_some() || sample(&raw, total).await.is_some() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(super::lab::PATIENCE, forgotten).await.expect("it is told of for ever");
+}

@@ -1,0 +1,300 @@
+//! Servers on one store that do not serve the same, and answer for each other: one document, and each resource on every server.
+//!
+//! Such a difference lasts as long as a rolling upgrade.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
+use keelson_testkit::{Answer, Raw, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::discovery::tag;
+use super::lab::PATIENCE;
+use super::{AGGREGATED, MERGE, until, until_of};
+
+const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+/// What servers have in common: a store, and the keys by which clients and they themselves know each other.
+struct Fleet {
+    store: Arc<dyn Store>,
+    keys: TempDir,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        Self { store: Arc::new(MemoryStore::new()), keys: TempDir::new().unwrap() }
+    }
+
+    /// A server of this name that does not serve these versions.
+    async fn start(&self, name: &str, unserved: &[&str]) -> TestServer {
+        let builder = TestServer::builder().shared_store(self.store.clone()).configure(|config| {
+            config.data_dir = Some(self.keys.path().to_owned());
+            config.server_id = name.to_owned();
+            config.peer_ca_file = Some(self.keys.path().join("pki/ca.crt"));
+            config.peer_advertise_ip = Some([127, 0, 0, 1].into());
+            config.identity_interval = Duration::from_secs(1);
+            for version in unserved {
+                config.registry.serve(keelson_resources::Catalogue::builtin(), &[format!("{version}=false")]).unwrap();
+            }
+        });
+        builder.start().await
+    }
+
+    /// A server without migrations and one without jobs, which know each other.
+    async fn two(&self) -> (TestServer, TestServer) {
+        let a = self.start("server-a", &["storagemigration.k8s.io/v1beta1"]).await;
+        let b = self.start("server-b", &["batch/v1"]).await;
+        has_group(&a.raw(), "storagemigration.k8s.io", true).await;
+        has_group(&b.raw(), "batch", true).await;
+        (a, b)
+    }
+}
+
+/// The groups of a document of discovery, in its order.
+fn groups(document: &Value) -> Vec<String> {
+    let items = document["items"].as_array().or(document["groups"].as_array()).unwrap();
+    let name = |item: &Value| item["metadata"]["name"].as_str().or(item["name"].as_str()).unwrap().to_owned();
+    items.iter().map(name).collect()
+}
+
+fn own() -> String {
+    format!("{AGGREGATED};profile=nopeer")
+}
+
+async fn discovery(raw: &Raw, path: &str, accept: &str) -> Answer {
+    raw.get(path).header("accept", accept).await.expect(200)
+}
+
+/// Waits until a group is in the document, or is not.
+async fn has_group(raw: &Raw, group: &str, expected: bool) {
+    until_of(raw, "/apis", AGGREGATED, |found| {
+        found["items"].is_array() && groups(found).iter().any(|name| name == group) == expected
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_show_what_any_of_them_serves() {
+    let fleet = Fleet::new();
+    let alone = fleet.start("server-a", &[]).await;
+    let whole = discovery(&alone.raw(), "/apis", AGGREGATED).await;
+    let core = discovery(&alone.raw(), "/api", AGGREGATED).await;
+    assert_eq!(discovery(&alone.raw(), "/apis", &own()).await.header("etag"), whole.header("etag"));
+    drop(alone);
+
+    let (a, b) = fleet.two().await;
+    for (server, missing, has) in [(&a, "storagemigration.k8s.io", "batch"), (&b, "batch", "storagemigration.k8s.io")] {
+        let raw = server.raw();
+        let merged = discovery(&raw, "/apis", AGGREGATED).await;
+        assert_eq!(merged.text(), whole.text(), "as where one server has all of it");
+        assert_eq!(merged.header("etag"), whole.header("etag"));
+        assert_eq!(discovery(&raw, "/api", AGGREGATED).await.header("etag"), core.header("etag"));
+        let profile = format!("{AGGREGATED};profile=other");
+        assert_eq!(discovery(&raw, "/apis", &profile).await.header("etag"), whole.header("etag"));
+        for accept in [own(), format!("{},{AGGREGATED}", own())] {
+            let own = discovery(&raw, "/apis", &accept).await;
+            assert_eq!(own.header("content-type"), AGGREGATED);
+            let shown = groups(&own.json());
+            assert!(!shown.iter().any(|name| name == missing) && shown.iter().any(|name| name == has));
+        }
+        let known =
+            |accept: String| raw.get("/apis").header("accept", accept).header("if-none-match", merged.header("etag"));
+        known(AGGREGATED.to_owned()).await.expect(304);
+        known(own()).await.expect(200);
+        // The older documents name the same.
+        assert_eq!(groups(&raw.get("/apis").await.expect(200).json()), groups(&merged.json()));
+        assert_eq!(raw.get(format!("/apis/{missing}")).await.expect(200).json()["name"], json!(missing));
+        let version = &raw.get(format!("/apis/{missing}")).await.json()["preferredVersion"]["groupVersion"];
+        let path = format!("/apis/{}", version.as_str().unwrap());
+        raw.post(&path, &json!({})).await.expect(405);
+        let listed = async |server: &TestServer| {
+            let mut list = server.raw().get(&path).await.expect(200).json();
+            for resource in list["resources"].as_array_mut().unwrap() {
+                // How it is stored is told by who stores it.
+                resource.as_object_mut().unwrap().remove("storageVersionHash");
+            }
+            list
+        };
+        assert_eq!(listed(server).await, listed(if missing == "batch" { &a } else { &b }).await);
+    }
+    assert_eq!(
+        groups(&discovery(&a.raw(), "/apis", &own()).await.json()),
+        groups(&whole.json()).into_iter().filter(|name| name != "storagemigration.k8s.io").collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_a_peer_serves_is_described_as_the_peer_describes_it() {
+    let fleet = Fleet::new();
+    let (a, b) = fleet.two().await;
+    let (part, other) = ("apis/batch/v1", "apis/storagemigration.k8s.io/v1beta1");
+    until_of(&b.raw(), "/openapi/v3", "application/json", |index| index["paths"][part].is_object()).await;
+    until_of(&a.raw(), "/openapi/v3", "application/json", |index| index["paths"][other].is_object()).await;
+    let index = async |server: &TestServer| server.raw().get("/openapi/v3").await.expect(200);
+    assert_eq!(index(&a).await.text(), index(&b).await.text(), "one index on all servers");
+    assert_eq!(index(&a).await.header("etag"), index(&b).await.header("etag"));
+    let url = index(&b).await.json()["paths"][part]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let of_peer = b.raw().get(&url).await.expect(200);
+    assert_eq!(of_peer.text(), a.raw().get(&url).await.expect(200).text());
+    b.raw().get(&url).header("if-none-match", of_peer.header("etag")).await.expect(304);
+
+    let explained = b.kubectl(["explain", "jobs.spec.parallelism"]).await.ok();
+    assert!(explained.contains("maximum desired number of pods"), "{explained}");
+    let listed = b.kubectl(["api-resources", "--api-group=batch", "-o", "name"]).await.ok();
+    assert_eq!(listed, "cronjobs.batch\njobs.batch\n");
+    b.kubectl(["create", "job", "rc", "--image=i"]).await.ok();
+    b.kubectl(["label", "job", "rc", "a=b"]).await.ok();
+    assert!(b.kubectl(["describe", "job", "rc"]).await.ok().contains("a=b"));
+
+    drop(a);
+    until_of(&b.raw(), "/openapi/v3", "application/json", |index| index["paths"][part].is_null()).await;
+    b.raw().get(&url).await.expect(404);
+    b.raw().get(format!("/{part}")).await.expect(404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_for_what_only_a_peer_serves_are_answered_by_it() {
+    let fleet = Fleet::new();
+    let (a, b) = fleet.two().await;
+    for raw in [a.raw(), a.raw().http2()] {
+        let empty = raw.get(MIGRATIONS).await.expect(200);
+        assert_eq!(empty.json()["kind"], "StorageVersionMigrationList");
+        assert_eq!(empty.header("cache-control"), "no-cache, private");
+        let wanted = json!({
+            "apiVersion": "storagemigration.k8s.io/v1beta1", "kind": "StorageVersionMigration",
+            "metadata": {"name": "m"}, "spec": {"resource": {"group": "", "resource": "secrets"}},
+        });
+        raw.post(MIGRATIONS, &wanted).await.expect(201);
+        assert_eq!(raw.post(MIGRATIONS, &wanted).await.expect(409).json()["reason"], "AlreadyExists");
+        let one = format!("{MIGRATIONS}/m");
+        assert_eq!(raw.get(&one).await.expect(200).json()["spec"]["resource"]["resource"], "secrets");
+        raw.patch(&one, MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+        let table =
+            raw.get(MIGRATIONS).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io").await.expect(200);
+        assert_eq!(table.json()["kind"], "Table");
+        let mut watch = raw.get(format!("{MIGRATIONS}?watch=1")).stream().await;
+        assert_eq!((watch.status, watch.next_json().await.unwrap()["type"].clone()), (200, json!("ADDED")));
+        // It is one object, in one store: whoever is asked.
+        b.raw().patch(&one, MERGE, &json!({"metadata": {"labels": {"a": "c"}}})).await.expect(200);
+        assert_eq!(watch.next_json().await.unwrap()["object"]["metadata"]["labels"]["a"], "c");
+        drop(watch);
+        raw.delete(&one).await.expect(200);
+        assert_eq!(raw.get(&one).await.expect(404).json()["reason"], "NotFound");
+    }
+    let job = json!({
+        "metadata": {"name": "rc"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+    });
+    assert_eq!(b.raw().post(JOBS, &job).await.expect(201).json()["metadata"]["name"], "rc");
+    let deleted = b.raw().delete(format!("{JOBS}/rc")).await.expect(200);
+    assert!(deleted.header("warning").contains("child pods are preserved by default"), "{}", deleted.header("warning"));
+
+    // What nobody serves, and what was passed on already.
+    for path in [
+        "/apis/storagemigration.k8s.io/v1beta1/nothings",
+        "/apis/storagemigration.k8s.io/v9/storageversionmigrations",
+        "/apis/nothing.example.org/v1/things",
+    ] {
+        assert_eq!(a.raw().get(path).await.expect(404).text(), "404 page not found\n", "{path}");
+    }
+    let again = a.raw().get(MIGRATIONS).header("x-kubernetes-peer-proxied", "true").await.expect(404);
+    assert_eq!(again.text(), "404 page not found\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_is_told_to_the_peer_and_by_nobody_but_servers() {
+    let fleet = Fleet::new();
+    let a = fleet.start("server-a", &["authentication.k8s.io/v1"]).await;
+    let b = fleet.start("server-b", &[]).await;
+    has_group(&a.raw(), "authentication.k8s.io", true).await;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let who = async |raw: &Raw| {
+        let asked = raw.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review);
+        let told = asked.header("x-remote-user", "root").header("x-remote-group", "forged").await.expect(201).json();
+        let user = told["status"]["userInfo"].clone();
+        (user["username"].clone(), user["groups"].clone())
+    };
+    let admin = (json!("keelson-admin"), json!(["system:masters", "system:authenticated"]));
+    assert_eq!(who(&a.raw()).await, admin, "by the way of the other server");
+    assert_eq!(who(&b.raw()).await, admin);
+    // Somebody unknown is not passed on.
+    a.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await.expect(403);
+    let metrics = a.raw().get("/metrics").await.expect(200).text();
+    assert!(
+        metrics.contains(
+            r#"apiserver_rerouted_request_total{code="201",group="authentication.k8s.io",resource="selfsubjectreviews",version="v1"} 1"#
+        ),
+        "{metrics}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_stops_leaves_the_document_and_one_that_dies_is_missed_for_as_long_as_it_may_live() {
+    let fleet = Fleet::new();
+    let (a, mut b) = fleet.two().await;
+    let raw = a.raw();
+    b.stop().await;
+    has_group(&raw, "storagemigration.k8s.io", false).await;
+    assert_eq!(raw.get(MIGRATIONS).await.expect(404).text(), "404 page not found\n");
+    // What it had built in stays registered, for it may come back.
+    raw.get("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.storagemigration.k8s.io").await.expect(200);
+
+    let b = fleet.start("server-b", &["batch/v1"]).await;
+    has_group(&raw, "storagemigration.k8s.io", true).await;
+    raw.get(MIGRATIONS).await.expect(200);
+    let port = b.running().addr().port();
+    drop(b);
+    let wait = async {
+        loop {
+            let answer = raw.get(MIGRATIONS).await;
+            if answer.status == 503 && answer.text().contains("refused") {
+                break answer;
+            }
+            assert!([200, 503].contains(&answer.status), "{}", answer.text());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let refused = tokio::time::timeout(PATIENCE, wait).await.expect("the dead server is asked");
+    assert_eq!(
+        refused.text(),
+        format!("error trying to reach service: dial tcp 127.0.0.1:{port}: connect: connection refused\n")
+    );
+    has_group(&raw, "storagemigration.k8s.io", false).await;
+    raw.get(MIGRATIONS).await.expect(404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn custom_resources_are_every_servers_own_and_the_tags_stay_equal() {
+    let fleet = Fleet::new();
+    let (a, b) = fleet.two().await;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.peer.example.org"},
+        "spec": {
+            "group": "peer.example.org", "scope": "Namespaced",
+            "names": {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    a.raw().post(definitions, &definition).await.expect(201);
+    for server in [&a, &b] {
+        has_group(&server.raw(), "peer.example.org", true).await;
+    }
+    let wait = async {
+        while tag(&a.raw()).await != tag(&b.raw()).await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("the tags stay different");
+    b.raw().delete(format!("{definitions}/foos.peer.example.org")).await.expect(200);
+    for server in [&a, &b] {
+        has_group(&server.raw(), "peer.example.org", false).await;
+    }
+    until(&a.raw(), "/apis/peer.example.org/v1", Value::is_null).await;
+}

@@ -1,0 +1,9 @@
+//! Lists and watches as clients use them: in chunks (KEP-365), of many large objects, and by the informers of the Rust client.
+//!
+//! A module is a client's way of reading.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod chunking;
+mod client;
+mod large_lists;

@@ -1,0 +1,318 @@
+//! Objects that are written while their definition changes, on two servers that share a store: its schema, its storage version, who
+//! converts, what can be selected, and its scope when it is made anew. Whatever was written in between, both servers then show what
+//! a server shows that has just read all of it from the store; and no request fails for it but by a refusal that is documented.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
+use keelson_testkit::{HookReply, HookRequest, HookServer, Raw, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{items, until};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elms.changing.example.com";
+const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+/// Sequences of changes, each on servers of its own.
+const SEEDS: u64 = 2;
+/// Changes of a definition, each compared with a fresh start.
+const CHANGES: usize = 8;
+const WRITERS: u64 = 4;
+/// What each writer does while a definition changes.
+const WRITES: usize = 30;
+/// How often a server is asked, every 100 ms, that has not heard of the newest definition yet.
+const LOOKS: usize = 600;
+/// Few names, so that writers meet.
+const NAMES: u64 = 6;
+
+/// Numbers that are the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// What a definition says.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    stored: &'static str,
+    converted: bool,
+    selectable: bool,
+    namespaced: bool,
+    /// Which field has a default, and which one it is.
+    default: (u64, u64),
+    /// Which field there is besides: others are pruned.
+    field: u64,
+}
+
+impl Shape {
+    /// The same with one thing changed.
+    fn changed(mut self, dice: &mut Dice) -> Self {
+        match dice.roll(6) {
+            0 => self.stored = if self.stored == "v1" { "v2" } else { "v1" },
+            1 => self.converted = !self.converted,
+            2 => self.selectable = !self.selectable,
+            3 => self.namespaced = !self.namespaced,
+            4 => self.default = (dice.roll(2), self.default.1 + 1),
+            _ => self.field = (self.field + 1) % 3,
+        }
+        self
+    }
+
+    fn spec(self, hook: &HookServer) -> Value {
+        let version = |name: &str| {
+            let mut fields = json!({ "a": { "type": "string" }, "b": { "type": "string" } });
+            fields[format!("extra{}", self.field)] = json!({ "type": "string" });
+            let (place, value) = self.default;
+            fields[format!("default{place}")] = json!({ "type": "string", "default": format!("{name}-{value}") });
+            let spec = json!({ "type": "object", "default": {}, "properties": fields });
+            let schema = json!({ "type": "object", "properties": { "spec": spec } });
+            let selectable = if self.selectable { json!([{ "jsonPath": ".spec.a" }]) } else { Value::Null };
+            json!({
+                "name": name, "served": true, "storage": name == self.stored,
+                "schema": { "openAPIV3Schema": schema }, "selectableFields": selectable,
+            })
+        };
+        let client = json!({ "url": hook.url("/convert"), "caBundle": hook.ca_bundle() });
+        let conversion = if self.converted {
+            let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
+            json!({ "strategy": "Webhook", "webhook": webhook })
+        } else {
+            json!({ "strategy": "None", "webhook": null })
+        };
+        json!({
+            "group": "changing.example.com",
+            "scope": if self.namespaced { "Namespaced" } else { "Cluster" },
+            "names": { "plural": "elms", "kind": "Elm" },
+            "versions": [version("v1"), version("v2")],
+            "conversion": conversion,
+        })
+    }
+}
+
+fn place(version: &str, namespaced: bool) -> String {
+    let namespace = if namespaced { "namespaces/default/" } else { "" };
+    format!("/apis/changing.example.com/{version}/{namespace}elms")
+}
+
+/// Moves `a` to `b` where the second version is wanted, and back.
+fn converted(request: &HookRequest) -> HookReply {
+    let review = &request.body;
+    let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap();
+    let (from, to) = if wanted.ends_with("v2") { ("a", "b") } else { ("b", "a") };
+    let moved = |object: &Value| {
+        let mut object = object.clone();
+        object["apiVersion"] = json!(wanted);
+        if let Some(spec) = object["spec"].as_object_mut()
+            && let Some(value) = spec.remove(from)
+        {
+            spec.insert(to.to_owned(), value);
+        }
+        object
+    };
+    let objects: Vec<Value> = review["request"]["objects"].as_array().unwrap().iter().map(moved).collect();
+    let response = json!({
+        "uid": review["request"]["uid"], "convertedObjects": objects, "result": { "status": "Success" },
+    });
+    HookReply::Json(json!({ "kind": review["kind"], "apiVersion": review["apiVersion"], "response": response }))
+}
+
+struct Changing {
+    store: Arc<dyn Store>,
+    servers: Vec<TestServer>,
+    hook: HookServer,
+    certificates: TempDir,
+    /// How many servers there were.
+    started: usize,
+    shape: Shape,
+}
+
+impl Changing {
+    async fn open() -> Self {
+        let hook = HookServer::start(&["127.0.0.1"], |request| std::future::ready(converted(&request))).await;
+        let shape =
+            Shape { stored: "v1", converted: false, selectable: false, namespaced: true, default: (0, 0), field: 0 };
+        let certificates = TempDir::new().unwrap();
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut changing = Self { store, servers: Vec::new(), hook, certificates, started: 0, shape };
+        for _ in 0..2 {
+            let server = changing.start().await;
+            changing.servers.push(server);
+        }
+        changing.define().await;
+        changing
+    }
+
+    async fn start(&mut self) -> TestServer {
+        self.started += 1;
+        let (directory, id) = (self.certificates.path().to_owned(), format!("server-{}", self.started));
+        TestServer::builder()
+            .shared_store(self.store.clone())
+            .configure(|config| {
+                (config.data_dir, config.server_id) = (Some(directory), id);
+                config.shutdown_grace = Duration::from_secs(1);
+            })
+            .start()
+            .await
+    }
+
+    async fn define(&self) {
+        let raw = self.servers[0].raw();
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "elms.changing.example.com" }, "spec": self.shape.spec(&self.hook),
+        });
+        raw.post(DEFINITIONS, &definition).await.expect(201);
+    }
+
+    /// Has the definition say this, by one of the servers.
+    async fn change(&mut self, shape: Shape, server: usize) {
+        let before = std::mem::replace(&mut self.shape, shape);
+        let raw = self.servers[server].raw();
+        if before.namespaced == shape.namespaced {
+            let change = json!({ "spec": shape.spec(&self.hook) });
+            until("the definition changes", || async {
+                let answer = raw.patch(DEFINITION, MERGE, &change).await;
+                assert!([200, 409].contains(&answer.status), "{}", answer.text());
+                answer.status == 200
+            })
+            .await;
+        } else {
+            raw.delete(DEFINITION).await.expect(200);
+            until("the definition goes", || async { raw.get(DEFINITION).await.status == 404 }).await;
+            self.define().await;
+        }
+    }
+
+    /// What both servers show is what a server shows that reads all of it from the store.
+    async fn compare(&mut self, when: &str) {
+        let raw = self.servers[0].raw();
+        until("the definition is established", || async {
+            let definition = raw.get(DEFINITION).await.json();
+            let conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+        })
+        .await;
+        let mut fresh = self.start().await;
+        let shape = self.shape;
+        for version in ["v1", "v2"] {
+            let path = place(version, shape.namespaced);
+            fresh.raw().get(&*path).await.expect(200);
+            let expected = shown(&fresh.raw(), &path, shape.selectable).await;
+            for server in &self.servers {
+                let raw = server.raw();
+                let mut found = shown(&raw, &path, shape.selectable).await;
+                // The other server may still be on its way to what the definition says.
+                for _ in 0..LOOKS {
+                    if found == expected {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    found = shown(&raw, &path, shape.selectable).await;
+                }
+                assert_eq!(found, expected, "{when}: {shape:?}, {path}: a server and one that has just started");
+            }
+        }
+        fresh.stop().await;
+    }
+}
+
+/// The list, each object by itself, and what a selector of a field finds.
+async fn shown(raw: &Raw, path: &str, selectable: bool) -> Vec<Value> {
+    let answer = raw.get(path).await;
+    if answer.status != 200 {
+        return vec![answer.json()];
+    }
+    let mut shown = items(&answer.json()).to_vec();
+    for object in shown.clone() {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        shown.push(raw.get(format!("{path}/{name}")).await.json());
+    }
+    for value in ["one", "two"].into_iter().filter(|_| selectable) {
+        let selected = raw.get(format!("{path}?fieldSelector=spec.a%3D{value}")).await;
+        shown.push(selected.json()["items"].clone());
+    }
+    shown
+}
+
+/// What a client does that knows nothing of the changes. Returns what it was told that is not documented.
+async fn write(servers: Vec<Raw>, mut dice: Dice) -> BTreeSet<String> {
+    let mut faults = BTreeSet::new();
+    for _ in 0..WRITES {
+        let raw = &servers[usize::try_from(dice.roll(2)).unwrap()];
+        let version = ["v1", "v2"][usize::try_from(dice.roll(2)).unwrap()];
+        let path = place(version, dice.roll(2) == 0);
+        let name = format!("e{}", dice.roll(NAMES));
+        let object = format!("{path}/{name}");
+        let text = ["one", "two"][usize::try_from(dice.roll(2)).unwrap()];
+        let mut spec = json!({ "a": text });
+        spec[format!("extra{}", dice.roll(3))] = json!("x");
+        let kind = dice.roll(7);
+        let answer = match kind {
+            0 | 1 => raw.post(&*path, &json!({ "metadata": { "name": name }, "spec": spec })).await,
+            2 => raw.patch(&*object, MERGE, &json!({ "spec": spec })).await,
+            3 => {
+                let mut seen = raw.get(&*object).await;
+                if seen.status == 200 {
+                    let mut current = seen.json();
+                    current["spec"] = spec;
+                    seen = raw.put(&*object, &current).await;
+                }
+                seen
+            }
+            4 => {
+                let whole = json!({
+                    "apiVersion": format!("changing.example.com/{version}"), "kind": "Elm",
+                    "metadata": { "name": name }, "spec": spec,
+                });
+                raw.patch(format!("{object}?fieldManager=m{}&force=true", dice.roll(2)), APPLY, &whole).await
+            }
+            5 => raw.get(format!("{path}?fieldSelector=spec.a%3Done")).await,
+            _ => raw.delete(&*object).await,
+        };
+        let documented = match answer.status {
+            200 | 201 | 403 | 404 | 405 | 409 => true,
+            // A field that can't be selected by.
+            400 => kind == 5,
+            // As kube-apiserver has it, what is applied to a schema that does not declare its fields is a fault of the server.
+            500 => kind == 4 && answer.text().contains("field not declared in schema"),
+            // A server writes in no version that it has not published.
+            503 => !answer.header("retry-after").is_empty(),
+            _ => false,
+        };
+        if !documented {
+            faults.insert(format!("{} {kind} {}", answer.status, answer.text()));
+        }
+    }
+    faults
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_show_what_a_fresh_start_shows_whatever_was_written_while_a_definition_changed() {
+    for seed in 1..=SEEDS {
+        let mut dice = Dice(seed);
+        let mut changing = Changing::open().await;
+        for step in 0..CHANGES {
+            let raws: Vec<Raw> = changing.servers.iter().map(|server| server.raw()).collect();
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| tokio::spawn(write(raws.clone(), Dice(dice.roll(1 << 30) + writer))))
+                .collect();
+            let shape = changing.shape.changed(&mut dice);
+            let server = usize::try_from(dice.roll(2)).unwrap();
+            changing.change(shape, server).await;
+            for writer in writers {
+                let faults = writer.await.unwrap();
+                assert!(faults.is_empty(), "seed {seed}, step {step}, {shape:?}: {faults:#?}");
+            }
+            changing.compare(&format!("seed {seed}, step {step}")).await;
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Storage versions that servers publish (KEP-2339): before they write, their agreement, and the end of an entry when its server
+//! goes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::Method;
+use keelson_registry::RegistryConfig;
+use keelson_resources::Catalogue;
+use keelson_server::Config;
+use keelson_storage::{Store, StoreKey, Transaction};
+use keelson_testkit::{Call, Raw, TestServer};
+use serde_json::{Value, json};
+
+use crate::identity::Cluster;
+use crate::{CONFIG_MAPS, config_map, items, name, until};
+
+const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+const SCALERS: &str = "autoscaling.horizontalpodautoscalers";
+
+fn stores_old_scalers(config: &mut Config) {
+    config.registry.store_as(Catalogue::builtin(), "horizontalpodautoscalers.autoscaling=v1").unwrap();
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// A definition of oaks that are stored as `v1`, with these versions served.
+fn oaks(served: &[&str]) -> Value {
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let version = |name: &&str| json!({ "name": name, "served": true, "storage": *name == "v1", "schema": schema });
+    let versions: Vec<Value> = served.iter().map(version).collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": "oaks.versions.example.com" },
+        "spec": {
+            "group": "versions.example.com",
+            "scope": "Namespaced",
+            "names": { "plural": "oaks", "kind": "Oak" },
+            "versions": versions,
+        },
+    })
+}
+
+async fn version(raw: &Raw, name: &str) -> Value {
+    raw.get(format!("{VERSIONS}/{name}")).await.expect(200).json()
+}
+
+/// Each server with the version in which it says that it stores, and the version that all agree on.
+fn said(version: &Value) -> (Vec<(&str, &str)>, Option<&str>) {
+    let entries = version["status"]["storageVersions"].as_array().map_or(&[][..], Vec::as_slice);
+    let each = entries
+        .iter()
+        .map(|entry| (entry["apiServerID"].as_str().unwrap(), entry["encodingVersion"].as_str().unwrap()));
+    (each.collect(), version["status"]["commonEncodingVersion"].as_str())
+}
+
+async fn until_said(raw: &Raw, name: &str, expect: (&[(&str, &str)], Option<&str>)) {
+    let expect = (expect.0.to_vec(), expect.1);
+    until(name, || async { said(&version(raw, name).await) == expect }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_publishes_all_that_it_stores_and_a_second_start_writes_nothing() {
+    let mut server =
+        TestServer::builder().sqlite().configure(|config| config.server_id = "one".to_owned()).start().await;
+    let raw = server.raw();
+    let all = raw.get(VERSIONS).await.expect(200).json();
+    let stored = Catalogue::builtin().collections().len();
+    assert_eq!(items(&all).len(), stored + 1, "each place in the store once, and that of the states of storage");
+    for each in items(&all) {
+        let (servers, common) = said(each);
+        assert_eq!(servers.len(), 1, "{each}");
+        assert_eq!((servers[0].0, Some(servers[0].1)), ("one", common), "{each}");
+        let entry = &each["status"]["storageVersions"][0];
+        assert!(entry["decodableVersions"].as_array().unwrap().contains(&entry["encodingVersion"]), "{each}");
+        let condition = &each["status"]["conditions"][0];
+        assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("CommonEncodingVersionSet")));
+    }
+    let scalers = items(&all).iter().find(|each| name(each) == SCALERS).unwrap();
+    let entry = &scalers["status"]["storageVersions"][0];
+    assert_eq!(entry["servedVersions"], json!(["autoscaling/v2", "autoscaling/v1"]));
+    let policies = version(&raw, "admissionregistration.k8s.io.mutatingadmissionpolicies").await;
+    let entry = &policies["status"]["storageVersions"][0];
+    let newest_first = ["v1", "v1beta1", "v1alpha1"].map(|version| format!("admissionregistration.k8s.io/{version}"));
+    assert_eq!(entry["encodingVersion"], newest_first[1]);
+    assert_eq!(entry["decodableVersions"], json!(newest_first));
+    server.restart().await;
+    let again = server.raw().get(VERSIONS).await.expect(200).json();
+    assert_eq!(items(&again), items(&all));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agreement_is_lost_and_found_and_entries_go_with_their_servers() {
+    let cluster = Cluster::new();
+    let first = cluster.server_with("a", |_| {}).await;
+    let raw = first.raw();
+    let (old, new) = ("autoscaling/v1", "autoscaling/v2");
+    assert_eq!(said(&version(&raw, SCALERS).await), (vec![("a", new)], Some(new)));
+    let mut second = cluster.server_with("b", stores_old_scalers).await;
+    assert_eq!(said(&version(&raw, SCALERS).await), (vec![("a", new), ("b", old)], None));
+    assert_eq!(
+        said(&version(&raw, "apps.deployments").await),
+        (vec![("a", "apps/v1"), ("b", "apps/v1")], Some("apps/v1"))
+    );
+    second.stop().await;
+    until_said(&raw, SCALERS, (&[("a", new)], Some(new))).await;
+    until_said(&raw, "apps.deployments", (&[("a", "apps/v1")], Some("apps/v1"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_servers_that_are_gone_have_published_is_deleted() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let made = json!({ "metadata": { "name": "gone.example.com.things" } });
+    raw.post(VERSIONS, &made).await.expect(201);
+    let mut mine = version(&raw, "gone.example.com.things").await;
+    let versions = ["gone.example.com/v1"];
+    let entry = json!({ "apiServerID": "nobody", "encodingVersion": versions[0], "decodableVersions": versions });
+    let condition = json!({
+        "type": "AllEncodingVersionsEqual", "status": "True", "reason": "CommonEncodingVersionSet", "message": "m"
+    });
+    mine["status"] = json!({
+        "storageVersions": [entry], "commonEncodingVersion": versions[0], "conditions": [condition]
+    });
+    raw.put(format!("{VERSIONS}/gone.example.com.things/status"), &mine).await.expect(200);
+    until("the object goes", || async { raw.get(format!("{VERSIONS}/gone.example.com.things")).await.status == 404 })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_t_be_published_is_not_written_and_holds_up_nothing_else() {
+    let cluster = Cluster::new();
+    let prefix = keelson_registry::key_prefix("internal.apiserver.k8s.io", "storageversions").unwrap();
+    let key = StoreKey::new(prefix + "core.podtemplates");
+    let broken = Transaction::default().put(key.clone(), Bytes::from_static(b"{"));
+    cluster.store.commit(broken).await.unwrap();
+    let server = cluster.server_with("a", |_| {}).await;
+    let raw = server.raw();
+    let templates = "/api/v1/namespaces/default/podtemplates";
+    let template = json!({ "metadata": { "name": "t" }, "template": { "spec": { "containers": [] } } });
+    let refused = raw.post(format!("{templates}?dryRun=All"), &template).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    let message = refused.json()["message"].as_str().unwrap().to_owned();
+    let expect = "wait for storage version registration to complete for resource: podtemplates, last seen error: ";
+    assert!(message.starts_with(expect) && message.len() > expect.len(), "{message}");
+    assert_eq!(refused.header("retry-after"), "1");
+    // The body is not read, and what is to be written need not be there.
+    raw.call(Method::POST, templates).body("{").await.expect(503);
+    raw.delete(format!("{templates}/nothing")).await.expect(503);
+    raw.get(templates).await.expect(200);
+    raw.post(CONFIG_MAPS, &config_map("a", 1)).await.expect(201);
+    let ready = raw.get("/readyz?verbose").await;
+    assert_eq!(ready.status, 500);
+    let hook = "poststarthook/built-in-resources-storage-version-updater";
+    let told = raw.get(format!("/readyz/{hook}")).await.text();
+    assert!(told.contains("podtemplates"), "{told}");
+
+    cluster.store.commit(Transaction::default().delete(key)).await.unwrap();
+    until("the templates are published", || async { raw.get("/readyz").await.status == 200 }).await;
+    let container = json!({ "name": "c", "image": "i" });
+    let template = json!({ "metadata": { "name": "t" }, "template": { "spec": { "containers": [container] } } });
+    raw.post(format!("{templates}?dryRun=All"), &template).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_feature_gate_switches_all_of_it_off() {
+    let server = TestServer::builder().configure(|config| config.registry.storage_version_api = false).start().await;
+    let raw = server.raw();
+    raw.get(VERSIONS).await.expect(404);
+    raw.get("/readyz/poststarthook/built-in-resources-storage-version-updater").await.expect(404);
+    raw.post(CONFIG_MAPS, &config_map("a", 1)).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_lost_its_lease_publishes_anew_before_it_writes() {
+    let cluster = Cluster::new();
+    let short = |config: &mut Config| config.identity_interval = Duration::from_millis(100);
+    let server = cluster.server_with("a", short).await;
+    let raw = server.raw();
+    raw.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a").await.expect(200);
+    // The collector may take its entries away, and it puts them back.
+    let mut written = raw.post(CONFIG_MAPS, &config_map("a", 1)).await;
+    while written.status == 503 {
+        written = raw.post(CONFIG_MAPS, &config_map("a", 1)).await;
+    }
+    assert_eq!(written.status, 201, "{}", written.text());
+    let found = version(&raw, "core.configmaps").await;
+    assert_eq!(said(&found), (vec![("a", "v1")], Some("v1")), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_deletes_or_falsifies_is_put_right() {
+    let cluster = Cluster::new();
+    let server = cluster.server_with("a", |_| {}).await;
+    let raw = server.raw();
+    let path = format!("{VERSIONS}/{SCALERS}");
+    let right = version(&raw, SCALERS).await["status"].clone();
+    let first = raw.delete(&path).await.expect(200).json();
+    until("it is there again", || async {
+        let found = raw.get(&path).await;
+        found.status == 200 && said(&found.json()) == (vec![("a", "autoscaling/v2")], Some("autoscaling/v2"))
+    })
+    .await;
+    let mut false_one = version(&raw, SCALERS).await;
+    assert_ne!(false_one["metadata"]["uid"], first["details"]["uid"]);
+    false_one["status"]["commonEncodingVersion"] = json!("autoscaling/v1");
+    false_one["status"]["storageVersions"][0]["encodingVersion"] = json!("autoscaling/v1");
+    raw.put(format!("{path}/status"), &false_one).await.expect(200);
+    until("it is true again", || async {
+        let found = version(&raw, SCALERS).await;
+        found["status"]["storageVersions"] == right["storageVersions"]
+            && found["status"]["commonEncodingVersion"] == right["commonEncodingVersion"]
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_of_a_custom_resource_follows_its_definition() {
+    let cluster = Cluster::new();
+    let server = cluster.server_with("a", |_| {}).await;
+    let raw = server.raw();
+    let name = "versions.example.com.oaks";
+    let objects = "/apis/versions.example.com/v1/namespaces/default/oaks";
+    let oak = json!({ "metadata": { "name": "o" } });
+    let definition = format!("{DEFINITIONS}/oaks.versions.example.com");
+    let served = |found: Value| found["status"]["storageVersions"][0]["servedVersions"].clone();
+    // What is defined anew under the same name finds its gate closed, and is published anew.
+    for _ in 0..2 {
+        raw.post(DEFINITIONS, &oaks(&["v1"])).await.expect(201);
+        until("it is served", || async { raw.post(objects, &oak).await.status == 201 }).await;
+        assert_eq!(served(version(&raw, name).await), json!(["versions.example.com/v1"]));
+        let more = json!({ "spec": oaks(&["v1", "v2"])["spec"] });
+        raw.patch(&definition, "application/merge-patch+json", &more).await.expect(200);
+        until("both versions are told of", || async {
+            served(version(&raw, name).await) == json!(["versions.example.com/v1", "versions.example.com/v2"])
+        })
+        .await;
+        raw.delete(&definition).await.expect(200);
+        until("the definition is gone", || async { raw.get(&definition).await.status == 404 }).await;
+        until("nothing is said any more", || async { raw.get(format!("{VERSIONS}/{name}")).await.status == 404 }).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_said_is_void_when_it_is_told_to_say_nothing() {
+    let cluster = Cluster::new();
+    let first = cluster.server_with("a", |_| {}).await;
+    let raw = first.raw();
+    // The later process takes the place of the earlier, which finds no time to take back what it said.
+    let earlier = cluster.server_with("b", stores_old_scalers).await;
+    let later = cluster.server_with("b", |config| config.registry.storage_version_api = false).await;
+    until_said(&raw, SCALERS, (&[("a", "autoscaling/v2")], Some("autoscaling/v2"))).await;
+    drop((earlier, later));
+}
+
+/// The version in which a stored value of JSON is written.
+fn api_version(value: &[u8]) -> String {
+    let object: Value = serde_json::from_slice(value).expect("values are stored as JSON");
+    object["apiVersion"].as_str().expect("a stored object has a version").to_owned()
+}
+
+/// Makes a call that has to end with this status, and again while it is asked to come later.
+async fn again_while_refused(status: u16, call: impl Fn() -> Call) {
+    loop {
+        let answer = call().await;
+        if answer.status != 503 {
+            return drop(answer.expect(status));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_written_in_a_version_that_is_not_published_while_that_changes() {
+    const CHANGES: usize = 12;
+    let cluster = Cluster::new();
+    let server = cluster.server_with("a", |_| {}).await;
+    let before = cluster.store.current_revision().await.unwrap();
+    let raw = server.raw();
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let told = tokio::sync::watch::Sender::new(false);
+    let writers = (0..4).map(|writer| {
+        let (raw, stop) = (raw.clone(), told.subscribe());
+        tokio::spawn(async move {
+            let mut number = 0;
+            while !*stop.borrow() {
+                let scaler = json!({ "metadata": { "name": format!("s-{writer}-{number}") }, "spec": {
+                    "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" } } });
+                // Where a change of the version takes long, writers are asked to come again.
+                again_while_refused(201, || raw.post(path, &scaler)).await;
+                let name = format!("{path}/s-{writer}-{number}");
+                let more = json!({ "spec": { "maxReplicas": 4 } });
+                again_while_refused(200, || raw.patch(name.as_str(), "application/merge-patch+json", &more)).await;
+                number += 1;
+            }
+            number
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    for change in 0..CHANGES {
+        let mut config = RegistryConfig::default();
+        let version = ["v1", "v2"][change % 2];
+        config.store_as(Catalogue::builtin(), &format!("horizontalpodautoscalers.autoscaling={version}")).unwrap();
+        server.running().registry().store_builtin_as(config.storage_versions).await;
+        let version = format!("autoscaling/{version}");
+        until_said(&raw, SCALERS, (&[("a", &version)], Some(&version))).await;
+    }
+    told.send_replace(true);
+    let mut written = 0;
+    for writer in writers {
+        written += writer.await.expect("every write is answered");
+    }
+    assert!(written > CHANGES, "only {written} objects were written while the version changed");
+
+    let prefix = |group, plural| keelson_registry::key_prefix(group, plural).unwrap();
+    let objects = prefix("autoscaling", "horizontalpodautoscalers");
+    let said = prefix("internal.apiserver.k8s.io", "storageversions") + SCALERS;
+    let last = cluster.store.current_revision().await.unwrap();
+    let mut tail = cluster.store.tail(before).await.unwrap();
+    let (mut published, mut seen) = ("autoscaling/v2".to_owned(), [0, 0]);
+    let mut watermark = before;
+    while watermark < last {
+        let batch = tail.next().await.expect("the tail goes on").unwrap();
+        for event in &batch.events {
+            let (key, Some(value)) = (event.key.as_str(), &event.value) else { continue };
+            if key == said {
+                let object: Value = serde_json::from_slice(value).unwrap();
+                published = object["status"]["storageVersions"][0]["encodingVersion"].as_str().unwrap().to_owned();
+            } else if key.starts_with(&objects) {
+                assert_eq!(api_version(value), published, "{key} at {}", event.revision);
+                seen[usize::from(published == "autoscaling/v2")] += 1;
+            }
+        }
+        watermark = batch.watermark;
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}: in both versions something is written");
+}

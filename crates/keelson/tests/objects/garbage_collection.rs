@@ -1,0 +1,251 @@
+//! Dependents when their owners are deleted in the background, in the foreground, or leaving orphans.
+//!
+//! Owners in other namespaces, and such that never were, are among them.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt as _, stream};
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+
+const MERGE: &str = "application/merge-patch+json";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+/// How long the server may take to do what it has to do by itself.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Creates an object with these owners; returns a reference to it, which blocks.
+async fn create(raw: &Raw, collection: &str, name: &str, owners: &[&Value]) -> Value {
+    create_with(raw, collection, json!({"name": name, "ownerReferences": owners})).await
+}
+
+async fn create_with(raw: &Raw, collection: &str, metadata: Value) -> Value {
+    let made = raw.post(collection, &json!({"metadata": metadata})).await.expect(201).json();
+    json!({
+        "apiVersion": made["apiVersion"],
+        "kind": made["kind"],
+        "name": made["metadata"]["name"],
+        "uid": made["metadata"]["uid"],
+        "blockOwnerDeletion": true,
+    })
+}
+
+async fn delete(raw: &Raw, path: &str, policy: &str) -> Value {
+    raw.delete(format!("{path}?propagationPolicy={policy}")).await.expect(200).json()
+}
+
+/// Waits until what is at the path passes; 404 reads as null.
+async fn until(raw: &Raw, path: &str, what: impl Fn(&Value) -> bool) -> Value {
+    let wait = async {
+        loop {
+            let answer = raw.get(path).await;
+            let object = if answer.status == 404 { Value::Null } else { answer.json() };
+            if what(&object) {
+                return object;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{path} does not become what it should"))
+}
+
+async fn gone(raw: &Raw, path: &str) {
+    until(raw, path, Value::is_null).await;
+}
+
+async fn release(raw: &Raw, path: &str) {
+    raw.patch(path, MERGE, &json!({"metadata": {"finalizers": null}})).await.expect(200);
+}
+
+fn path(collection: &str, name: &str) -> String {
+    format!("{collection}/{name}")
+}
+
+#[tokio::test]
+async fn in_the_background_dependents_go_after_their_last_owner_at_every_depth() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    let other = create(&raw, CONFIG_MAPS, "other", &[]).await;
+    let child = create(&raw, SECRETS, "child", &[&owner]).await;
+    create(&raw, CONFIG_MAPS, "grandchild", &[&child]).await;
+    create(&raw, SECRETS, "shared", &[&owner, &other]).await;
+    create(&raw, SECRETS, "stranger", &[]).await;
+
+    delete(&raw, &path(CONFIG_MAPS, "owner"), "Background").await;
+    gone(&raw, &path(SECRETS, "child")).await;
+    gone(&raw, &path(CONFIG_MAPS, "grandchild")).await;
+    let left =
+        |object: &Value| object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.len() == 1);
+    until(&raw, &path(SECRETS, "shared"), left).await;
+    delete(&raw, &path(CONFIG_MAPS, "other"), "Background").await;
+    gone(&raw, &path(SECRETS, "shared")).await;
+    raw.get(path(SECRETS, "stranger")).await.expect(200);
+}
+
+/// What is known of an owner does not outlive it.
+#[tokio::test]
+async fn a_dependent_that_comes_too_late_goes_even_if_others_of_its_owner_are_still_there() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    create(&raw, SECRETS, "early", &[&owner]).await;
+    let held = json!({"name": "held", "ownerReferences": [owner], "finalizers": ["example.com/keep"]});
+    create_with(&raw, SECRETS, held).await;
+    let mut elsewhere = owner.clone();
+    elsewhere["name"] = json!("another");
+    create(&raw, SECRETS, "wrong-name", &[&elsewhere]).await;
+    gone(&raw, &path(SECRETS, "wrong-name")).await;
+    delete(&raw, &path(CONFIG_MAPS, "owner"), "Background").await;
+    gone(&raw, &path(SECRETS, "early")).await;
+    for late in ["late", "later"] {
+        create(&raw, SECRETS, late, &[&owner]).await;
+        gone(&raw, &path(SECRETS, late)).await;
+    }
+    // Owners that an object gets or loses later count like those that it was made with.
+    create(&raw, SECRETS, "free", &[]).await;
+    raw.patch(path(SECRETS, "free"), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+    raw.patch(path(SECRETS, "free"), MERGE, &json!({"metadata": {"ownerReferences": [owner]}})).await.expect(200);
+    gone(&raw, &path(SECRETS, "free")).await;
+    let deleted = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
+    until(&raw, &path(SECRETS, "held"), deleted).await;
+}
+
+#[tokio::test]
+async fn in_the_foreground_an_owner_waits_for_the_dependents_that_block_it() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    let held = json!({"name": "held", "ownerReferences": [owner], "finalizers": ["example.com/keep"]});
+    let child = create_with(&raw, SECRETS, held).await;
+    create(&raw, SECRETS, "grandchild", &[&child]).await;
+    create(&raw, SECRETS, "free", &[&owner]).await;
+    let mut lax = owner.clone();
+    lax["blockOwnerDeletion"] = json!(false);
+    let lax = json!({"name": "lax", "ownerReferences": [lax], "finalizers": ["example.com/keep"]});
+    create_with(&raw, SECRETS, lax).await;
+
+    let marked = delete(&raw, &path(CONFIG_MAPS, "owner"), "Foreground").await;
+    assert_eq!(marked["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    for name in ["free", "grandchild"] {
+        gone(&raw, &path(SECRETS, name)).await;
+    }
+    let deleted = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
+    until(&raw, &path(SECRETS, "held"), deleted).await;
+    raw.get(path(CONFIG_MAPS, "owner")).await.expect(200);
+    release(&raw, &path(SECRETS, "held")).await;
+    gone(&raw, &path(CONFIG_MAPS, "owner")).await;
+    until(&raw, &path(SECRETS, "lax"), deleted).await;
+    release(&raw, &path(SECRETS, "lax")).await;
+    gone(&raw, &path(SECRETS, "lax")).await;
+}
+
+#[tokio::test]
+async fn a_circle_of_owners_can_be_deleted_in_the_foreground() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let first = create(&raw, CONFIG_MAPS, "first", &[]).await;
+    let second = create(&raw, CONFIG_MAPS, "second", &[&first]).await;
+    let references = json!({"metadata": {"ownerReferences": [second]}});
+    raw.patch(path(CONFIG_MAPS, "first"), MERGE, &references).await.expect(200);
+    delete(&raw, &path(CONFIG_MAPS, "first"), "Foreground").await;
+    gone(&raw, &path(CONFIG_MAPS, "first")).await;
+    gone(&raw, &path(CONFIG_MAPS, "second")).await;
+}
+
+#[tokio::test]
+async fn orphans_stay_and_forget_their_owner() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    let other = create(&raw, CONFIG_MAPS, "other", &[]).await;
+    create(&raw, SECRETS, "child", &[&owner]).await;
+    create(&raw, SECRETS, "shared", &[&owner, &other]).await;
+    let marked = delete(&raw, &path(CONFIG_MAPS, "owner"), "Orphan").await;
+    assert_eq!(marked["metadata"]["finalizers"], json!(["orphan"]));
+    gone(&raw, &path(CONFIG_MAPS, "owner")).await;
+    let child = raw.get(path(SECRETS, "child")).await.expect(200).json();
+    assert_eq!(child["metadata"].get("ownerReferences"), None);
+    let shared = raw.get(path(SECRETS, "shared")).await.expect(200).json();
+    assert_eq!(shared["metadata"]["ownerReferences"], json!([other]));
+}
+
+#[tokio::test]
+async fn owners_without_dependents_and_namespaces_go_whatever_the_policy() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    for policy in ["Foreground", "Orphan", "Background"] {
+        create(&raw, CONFIG_MAPS, "alone", &[]).await;
+        delete(&raw, &path(CONFIG_MAPS, "alone"), policy).await;
+        gone(&raw, &path(CONFIG_MAPS, "alone")).await;
+        create(&raw, "/api/v1/namespaces", "team", &[]).await;
+        create(&raw, "/api/v1/namespaces/team/configmaps", "content", &[]).await;
+        delete(&raw, "/api/v1/namespaces/team/configmaps/content", policy).await;
+        delete(&raw, "/api/v1/namespaces/team", policy).await;
+        gone(&raw, "/api/v1/namespaces/team").await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_missed_is_done_after_a_restart() {
+    let mut server = TestServer::builder().sqlite().start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    let held = json!({"name": "held", "ownerReferences": [owner], "finalizers": ["example.com/keep"]});
+    create_with(&raw, SECRETS, held).await;
+    delete(&raw, &path(CONFIG_MAPS, "owner"), "Foreground").await;
+    server.restart().await;
+    let raw = server.raw();
+    release(&raw, &path(SECRETS, "held")).await;
+    gone(&raw, &path(SECRETS, "held")).await;
+    gone(&raw, &path(CONFIG_MAPS, "owner")).await;
+}
+
+#[tokio::test]
+async fn only_owners_that_can_be_looked_for_are_missed() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    let with = |change: Value| {
+        let mut reference = owner.clone();
+        for (field, value) in change.as_object().unwrap() {
+            reference[field] = value.clone();
+        }
+        reference
+    };
+    let custom = with(json!({"apiVersion": "example.com/v1", "kind": "Widget"}));
+    create(&raw, SECRETS, "of-a-custom-object", &[&custom]).await;
+    create(&raw, "/api/v1/nodes", "of-a-namespaced-object", &[&owner]).await;
+    create(&raw, SECRETS, "of-one-of-another-uid", &[&with(json!({"uid": "another"}))]).await;
+    create(&raw, SECRETS, "of-one-of-another-name", &[&with(json!({"name": "another"}))]).await;
+    gone(&raw, &path(SECRETS, "of-one-of-another-uid")).await;
+    gone(&raw, &path(SECRETS, "of-one-of-another-name")).await;
+    raw.get(path(SECRETS, "of-a-custom-object")).await.expect(200);
+    raw.get("/api/v1/nodes/of-a-namespaced-object").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_dependents_go_in_seconds() {
+    const MANY: usize = 2_000;
+    let server = TestServer::builder().sqlite().start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    let started = Instant::now();
+    let posts = stream::iter(0..16).map(|lane| {
+        let (raw, owner) = (raw.clone(), &owner);
+        async move {
+            for number in (lane..MANY).step_by(16) {
+                create(&raw, SECRETS, &format!("number-{number}"), &[owner]).await;
+            }
+        }
+    });
+    posts.buffer_unordered(16).collect::<Vec<_>>().await;
+    let (making, started) = (started.elapsed(), Instant::now());
+    delete(&raw, &path(CONFIG_MAPS, "owner"), "Foreground").await;
+    gone(&raw, &path(CONFIG_MAPS, "owner")).await;
+    // Sixteen clients made them side by side. One deletion after the other would take several times as long as that.
+    let collecting = started.elapsed();
+    assert!(collecting < 2 * making, "made in {making:?}, collected in {collecting:?}");
+    let left = raw.get(SECRETS).await.expect(200).json();
+    assert_eq!(left["items"], json!([]));
+}

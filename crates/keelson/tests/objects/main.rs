@@ -1,0 +1,23 @@
+//! Objects over the wire: how they are read, checked, completed and owned, what hangs from them, and what becomes of them.
+//!
+//! One program for many subjects, because each program holds the whole server: a module has what one subject needs.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod bootstrap;
+mod decoding;
+mod events;
+mod explain;
+mod foreign_values;
+mod garbage_collection;
+mod kinds;
+mod managed_fields;
+mod namespaces;
+mod old_data;
+mod pods;
+mod protobuf;
+mod rights;
+mod services;
+mod subresources;
+mod validation;
+mod wire;

@@ -1,0 +1,314 @@
+//! Rights of users by roles and bindings, and rights that they give to others.
+//!
+//! The texts are the reference server's.
+
+use std::fs;
+
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const MERGE: &str = "application/merge-patch+json";
+
+/// A server with the users ann (of devs), bob and dave (of devs and leads), and a namespace with a config map.
+struct Cluster {
+    server: TestServer,
+    admin: Raw,
+    files: TempDir,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let files = TempDir::new().unwrap();
+        let tokens = files.path().join("tokens.csv");
+        fs::write(&tokens, "t-ann,ann,u-ann,devs\nt-bob,bob,u-bob\nt-dave,dave,u-dave,\"devs,leads\"\n").unwrap();
+        let server = TestServer::builder().configure(move |config| config.token_file = Some(tokens)).start().await;
+        let admin = server.raw();
+        for namespace in ["a", "b"] {
+            admin.post("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await.expect(201);
+        }
+        let map = json!({ "metadata": { "name": "one" } });
+        admin.post("/api/v1/namespaces/a/configmaps", &map).await.expect(201);
+        Self { server, admin, files }
+    }
+
+    async fn role(&self, namespace: Option<&str>, name: &str, rules: Value) {
+        let place = place("role", namespace);
+        self.admin.post(place, &json!({ "metadata": { "name": name }, "rules": rules })).await.expect(201);
+    }
+
+    async fn bind(&self, namespace: Option<&str>, name: &str, role: &str, subject: (&str, &str)) {
+        let binding = binding(name, role, subject);
+        self.admin.post(place("rolebinding", namespace), &binding).await.expect(201);
+    }
+
+    /// The code of an answer to a user of the file, and its message.
+    async fn asks(&self, user: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, String) {
+        let raw = self.server.anonymous();
+        let call = match (method, body) {
+            ("POST", Some(body)) => raw.post(path, body),
+            ("PUT", Some(body)) => raw.put(path, body),
+            ("PATCH", Some(body)) => raw.patch(path, MERGE, body),
+            ("DELETE", _) => raw.delete(path),
+            _ => raw.get(path),
+        };
+        let answer = call.header("authorization", format!("Bearer t-{user}")).await;
+        let message = answer.json()["message"].as_str().unwrap_or_default().to_owned();
+        (answer.status, message)
+    }
+
+    async fn get(&self, user: &str, path: &str) -> u16 {
+        self.asks(user, "GET", path, None).await.0
+    }
+}
+
+fn place(singular: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("{RBAC}/namespaces/{namespace}/{singular}s"),
+        None => format!("{RBAC}/cluster{singular}s"),
+    }
+}
+
+/// A binding of a role, or of a cluster role (`cluster:<name>`).
+fn binding(name: &str, role: &str, (kind, subject): (&str, &str)) -> Value {
+    let (role_kind, role) = role.strip_prefix("cluster:").map_or(("Role", role), |role| ("ClusterRole", role));
+    json!({
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role },
+        "subjects": [{ "kind": kind, "name": subject }],
+    })
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "callers write the lists where they need them")]
+fn rule(verbs: &str, resources: &str) -> Value {
+    let split = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+    json!({ "verbs": split(verbs), "apiGroups": [""], "resources": split(resources) })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_may_do_what_is_bound_to_them_and_nothing_else() {
+    let cluster = Cluster::start().await;
+    let (maps, one) = ("/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/one");
+    let refused = |verb: &str, scope: &str| {
+        format!(r#"configmaps is forbidden: User "bob" cannot {verb} resource "configmaps" in API group "" {scope}"#)
+    };
+    assert_eq!(cluster.asks("bob", "GET", maps, None).await, (403, refused("list", r#"in the namespace "a""#)));
+    assert_eq!(
+        cluster.asks("bob", "GET", "/api/v1/configmaps?watch=1", None).await,
+        (403, refused("watch", "at the cluster scope"))
+    );
+    let path =
+        |user: &str, verb: &str, path: &str| (403, format!(r#"forbidden: User "{user}" cannot {verb} path "{path}""#));
+    assert_eq!(cluster.asks("bob", "GET", "/metrics", None).await, path("bob", "get", "/metrics"));
+    assert_eq!(cluster.get("bob", "/apis").await, 200, "discovery is everybody's");
+    let nobody = cluster.server.anonymous();
+    nobody.get("/version").await.expect(200);
+    let nothing = nobody.get("/apis").await.expect(403).json();
+    assert_eq!(nothing["message"], path("system:anonymous", "get", "/apis").1);
+
+    cluster.role(None, "reader", json!([rule("get,list", "configmaps")])).await;
+    cluster.bind(Some("a"), "devs", "cluster:reader", ("Group", "devs")).await;
+    // It counts for the next request, here only in its namespace, and for members alone.
+    assert_eq!(cluster.get("ann", one).await, 200);
+    assert_eq!(cluster.get("ann", maps).await, 200);
+    assert_eq!(cluster.get("ann", "/api/v1/namespaces/b/configmaps").await, 403);
+    assert_eq!(cluster.get("bob", one).await, 403);
+    assert_eq!(cluster.asks("ann", "DELETE", one, None).await.0, 403);
+
+    // One object by its name, for a list by a selector that names it too.
+    let named =
+        json!([{ "verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["one"] }]);
+    cluster.role(Some("a"), "named", named).await;
+    cluster.bind(Some("a"), "bob", "named", ("User", "bob")).await;
+    assert_eq!(cluster.get("bob", one).await, 200);
+    assert_eq!(cluster.get("bob", &format!("{maps}/two")).await, 403);
+    assert_eq!(cluster.get("bob", maps).await, 403);
+    assert_eq!(cluster.get("bob", &format!("{maps}?fieldSelector=metadata.name%3Done")).await, 200);
+
+    // What is taken is gone for the next request.
+    cluster.admin.delete(format!("{}/devs", place("rolebinding", Some("a")))).await.expect(200);
+    assert_eq!(cluster.get("ann", one).await, 403);
+    let empty = json!({ "rules": [] });
+    cluster.admin.patch(format!("{}/named", place("role", Some("a"))), MERGE, &empty).await.expect(200);
+    assert_eq!(cluster.get("bob", one).await, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gives_rights_that_he_lacks() {
+    let cluster = Cluster::start().await;
+    let writes = json!(["get", "create", "update", "patch"]);
+    let all_of = |resources: Value| json!({ "verbs": writes, "apiGroups": ["rbac.authorization.k8s.io"], "resources": resources });
+    cluster.role(None, "lead", json!([all_of(json!(["*"])), rule("get,list", "pods")])).await;
+    cluster.bind(None, "lead", "cluster:lead", ("Group", "leads")).await;
+    cluster.role(Some("a"), "strong", json!([rule("get,list,delete", "services"), rule("get", "pods")])).await;
+    let roles = place("role", Some("a"));
+    let role = |name: &str, rules: Value| json!({ "metadata": { "name": name }, "rules": rules });
+    let dave = r#"user "dave" (groups=["devs" "leads" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:"#;
+
+    let held = role("held", json!([rule("get", "pods"), all_of(json!(["roles"]))]));
+    assert_eq!(cluster.asks("dave", "POST", &roles, Some(&held)).await.0, 201);
+    let more = role("more", json!([rule("get,watch,create", "pods,services"), rule("delete", "services")]));
+    let lines = [
+        r#"{APIGroups:[""], Resources:["pods"], Verbs:["watch" "create"]}"#,
+        r#"{APIGroups:[""], Resources:["services"], Verbs:["get" "watch" "create" "delete"]}"#,
+    ];
+    let message = format!("roles.rbac.authorization.k8s.io \"more\" is forbidden: {dave}\n{}", lines.join("\n"));
+    assert_eq!(cluster.asks("dave", "POST", &roles, Some(&more)).await, (403, message));
+    let invalid = role("invalid", json!([{ "verbs": [], "apiGroups": [""], "resources": ["services"] }]));
+    assert_eq!(cluster.asks("dave", "POST", &roles, Some(&invalid)).await.0, 422, "what is wrong is told before");
+
+    // Also who changes nothing but a label of a stronger role gives it away anew; finalizers give nothing.
+    let strong = format!("{roles}/strong");
+    let label = json!({ "metadata": { "labels": { "a": "b" } } });
+    assert_eq!(cluster.asks("dave", "PATCH", &strong, Some(&label)).await.0, 403);
+    let finalizers = json!({ "metadata": { "finalizers": ["example.com/x"] } });
+    assert_eq!(cluster.asks("dave", "PATCH", &strong, Some(&finalizers)).await.0, 200);
+    let aggregated = json!({ "metadata": { "name": "sum" }, "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "a": "b" } }] } });
+    let message = "clusterroles.rbac.authorization.k8s.io \"sum\" is forbidden: must have cluster-admin privileges to use the aggregationRule";
+    assert_eq!(cluster.asks("dave", "POST", &place("role", None), Some(&aggregated)).await, (403, message.to_owned()));
+
+    let bindings = place("rolebinding", Some("a"));
+    let bind = |role: &str| binding("b", role, ("User", "bob"));
+    assert_eq!(cluster.asks("dave", "POST", &bindings, Some(&bind("held"))).await.0, 201);
+    let line = r#"{APIGroups:[""], Resources:["services"], Verbs:["get" "list" "delete"]}"#;
+    let message = format!("rolebindings.rbac.authorization.k8s.io \"b\" is forbidden: {dave}\n{line}");
+    assert_eq!(cluster.asks("dave", "POST", &bindings, Some(&bind("strong"))).await, (403, message));
+    let message = "rolebindings.rbac.authorization.k8s.io \"nope\" not found".to_owned();
+    assert_eq!(cluster.asks("dave", "POST", &bindings, Some(&bind("nope"))).await, (404, message));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_escalate_or_bind_needs_no_rights_of_his_own() {
+    let cluster = Cluster::start().await;
+    let on = |verbs: Value, resource: &str, names: Value| json!({ "verbs": verbs, "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "resourceNames": names });
+    let rules = json!([
+        on(json!(["create", "update"]), "roles", json!([])),
+        on(json!(["escalate"]), "roles", json!(["known"])),
+        on(json!(["create"]), "rolebindings", json!([])),
+        on(json!(["bind"]), "clusterroles", json!(["view", "not-yet"])),
+    ]);
+    cluster.role(None, "maker", rules).await;
+    cluster.bind(None, "bob", "cluster:maker", ("User", "bob")).await;
+    let roles = place("role", Some("a"));
+    let known = json!({ "metadata": { "name": "known" }, "rules": [rule("*", "*")] });
+    assert_eq!(cluster.asks("bob", "POST", &roles, Some(&known)).await.0, 403, "a path of a collection names no role");
+    assert_eq!(cluster.asks("bob", "PUT", &format!("{roles}/known"), Some(&known)).await.0, 201);
+    let bindings = place("rolebinding", Some("a"));
+    for (name, role, code) in [("v", "cluster:view", 201), ("n", "cluster:not-yet", 201), ("e", "cluster:edit", 403)] {
+        let binding = binding(name, role, ("User", "ann"));
+        let (status, message) = cluster.asks("bob", "POST", &bindings, Some(&binding)).await;
+        assert_eq!(status, code, "{role}: {message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews_tell_why_something_is_allowed_and_what_is() {
+    let cluster = Cluster::start().await;
+    cluster.role(Some("a"), "pods", json!([rule("get", "pods")])).await;
+    cluster.bind(Some("a"), "ann-pods", "pods", ("User", "ann")).await;
+    cluster.bind(Some("a"), "lost", "cluster:gone", ("User", "bob")).await;
+    let account = json!({
+        "metadata": { "name": "robots" }, "roleRef": { "kind": "ClusterRole", "name": "cluster-admin" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "robot", "namespace": "b" }],
+    });
+    cluster.admin.post(place("rolebinding", None), &account).await.expect(201);
+    let review = async |user: &str, groups: Value, verb: &str| {
+        let asked = json!({ "verb": verb, "resource": "pods", "namespace": "a" });
+        let spec = json!({ "user": user, "groups": groups, "resourceAttributes": asked });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        cluster.admin.post(path, &json!({ "spec": spec })).await.expect(201).json()["status"].clone()
+    };
+    let because = |reason: &str| json!({ "allowed": true, "reason": format!("RBAC: allowed by {reason}") });
+    let none = json!([]);
+    assert_eq!(
+        review("ann", none.clone(), "get").await,
+        because(r#"RoleBinding "ann-pods/a" of Role "pods" to User "ann""#)
+    );
+    assert_eq!(review("ann", none.clone(), "list").await, json!({ "allowed": false }));
+    assert_eq!(review("x", json!(["system:masters"]), "get").await, json!({ "allowed": true }));
+    let robot = r#"ClusterRoleBinding "robots" of ClusterRole "cluster-admin" to ServiceAccount "robot/b""#;
+    assert_eq!(review("system:serviceaccount:b:robot", none.clone(), "get").await, because(robot));
+    let lost = json!({ "allowed": false, "reason": "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found" });
+    assert_eq!(review("bob", none, "get").await, lost);
+
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let rules = async |user: &str, spec: Value| {
+        let call = cluster.server.anonymous().post(path, &json!({ "spec": spec }));
+        call.header("authorization", format!("Bearer t-{user}")).await
+    };
+    let held = rules("ann", json!({ "namespace": "a" })).await.expect(201).json()["status"].clone();
+    let expected = json!([
+        { "verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"] },
+        { "verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"] },
+        { "verbs": ["get"], "apiGroups": [""], "resources": ["pods"] },
+    ]);
+    assert_eq!((&held["resourceRules"], &held["incomplete"]), (&expected, &json!(false)));
+    assert_eq!(held["nonResourceRules"].as_array().unwrap().len(), 2, "{held}");
+    let lost = rules("bob", json!({ "namespace": "a" })).await.expect(201).json();
+    assert_eq!(lost["status"]["evaluationError"], "clusterrole.rbac.authorization.k8s.io \"gone\" not found");
+    assert_eq!(rules("bob", json!({})).await.expect(400).json()["message"], "no namespace on request");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_impersonate_somebody_has_his_rights_and_no_others() {
+    let cluster = Cluster::start().await;
+    let may = json!([
+        { "verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"] },
+        { "verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["devs"] },
+        { "verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes"], "resourceNames": ["view"] },
+    ]);
+    cluster.role(None, "actor", may).await;
+    cluster.bind(None, "dave", "cluster:actor", ("User", "dave")).await;
+    let review = json!({});
+    let acts = async |headers: &[(&str, &str)]| {
+        let mut call = cluster.server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review);
+        call = call.header("authorization", "Bearer t-dave");
+        for &(name, value) in headers {
+            call = call.header(name, value);
+        }
+        let answer = call.await;
+        (answer.status, answer.json())
+    };
+    let all = [("impersonate-user", "bob"), ("impersonate-group", "devs"), ("impersonate-extra-scopes", "view")];
+    let (status, told) = acts(&all).await;
+    let bob = json!({ "username": "bob", "groups": ["devs", "system:authenticated"], "extra": { "scopes": ["view"] } });
+    assert_eq!((status, &told["status"]["userInfo"]), (201, &bob));
+    for (headers, refused) in [
+        (
+            vec![("impersonate-user", "ann")],
+            r#"users "ann" is forbidden: User "dave" cannot impersonate resource "users" in API group "" at the cluster scope"#,
+        ),
+        (
+            vec![all[0], ("impersonate-group", "system:masters")],
+            r#"groups "system:masters" is forbidden: User "dave" cannot impersonate resource "groups" in API group "" at the cluster scope"#,
+        ),
+        (
+            vec![all[0], ("impersonate-uid", "u")],
+            r#"uids.authentication.k8s.io "u" is forbidden: User "dave" cannot impersonate resource "uids" in API group "authentication.k8s.io" at the cluster scope"#,
+        ),
+        (
+            vec![all[0], ("impersonate-extra-scopes", "edit")],
+            r#"userextras.authentication.k8s.io "edit" is forbidden: User "dave" cannot impersonate resource "userextras/scopes" in API group "authentication.k8s.io" at the cluster scope"#,
+        ),
+    ] {
+        let (status, told) = acts(&headers).await;
+        assert_eq!((status, told["message"].as_str()), (403, Some(refused)));
+    }
+    let ask = cluster.admin.get("/api/v1/namespaces/a/configmaps/one").header("impersonate-user", "bob");
+    assert_eq!(ask.await.expect(403).json()["message"].as_str().unwrap().matches("User \"bob\"").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_of_the_file_counts_for_as_long_as_it_stands_there() {
+    let cluster = Cluster::start().await;
+    let review = json!({ "spec": { "token": "t-ann" } });
+    let reviewed = cluster.admin.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await.expect(201).json();
+    let user = json!({ "username": "ann", "uid": "u-ann", "groups": ["devs", "system:authenticated"] });
+    assert_eq!((&reviewed["status"]["authenticated"], &reviewed["status"]["user"]), (&json!(true), &user));
+    fs::write(cluster.files.path().join("tokens.csv"), "t-eve,eve,u-eve\n").unwrap();
+    while cluster.get("eve", "/apis").await != 200 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(cluster.get("ann", "/apis").await, 401);
+}

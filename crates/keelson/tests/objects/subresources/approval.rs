@@ -1,0 +1,104 @@
+//! `certificatesigningrequests/approval` and `/status`.
+//!
+//! Who may write which conditions is what the two endpoints are for.
+
+use keelson_testkit::{Answer, TestServer};
+use serde_json::{Value, json};
+
+use super::check;
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+/// A request for the common name `lab`, made with `openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes`.
+const CSR: &str = include_str!("lab.csr");
+const CERTIFICATE: &str = include_str!("lab.crt");
+
+struct Csr {
+    server: TestServer,
+}
+
+impl Csr {
+    async fn start() -> Self {
+        let server = TestServer::start().await;
+        let spec = json!({"request": base64(CSR), "signerName": "example.com/lab", "usages": ["client auth"]});
+        let body = json!({"metadata": {"name": "c"}, "spec": spec, "status": {"conditions": [approved()]}});
+        let made = server.raw().post(REQUESTS, &body).await.expect(201).json();
+        assert_eq!(made["status"], json!({}), "nobody makes an approved request");
+        assert_eq!(made["spec"]["username"], "keelson-admin");
+        Self { server }
+    }
+
+    async fn get(&self) -> Value {
+        self.server.raw().get(format!("{REQUESTS}/c")).await.expect(200).json()
+    }
+
+    async fn put(&self, below: &str, change: impl FnOnce(&mut Value)) -> Answer {
+        let mut request = self.get().await;
+        change(&mut request);
+        self.server.raw().put(format!("{REQUESTS}/c{below}"), &request).await
+    }
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+fn approved() -> Value {
+    json!({"type": "Approved", "status": "True", "reason": "Lab", "message": "yes"})
+}
+
+fn refusal(fault: &str) -> String {
+    format!("CertificateSigningRequest.certificates.k8s.io \"c\" is invalid: {fault}")
+}
+
+#[tokio::test]
+async fn approval_is_given_at_its_own_place_and_for_good() {
+    let csr = Csr::start().await;
+    let elsewhere = csr.put("", |request| request["status"]["conditions"] = json!([approved()])).await.expect(200);
+    assert_eq!(elsewhere.json()["status"], json!({}));
+    let elsewhere = csr.put("/status", |request| request["status"]["conditions"] = json!([approved()])).await;
+    let fault = "status.conditions: Forbidden: updates may not add a condition of type \"Approved\"";
+    check(&elsewhere, 422, "Invalid", &refusal(fault));
+    let given = csr.put("/approval", |request| {
+        request["status"] = json!({"certificate": base64(CERTIFICATE), "conditions": [approved()]});
+        request["spec"]["signerName"] = json!("example.com/other");
+    });
+    let given = given.await.expect(200).json();
+    let condition = &given["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["reason"]), (&json!("Approved"), &json!("Lab")));
+    assert!(condition["lastUpdateTime"].is_string() && condition["lastTransitionTime"].is_string(), "{condition}");
+    assert!(given["status"]["certificate"].is_null(), "who approves does not sign");
+    assert_eq!(given["spec"]["signerName"], "example.com/lab");
+    let taken = csr.put("/approval", |request| request["status"]["conditions"] = json!([])).await;
+    let fault = "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"";
+    check(&taken, 422, "Invalid", &refusal(fault));
+    let both = csr.put("/approval", |request| {
+        let denied = json!({"type": "Denied", "status": "True"});
+        request["status"]["conditions"].as_array_mut().unwrap().push(denied);
+    });
+    let fault =
+        "status.conditions[1].type: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive";
+    check(&both.await, 422, "Invalid", &refusal(fault));
+    let doubtful = csr.put("/approval", |request| {
+        request["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Failed", "status": "False"}));
+    });
+    let fault = "status.conditions[1].status: Unsupported value: \"False\": supported values: \"True\"";
+    check(&doubtful.await, 422, "Invalid", &refusal(fault));
+}
+
+#[tokio::test]
+async fn a_certificate_is_handed_out_once() {
+    let csr = Csr::start().await;
+    csr.put("/approval", |request| request["status"]["conditions"] = json!([approved()])).await.expect(200);
+    let signed = csr.put("/status", |request| request["status"]["certificate"] = json!(base64(CERTIFICATE)));
+    let signed = signed.await.expect(200).json();
+    assert_eq!(signed["status"]["certificate"], base64(CERTIFICATE));
+    assert_eq!(signed["status"]["conditions"][0]["type"], "Approved", "the verdict stays");
+    let other = csr.put("/status", |request| request["status"]["certificate"] = json!(base64(&CERTIFICATE.repeat(2))));
+    let fault = "status.certificate: Forbidden: updates may not modify existing certificate content";
+    check(&other.await, 422, "Invalid", &refusal(fault));
+    let failed = csr.put("/status", |request| {
+        request["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Failed", "status": "True"}));
+    });
+    assert_eq!(failed.await.expect(200).json()["status"]["conditions"].as_array().unwrap().len(), 2);
+}

@@ -1,0 +1,169 @@
+//! `pods/eviction` and disruption budgets.
+//!
+//! The count of a budget is taken in the same moment as the pod is marked, whoever else evicts.
+
+use keelson_testkit::Answer;
+use serde_json::{Value, json};
+
+use super::{Lab, MERGE, NAMESPACE, check, check_done};
+
+const BUDGETS: &str = "/apis/policy/v1/namespaces/lab/poddisruptionbudgets";
+
+impl Lab {
+    /// A pod on a node, running and ready or not.
+    async fn running(&self, name: &str, ready: bool) {
+        self.pod(name, json!({"nodeName": "n", "terminationGracePeriodSeconds": 60})).await;
+        let ready = if ready { "True" } else { "False" };
+        self.report(name, json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]})).await;
+    }
+
+    /// A budget for all pods of the lab, with what its controller would count.
+    async fn budget(&self, name: &str, spec: Value, status: Value) {
+        let mut budget = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "web"}}}});
+        for (field, value) in spec.as_object().unwrap() {
+            budget["spec"][field] = value.clone();
+        }
+        self.raw.post(BUDGETS, &budget).await.expect(201);
+        let path = format!("{BUDGETS}/{name}/status");
+        self.raw.patch(path, MERGE, &json!({ "status": status })).await.expect(200);
+    }
+
+    async fn evict(&self, pod: &str, options: Value) -> Answer {
+        let mut eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+        if !options.is_null() {
+            eviction["deleteOptions"] = options;
+        }
+        self.post(&format!("pods/{pod}/eviction"), eviction).await
+    }
+
+    async fn is_leaving(&self, pod: &str) -> bool {
+        !self.get(&format!("pods/{pod}")).await["metadata"]["deletionTimestamp"].is_null()
+    }
+}
+
+fn counted(allowed: i64) -> Value {
+    json!({"observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 1,
+        "expectedPods": 2})
+}
+
+const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+#[tokio::test]
+async fn a_budget_lets_go_as_many_as_it_has_room_for() {
+    let lab = Lab::start().await;
+    lab.running("a", true).await;
+    lab.running("b", true).await;
+    lab.budget("guard", json!({"minAvailable": 1}), counted(1)).await;
+    check_done(&lab.evict("a", json!(null)).await);
+    let pod = lab.get("pods/a").await;
+    assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 60);
+    let conditions = pod["status"]["conditions"].as_array().unwrap();
+    let target = conditions.iter().find(|condition| condition["type"] == "DisruptionTarget").unwrap();
+    assert_eq!((&target["reason"], &target["status"]), (&json!("EvictionByEvictionAPI"), &json!("True")));
+    let budget = lab.raw.get(format!("{BUDGETS}/guard")).await.expect(200).json();
+    assert_eq!(budget["status"]["disruptionsAllowed"], 0);
+    assert!(budget["status"]["disruptedPods"]["a"].is_string(), "{budget}");
+    let condition = &budget["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["reason"]), (&json!("DisruptionAllowed"), &json!("InsufficientPods")));
+    let refused = lab.evict("b", json!(null)).await;
+    check(&refused, 429, "TooManyRequests", VIOLATED);
+    let cause = "The disruption budget guard needs 1 healthy pods and has 2 currently";
+    assert_eq!(refused.json()["details"], json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]}));
+    assert!(refused.header("retry-after").is_empty());
+    assert!(!lab.is_leaving("b").await);
+    check_done(&lab.evict("a", json!(null)).await);
+}
+
+#[tokio::test]
+async fn a_budget_that_is_not_counted_yet_lets_nobody_go() {
+    let lab = Lab::start().await;
+    lab.running("a", true).await;
+    lab.budget("guard", json!({"minAvailable": 1}), json!({"observedGeneration": 0, "disruptionsAllowed": 5})).await;
+    let refused = lab.evict("a", json!(null)).await;
+    check(&refused, 429, "TooManyRequests", VIOLATED);
+    assert_eq!(refused.header("retry-after"), "10");
+    let cause = "The disruption budget guard is still being processed by the server.";
+    let details = json!({"causes": [{"reason": "DisruptionBudget", "message": cause}], "retryAfterSeconds": 10});
+    assert_eq!(refused.json()["details"], details);
+}
+
+#[tokio::test]
+async fn of_two_budgets_none_counts() {
+    let lab = Lab::start().await;
+    lab.running("a", true).await;
+    lab.budget("one", json!({"minAvailable": 0}), counted(2)).await;
+    lab.budget("two", json!({"minAvailable": 0}), counted(2)).await;
+    let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    check(&lab.evict("a", json!(null)).await, 500, "", message);
+    assert!(!lab.is_leaving("a").await);
+}
+
+#[tokio::test]
+async fn who_does_no_work_goes_whatever_the_budget_says() {
+    let lab = Lab::start().await;
+    lab.budget("guard", json!({"minAvailable": 1}), counted(0)).await;
+    lab.pod("waiting", json!({})).await;
+    lab.pod("done", json!({"nodeName": "n"})).await;
+    lab.report("done", json!({"phase": "Succeeded"})).await;
+    for pod in ["waiting", "done"] {
+        check_done(&lab.evict(pod, json!(null)).await);
+        assert_eq!(lab.raw.get(format!("{NAMESPACE}/pods/{pod}")).await.status, 404, "{pod} has nothing to stop");
+    }
+    check(&lab.evict("done", json!(null)).await, 404, "NotFound", "pods \"done\" not found");
+}
+
+#[tokio::test]
+async fn an_unready_pod_goes_when_the_others_suffice_or_always() {
+    let lab = Lab::start().await;
+    lab.running("a", false).await;
+    lab.running("b", false).await;
+    lab.budget("guard", json!({"minAvailable": 1}), counted(0)).await;
+    check_done(&lab.evict("a", json!(null)).await);
+    let counts = json!({"status": {"currentHealthy": 0}});
+    lab.raw.patch(format!("{BUDGETS}/guard/status"), MERGE, &counts).await.expect(200);
+    check(&lab.evict("b", json!(null)).await, 429, "TooManyRequests", VIOLATED);
+    let current = lab.raw.get(format!("{BUDGETS}/guard")).await.json();
+    let always = json!({"metadata": {"resourceVersion": current["metadata"]["resourceVersion"]},
+        "spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}});
+    lab.raw.patch(format!("{BUDGETS}/guard"), MERGE, &always).await.expect(200);
+    check_done(&lab.evict("b", json!(null)).await);
+    let budget = lab.raw.get(format!("{BUDGETS}/guard")).await.json();
+    assert!(budget["status"]["disruptedPods"].is_null(), "they were not counted as available: {budget}");
+}
+
+#[tokio::test]
+async fn options_say_which_pod_is_meant_and_how_it_goes() {
+    let lab = Lab::start().await;
+    lab.running("a", true).await;
+    let other = lab.evict("a", json!({"preconditions": {"uid": "another"}})).await;
+    assert_eq!((other.status, &other.json()["reason"]), (409, &json!("Conflict")));
+    check_done(&lab.evict("a", json!({"dryRun": ["All"]})).await);
+    let named = json!({"metadata": {"name": "b"}});
+    let misnamed = lab.post("pods/a/eviction", named).await;
+    check(&misnamed, 400, "BadRequest", "name in URL does not match name in Eviction object");
+    assert!(!lab.is_leaving("a").await);
+    let older = json!({"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "a"},
+        "deleteOptions": {"gracePeriodSeconds": 5}});
+    check_done(&lab.post("pods/a/eviction", older).await);
+    assert_eq!(lab.get("pods/a").await["metadata"]["deletionGracePeriodSeconds"], 5);
+}
+
+#[tokio::test]
+async fn a_budget_never_lets_two_take_the_same_place() {
+    let lab = Lab::start().await;
+    let names: Vec<String> = (0..8).map(|number| format!("p{number}")).collect();
+    for name in &names {
+        lab.running(name, true).await;
+    }
+    lab.budget("guard", json!({"minAvailable": 1}), counted(3)).await;
+    let evictions = names.iter().map(|name| {
+        let raw = lab.raw.clone();
+        async move {
+            let eviction = json!({"metadata": {"name": name}});
+            raw.post(format!("{NAMESPACE}/pods/{name}/eviction"), &eviction).await.status
+        }
+    });
+    let mut answers = futures::future::join_all(evictions).await;
+    answers.sort_unstable();
+    assert_eq!(answers, [201, 201, 201, 429, 429, 429, 429, 429]);
+}

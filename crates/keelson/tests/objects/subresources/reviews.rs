@@ -1,0 +1,56 @@
+//! Reviews, of which nothing is stored: each is answered by what was sent, and a status.
+//!
+//! The rights that they ask about are the authorizer's.
+
+use keelson_meta::clock::parse_rfc3339;
+use serde_json::json;
+
+use super::Lab;
+
+#[tokio::test]
+async fn a_question_is_answered_with_itself_and_a_status() {
+    let lab = Lab::start().await;
+    let group = "/apis/authorization.k8s.io/v1";
+    let asked = json!({"resourceAttributes": {"verb": "get", "resource": "pods"}});
+    let answer = lab.raw.post(format!("{group}/selfsubjectaccessreviews"), &json!({"spec": asked})).await;
+    let expected = json!({
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {},
+        "spec": asked,
+        "status": {"allowed": true},
+    });
+    assert_eq!(answer.expect(201).json(), expected);
+    let other = json!({"user": "jane", "nonResourceAttributes": {"verb": "get", "path": "/metrics"}});
+    let named = json!({"metadata": {"name": "a"}, "spec": other});
+    let answer = lab.raw.post(format!("{group}/subjectaccessreviews"), &named).await.expect(201).json();
+    assert_eq!((&answer["metadata"], &answer["spec"]), (&json!({"name": "a"}), &other));
+    assert_eq!(answer["status"]["allowed"], false);
+}
+
+#[tokio::test]
+async fn who_asks_who_he_is_gets_a_new_object() {
+    let lab = Lab::start().await;
+    let sent = json!({"metadata": {"name": "a", "labels": {"b": "c"}}});
+    let answer = lab.raw.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &sent).await.expect(201).json();
+    let metadata = answer["metadata"].as_object().unwrap();
+    assert_eq!(metadata.keys().collect::<Vec<_>>(), ["creationTimestamp"], "{answer}");
+    assert!(parse_rfc3339(metadata["creationTimestamp"].as_str().unwrap()).is_some(), "{answer}");
+    assert!(answer["status"]["userInfo"]["groups"].as_array().unwrap().contains(&json!("system:masters")), "{answer}");
+}
+
+#[tokio::test]
+async fn what_is_no_selector_is_left_out_of_the_question_and_told() {
+    let lab = Lab::start().await;
+    let selected = |requirements: serde_json::Value| {
+        json!({"spec": {"user": "jane", "uid": "7", "extra": {"scopes": ["a"]}, "resourceAttributes": {
+            "verb": "list", "resource": "pods", "labelSelector": {"requirements": requirements}}}})
+    };
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let known = json!({"key": "a", "operator": "Exists"});
+    let answer = lab.raw.post(path, &selected(json!([known]))).await.expect(201).json();
+    assert_eq!(answer["status"], json!({"allowed": false}));
+    let answer = lab.raw.post(path, &selected(json!([known, {"key": "b"}]))).await.expect(201).json();
+    let fault = "spec.resourceAttributes.labelSelector partially ignored due to parse error";
+    assert_eq!(answer["status"], json!({"allowed": false, "evaluationError": fault}));
+}

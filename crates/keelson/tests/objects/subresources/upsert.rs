@@ -1,0 +1,52 @@
+//! An update of what is absent: it makes the object where the resource is declared so.
+//!
+//! Elsewhere it is a 404, also below subresources.
+
+use serde_json::{Value, json};
+
+use super::{Lab, check};
+
+#[tokio::test]
+async fn an_update_makes_what_its_resource_lets_it_make() {
+    let lab = Lab::start().await;
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/lab/leases/l";
+    let body = |holder: &str| json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": holder}});
+    let made = lab.raw.put(lease, &body("a")).await.expect(201).json();
+    assert!(made["metadata"]["uid"].is_string(), "{made}");
+    let mut next = made.clone();
+    next["spec"]["holderIdentity"] = json!("b");
+    let renewed = lab.raw.put(lease, &next).await.expect(200).json();
+    assert_eq!(
+        (&renewed["spec"]["holderIdentity"], &renewed["metadata"]["uid"]),
+        (&json!("b"), &made["metadata"]["uid"])
+    );
+    let tried = lab.raw.put(format!("{lease}2?dryRun=All"), &json!({"metadata": {"name": "l2"}, "spec": {}})).await;
+    tried.expect(201);
+    assert_eq!(lab.raw.get(format!("{lease}2")).await.status, 404);
+    // What is there is only changed from a state that the client has seen.
+    for unseen in [Value::Null, json!(""), json!("0")] {
+        let mut next = renewed.clone();
+        next["metadata"]["resourceVersion"] = unseen;
+        let refused = lab.raw.put(lease, &next).await;
+        let fault = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+        check(&refused, 422, "Invalid", &format!("leases.coordination.k8s.io \"l\" is invalid: {fault}"));
+        assert_eq!(refused.json()["details"]["kind"], "leases");
+    }
+    assert_eq!(lab.raw.get(lease).await.expect(200).json(), renewed);
+    // What is gone is made anew, unless the client means the one that was.
+    lab.raw.delete(lease).await.expect(200);
+    assert_eq!(lab.raw.put(lease, &renewed).await.status, 409);
+    let mut any = renewed;
+    any["metadata"]["uid"] = Value::Null;
+    lab.raw.put(lease, &any).await.expect(201);
+}
+
+#[tokio::test]
+async fn others_are_not_found() {
+    let lab = Lab::start().await;
+    let missing = lab.raw.put(format!("{}/configmaps/c", super::NAMESPACE), &json!({"metadata": {"name": "c"}})).await;
+    check(&missing, 404, "NotFound", "configmaps \"c\" not found");
+    let nowhere = "/apis/coordination.k8s.io/v1/namespaces/nowhere/leases/l";
+    let missing = lab.raw.put(nowhere, &json!({"metadata": {"name": "l"}, "spec": {}})).await;
+    check(&missing, 404, "NotFound", "namespaces \"nowhere\" not found");
+}

@@ -1,0 +1,79 @@
+//! Conversations byte for byte, one for each situation that a record describes (`tests/objects/wire`).
+//!
+//! The records hold what kube-apiserver answers, except for the steps that name a difference: each of those must be
+//! explained in `docs/differences.md`, and each explanation there must be shown by a step.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use keelson_meta::clock::ManualClock;
+use keelson_testkit::{TestServer, check_record, differences_shown};
+
+/// How long a read waits for a revision from the future before it is refused: nothing makes it come in these records.
+const REVISION_WAIT: Duration = Duration::from_millis(100);
+/// A history that ends while a test waits for it, but not before the test has begun its lists.
+const SHORT_HISTORY: Duration = Duration::from_secs(2);
+
+fn records() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/objects/wire")
+}
+
+async fn check(record: &str) {
+    let server = TestServer::builder().configure(|config| config.registry.revision_wait = REVISION_WAIT).start().await;
+    check_record(records().join(record), &server).await;
+}
+
+#[tokio::test]
+async fn chunked_lists_in_every_combination() {
+    check("chunked-lists.wire").await;
+}
+
+#[tokio::test]
+async fn lists_and_watches_whose_history_is_gone() {
+    let server = TestServer::builder().history(SHORT_HISTORY).start().await;
+    check_record(records().join("expired-lists.wire"), &server).await;
+}
+
+#[tokio::test]
+async fn watches() {
+    check("watch.wire").await;
+}
+
+#[tokio::test]
+async fn refusals() {
+    check("errors.wire").await;
+}
+
+#[tokio::test]
+async fn tables_of_every_kind() {
+    // Ages stand in the cells, so time stands still.
+    let clock = Arc::new(ManualClock::new(SystemTime::now()));
+    let server = TestServer::builder().configure(|config| config.clock = clock).start().await;
+    check_record(records().join("tables.wire"), &server).await;
+}
+
+#[tokio::test]
+async fn discovery() {
+    check("discovery.wire").await;
+}
+
+#[tokio::test]
+async fn patches_statuses_and_finalizers() {
+    check("patches.wire").await;
+}
+
+#[test]
+fn every_difference_is_explained_and_every_explanation_is_shown() {
+    let shown: BTreeSet<String> = differences_shown(records()).into_keys().collect();
+    assert_eq!(shown, explained(), "left: shown by the records; right: explained in docs/differences.md");
+}
+
+/// The first column of the table in `docs/differences.md`.
+fn explained() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/differences.md");
+    let text = std::fs::read_to_string(path).expect("docs/differences.md is part of the repository");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    rows.map(|(id, _)| id.to_owned()).filter(|id| id != "id").collect()
+}

@@ -1,0 +1,220 @@
+//! `keelson storage copy`: all objects from one kind of store to the next and back, served by each; and the copies that are
+//! refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use keelson_storage::{Store, StoreKey, Transaction};
+use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
+use keelson_testkit::{EtcdServer, PostgresServer, ProcessServer, Raw};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// Says in a store that a copy into it is not finished.
+const MARK: &str = "/registry/keelson/unfinished-copy";
+
+/// What is compared. Leases and endpoints are of the servers that run.
+const COLLECTIONS: [&str; 8] = [
+    "/api/v1/namespaces",
+    "/api/v1/configmaps",
+    "/api/v1/secrets",
+    "/api/v1/services",
+    "/api/v1/events",
+    "/apis/apps/v1/deployments",
+    "/apis/autoscaling/v2/horizontalpodautoscalers",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+];
+
+/// A server on a store; certificates are in a directory that all share.
+async fn serve(store: &str, data: &Path) -> ProcessServer {
+    ProcessServer::builder(KEELSON).data_dir(data).arg("--store").arg(store).start().await
+}
+
+async fn keelson(args: &[&str]) -> (bool, String) {
+    let Output { status, stdout, stderr } = Command::new(KEELSON).args(args).output().await.unwrap();
+    (status.success(), String::from_utf8([stdout, stderr].concat()).unwrap())
+}
+
+async fn copy(from: &str, to: &str) -> (bool, String) {
+    keelson(&["storage", "copy", from, to]).await
+}
+
+fn sqlite(directory: &TempDir) -> String {
+    format!("sqlite:{}", directory.path().display())
+}
+
+async fn make_objects(raw: &Raw) {
+    let template =
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let made = [
+        (CONFIG_MAPS, json!({"data": {"sky": "blue"}})),
+        ("/api/v1/namespaces/default/secrets", json!({"stringData": {"password": "swordfish"}})),
+        ("/api/v1/namespaces/default/services", json!({"spec": {"ports": [{"port": 80}]}})),
+        (
+            "/api/v1/namespaces/default/events",
+            json!({"involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "Started"}),
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            json!({"spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template}}),
+        ),
+        (
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": target}}),
+        ),
+    ];
+    for (collection, mut body) in made {
+        body["metadata"]["name"] = json!("copied");
+        raw.post(format!("{collection}?fieldManager=maker"), &body).await.expect(201);
+    }
+    raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "gone"}})).await.expect(201);
+    raw.delete(format!("{CONFIG_MAPS}/gone")).await.expect(200);
+}
+
+/// All objects, without their revisions, and the newest revision.
+async fn objects(raw: &Raw) -> (BTreeMap<String, Value>, u64) {
+    let (mut found, mut newest) = (BTreeMap::new(), 0);
+    for collection in COLLECTIONS {
+        let list = raw.get(collection).await.expect(200).json();
+        newest = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        for object in list["items"].as_array().unwrap() {
+            let mut object = object.clone();
+            object["metadata"].as_object_mut().unwrap().remove("resourceVersion").unwrap();
+            found.insert(format!("{collection} {}", object["metadata"]["uid"]), object);
+        }
+    }
+    (found, newest)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_the_same_in_every_store_that_they_are_copied_to() {
+    let (Some(postgres), Some(etcd)) = (PostgresServer::start(), EtcdServer::start()) else { return };
+    let (data, first, last) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let stores = [sqlite(&first), postgres.url(), format!("etcd://{}", etcd.endpoint()), sqlite(&last)];
+    let mut server = serve(&stores[0], data.path()).await;
+    make_objects(&server.raw()).await;
+    let (made, mut newest) = objects(&server.raw()).await;
+    assert!(made.values().any(|object| object["metadata"]["managedFields"][0]["manager"] == "maker"));
+    assert!(server.terminate().await.success());
+    for pair in stores.windows(2) {
+        let (done, text) = copy(&pair[0], &pair[1]).await;
+        assert!(done && text.contains("and found them equal"), "{text}");
+        assert!(!text.contains("swordfish"), "{text}");
+        server = serve(&pair[1], data.path()).await;
+        let (found, revision) = objects(&server.raw()).await;
+        assert_eq!(found, made, "{}", pair[1]);
+        // etcd's revisions only count.
+        assert!(revision > newest || pair[1].starts_with("etcd:"), "{revision} after {newest} in {}", pair[1]);
+        newest = revision;
+        server.raw().get(format!("{CONFIG_MAPS}/gone")).await.expect(404);
+        assert!(server.terminate().await.success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_serves_a_copy_that_is_not_finished_until_it_is() {
+    let (data, source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let mut server = serve(&sqlite(&source), data.path()).await;
+    make_objects(&server.raw()).await;
+    let (made, _) = objects(&server.raw()).await;
+    assert!(server.terminate().await.success());
+    // As a copy that was killed leaves it.
+    let store = SqliteStore::open(SqliteConfig::directory(target.path())).unwrap();
+    store.commit(Transaction::default().put(StoreKey::new(MARK), "not finished")).await.unwrap();
+    drop(store);
+    let target_url = sqlite(&target);
+    let data_dir = data.path().to_str().unwrap();
+    let serve_it = ["serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir, "--store", &target_url];
+    let (done, text) = keelson(&serve_it).await;
+    assert!(
+        !done && text.contains("a copy into this store did not finish: give `keelson storage copy` again"),
+        "{text}"
+    );
+    let elsewhere = TempDir::new().unwrap();
+    let (done, text) = copy(&target_url, &sqlite(&elsewhere)).await;
+    assert!(!done && text.contains("the source is itself an unfinished copy: finish that one first"), "{text}");
+    let (done, text) = copy(&sqlite(&source), &target_url).await;
+    assert!(done, "{text}");
+    let server = serve(&target_url, data.path()).await;
+    assert_eq!(objects(&server.raw()).await.0, made);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_copied_over_objects_or_from_a_store_in_use() {
+    let (data, source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (from, to) = (sqlite(&source), sqlite(&target));
+    for (store, name) in [(&from, "source"), (&to, "target")] {
+        let mut server = serve(store, data.path()).await;
+        server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": name}})).await.expect(201);
+        assert!(server.terminate().await.success());
+    }
+    let (done, text) = copy(&from, &to).await;
+    assert!(!done && text.contains("the target holds objects already: copy into an empty store"), "{text}");
+    let server = serve(&to, data.path()).await;
+    server.raw().get(format!("{CONFIG_MAPS}/target")).await.expect(200);
+    server.raw().get(format!("{CONFIG_MAPS}/source")).await.expect(404);
+    let elsewhere = TempDir::new().unwrap();
+    let (done, text) = copy(&to, &sqlite(&elsewhere)).await;
+    assert!(
+        !done && text.contains("opening the source") && text.contains("is in use by another keelson server"),
+        "{text}"
+    );
+}
+
+/// A copy that is refused does not even raise the revisions of its target.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_is_refused_leaves_its_target_as_it_was() {
+    let (source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let postgres = PostgresServer::shared().map(|server| server.create_database("refused"));
+    // A program that another test starts holds the lock with all else that is open here, until it is what it shall be.
+    let open = |directory: &TempDir| loop {
+        match SqliteStore::open(SqliteConfig::directory(directory.path())) {
+            Err(error) if error.to_string().contains("in use") => std::thread::sleep(Duration::from_millis(10)),
+            opened => break opened.unwrap(),
+        }
+    };
+    let object = || Transaction::default().put(StoreKey::new("/registry/configmaps/default/a"), "{}");
+    open(&source).commit(object()).await.unwrap();
+    open(&target).commit(object()).await.unwrap();
+    for to in [Some(sqlite(&target)), postgres].into_iter().flatten() {
+        let state = async || -> (u64, u64) {
+            let store: Box<dyn Store> = match to.starts_with("sqlite:") {
+                true => Box::new(open(&target)),
+                false => Box::new(PostgresStore::open(PostgresConfig::from_url(&to).unwrap()).await.unwrap()),
+            };
+            if store.get(&StoreKey::new("/registry/configmaps/default/a")).await.unwrap().is_none() {
+                store.commit(object()).await.unwrap();
+            }
+            (store.current_revision().await.unwrap().get(), store.oldest_revision().await.unwrap().get())
+        };
+        let before = state().await;
+        let (done, text) = copy(&sqlite(&source), &to).await;
+        assert!(!done && text.contains("the target holds objects already"), "{text}");
+        assert_eq!(state().await, before, "{to}");
+    }
+    let (unfinished, nowhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    open(&unfinished).commit(Transaction::default().put(StoreKey::new(MARK), "not finished")).await.unwrap();
+    let (done, text) = copy(&sqlite(&unfinished), &sqlite(&nowhere)).await;
+    assert!(!done && text.contains("the source is itself an unfinished copy"), "{text}");
+    assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0, "nothing is made where nothing is copied to");
+}
+
+#[tokio::test]
+async fn the_help_says_what_stores_there_are_and_how_to_copy() {
+    let (done, text) = keelson(&["storage", "copy", "--help"]).await;
+    assert!(done && text.contains("Copy all objects from one store to another, empty one"), "{text}");
+    assert!(text.contains("Stop the servers of the source first") && text.contains("<FROM> <TO>"), "{text}");
+    let (done, text) = keelson(&["serve", "--help"]).await;
+    assert!(done, "{text}");
+    for kind in ["sqlite:DIRECTORY", "memory:", "postgres://", "etcd://"] {
+        assert!(text.contains(kind), "{kind} in {text}");
+    }
+    let (done, text) = copy("nonsense", "memory:").await;
+    assert!(!done && text.contains("there is no such kind of store; there are memory:, sqlite:DIRECTORY"), "{text}");
+}

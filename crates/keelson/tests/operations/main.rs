@@ -1,0 +1,14 @@
+//! A server as its operator meets it: settings, restarts, copies of its store, metrics, and the death of one of its parts.
+//!
+//! Most tests run the real binary.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
+
+mod copy;
+mod memory;
+mod output;
+mod restarts;
+mod settings;
+mod store_metrics;
+mod supervision;
+mod versions_command;

@@ -1,0 +1,90 @@
+//! Output that nobody can read: a log on a full disk, a pipe that nobody holds any more. A server goes on, a command fails.
+//!
+//! An answer to a client never hangs on it.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use keelson_testkit::ProcessServer;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Takes nothing, as a disk that is full.
+const FULL_DISK: &str = "exec 3> /dev/full";
+/// A pipe whose reader has gone.
+const CLOSED_PIPE: &str = "mkfifo \"$0.pipe\"; : < \"$0.pipe\" & exec 3> \"$0.pipe\"; wait";
+
+/// The program, with this as all that it says anything to.
+fn saying_to(directory: &TempDir, sink: &str) -> PathBuf {
+    let script = directory.path().join("keelson");
+    std::fs::write(&script, format!("#!/bin/sh\n{sink}\nexec {KEELSON} \"$@\" >&3 2>&3\n")).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    script
+}
+
+/// A server that says much must answer, and end when it is told to.
+async fn check_serves(sink: &str) {
+    for format in ["text", "json"] {
+        let directory = TempDir::new().unwrap();
+        let program = saying_to(&directory, sink);
+        let server = ProcessServer::builder(program).env("KEELSON_LOG", "debug").env("KEELSON_LOG_FORMAT", format);
+        let mut server = server.start().await;
+        for number in 0..10 {
+            let map = json!({"metadata": {"name": format!("map-{number}")}});
+            server.raw().post(CONFIG_MAPS, &map).await.expect(201);
+        }
+        server.raw().get("/livez").await.expect(200);
+        assert_eq!(server.log(), "", "{sink}: nothing reaches anybody");
+        assert!(server.terminate().await.success(), "{sink}, {format}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_goes_on_whose_log_is_on_a_full_disk() {
+    check_serves(FULL_DISK).await;
+}
+
+#[tokio::test]
+async fn a_server_goes_on_whose_log_is_a_closed_pipe() {
+    check_serves(CLOSED_PIPE).await;
+}
+
+/// Not by a panic, which has another code and would be told to nobody either.
+#[tokio::test]
+async fn what_fails_fails_in_order_where_nobody_reads_why() {
+    for sink in [FULL_DISK, CLOSED_PIPE] {
+        let directory = TempDir::new().unwrap();
+        let mut command = Command::new(saying_to(&directory, sink));
+        let status = command.args(["serve", "--store", "nothing:"]).kill_on_drop(true).status().await.unwrap();
+        assert_eq!(status.code(), Some(1), "{sink}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_fails_whose_answer_can_not_be_written() {
+    let directory = TempDir::new().unwrap();
+    let mut server = ProcessServer::builder(KEELSON).data_dir(directory.path()).start().await;
+    server.terminate().await;
+    let check = async |out: Stdio| {
+        let mut command = Command::new(KEELSON);
+        command
+            .args(["storage", "check", "--data-dir"])
+            .arg(directory.path())
+            .stdout(out)
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command.spawn().unwrap().wait_with_output().await.unwrap()
+    };
+    let whole = check(Stdio::piped()).await;
+    assert!(whole.status.success() && String::from_utf8_lossy(&whole.stdout).contains(" is whole: "));
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let told_nobody = check(full.into()).await;
+    let why = String::from_utf8_lossy(&told_nobody.stderr);
+    assert_eq!(told_nobody.status.code(), Some(1), "{why}");
+    assert_eq!(why, "keelson: writing to standard output: No space left on device (os error 28)\n");
+}

@@ -1,0 +1,107 @@
+//! `keelson storage versions`: what an operator is told of the versions in which servers store what they have, and what waiting for a
+//! migration is like.
+
+use std::process::Output;
+use std::time::Duration;
+
+use keelson_testkit::ProcessServer;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
+const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+/// All controllers, the one that writes anew what is stored in another version among them.
+const CONTROLLERS: [&str; 2] = ["--controllers", "*"];
+
+/// What `keelson storage versions` says: whether it succeeded, its answer, and its complaints.
+async fn versions(server: &ProcessServer, args: &[&str]) -> (bool, String, String) {
+    let data = server.data_dir().to_str().unwrap();
+    let all = [&["storage", "versions", "--data-dir", data], args].concat();
+    let Output { status, stdout, stderr } = Command::new(KEELSON).args(all).output().await.unwrap();
+    (status.success(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// The cells of a resource's row.
+fn row<'t>(table: &'t str, resource: &str) -> Vec<&'t str> {
+    let line = table.lines().find(|line| line.split_whitespace().next() == Some(resource));
+    line.unwrap_or_else(|| panic!("{resource} is not in {table}")).split_whitespace().collect()
+}
+
+fn storing(version: &str) -> keelson_testkit::ProcessServerBuilder {
+    let setting = format!("horizontalpodautoscalers.autoscaling={version}");
+    ProcessServer::builder(KEELSON).args(CONTROLLERS).args(["--storage-version", &setting])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_upgrades_a_server_sees_what_is_written_anew_and_waits_for_it() {
+    let mut server = storing("v1").start().await;
+    for number in 0..25 {
+        let of = json!({ "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" });
+        let spec = json!({ "scaleTargetRef": of, "maxReplicas": 3 });
+        server
+            .raw()
+            .post(SCALERS, &json!({ "metadata": { "name": format!("s{number}") }, "spec": spec }))
+            .await
+            .expect(201);
+    }
+    let (done, table, complaints) = versions(&server, &[]).await;
+    assert!(done, "{complaints}");
+    let scalers = "horizontalpodautoscalers.autoscaling";
+    assert_eq!(row(&table, scalers), [scalers, "autoscaling/v1", "yes", "25", "0"]);
+    assert_eq!(row(&table, "RESOURCE"), ["RESOURCE", "ENCODED", "AS", "AGREED", "STORED", "OLDER"]);
+    assert!(!table.contains("no agreement") && !table.contains("migrations:"), "{table}");
+
+    server.terminate().await;
+    server.change(storing("v2"));
+    server.restart().await;
+    let (done, told, complaints) = versions(&server, &["--wait", "--timeout", "60s"]).await;
+    assert!(done, "{told}{complaints}");
+    let end = "all servers agree, and everything is stored in the versions that they agree on";
+    assert_eq!(told.lines().last(), Some(end));
+    let (_, table, _) = versions(&server, &[]).await;
+    assert_eq!(row(&table, scalers), [scalers, "autoscaling/v2", "yes", "25", "0"]);
+
+    // A server of another kind on the same store tells nobody what it writes.
+    let other = json!({
+        "metadata": { "name": "other", "labels": { "apiserver.kubernetes.io/identity": "kube-apiserver" } },
+        "spec": { "holderIdentity": "other_1", "leaseDurationSeconds": 3600, "renewTime": "2999-01-01T00:00:00.000000Z" },
+    });
+    server.raw().post(LEASES, &other).await.expect(201);
+    let (done, table, _) = versions(&server, &[]).await;
+    assert!(done && row(&table, scalers)[2] == "no", "{table}");
+    assert!(table.contains("other has a lease and publishes no storage versions, as a kube-apiserver"), "{table}");
+    let why = "  horizontalpodautoscalers.autoscaling: other has a lease and no entry here: its version is not known";
+    assert!(table.lines().any(|line| line == why), "{table}");
+    let (done, _, complaints) = versions(&server, &["--wait", "--timeout", "1s"]).await;
+    assert!(
+        !done && complaints.contains("keelson: it is not done after 1s: there is no agreement on "),
+        "{complaints}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_t_be_asked_is_a_sentence() {
+    let empty = TempDir::new().unwrap();
+    let mut server = ProcessServer::builder(KEELSON).args(["--feature-gates", "StorageVersionAPI=false"]).start().await;
+    let check = async |args: &[&str], expected: &str| {
+        let asked = Command::new(KEELSON).args(["storage", "versions"]).args(args).output();
+        let asked = tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap().unwrap();
+        let said = String::from_utf8(asked.stderr).unwrap();
+        assert!(!asked.status.success() && said.lines().count() == 1, "{said}");
+        assert!(said.starts_with("keelson: ") && said.contains(expected), "{said}");
+    };
+    let nowhere = empty.path().to_str().unwrap().to_owned();
+    check(&["--data-dir", &nowhere], "/kubeconfig (--kubeconfig says which;").await;
+    let broken = empty.path().join("broken");
+    std::fs::write(&broken, "clusters: 5").unwrap();
+    check(&["--kubeconfig", broken.to_str().unwrap()], "/broken (--kubeconfig says which;").await;
+    let data = server.data_dir().to_str().unwrap().to_owned();
+    check(&["--data-dir", &data], "has no storage versions: its feature gate StorageVersionAPI is off").await;
+    let kubeconfig = std::fs::read_to_string(server.data_dir().join("kubeconfig")).unwrap();
+    server.terminate().await;
+    let kept = empty.path().join("kept");
+    std::fs::write(&kept, kubeconfig).unwrap();
+    check(&["--kubeconfig", kept.to_str().unwrap()], "can't be asked: ").await;
+}

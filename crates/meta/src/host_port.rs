@@ -1,0 +1,22 @@
+//! Hosts with ports, as URLs and tables write them.
+//!
+//! An address of IPv6 stands in brackets, since its own colons would be taken for the one before the port.
+
+use std::fmt::Display;
+
+/// `host:port`, or `[host]:port` where the host is an address of IPv6.
+pub fn host_port(host: &str, port: impl Display) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colons_of_the_host_stand_in_brackets() {
+        assert_eq!(host_port("example.org", 443), "example.org:443");
+        assert_eq!(host_port("10.0.0.1", 80), "10.0.0.1:80");
+        assert_eq!(host_port("fd00::1", 6443), "[fd00::1]:6443");
+    }
+}

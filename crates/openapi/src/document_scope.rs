@@ -1,0 +1,152 @@
+//! The parts that the API consists of, each with a document of its own in version 3: group versions, and the pages that
+//! say what is served.
+
+use keelson_meta::json::{Value, json};
+use keelson_schema::Schemas;
+
+use crate::action::{Action, Origin};
+use crate::custom;
+use crate::definitions::META;
+use crate::description::VersionDescription;
+use crate::operations::{self, Operation, PathItem};
+use crate::schema::Dialect;
+use crate::shared::SharedDefinitions;
+
+const VERSION_INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
+
+/// A part of the API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DocumentScope<'d> {
+    /// `/api/`
+    CoreVersions,
+    /// `/apis/`
+    Groups,
+    /// `/apis/<group>/`
+    Group(&'d str),
+    /// `/api/v1/` or `/apis/<group>/<version>/` with all resources.
+    Version(&'d VersionDescription),
+    /// `/version/`
+    CodeVersion,
+}
+
+impl DocumentScope<'_> {
+    /// Its path without slashes at the ends, such as `apis/apps/v1`.
+    pub(crate) fn path(self) -> String {
+        match self {
+            Self::CoreVersions => "api".to_owned(),
+            Self::Groups => "apis".to_owned(),
+            Self::Group(group) => format!("apis/{group}"),
+            Self::Version(version) => version.path(),
+            Self::CodeVersion => "version".to_owned(),
+        }
+    }
+
+    /// Whether it is of the server itself. There may be thousands of others.
+    pub(crate) fn is_builtin(self) -> bool {
+        match self {
+            Self::CoreVersions | Self::Groups | Self::Group(_) | Self::CodeVersion => true,
+            Self::Version(version) => version.is_builtin(),
+        }
+    }
+
+    /// What its document says of itself.
+    pub(crate) fn info(self, shared: &SharedDefinitions) -> Value {
+        if self.is_builtin() {
+            shared.info()
+        } else {
+            json!({ "title": "Kubernetes CRD Swagger", "version": "v0.1.0" })
+        }
+    }
+
+    /// Its paths with their operations, ordered by path.
+    pub(crate) fn items(self, schemas: &Schemas) -> Vec<PathItem> {
+        let mut items: Vec<PathItem> = self.is_builtin().then(|| self.page(schemas)).into_iter().collect();
+        if let Self::Version(version) = self {
+            items.extend(operations::paths(version, schemas));
+        }
+        items
+    }
+
+    /// The definitions of its own, by name. All others are shared by all documents.
+    ///
+    /// Cost: that of reading the schemas of its custom kinds.
+    pub(crate) fn own_definitions(self, dialect: Dialect, schemas: &Schemas) -> Vec<(String, Value)> {
+        let Self::Version(version) = self else { return Vec::new() };
+        let custom = version.resources.iter().filter_map(|resource| Some((resource, resource.custom.as_ref()?)));
+        custom.flat_map(|(resource, custom)| custom::definitions(resource, custom, dialect, schemas)).collect()
+    }
+
+    /// The names of the definitions that these operations refer to, or definitions of its own.
+    pub(crate) fn references(self, items: &[PathItem]) -> Vec<String> {
+        let operations = items.iter().flat_map(|item| &item.operations);
+        let names = operations.flat_map(|operation| [&operation.body, &operation.answer]).flatten().cloned();
+        let is_custom =
+            matches!(self, Self::Version(version) if version.resources.iter().any(|it| it.custom.is_some()));
+        let of_own = custom::SHARED.iter().filter(|_| is_custom).map(|name| format!("{META}{name}"));
+        names.chain(of_own).collect()
+    }
+
+    /// The page that says what is served.
+    fn page(self, schemas: &Schemas) -> PathItem {
+        let (id, description, tag, answer) = match self {
+            Self::CoreVersions => (
+                "getCoreAPIVersions".to_owned(),
+                "say which versions the core group is served in",
+                "core".to_owned(),
+                format!("{META}APIVersions"),
+            ),
+            Self::Groups => (
+                "getAPIVersions".to_owned(),
+                "say which groups are served",
+                "apis".to_owned(),
+                format!("{META}APIGroupList"),
+            ),
+            Self::Group(group) => (
+                format!("get{}APIGroup", operations::title(group)),
+                "say which versions the group is served in",
+                operations::tag(group),
+                format!("{META}APIGroup"),
+            ),
+            Self::Version(version) => (
+                format!("get{}APIResources", operations::infix(version)),
+                "say which resources are served",
+                format!("{}_{}", operations::tag(&version.group), version.version),
+                format!("{META}APIResourceList"),
+            ),
+            Self::CodeVersion => (
+                "getCodeVersion".to_owned(),
+                "say which version the server has",
+                "version".to_owned(),
+                VERSION_INFO.to_owned(),
+            ),
+        };
+        let operation = Operation {
+            action: Action::Discover,
+            origin: Origin::BuiltIn,
+            id,
+            description: description.to_owned(),
+            tag,
+            kind: None,
+            parameters: Action::Discover.parameters(Origin::BuiltIn),
+            body: None,
+            answer: schemas.definition(&answer).map(|_| answer),
+        };
+        PathItem { path: format!("/{}/", self.path()), parameters: vec![], operations: vec![operation] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_an_answer_with_a_definition() {
+        let versions = VersionDescription::all(keelson_resources::Catalogue::builtin());
+        let groups = versions.iter().map(|version| DocumentScope::Group(&version.group));
+        let pages = [DocumentScope::CoreVersions, DocumentScope::Groups, DocumentScope::CodeVersion].into_iter();
+        for scope in pages.chain(groups).chain(versions.iter().map(DocumentScope::Version)) {
+            let page = scope.page(Schemas::builtin());
+            assert!(page.operations[0].answer.is_some(), "{}", page.path);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Bounds for bytes that many hold together.
+//!
+//! Whoever holds some has a reservation, which gives its bytes back when it is dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// So many bytes, for all who reserve some. A clone is another handle to the same.
+#[derive(Clone, Debug)]
+pub struct ByteBudget(Arc<Budget>);
+
+#[derive(Debug)]
+struct Budget {
+    reserved: AtomicUsize,
+    most: usize,
+}
+
+/// The bytes that one has reserved.
+#[derive(Debug)]
+pub struct ByteReservation {
+    bytes: usize,
+    of: Arc<Budget>,
+}
+
+impl ByteBudget {
+    /// A budget of which nothing is reserved.
+    pub fn new(most: usize) -> Self {
+        Self(Arc::new(Budget { reserved: AtomicUsize::new(0), most }))
+    }
+
+    /// A reservation of so many.
+    ///
+    /// # Errors
+    /// When that is more than there is.
+    pub fn hold(&self, bytes: usize) -> Result<ByteReservation, String> {
+        let mut reservation = self.reserve();
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    /// A reservation of nothing yet.
+    pub fn reserve(&self) -> ByteReservation {
+        ByteReservation { bytes: 0, of: self.0.clone() }
+    }
+}
+
+impl ByteReservation {
+    /// Reserves more.
+    ///
+    /// # Errors
+    /// When that is more than there is. Nothing more is reserved then.
+    pub fn grow(&mut self, by: usize) -> Result<(), String> {
+        if self.of.reserved.fetch_add(by, Ordering::Relaxed) + by > self.of.most {
+            self.of.reserved.fetch_sub(by, Ordering::Relaxed);
+            return Err(format!("more than {} bytes would be held", self.of.most));
+        }
+        self.bytes += by;
+        Ok(())
+    }
+}
+
+impl Drop for ByteReservation {
+    fn drop(&mut self) {
+        self.of.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ByteBudget;
+
+    #[test]
+    fn what_is_dropped_can_be_reserved_again() {
+        let budget = ByteBudget::new(10);
+        let (mut first, mut second) = (budget.reserve(), budget.reserve());
+        first.grow(6).unwrap();
+        assert_eq!(second.grow(5).unwrap_err(), "more than 10 bytes would be held");
+        second.grow(4).unwrap();
+        drop(first);
+        second.grow(6).unwrap();
+        assert!(second.grow(1).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! A secured connection, as a connection pool keeps it.
+//!
+//! It counts its requests: only a connection that had one before may have been ended by its peer meanwhile.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_rustls::client::TlsStream;
+
+use crate::dialer::HTTP2;
+use crate::response_start::{RecordedStream, ResponseStart};
+
+/// A secured connection.
+pub(crate) struct SecureConnection {
+    stream: TokioIo<RecordedStream<TlsStream<TcpStream>>>,
+    uses: UseCount,
+    response_start: ResponseStart,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// How many requests a connection has had.
+#[derive(Clone, Debug, Default)]
+struct UseCount(Arc<AtomicU64>);
+
+/// The connection that a request went over, as far as one was chosen.
+pub(crate) struct UsedConnection {
+    /// Whether it had requests before.
+    pub(crate) was_kept: bool,
+    /// What the response began with.
+    pub(crate) response_start: Option<ResponseStart>,
+}
+
+impl UsedConnection {
+    /// The connection of one request, which is counted by this.
+    pub(crate) fn of(captured: &CaptureConnection) -> Self {
+        let mut extras = http::Extensions::new();
+        if let Some(connected) = captured.connection_metadata().as_ref() {
+            connected.get_extras(&mut extras);
+        }
+        let was_kept = extras.get::<UseCount>().is_some_and(|uses| uses.0.fetch_add(1, Ordering::Relaxed) > 0);
+        Self { was_kept, response_start: extras.remove() }
+    }
+}
+
+impl SecureConnection {
+    /// A connection that counts among those that may be open for as long as it is.
+    pub(crate) fn new(stream: TlsStream<TcpStream>, permit: OwnedSemaphorePermit) -> Self {
+        let response_start = ResponseStart::default();
+        let stream = RecordedStream { inner: stream, response_start: response_start.clone() };
+        Self { stream: TokioIo::new(stream), uses: UseCount::default(), response_start, _permit: permit }
+    }
+
+    /// What the response that is read begins with.
+    pub(crate) fn response_start(&self) -> ResponseStart {
+        self.response_start.clone()
+    }
+}
+
+impl Connection for SecureConnection {
+    fn connected(&self) -> Connected {
+        let speaks_http2 = self.stream.inner().inner.get_ref().1.alpn_protocol() == Some(HTTP2);
+        let connected = Connected::new().extra(self.uses.clone()).extra(self.response_start.clone());
+        if speaks_http2 { connected.negotiated_h2() } else { connected }
+    }
+}
+
+impl Read for SecureConnection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+    }
+}
+
+impl Write for SecureConnection {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, bytes)
+    }
+}

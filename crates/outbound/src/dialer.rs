@@ -1,0 +1,234 @@
+//! Connections to one host: where they go, and how they are secured.
+//!
+//! A service is looked up for each new connection, so that one that moved is found again. Its certificate has to name the service,
+//! whatever address it has. Calls speak HTTP/1.1, as upstream's do: each connection has one call at a time, and those to a service
+//! spread over its endpoints. What is passed on goes over HTTP/2 where the server speaks that.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use keelson_supervision::outcome;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio_rustls::TlsConnector;
+use tower_service::Service;
+
+use crate::connection::SecureConnection;
+use crate::fault::DialError;
+use crate::proxy::Proxy;
+use crate::remote_service::service_host;
+use crate::services::Services;
+use crate::tls;
+
+/// How long one address may take to accept a connection, and how long is waited until there may be one more.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// How long the handshake of TLS may take, as upstream has it.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// The names of protocols in TLS (RFC 7301).
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP2: &[u8] = b"h2";
+
+/// Makes connections to one host.
+#[derive(Clone)]
+pub(crate) struct Dialer(Arc<DialerSettings>);
+
+struct DialerSettings {
+    endpoint: Endpoint,
+    server_name: Result<ServerName<'static>, String>,
+    trust: Trust,
+    /// The protocols that are spoken, the preferred one first.
+    protocols: &'static [&'static [u8]],
+    connector: OnceCell<TlsConnector>,
+    services: Arc<dyn Services>,
+    proxy: Option<Proxy>,
+    /// For each connection that may be open, for all who share this.
+    permits: Arc<Semaphore>,
+}
+
+/// Whose certificates are believed.
+#[derive(Clone)]
+pub(crate) struct Trust {
+    /// Those that these authorities have signed (PEM), or the system's where there is nothing.
+    pub(crate) ca_bundle: Vec<u8>,
+    /// All.
+    pub(crate) insecure_skip_tls_verify: bool,
+    /// What is presented to them; nothing to most.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+}
+
+/// A certificate by which the server shows who it is.
+#[derive(Clone)]
+pub struct ClientCertificate {
+    /// The certificate, and those that lead to its authority (PEM).
+    pub certificate_pem: String,
+    /// Its key (PEM).
+    pub key_pem: String,
+}
+
+/// Keys must never reach a log.
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+    }
+}
+
+/// Where connections go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Endpoint {
+    Host {
+        host: String,
+        port: u16,
+    },
+    Service {
+        namespace: String,
+        name: String,
+        port: u16,
+    },
+    /// An address of a server whose certificate has another name.
+    Server {
+        host: String,
+        port: u16,
+        name: String,
+    },
+}
+
+impl Endpoint {
+    /// The name that the certificate has to have.
+    fn server_name(&self) -> String {
+        match self {
+            Self::Host { host, .. } => host.clone(),
+            Self::Service { namespace, name, .. } => service_host(namespace, name),
+            Self::Server { name, .. } => name.clone(),
+        }
+    }
+}
+
+impl Dialer {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        trust: Trust,
+        services: Arc<dyn Services>,
+        proxy: Option<Proxy>,
+        permits: Arc<Semaphore>,
+    ) -> Self {
+        let server_name = endpoint.server_name();
+        let server_name = ServerName::try_from(server_name.clone())
+            .map_err(|_| format!("tls: {server_name:?} is no name that a certificate can have"));
+        Self(Arc::new(DialerSettings {
+            endpoint,
+            server_name,
+            trust,
+            protocols: &[HTTP1],
+            connector: OnceCell::new(),
+            services,
+            proxy,
+            permits,
+        }))
+    }
+
+    /// The same, speaking other protocols.
+    pub(crate) fn with_protocols(&self, protocols: &'static [&'static [u8]]) -> Self {
+        let DialerSettings { endpoint, server_name, trust, services, proxy, permits, .. } = &*self.0;
+        Self(Arc::new(DialerSettings {
+            endpoint: endpoint.clone(),
+            server_name: server_name.clone(),
+            trust: trust.clone(),
+            protocols,
+            connector: OnceCell::new(),
+            services: services.clone(),
+            proxy: proxy.clone(),
+            permits: permits.clone(),
+        }))
+    }
+
+    pub(crate) async fn dial(self) -> Result<SecureConnection, DialError> {
+        let addresses = match &self.0.endpoint {
+            Endpoint::Host { host, port } | Endpoint::Server { host, port, .. } => vec![(host.clone(), *port)],
+            Endpoint::Service { namespace, name, port } => {
+                self.0.services.addresses(namespace, name, *port).map_err(DialError::Service)?
+            }
+        };
+        let connector = self.0.connector.get_or_try_init(|| self.connector()).await?;
+        let name = self.0.server_name.clone().map_err(DialError::Setup)?;
+        let permit = tokio::time::timeout(CONNECT_TIME, self.0.permits.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
+            return Err(DialError::Setup("too many connections to other servers are open".to_owned()));
+        };
+        let stream = self.stream(&addresses).await?;
+        // Requests are small, and wait for nothing.
+        let _ = stream.set_nodelay(true);
+        match tokio::time::timeout(HANDSHAKE_TIME, connector.connect(name, stream)).await {
+            Ok(secured) => Ok(SecureConnection::new(secured.map_err(DialError::Tls)?, permit)),
+            Err(_) => Err(DialError::Setup("net/http: TLS handshake timeout".to_owned())),
+        }
+    }
+
+    /// A connection there, which is not secured yet.
+    async fn stream(&self, addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
+        match (&self.0.proxy, &self.0.endpoint) {
+            (Some(proxy), Endpoint::Host { host, port }) if proxy.is_for(host, *port) => {
+                let by_proxy = [(proxy.host.clone(), proxy.port)];
+                let refused = |error: DialError| DialError::Proxy(format!("proxyconnect tcp: {error}"));
+                let mut stream = connected(&by_proxy).await.map_err(refused)?;
+                proxy.lead(&mut stream, host, *port).await.map_err(DialError::Proxy)?;
+                Ok(stream)
+            }
+            _ => connected(addresses).await,
+        }
+    }
+
+    async fn connector(&self) -> Result<TlsConnector, DialError> {
+        let trust = self.0.trust.clone();
+        // The system's certificates are read from its disk.
+        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await;
+        let mut config = config.map_err(DialError::Setup)?;
+        config.alpn_protocols = self.0.protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(Arc::new(config).into())
+    }
+}
+
+/// A connection to the first address that takes one.
+async fn connected(addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
+    let mut failed = DialError::Setup("there is no address".to_owned());
+    for (host, port) in addresses {
+        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let found = match found {
+            Ok(found) => found.collect(),
+            Err(error) => {
+                let why =
+                    if error.to_string().contains("not known") { "no such host".to_owned() } else { error.to_string() };
+                failed = DialError::Lookup { host: host.clone(), why };
+                Vec::new()
+            }
+        };
+        for address in found {
+            let why = match tokio::time::timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => error,
+                Err(_) => std::io::ErrorKind::TimedOut.into(),
+            };
+            failed = DialError::Connect { address: address.to_string(), why };
+        }
+    }
+    Err(failed)
+}
+
+impl Service<Uri> for Dialer {
+    type Response = SecureConnection;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<SecureConnection, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        Box::pin(self.clone().dial())
+    }
+}

@@ -1,0 +1,251 @@
+//! Connections of HTTP/1.1 that have one request at a time, and are driven by who waits for its answer.
+//!
+//! A request that is passed on costs no other task: whoever asks writes it, reads the answer and takes the body from the same poll, so
+//! that a body is copied no more often than its connection does. Of those that nobody uses a few are kept. Nobody watches them, so
+//! one that was ended meanwhile is found when it is taken, or when its time is over.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response, Uri};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::{self, SendRequest};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::connection::SecureConnection;
+use crate::dialer::{Dialer, HTTP1};
+use crate::fault::{DialError, is_broken_connection};
+use crate::response_start::ResponseStart;
+use crate::upstream::{ForwardBody, ForwardError, fault};
+
+/// How many requests to one server have such connections; as many are kept when nobody uses them.
+pub(crate) const EXCLUSIVE_REQUESTS: usize = 32;
+/// The same to all servers together.
+pub(crate) const ALL_EXCLUSIVE_REQUESTS: usize = 400;
+/// How many bytes of an answer wait for whoever reads it. It also bounds the head.
+const BUFFER_BYTES: usize = 256 << 10;
+/// How long a connection is kept that nobody uses.
+const IDLE_TIME: Duration = Duration::from_secs(90);
+
+/// The connections to one server that nobody uses.
+pub(crate) struct ExclusiveConnections {
+    dialer: Dialer,
+    idle: Mutex<Idle>,
+    /// Whether the server refused to speak HTTP/1.1.
+    is_refused: AtomicBool,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// The one that was used last is the last.
+    connections: Vec<ExclusiveConnection>,
+    /// Whether somebody is there to close those whose time is over.
+    is_watched: bool,
+}
+
+/// One connection.
+struct ExclusiveConnection {
+    sender: SendRequest<ForwardBody>,
+    driver: http1::Connection<SecureConnection, ForwardBody>,
+    response_start: ResponseStart,
+    /// When its last request was over; `None` before the first.
+    idle_since: Option<Instant>,
+}
+
+/// Why there is no answer.
+pub(crate) struct ExclusiveError {
+    pub(crate) error: ForwardError,
+    /// The request, where nothing of it was sent.
+    pub(crate) unsent: Option<Box<Request<ForwardBody>>>,
+    /// Whether a connection that was kept had ended.
+    pub(crate) has_ended: bool,
+}
+
+impl ExclusiveConnections {
+    pub(crate) fn new(dialer: &Dialer) -> Arc<Self> {
+        let dialer = dialer.with_protocols(&[HTTP1]);
+        Arc::new(Self { dialer, idle: Mutex::default(), is_refused: AtomicBool::new(false) })
+    }
+
+    /// Whether the server speaks HTTP/1.1, as far as is known.
+    pub(crate) fn are_spoken(&self) -> bool {
+        !self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Sends a request, whose URI names the server too. Dropping the future or the answer ends the connection.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        mut request: Request<ForwardBody>,
+    ) -> Result<Response<ForwardedBody>, ExclusiveError> {
+        let as_asked = request.uri().clone();
+        let ExclusiveConnection { mut sender, driver, response_start, idle_since } = match self.take().await {
+            Ok(connection) => connection,
+            Err(error) => {
+                if error.is_refused_protocol() {
+                    self.is_refused.store(true, Ordering::Relaxed);
+                }
+                let error = fault(&error, None);
+                return Err(ExclusiveError { error, unsent: Some(Box::new(request)), has_ended: false });
+            }
+        };
+        to_origin_form(&mut request);
+        let mut sent = pin!(sender.try_send_request(request));
+        let mut driver = Some(driver);
+        let outcome = std::future::poll_fn(|context| {
+            if let Some(running) = &mut driver
+                && Pin::new(running).poll(context).is_ready()
+            {
+                // Whoever waits for its answer is told by that.
+                driver = None;
+            }
+            sent.as_mut().poll(context)
+        });
+        match outcome.await {
+            Ok(answer) => {
+                let connection =
+                    driver.map(|driver| ExclusiveConnection { sender, driver, response_start, idle_since: None });
+                let using = connection.map(|connection| Box::new((connection, self.clone())));
+                Ok(answer.map(|incoming| ForwardedBody { incoming, using }))
+            }
+            Err(mut error) => {
+                let unsent = error.take_message().map(|mut request| {
+                    *request.uri_mut() = as_asked;
+                    Box::new(request)
+                });
+                let error = error.into_error();
+                let has_ended = idle_since.is_some() && is_broken_connection(&error);
+                Err(ExclusiveError { error: fault(&error, Some(&response_start)), unsent, has_ended })
+            }
+        }
+    }
+
+    /// A connection that is ready for a request: one that was kept, else a new one.
+    async fn take(&self) -> Result<ExclusiveConnection, DialError> {
+        loop {
+            let Some(mut kept) = self.idle.lock().connections.pop() else { break };
+            let is_open = std::future::poll_fn(|context| Poll::Ready(kept.is_ready(context))).await;
+            if is_open && kept.is_young() {
+                return Ok(kept);
+            }
+        }
+        let stream = self.dialer.clone().dial().await?;
+        let response_start = stream.response_start();
+        let built = http1::Builder::new().max_buf_size(BUFFER_BYTES).handshake(stream).await;
+        let (sender, driver) = built.map_err(|error| DialError::Setup(error.to_string()))?;
+        Ok(ExclusiveConnection { sender, driver, response_start, idle_since: None })
+    }
+
+    /// Keeps a connection whose answer was read.
+    fn keep(self: &Arc<Self>, mut connection: ExclusiveConnection) {
+        connection.idle_since = Some(Instant::now());
+        let mut idle = self.idle.lock();
+        if idle.connections.len() == EXCLUSIVE_REQUESTS {
+            return;
+        }
+        idle.connections.push(connection);
+        if !std::mem::replace(&mut idle.is_watched, true) {
+            let all = Arc::downgrade(self);
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(IDLE_TIME).await;
+                    let Some(all) = all.upgrade() else { return };
+                    let mut idle = all.idle.lock();
+                    idle.connections.retain(ExclusiveConnection::is_young);
+                    if idle.connections.is_empty() {
+                        idle.is_watched = false;
+                        return;
+                    }
+                }
+            });
+        }
+    }
+}
+
+impl ExclusiveConnection {
+    fn is_young(&self) -> bool {
+        self.idle_since.is_none_or(|since| since.elapsed() < IDLE_TIME)
+    }
+
+    /// Whether it takes a request, after all that has come meanwhile was read.
+    fn is_ready(&mut self, context: &mut Context<'_>) -> bool {
+        Pin::new(&mut self.driver).poll(context).is_pending()
+            && matches!(self.sender.poll_ready(context), Poll::Ready(Ok(())))
+    }
+}
+
+/// On such a connection the target is the path, and the host stands in a field.
+fn to_origin_form(request: &mut Request<ForwardBody>) {
+    let uri = request.uri();
+    let host = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+    if let Some(host) = host {
+        request.headers_mut().entry(HOST).or_insert(host);
+    }
+}
+
+/// The body of an answer that is passed back. Dropping it before its end breaks the request off.
+pub struct ForwardedBody {
+    incoming: Incoming,
+    /// The connection that it comes from, which this drives; `None` where a task does, and at the end.
+    using: Option<Box<(ExclusiveConnection, Arc<ExclusiveConnections>)>>,
+}
+
+impl ForwardedBody {
+    /// Gives the connection back once there is nothing more to read.
+    fn give_back(&mut self, context: &mut Context<'_>) {
+        let Some(using) = self.using.take() else { return };
+        let (mut connection, all) = *using;
+        if connection.is_ready(context) {
+            all.keep(connection);
+        }
+    }
+}
+
+impl From<Incoming> for ForwardedBody {
+    fn from(incoming: Incoming) -> Self {
+        Self { incoming, using: None }
+    }
+}
+
+impl Body for ForwardedBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let mut frame = Pin::new(&mut this.incoming).poll_frame(context);
+        if frame.is_pending()
+            && let Some(using) = &mut this.using
+        {
+            // An end or a failure of the connection is told by the body too.
+            if Pin::new(&mut using.0.driver).poll(context).is_ready() {
+                this.using = None;
+            }
+            frame = Pin::new(&mut this.incoming).poll_frame(context);
+        }
+        let frame = ready!(frame);
+        match &frame {
+            Some(Ok(_)) if this.incoming.is_end_stream() => this.give_back(context),
+            Some(Ok(_)) => {}
+            None => this.give_back(context),
+            Some(Err(_)) => this.using = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}

@@ -1,0 +1,132 @@
+//! The first bytes of a response, to tell what is wrong with one that is not HTTP.
+//!
+//! The library that reads responses says only that it can't. Go's client quotes what it stumbled over, and so does this, from the first
+//! bytes that came after the last that were sent.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use keelson_meta::go_format::quote;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How many bytes are kept: more lines than it takes to find the one that is wrong in most answers.
+const KEPT_BYTES: usize = 1 << 10;
+
+/// What a response began with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResponseStart(Arc<Mutex<Vec<u8>>>);
+
+impl ResponseStart {
+    fn note(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock();
+        let room = KEPT_BYTES.saturating_sub(kept.len()).min(bytes.len());
+        kept.extend_from_slice(&bytes[..room]);
+    }
+
+    fn forget(&self) {
+        self.0.lock().clear();
+    }
+
+    /// What is wrong with it, in the words of Go's client; `None` where that is not to be seen.
+    pub(crate) fn fault(&self, is_incomplete: bool) -> Option<String> {
+        let kept = self.0.lock();
+        if kept.is_empty() {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&kept);
+        if is_incomplete {
+            return Some(broken("unexpected EOF"));
+        }
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        if !first.starts_with("HTTP/") {
+            return Some(broken(&format!("malformed HTTP response {}", quote(first))));
+        }
+        for line in lines.take_while(|line| !line.is_empty()) {
+            let Some((name, value)) = line.split_once(':') else {
+                return Some(broken(&format!("malformed MIME header: missing colon: {}", quote(line))));
+            };
+            let value = value.trim();
+            if name.eq_ignore_ascii_case("content-length") && value.parse::<u64>().is_err() {
+                return Some(broken(&format!("bad Content-Length {}", quote(value))));
+            }
+        }
+        None
+    }
+}
+
+fn broken(why: &str) -> String {
+    format!("net/http: HTTP/1.x transport connection broken: {why}")
+}
+
+/// A stream of which the beginning of each response is kept.
+pub(crate) struct RecordedStream<S> {
+    pub(crate) inner: S,
+    pub(crate) response_start: ResponseStart,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for RecordedStream<S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.inner).poll_read(context, buffer);
+        if read.is_ready() {
+            this.response_start.note(&buffer.filled()[before..]);
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for RecordedStream<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.response_start.forget();
+        Pin::new(&mut this.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.response_start.forget();
+        Pin::new(&mut this.inner).poll_write_vectored(context, slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_quoted_as_go_does() {
+        let check = |bytes: &[u8], is_incomplete: bool, expected: Option<&str>| {
+            let start = ResponseStart::default();
+            start.note(bytes);
+            assert_eq!(start.fault(is_incomplete), expected.map(broken), "{}", String::from_utf8_lossy(bytes));
+        };
+        check(b"", true, None);
+        check(b"hello\r\n", false, Some("malformed HTTP response \"hello\""));
+        check(b"HTTP/1.1 2", true, Some("unexpected EOF"));
+        let colon = "malformed MIME header: missing colon: \"no colon here\"";
+        check(b"HTTP/1.1 200 OK\r\na: b\r\nno colon here\r\n\r\n", false, Some(colon));
+        check(b"HTTP/1.1 200 OK\r\nContent-Length: abc\r\n\r\n", false, Some("bad Content-Length \"abc\""));
+        check(b"HTTP/1.1 200 OK\r\n\r\nno colon", false, None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Codes of answers, and what is made of them, as Kubernetes' own client does it.
+//!
+//! A `Status` in the body counts more than the code. Who says when to come again is called again, in the time of the call.
+
+use std::time::Duration;
+
+use keelson_codec::json;
+use keelson_meta::go_format::quote;
+use keelson_meta::json::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::fault::CallError;
+use crate::peer::{Call, Peer, PeerResponse};
+
+/// How often a call is made again for a peer that asks for it.
+const AGAIN: usize = 10;
+
+/// The answer to a call, which is made again where the peer says that it is busy and how long: all in the time of the call.
+///
+/// # Errors
+/// Those of a call.
+pub(crate) async fn call_with_retries(peer: &Peer, call: &Call) -> Result<PeerResponse, CallError> {
+    let until = Instant::now() + call.time;
+    let mut again = 0;
+    loop {
+        let answer = peer.call_until(call, until).await?;
+        let asks_for_it = answer.status == 429 || answer.status >= 500;
+        match answer.retry_after.filter(|_| asks_for_it && again < AGAIN) {
+            Some(wait) => {
+                again += 1;
+                drop(answer);
+                let left = until.saturating_duration_since(Instant::now());
+                sleep(wait.min(left).max(LEAST_WAIT)).await;
+            }
+            None => return Ok(answer),
+        }
+    }
+}
+
+/// How long is waited at the least before a call is made again.
+const LEAST_WAIT: Duration = Duration::from_millis(10);
+
+/// What an answer says of a failure; `None` for one that is none.
+pub fn failure_text(answer: &PeerResponse) -> Option<String> {
+    if (200..=206).contains(&answer.status) {
+        return answer.body.is_empty().then(|| {
+            format!("0-length response with status code: {} and content type: {}", answer.status, answer.content_type)
+        });
+    }
+    stated(&answer.body).or_else(|| Some(generic(answer)))
+}
+
+/// The message of a `Status` that says that something failed.
+fn stated(body: &[u8]) -> Option<String> {
+    let status = json::parse(body).ok()?.value;
+    let is = |field: &str, expected: &str| status[field].as_str().unwrap_or(expected) == expected;
+    let is_status = is("kind", "Status") && is("apiVersion", "v1");
+    let failed = status.is_object() && is_status && status["status"] == "Failure";
+    failed.then(|| status["message"].as_str().unwrap_or_default().to_owned())
+}
+
+/// What stands for a code.
+fn generic(answer: &PeerResponse) -> String {
+    const SHOWN_BYTES: usize = 2048;
+    let media = answer.content_type.split(';').next().unwrap_or_default().trim();
+    let shown = if media.starts_with("text/") {
+        let text = String::from_utf8_lossy(&answer.body);
+        let text = text.trim();
+        text[..text.floor_char_boundary(SHOWN_BYTES)].to_owned()
+    } else {
+        "unknown".to_owned()
+    };
+    match answer.status {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        406 if shown == "unknown" => {
+            "the server was unable to respond with a content type that the client supports".to_owned()
+        }
+        403 | 406 | 415 => shown,
+        409 => "the server reported a conflict".to_owned(),
+        422 => "the server rejected our request due to an error in our request".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+                .to_owned()
+        }
+        code if code >= 500 => {
+            format!("an error on the server ({}) has prevented the request from succeeding", quote(&shown))
+        }
+        code => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}
+
+/// The value of a body, which upstream reads as YAML where it is not JSON.
+///
+/// # Errors
+/// When it is neither, as upstream says it.
+pub(crate) fn value_of(body: &[u8]) -> Result<Value, String> {
+    let value = match json::parse(body) {
+        Ok(parsed) => parsed.value,
+        Err(error) => match keelson_codec::yaml::parse(body) {
+            Ok(parsed) => parsed.value,
+            Err(_) => return Err(format!("couldn't get version/kind; json parse error: {error}")),
+        },
+    };
+    let found = match &value {
+        Value::Object(_) | Value::Null => return Ok(value),
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    const INTO: &str =
+        r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    Err(format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {INTO}"
+    ))
+}

@@ -1,0 +1,36 @@
+//! One step of a path, borrowed from the value that is walked: most steps are only looked at or written, never kept.
+//!
+//! A step that is kept becomes a `PathElement`, which owns its texts.
+
+use keelson_meta::json::{Map, Value};
+
+use super::element::PathElement;
+
+/// One step from a value to a part of it.
+#[derive(Clone, Copy)]
+pub(super) enum PathElementRef<'v> {
+    /// A field of an object or an entry of a map.
+    Field(&'v str),
+    /// The item of a list that has these values in these fields, which are sorted by name.
+    Key { names: &'v [&'v str], values: &'v [&'v Value] },
+    /// The item of a set that is this value.
+    Value(&'v Value),
+}
+
+impl PathElementRef<'_> {
+    /// The step as it is kept.
+    pub(super) fn to_element(self) -> PathElement {
+        match self {
+            Self::Field(name) => PathElement::field(name),
+            Self::Key { names, values } => {
+                PathElement::key(names.iter().zip(values).map(|(name, value)| ((*name).into(), (*value).clone())))
+            }
+            Self::Value(value) => PathElement::value(value.clone()),
+        }
+    }
+}
+
+/// The value of these key fields.
+pub(super) fn key_object<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>) -> Value {
+    fields.map(|(name, value)| (name, value.clone())).collect::<Map>().into()
+}

@@ -1,0 +1,120 @@
+//! The releases of Kubernetes in which the versions of built-in resources came that have several: what servers of a release can read.
+//!
+//! While servers are upgraded, and until it is sure that nobody goes back, what is stored has to be read by those of the release before.
+
+use std::ops::RangeInclusive;
+
+use keelson_meta::GroupResource;
+use keelson_resources::{Catalogue, Text};
+
+/// The minor versions of the releases that are known.
+const KNOWN: RangeInclusive<u32> = 32..=36;
+
+/// Versions of a resource with the minor versions of the releases in which they came, the newest first.
+type Versions = &'static [(&'static str, u32)];
+
+/// Resources with the minor versions of the releases in which their versions came, the newest version first.
+const CAME: &[(&str, &str, Versions)] = &[
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", MUTATING),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", MUTATING),
+    ("coordination.k8s.io", "leasecandidates", &[("v1beta1", 33), ("v1alpha2", 32)]),
+    ("networking.k8s.io", "ipaddresses", NETWORKING),
+    ("networking.k8s.io", "servicecidrs", NETWORKING),
+    ("resource.k8s.io", "deviceclasses", DEVICES),
+    ("resource.k8s.io", "devicetaintrules", &[("v1beta2", 36), ("v1alpha3", 33)]),
+    ("resource.k8s.io", "resourceclaims", DEVICES),
+    ("resource.k8s.io", "resourceclaimtemplates", DEVICES),
+    ("resource.k8s.io", "resourceslices", DEVICES),
+    ("storage.k8s.io", "volumeattributesclasses", &[("v1", 34), ("v1beta1", 31)]),
+];
+const MUTATING: Versions = &[("v1", 36), ("v1beta1", 34), ("v1alpha1", 32)];
+const NETWORKING: Versions = &[("v1", 33), ("v1beta1", 31)];
+const DEVICES: Versions = &[("v1", 34), ("v1beta2", 33), ("v1beta1", 32)];
+
+/// The versions in which servers of a release such as `1.34` can read what is stored, of the resources whose usual one they can't. What
+/// the release has not at all stays as usual.
+///
+/// # Errors
+/// When there is no such release, or it is not known.
+pub(super) fn readable_by(release: &str, catalogue: &Catalogue) -> Result<Vec<(GroupResource, Text)>, String> {
+    let minor =
+        release.strip_prefix("1.").and_then(|minor| minor.parse::<u32>().ok()).filter(|minor| KNOWN.contains(minor));
+    let (first, last) = (*KNOWN.start(), *KNOWN.end());
+    let minor =
+        minor.ok_or(format!("kubernetes={release} is not one of kubernetes=1.{first} to kubernetes=1.{last}"))?;
+    let mut found = Vec::new();
+    for (group, plural, versions) in CAME {
+        let Some(resource) = catalogue.resource(group, plural) else { continue };
+        let usual = resource.default_storage_kind().map(|kind| kind.version);
+        let is_readable = |version: &&(&str, u32)| version.1 <= minor;
+        if versions.iter().filter(is_readable).any(|(version, _)| usual.as_deref() == Some(*version)) {
+            continue;
+        }
+        if let Some((version, _)) = versions.iter().find(is_readable) {
+            found.push((resource.group_resource(), (*version).into()));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_release_can_t_read_is_stored_in_the_newest_version_that_it_can() {
+        let check = |release: &str, expected: &[(&str, &str)]| {
+            let found = readable_by(release, Catalogue::builtin()).unwrap();
+            let found: Vec<(String, &str)> =
+                found.iter().map(|(resource, version)| (resource.resource.clone(), &**version)).collect();
+            let expected: Vec<(String, &str)> =
+                expected.iter().map(|(resource, version)| ((*resource).to_owned(), *version)).collect();
+            assert_eq!(found, expected, "{release}");
+        };
+        check("1.36", &[]);
+        check("1.35", &[]);
+        check("1.34", &[]);
+        let newer = [
+            ("mutatingadmissionpolicies", "v1alpha1"),
+            ("mutatingadmissionpolicybindings", "v1alpha1"),
+            ("deviceclasses", "v1beta2"),
+            ("resourceclaims", "v1beta2"),
+            ("resourceclaimtemplates", "v1beta2"),
+            ("resourceslices", "v1beta2"),
+            ("volumeattributesclasses", "v1beta1"),
+        ];
+        check("1.33", &newer);
+        let oldest = [
+            ("mutatingadmissionpolicies", "v1alpha1"),
+            ("mutatingadmissionpolicybindings", "v1alpha1"),
+            ("leasecandidates", "v1alpha2"),
+            ("ipaddresses", "v1beta1"),
+            ("servicecidrs", "v1beta1"),
+            ("deviceclasses", "v1beta1"),
+            ("resourceclaims", "v1beta1"),
+            ("resourceclaimtemplates", "v1beta1"),
+            ("resourceslices", "v1beta1"),
+            ("volumeattributesclasses", "v1beta1"),
+        ];
+        check("1.32", &oldest);
+        for unknown in ["1.31", "1.37", "2.33", "1.x", "", "33"] {
+            assert!(readable_by(unknown, Catalogue::builtin()).is_err(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn every_built_in_resource_with_several_versions_is_known_or_older_than_all_releases() {
+        let several = Catalogue::builtin().resources().filter(|resource| resource.versions.len() > 1);
+        let unknown: Vec<String> = several
+            .filter(|it| !CAME.iter().any(|(group, plural, _)| (*group, *plural) == (&*it.group, &*it.plural)))
+            .map(|resource| resource.group_resource().to_string())
+            .collect();
+        assert_eq!(unknown, ["horizontalpodautoscalers.autoscaling"], "both of its versions are older");
+        for (group, plural, versions) in CAME {
+            let resource = Catalogue::builtin().resource(group, plural).unwrap();
+            let served: Vec<&str> = resource.versions.iter().map(|version| &*version.name).collect();
+            let known: Vec<&str> = versions.iter().map(|(version, _)| *version).collect();
+            assert_eq!(known, served, "{plural}");
+        }
+    }
+}

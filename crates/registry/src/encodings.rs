@@ -1,0 +1,244 @@
+//! The versions in which this server may write, one for each collection: those that it has published (KEP-2339).
+//!
+//! A write enters through the gate of its collection, and is under way until it leaves. Before a server publishes another
+//! version it closes the gate and waits until nobody is inside, so that no write lands in a version that is not published at that
+//! moment. Whoever publishes is a controller; a registry whose versions nobody publishes has open gates.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use keelson_meta::{ApiError, GroupVersion, GroupVersionKind};
+use keelson_resources::Text;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::registry::Registry;
+use crate::target::Target;
+
+/// How long a write waits for its version to be published, which takes a write or two: one of a custom resource, and one of a built-in
+/// resource that has been written before. Until then a server has just started, and sends clients to another one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// When a client is asked to try a write again, in seconds.
+const RETRY_AFTER: u32 = 1;
+
+/// The gates of all collections, by their prefix in the store. They outlive the collections: a definition that comes anew finds its gate.
+#[derive(Default)]
+pub(crate) struct EncodingGates {
+    gates: Mutex<HashMap<Text, Arc<EncodingGate>>>,
+    /// Whether versions are published, so that a gate is closed at first.
+    are_published: bool,
+    /// How often all were closed.
+    closings: watch::Sender<u64>,
+}
+
+/// The gate to the writes of one collection.
+pub struct EncodingGate {
+    state: watch::Sender<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    standing: Standing,
+    /// Whether anybody was ever let in: then it is closed for a moment only.
+    was_open: bool,
+    /// How many writes are under way.
+    writes: usize,
+}
+
+/// Who is let in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    /// Everybody: nobody publishes the version.
+    #[default]
+    Unpublished,
+    /// Who writes in this version.
+    Published(GroupVersion),
+    /// Nobody, and why the version could not be published, if it was tried.
+    Closed(Option<String>),
+}
+
+/// A write that is under way.
+pub(crate) struct Entered(Arc<EncodingGate>);
+
+impl Registry {
+    /// Begins a write of a target's collection, in the version that it is stored in; `None` where none has to be published first.
+    ///
+    /// # Errors
+    /// 503 when that version is not published.
+    pub(crate) async fn enter(&self, target: &Target) -> Result<Option<Entered>, ApiError> {
+        match target.resource.stored() {
+            Some(stored) if !target.strategy().precedes_publication(target) => stored.gate.enter(target).await,
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Refuses what is going to write a resource whose version is not published and that is not worth waiting for, before anything
+    /// of the request is read.
+    ///
+    /// # Errors
+    /// 503 when that version is not published.
+    pub fn check_published(&self, target: &Target) -> Result<(), ApiError> {
+        let (Some(stored), Some(kind)) = (target.resource.stored(), target.resource.storage_kind()) else {
+            return Ok(());
+        };
+        if stored.gate.is_open_for(kind)
+            || stored.gate.is_closed_for_a_moment(target)
+            || target.strategy().precedes_publication(target)
+        {
+            return Ok(());
+        }
+        Err(stored.gate.refusal(target))
+    }
+
+    /// Begins no write any more that is not published anew, and waits until none is under way: this server is no longer who has
+    /// published.
+    pub async fn close_encodings(&self) {
+        self.surfaces().gates().close_all().await;
+    }
+
+    /// Tells how often that has been done.
+    pub fn encodings_closed(&self) -> watch::Receiver<u64> {
+        self.surfaces().gates().closings.subscribe()
+    }
+}
+
+impl EncodingGates {
+    /// Gates that are closed until somebody publishes.
+    pub(crate) fn published() -> Self {
+        Self { are_published: true, ..Self::default() }
+    }
+
+    /// The gate of what is stored under a prefix.
+    pub(crate) fn of(&self, prefix: &Text) -> Arc<EncodingGate> {
+        let standing = if self.are_published { Standing::Closed(None) } else { Standing::Unpublished };
+        let new = || Arc::new(EncodingGate { state: watch::Sender::new(State { standing, ..State::default() }) });
+        self.gates.lock().entry(prefix.clone()).or_insert_with(new).clone()
+    }
+
+    /// Closes all, and waits until nobody is inside.
+    pub(crate) async fn close_all(&self) {
+        let all: Vec<_> = self.gates.lock().values().cloned().collect();
+        for gate in &all {
+            gate.close();
+        }
+        for gate in all {
+            gate.emptied().await;
+        }
+        self.closings.send_modify(|closings| *closings += 1);
+    }
+}
+
+impl EncodingGate {
+    /// Lets nobody in any more until it is opened.
+    pub fn close(&self) {
+        self.state.send_if_modified(|state| match state.standing {
+            Standing::Published(_) => {
+                state.standing = Standing::Closed(None);
+                true
+            }
+            Standing::Unpublished | Standing::Closed(_) => false,
+        });
+    }
+
+    async fn emptied(&self) {
+        // The sender is in `self`, so waiting can't end otherwise.
+        let _ = self.state.subscribe().wait_for(|state| state.writes == 0).await;
+    }
+
+    /// Whether who writes objects as this kind is let in.
+    pub fn is_open_for(&self, kind: &GroupVersionKind) -> bool {
+        self.state.borrow().admits(kind)
+    }
+
+    /// Makes sure that nobody is inside who writes in another version, and that nobody of these comes in before
+    /// [`open`](Self::open).
+    pub async fn prepare(&self, kind: &GroupVersionKind) {
+        if !self.is_open_for(kind) {
+            self.close();
+            self.emptied().await;
+        }
+    }
+
+    /// Lets those in who write objects as this kind, whose version is published now.
+    pub fn open(&self, kind: &GroupVersionKind) {
+        self.state.send_modify(|state| {
+            state.standing = Standing::Published(kind.group_version());
+            state.was_open = true;
+        });
+    }
+
+    /// Notes why the version of a closed gate could not be published.
+    pub fn note_failure(&self, error: &ApiError) {
+        self.state.send_modify(|state| {
+            if let Standing::Closed(last) = &mut state.standing {
+                *last = Some(error.to_string());
+            }
+        });
+    }
+
+    fn try_enter(self: &Arc<Self>, kind: &GroupVersionKind) -> Option<Entered> {
+        let mut entered = false;
+        self.state.send_if_modified(|state| {
+            entered = state.admits(kind);
+            state.writes += usize::from(entered);
+            // Nobody waits for there to be more.
+            false
+        });
+        entered.then(|| Entered(self.clone()))
+    }
+
+    /// Begins the write of an object of `target`; `None` where that is not stored.
+    ///
+    /// # Errors
+    /// 503 when the version it is stored in is not published.
+    pub(crate) async fn enter(self: &Arc<Self>, target: &Target) -> Result<Option<Entered>, ApiError> {
+        let Some(kind) = target.resource.storage_kind() else { return Ok(None) };
+        if let Some(entered) = self.try_enter(kind) {
+            return Ok(Some(entered));
+        }
+        if self.is_closed_for_a_moment(target) {
+            let mut state = self.state.subscribe();
+            let open = state.wait_for(|state| state.admits(kind));
+            let _ = tokio::time::timeout(PATIENCE, open).await;
+        }
+        self.try_enter(kind).map(Some).ok_or_else(|| self.refusal(target))
+    }
+
+    fn is_closed_for_a_moment(&self, target: &Target) -> bool {
+        !target.resource.is_builtin() || self.state.borrow().was_open
+    }
+
+    fn refusal(&self, target: &Target) -> ApiError {
+        let error = match &self.state.borrow().standing {
+            Standing::Closed(Some(error)) => error.clone(),
+            Standing::Closed(None) | Standing::Unpublished | Standing::Published(_) => "<nil>".to_owned(),
+        };
+        let resource = target.group_resource();
+        ApiError::ServiceUnavailable {
+            message: format!(
+                "wait for storage version registration to complete for resource: {resource}, last seen error: {error}"
+            ),
+            retry_after_seconds: Some(RETRY_AFTER),
+        }
+    }
+}
+
+impl State {
+    fn admits(&self, kind: &GroupVersionKind) -> bool {
+        match &self.standing {
+            Standing::Unpublished => true,
+            Standing::Published(published) => (&published.group, &published.version) == (&kind.group, &kind.version),
+            Standing::Closed(_) => false,
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.state.send_if_modified(|state| {
+            state.writes -= 1;
+            state.writes == 0
+        });
+    }
+}

@@ -1,0 +1,88 @@
+//! Devices: a taint gets the time since when it is there, and claims with administrator access need a namespace that allows it.
+//!
+//! Clients may leave the time of a taint out. A controller that evicts pods counts from it.
+
+use std::time::SystemTime;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Value, json};
+use keelson_meta::{ApiError, Object};
+
+use super::strategy::Strategy;
+use crate::registry::Registry;
+
+fn date_taints(object: &mut Object, now: SystemTime) {
+    let Some(spec) = object.0.get_mut("spec") else { return };
+    let devices = spec.get("devices").and_then(Value::as_array).map_or(0, Vec::len);
+    for index in 0..devices {
+        let device = &mut spec["devices"][index];
+        device.get_mut("taints").and_then(Value::as_array_mut).into_iter().flatten().for_each(|taint| date(taint, now));
+        if let Some(taints) = device.pointer_mut("/basic/taints").and_then(Value::as_array_mut) {
+            taints.iter_mut().for_each(|taint| date(taint, now));
+        }
+    }
+    spec.get_mut("taint").into_iter().for_each(|taint| date(taint, now));
+}
+
+fn date(taint: &mut Value, now: SystemTime) {
+    if let Value::Object(taint) = taint
+        && taint.get("timeAdded").is_none_or(Value::is_null)
+    {
+        taint.insert("timeAdded", json!(rfc3339(now)));
+    }
+}
+
+/// The strategy of device taint rules and of resource slices.
+pub(super) struct Devices;
+
+impl Strategy for Devices {
+    fn complete_new(&self, object: &mut Object, now: SystemTime) -> bool {
+        date_taints(object, now);
+        true
+    }
+}
+
+/// The label of a namespace in which devices may be used as an administrator does.
+const ADMINISTERED: &str = "resource.kubernetes.io/admin-access";
+
+/// What is wrong with a new claim to devices in use by others, unless its namespace is for administrators.
+fn administration_faults(registry: &Registry, path: &str, claim: &Object) -> Result<Vec<FieldError>, ApiError> {
+    const DETAIL: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the \
+                          containing namespace";
+    let fields: Vec<&str> = path.split('.').chain(["devices", "requests"]).collect();
+    let requests = claim.get(&fields).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    // The versions before `v1beta2` have no `exactly`.
+    let asks = |request: &Value| {
+        [request.get("adminAccess"), request.pointer("/exactly/adminAccess")].contains(&Some(&Value::Bool(true)))
+    };
+    if !requests.iter().any(asks) {
+        return Ok(Vec::new());
+    }
+    let namespace = registry.collection(&registry.target("", "namespaces")?)?.get(claim.namespace());
+    let namespace = namespace.map(|entry| entry.object.decode(entry.revision)).unwrap_or_default();
+    if namespace.labels().any(|(name, value)| name == ADMINISTERED && value == "true") {
+        return Ok(Vec::new());
+    }
+    let asking = requests.iter().enumerate().filter(|(_, request)| asks(request));
+    let fault = |index| FieldError::forbidden(format!("{path}.devices.requests[{index}].adminAccess"), DETAIL);
+    Ok(asking.map(|(index, _)| fault(index)).collect())
+}
+
+/// The strategy of claims to devices.
+pub(super) struct DeviceClaims;
+
+impl Strategy for DeviceClaims {
+    fn faults_beside_others(&self, registry: &Registry, object: &Object) -> Result<Vec<FieldError>, ApiError> {
+        administration_faults(registry, "spec", object)
+    }
+}
+
+/// The strategy of templates of claims to devices.
+pub(super) struct DeviceClaimTemplates;
+
+impl Strategy for DeviceClaimTemplates {
+    fn faults_beside_others(&self, registry: &Registry, object: &Object) -> Result<Vec<FieldError>, ApiError> {
+        administration_faults(registry, "spec.spec", object)
+    }
+}

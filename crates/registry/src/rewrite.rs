@@ -1,0 +1,92 @@
+//! Writing a stored object anew as it is, because it lies in the store in another encoding than it would be written in today.
+//!
+//! Nothing of it changes but that: it is not judged again, so that what was once allowed is in nobody's way, and nobody comes to own a
+//! field of it. Admission is asked as of any update.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use keelson_cache::{Entry, StalePage};
+use keelson_codec::stored::Encoding;
+use keelson_meta::options::UpdateOptions;
+use keelson_meta::{ApiError, GroupVersionKind};
+
+use crate::admission::{Operation, WriteOptions};
+use crate::caller::Caller;
+use crate::registry::Registry;
+use crate::surface::StoredCollection;
+use crate::target::Target;
+use crate::write::{Change, ManagedObject, Proposal, Proposed, WriteRequest, existing};
+
+impl Registry {
+    /// Writes an object of the target's collection in the encoding of today, if it is stored in another one.
+    ///
+    /// # Errors
+    /// 404 when there is none, otherwise what conversion, admission and the store say.
+    pub async fn rewrite(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
+        let options = UpdateOptions::default();
+        let request = WriteRequest::new(target, name, caller, WriteOptions::Update(&options));
+        let mut rewrite = Rewrite { target, is_needed: false };
+        self.write(&request, &mut rewrite).await?;
+        if rewrite.is_needed {
+            self.counters().count_rewrite();
+        }
+        Ok(())
+    }
+
+    /// The next objects of a collection that are stored otherwise than as this kind and can be read, from a key on: so many at the most.
+    pub fn stale(&self, stored: &StoredCollection, kind: &GroupVersionKind, from: &str, most: usize) -> StalePage {
+        self.counters().count_stale_page();
+        let current = kind.group_version().to_string();
+        stored.cached.stale(|encoding| encoding.is_current(&current), from, most)
+    }
+
+    /// Waits until the cache shows every write that was acknowledged before this call, by any server.
+    ///
+    /// # Errors
+    /// 503 when the store can't be asked, or the cache does not get there in time.
+    pub async fn catch_up_with_store(&self) -> Result<(), ApiError> {
+        self.catch_up().await
+    }
+}
+
+impl StoredCollection {
+    /// In which encodings the store has the objects, and how many in each.
+    pub fn encodings(&self) -> Vec<(Arc<Encoding>, usize)> {
+        self.cached.encodings()
+    }
+
+    /// How many objects the store has in another encoding than that of this kind, those that can't be read among them. Costs no walk.
+    pub fn count_stale(&self, kind: &GroupVersionKind) -> usize {
+        let current = kind.group_version().to_string();
+        let others = self.cached.encodings().into_iter().filter(|(encoding, _)| !encoding.is_current(&current));
+        others.map(|(_, count)| count).sum::<usize>() + self.cached.count_unreadable("")
+    }
+}
+
+/// What writes an object anew.
+struct Rewrite<'r> {
+    target: &'r Target,
+    /// Whether the object was found to be stored otherwise when it was last looked at.
+    is_needed: bool,
+}
+
+#[async_trait]
+impl Proposal for Rewrite<'_> {
+    async fn propose<'s>(
+        &'s mut self,
+        registry: &'s Registry,
+        live: Option<&'s Entry>,
+    ) -> Result<Proposed<'s>, ApiError> {
+        let live = existing(live)?;
+        let current = self.target.storage_kind().group_version().to_string();
+        self.is_needed = !registry.collection(self.target)?.is_current(live, |encoding| encoding.is_current(&current));
+        if !self.is_needed {
+            return Ok(Proposed::Change(Change::Keep(live.object.clone(), live.revision), None));
+        }
+        let (object, managed_fields) = live.object.decode_apart(live.revision);
+        let managed_fields = managed_fields.map(str::to_owned);
+        let object = registry.to_storage(self.target, object).await?;
+        Ok(Proposed::Change(Change::Put(ManagedObject::new(object, managed_fields)), Some(Operation::Update)))
+    }
+}

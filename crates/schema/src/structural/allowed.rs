@@ -1,0 +1,88 @@
+//! The values that an `enum` allows.
+//!
+//! A long list of them is looked up by hash, since it is asked for each value of an object.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use keelson_meta::json::Value;
+
+use super::same::{Alike, same};
+use super::seldom::Statement;
+
+/// Up to how many values are compared one by one.
+const COMPARED: usize = 8;
+
+/// Allowed values; none where all are.
+#[derive(Debug)]
+pub(super) struct Allowed {
+    stated: Vec<Value>,
+    /// Their places by their hashes, in order, where there are many.
+    hashed: Vec<(u64, usize)>,
+    /// Where there are many.
+    hasher: Option<RandomState>,
+}
+
+impl Statement for Allowed {
+    fn nothing() -> &'static Self {
+        static NOTHING: Allowed = Allowed { stated: Vec::new(), hashed: Vec::new(), hasher: None };
+        &NOTHING
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl Allowed {
+    pub(super) fn new(stated: &[Value]) -> Self {
+        let hasher = (stated.len() > COMPARED).then(RandomState::new);
+        let mut hashed = Vec::new();
+        if let Some(hasher) = &hasher {
+            let places = stated.iter().enumerate();
+            hashed.extend(places.map(|(place, value)| (hasher.hash_one(Alike(value)), place)));
+            hashed.sort_unstable();
+        }
+        Self { stated: stated.to_vec(), hashed, hasher }
+    }
+
+    /// As they are stated.
+    pub(super) fn stated(&self) -> &[Value] {
+        &self.stated
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.stated.is_empty()
+    }
+
+    /// Whether a value is one of them. Null never is, as upstream has it.
+    pub(super) fn has(&self, value: &Value) -> bool {
+        let is = |allowed: &Value| !allowed.is_null() && same(allowed, value);
+        let Some(hasher) = &self.hasher else { return self.stated.iter().any(is) };
+        let hash = hasher.hash_one(Alike(value));
+        let from = self.hashed.partition_point(|(other, _)| *other < hash);
+        self.hashed[from..].iter().take_while(|(other, _)| *other == hash).any(|(_, place)| is(&self.stated[*place]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_long_list_allows_what_a_short_one_does() {
+        let few = [json!("a"), json!(1), json!({"x": [1.0]}), json!(null)];
+        let many: Vec<Value> =
+            few.iter().cloned().chain((0..100).map(|index| json!(format!("more-{index}")))).collect();
+        for allowed in [Allowed::new(&few), Allowed::new(&many)] {
+            let check = |value: Value, expected: bool| assert_eq!(allowed.has(&value), expected, "{value}");
+            check(json!("a"), true);
+            check(json!(1.0), true);
+            check(json!({"x": [1]}), true);
+            check(json!(null), false);
+            check(json!("b"), false);
+            check(json!({"x": [2]}), false);
+        }
+    }
+}

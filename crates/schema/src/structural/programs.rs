@@ -1,0 +1,164 @@
+//! The expressions of schemas, compiled when an object is first judged by them and kept within a bound.
+//!
+//! Of thousands of definitions few are written to at a time, and compiled expressions take many times their text. So a schema knows where
+//! its words can be read again, and all schemas of a server share [`KeptPrograms`]. Who judges an object holds what it judges by, so that
+//! nothing is taken away from it. What is compiled and how it is asked is not known here.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::expressions::Checks;
+use crate::document::SchemaDocument;
+
+/// How many bytes are kept of all schemas together, besides those of the one that was asked last.
+pub const PROGRAMS_BYTES: usize = 64 << 20;
+
+/// The compiled expressions of all schemas of a server.
+#[derive(Debug)]
+pub struct KeptPrograms {
+    bound: usize,
+    kept: Mutex<Kept>,
+    schemas: AtomicU64,
+    compiled: AtomicU64,
+}
+
+/// What was counted of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramStats {
+    /// Of how many schemas the expressions are kept.
+    pub schemas: usize,
+    /// How many bytes they have, as estimated.
+    pub bytes: usize,
+    /// How often the expressions of a schema were compiled.
+    pub compiled: u64,
+}
+
+/// ORDER: this is locked last, and nothing is compiled meanwhile.
+#[derive(Debug, Default)]
+struct Kept {
+    by_schema: HashMap<u64, Programs>,
+    /// Whose turn it is to go, unless it was asked since.
+    turns: VecDeque<u64>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Programs {
+    checks: Arc<Checks>,
+    bytes: usize,
+    is_asked: bool,
+}
+
+impl Default for KeptPrograms {
+    fn default() -> Self {
+        Self::within(PROGRAMS_BYTES)
+    }
+}
+
+impl KeptPrograms {
+    /// Keeps at most so many bytes.
+    pub fn within(bound: usize) -> Self {
+        Self { bound, kept: Mutex::default(), schemas: AtomicU64::new(0), compiled: AtomicU64::new(0) }
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> ProgramStats {
+        let kept = self.kept.lock();
+        let compiled = self.compiled.load(Ordering::Relaxed);
+        ProgramStats { schemas: kept.by_schema.len(), bytes: kept.bytes, compiled }
+    }
+
+    fn get(&self, schema: u64) -> Option<Arc<Checks>> {
+        let mut kept = self.kept.lock();
+        let programs = kept.by_schema.get_mut(&schema)?;
+        programs.is_asked = true;
+        Some(programs.checks.clone())
+    }
+
+    fn keep(&self, schema: u64, checks: &Arc<Checks>) {
+        let bytes = checks.estimated_bytes();
+        let mut kept = self.kept.lock();
+        kept.make_room(self.bound.saturating_sub(bytes));
+        kept.bytes += bytes;
+        kept.by_schema.insert(schema, Programs { checks: checks.clone(), bytes, is_asked: false });
+        kept.turns.push_back(schema);
+    }
+
+    fn forget(&self, schema: u64) {
+        let mut kept = self.kept.lock();
+        if kept.remove(schema) {
+            kept.turns.retain(|other| *other != schema);
+        }
+    }
+}
+
+impl Kept {
+    /// Lets go what was not asked for longest, about, until no more than so many bytes are left.
+    fn make_room(&mut self, left: usize) {
+        while self.bytes > left {
+            let Some(schema) = self.turns.pop_front() else { return };
+            match self.by_schema.get_mut(&schema) {
+                Some(programs) if programs.is_asked => {
+                    programs.is_asked = false;
+                    self.turns.push_back(schema);
+                }
+                _ => drop(self.remove(schema)),
+            }
+        }
+    }
+
+    fn remove(&mut self, schema: u64) -> bool {
+        let gone = self.by_schema.remove(&schema);
+        self.bytes -= gone.as_ref().map_or(0, |programs| programs.bytes);
+        gone.is_some()
+    }
+}
+
+/// The expressions of a schema that are compiled when they are asked.
+#[derive(Debug)]
+pub(super) struct OnDemand {
+    schema: u64,
+    document: Arc<dyn SchemaDocument>,
+    programs: Arc<KeptPrograms>,
+    /// ORDER: held while they are compiled, so that they are compiled once for all who wait for them.
+    compiling: Mutex<()>,
+}
+
+impl OnDemand {
+    pub(super) fn new(document: Arc<dyn SchemaDocument>, programs: &Arc<KeptPrograms>) -> Self {
+        let schema = programs.schemas.fetch_add(1, Ordering::Relaxed);
+        Self { schema, document, programs: programs.clone(), compiling: Mutex::new(()) }
+    }
+
+    /// What is compiled already.
+    pub(super) fn kept(&self) -> Option<Arc<Checks>> {
+        self.programs.get(self.schema)
+    }
+
+    /// What all expressions were compiled to.
+    ///
+    /// Cost: that of compiling them, unless they are kept.
+    pub(super) fn compiled(&self) -> Arc<Checks> {
+        if let Some(kept) = self.kept() {
+            return kept;
+        }
+        let _compiling = self.compiling.lock();
+        if let Some(kept) = self.kept() {
+            return kept;
+        }
+        let document = self.document.read().expect("stored bytes have the schema that was found in them before");
+        let checks = Arc::new(Checks::compile(&document, true).unwrap_or_default());
+        self.programs.compiled.fetch_add(1, Ordering::Relaxed);
+        self.programs.keep(self.schema, &checks);
+        checks
+    }
+}
+
+impl Drop for OnDemand {
+    fn drop(&mut self) {
+        self.programs.forget(self.schema);
+    }
+}

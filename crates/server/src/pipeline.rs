@@ -1,0 +1,80 @@
+//! Puts the pipeline of requests together out of the parts of the server: what is measured, the pages, the handlers of resources,
+//! and the router that leads to them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use keelson_extensions::Extensions;
+use keelson_http::Pipeline;
+use keelson_http::handlers::ResourceHandlers;
+use keelson_http::health::Health;
+use keelson_http::metrics::Metrics;
+use keelson_http::pages::Pages;
+use keelson_http::router::Router;
+use keelson_outbound::Outbound;
+use keelson_registry::{Registry, ServiceAccountTokens};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::documents::OtherServers;
+use crate::metrics::{
+    aggregation_samples, conversion_samples, conversion_times, peer_samples, program_samples, registry_samples,
+    server_info,
+};
+use crate::store::StoreMetrics;
+use crate::tokens::issuer_documents;
+use crate::{builtin, documents};
+
+/// What requests are answered from.
+pub(crate) struct PipelineParts {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) outbound: Arc<Outbound>,
+    pub(crate) others: OtherServers,
+    pub(crate) extensions: Arc<Extensions>,
+    pub(crate) tokens: Arc<ServiceAccountTokens>,
+    pub(crate) health: Health,
+    pub(crate) store_metrics: StoreMetrics,
+}
+
+impl PipelineParts {
+    /// The pipeline of a server that is reached at `addr`.
+    pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
+        let Self { registry, outbound, others, extensions, tokens, health, store_metrics } = self;
+        let metrics = Arc::new(Metrics::new());
+        let measured = registry.clone();
+        metrics.add_source(move || registry_samples(&measured));
+        metrics.add_source(store_metrics);
+        let calls = outbound.clone();
+        metrics.add_source(move || conversion_samples(calls.stats()));
+        metrics.add_histograms(move || conversion_times(outbound.stats()));
+        let defined = extensions.clone();
+        metrics.add_source(move || program_samples(defined.program_stats()));
+        let info = server_info(&config.server_id);
+        metrics.add_source(move || vec![info.clone()]);
+        let OtherServers { aggregator, peers } = others.clone();
+        metrics.add_source(move || aggregation_samples(&aggregator));
+        if let Some(peers) = peers {
+            metrics.add_source(move || peer_samples(&peers));
+        }
+        let surfaces = registry.clone();
+        metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
+
+        let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
+        let pages = Pages::new(health, metrics.clone(), addr.to_string());
+        let pages = pages.with_issuer(issuer_documents(&tokens, addr));
+        let surfaces = registry.clone();
+        let authorizer = registry.authorizer().clone();
+        let handlers = Arc::new(ResourceHandlers::new(registry).with_tokens(tokens.clone()));
+        let router = Router::new(
+            move || surfaces.surface(),
+            move |surface| Box::pin(documentation.clone().of(surface)),
+            pages,
+            handlers,
+        )
+        .with_catch_up(move |group, plural| Box::pin(extensions.clone().catch_up(group.to_owned(), plural.to_owned())));
+        let (clock, random) = (config.clock.clone(), config.random.clone());
+        Pipeline::new(router, metrics, clock, random, stopping, config.flow)
+            .with_authorizer(authorizer)
+            .with_tokens(tokens)
+    }
+}

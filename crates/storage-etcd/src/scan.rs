@@ -1,0 +1,105 @@
+//! Reading all there is of some ranges, in large pages.
+//!
+//! For each page etcd counts all keys from there to the end of what is asked for, so the number of pages times the number of keys is
+//! what a scan costs beside the bytes. The pages are as large as memory allows, and no page only asks whether there is more.
+
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream};
+use keelson_meta::Revision;
+use keelson_storage::{KeyValue, Scan, ScanRequest, StoreError, StoreKey};
+
+use crate::client::RANGE;
+use crate::error::Failure;
+use crate::proto::{self, RangeResponse};
+use crate::read::fixed;
+use crate::revision::explain;
+use crate::store::Shared;
+use crate::transaction::key_value;
+
+/// How many entries the first page asks for: nothing is known of their size.
+const FIRST_PAGE: usize = 500;
+/// The smallest and the largest page.
+const PAGES: (usize, usize) = (10, 50_000);
+/// About how many bytes a page should have. Who loads a cache has a few of them at a time.
+const PAGE_BYTES: usize = 32 << 20;
+
+/// Reads the ranges from the first key of the first to the end of the last, but for what lies between them where a page ends there.
+pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
+    let ScanRequest { mut ranges, revision } = request;
+    ranges.sort_unstable();
+    let mut segments = match (ranges.first(), ranges.last()) {
+        (Some((from, _)), Some((_, to))) => shared.keys.segments(from, to),
+        _ => Vec::new(),
+    };
+    segments.reverse();
+    let reading = Reading { shared, ranges, at: revision, segments, page: FIRST_PAGE };
+    stream::try_unfold(reading, Reading::next).boxed()
+}
+
+struct Reading {
+    shared: Arc<Shared>,
+    /// Ascending.
+    ranges: Vec<(StoreKey, StoreKey)>,
+    at: Revision,
+    /// What is still to be read, last first, by etcd's keys.
+    segments: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How many entries the next page asks for.
+    page: usize,
+}
+
+impl Reading {
+    async fn next(mut self) -> Result<Option<(Vec<KeyValue>, Self)>, StoreError> {
+        self.shared.revisions.check(self.at)?;
+        while !self.segments.is_empty() {
+            match self.read().await {
+                Ok(entries) if entries.is_empty() => {}
+                Ok(entries) => return Ok(Some((entries, self))),
+                Err(failure @ Failure::SetBack) => return Err(self.shared.told(failure).await),
+                Err(failure) => {
+                    let Shared { client, keys, revisions, .. } = &*self.shared;
+                    return Err(explain(failure, self.at, client, keys, revisions).await);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the next page has of the ranges.
+    async fn read(&mut self) -> Result<Vec<KeyValue>, Failure> {
+        let Some((key, range_end)) = self.segments.last().cloned() else { return Ok(Vec::new()) };
+        let (limit, revision) = (i64::try_from(self.page).unwrap_or(i64::MAX), fixed(Some(self.at))?);
+        let ask = proto::RangeRequest { key, range_end, limit, revision, ..proto::RangeRequest::default() };
+        let before = self.shared.seen.highest();
+        let page: RangeResponse = self.shared.client.call(RANGE, ask).await?;
+        self.shared.seen.saw(before, page.header.unwrap_or_default().revision)?;
+        let bytes: usize = page.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
+        if let Some(average) = bytes.checked_div(page.kvs.len()) {
+            self.page = (PAGE_BYTES / average.max(1)).clamp(PAGES.0, PAGES.1);
+        }
+        match page.kvs.last().filter(|_| page.more) {
+            Some(last) => self.go_on_behind(&last.key),
+            None => drop(self.segments.pop()),
+        }
+        let keys = &self.shared.keys;
+        let entries = page.kvs.into_iter().filter_map(|kv| key_value(keys, kv));
+        Ok(entries.filter(|entry| self.is_wanted(&entry.key)).collect())
+    }
+
+    /// Goes on at the next key that lies in a range.
+    fn go_on_behind(&mut self, last: &[u8]) {
+        let behind = [last, b"\0"].concat();
+        let keys = &self.shared.keys;
+        let next = self.ranges.iter().find(|(_, to)| keys.encode(to) > behind);
+        match (next, self.segments.last_mut()) {
+            (Some((first, _)), Some((from, _))) => *from = keys.encode(first).max(behind),
+            _ => self.segments.clear(),
+        }
+        self.segments.retain(|(from, to)| from < to);
+    }
+
+    fn is_wanted(&self, key: &StoreKey) -> bool {
+        let behind = self.ranges.partition_point(|(from, _)| from <= key);
+        behind.checked_sub(1).is_some_and(|place| *key < self.ranges[place].1)
+    }
+}

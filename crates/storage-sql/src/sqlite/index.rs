@@ -1,0 +1,184 @@
+//! The index over the paths as a whole: whether it has all rows, in order, and where its middle is.
+//!
+//! All of it is read when a store is opened, and again when everything is loaded. Both take as long as the rest of a start
+//! where objects were written often, so each is done in two halves at the same time.
+
+use std::cmp::Ordering;
+
+use keelson_meta::Revision;
+use rusqlite::{Connection, params_from_iter};
+
+use crate::sqlite::schema::{Fact, newest_row, number, revision_at};
+use crate::sqlite::sum::{self, Damage};
+
+/// How many rows are looked at to find the middle of the index.
+const SAMPLED_ROWS: u64 = 63;
+
+/// Compares the rows that the index over the paths has with what was counted, and looks whether they stand in order: who
+/// looks for one in an index that is out of order passes over others. Reads the index alone, all of it.
+pub(crate) fn check(connection: &Connection) -> rusqlite::Result<()> {
+    compare(connection, &[Part::read(connection, Bound::None)?])
+}
+
+/// The same of a store that nobody writes, with another connection that reads the second half meanwhile.
+pub(crate) fn check_with(connection: &Connection, other: Connection) -> rusqlite::Result<()> {
+    let Some(middle) = middle(connection) else { return check(connection) };
+    let (before, behind) = std::thread::scope(|scope| {
+        let behind = scope.spawn(|| Part::read(&{ other }, Bound::From(&middle)));
+        let before = Part::read(connection, Bound::Before(&middle));
+        (before, behind.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    compare(connection, &[before?, behind?])
+}
+
+/// A path about in the middle of the index: about as many rows stand before it as behind. There is none in a store of few rows,
+/// or where rows can't be read, which those tell of who need them.
+pub(crate) fn middle(connection: &Connection) -> Option<String> {
+    let newest = newest_row(connection).ok().filter(|newest| newest.get() > SAMPLED_ROWS)?;
+    let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision >= ?1 LIMIT 1").ok()?;
+    let sampled = (1..=SAMPLED_ROWS).map(|part| Revision::new(newest.get() / (SAMPLED_ROWS + 1) * part));
+    let paths = sampled.map(|revision| path_of.query_row([number(revision)], |row| row.get(0)));
+    let mut paths = paths.collect::<rusqlite::Result<Vec<String>>>().ok()?;
+    paths.sort_unstable();
+    Some(paths.swap_remove(paths.len() / 2))
+}
+
+/// Which part of the index is read.
+#[derive(Clone, Copy)]
+enum Bound<'a> {
+    /// All of it.
+    None,
+    Before(&'a str),
+    From(&'a str),
+}
+
+/// What neighbouring entries of the index say.
+struct Part {
+    /// The first and the last of them.
+    ends: Option<[(String, Revision); 2]>,
+    /// How many there are up to the revision up to which rows are counted.
+    old: u64,
+    /// How many there are behind it.
+    new: u64,
+    newest: Revision,
+}
+
+impl Part {
+    fn read(connection: &Connection, bound: Bound<'_>) -> rusqlite::Result<Self> {
+        let counted = Fact::Counted.get(connection)?;
+        let (condition, path) = match bound {
+            Bound::None => ("", None),
+            Bound::Before(path) => ("WHERE path < ?1", Some(path)),
+            Bound::From(path) => ("WHERE path >= ?1", Some(path)),
+        };
+        let mut index = connection.prepare(&format!(
+            "SELECT path, revision FROM history INDEXED BY history_path {condition} ORDER BY path"
+        ))?;
+        let mut entries = index.query(params_from_iter(path))?;
+        let mut part = Self { ends: None, old: 0, new: 0, newest: Revision::ZERO };
+        while let Some(entry) = entries.next()? {
+            let (path, revision) = (entry.get_ref(0)?.as_str()?, revision_at(entry, 1)?);
+            *(if revision <= counted { &mut part.old } else { &mut part.new }) += 1;
+            part.newest = part.newest.max(revision);
+            match &mut part.ends {
+                None => part.ends = Some([(path.to_owned(), revision), (path.to_owned(), revision)]),
+                Some([_, (before, version)]) => {
+                    match path.cmp(before) {
+                        Ordering::Equal if revision > *version => {}
+                        Ordering::Greater => path.clone_into(before),
+                        _ => return Err(out_of_order(path)),
+                    }
+                    *version = revision;
+                }
+            }
+        }
+        Ok(part)
+    }
+}
+
+fn out_of_order(path: &str) -> rusqlite::Error {
+    Damage(format!("the index of paths is out of order at {path:?}")).into()
+}
+
+/// Compares what neighbouring parts have, which are the whole index, with what was counted.
+fn compare(connection: &Connection, parts: &[Part]) -> rusqlite::Result<()> {
+    Fact::check(connection)?;
+    let ends: Vec<_> = parts.iter().filter_map(|part| part.ends.as_ref()).collect();
+    if let Some([_, [first, _]]) = ends.array_windows().find(|[[_, last], [first, _]]| first <= last) {
+        return Err(out_of_order(&first.0));
+    }
+    let counted = Fact::Counted.get(connection)?;
+    let rows = Fact::Rows.get(connection)?.get();
+    let (old, new): (u64, u64) = (parts.iter().map(|part| part.old).sum(), parts.iter().map(|part| part.new).sum());
+    let newest = parts.iter().map(|part| part.newest).fold(counted, Revision::max);
+    let wanted = newest.get() - counted.get();
+    if old != rows {
+        return Err(Damage(format!("up to revision {counted} there are {old} rows and should be {rows}")).into());
+    }
+    if new != wanted {
+        let gap = format!("from revision {counted} to {newest} there are {new} rows and should be {wanted}");
+        return Err(Damage(gap).into());
+    }
+    if newest > counted && newest_row(connection)? < newest {
+        return Err(sum::missing(newest).into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_storage::{StoreKey, Transaction};
+
+    use super::*;
+    use crate::sqlite::commit::{self, Group};
+    use crate::sqlite::open::open_memory;
+
+    const ROWS: u64 = 1000;
+
+    fn filled() -> Connection {
+        let connection = open_memory().unwrap();
+        let mut group = Group { revision: Revision::new(1), events: Vec::new() };
+        for number in 0..ROWS {
+            let put = Transaction::default().put(StoreKey::new(format!("/{:03}", number % 10)), number.to_string());
+            assert!(commit::apply(&connection, &mut group, put).is_ok());
+        }
+        connection
+    }
+
+    fn halves(connection: &Connection, middle: &str) -> rusqlite::Result<[Part; 2]> {
+        Ok([Part::read(connection, Bound::Before(middle))?, Part::read(connection, Bound::From(middle))?])
+    }
+
+    #[test]
+    fn two_halves_say_what_the_whole_does() {
+        let connection = filled();
+        let middle = middle(&connection).unwrap();
+        let parts = halves(&connection, &middle).unwrap();
+        assert!(parts.iter().all(|part| part.new > ROWS / 5), "{middle} is about in the middle");
+        compare(&connection, &parts).unwrap();
+        for middle in ["", "/000", "/009", "~"] {
+            compare(&connection, &halves(&connection, middle).unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_missing_in_either_half_is_noticed() {
+        for row in [5, 8] {
+            let connection = filled();
+            connection.execute("DELETE FROM history WHERE revision = ?1", [row]).unwrap();
+            let parts = halves(&connection, "/005").unwrap();
+            assert!(compare(&connection, &parts).unwrap_err().to_string().contains("there are 999 rows"));
+        }
+    }
+
+    #[test]
+    fn halves_that_overlap_or_leave_a_gap_are_noticed() {
+        let connection = filled();
+        let [before, behind] = halves(&connection, "/005").unwrap();
+        let part = |bound| Part::read(&connection, bound).unwrap();
+        let overlap = compare(&connection, &[part(Bound::Before("/006")), behind]).unwrap_err();
+        assert!(overlap.to_string().contains("out of order at \"/005\""), "{overlap}");
+        let gap = compare(&connection, &[before, part(Bound::From("/006"))]).unwrap_err();
+        assert!(gap.to_string().contains("there are 900 rows"), "{gap}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Reading all there is of some ranges, in the order in which it stands in the file.
+//!
+//! The index alone says which rows that takes; they are then fetched by ascending revision, some at a time, on as many
+//! connections as there are. Neighbours in the table share pages, and rows of one time are neighbours: in the order of their
+//! keys each would be looked for by itself. The index and the table are compared as [`read::range`] compares them.
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use keelson_meta::Revision;
+use keelson_storage::{KeyValue, Scan, ScanRequest, StoreError, StoreKey};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use std::sync::Arc;
+
+use crate::ranges::{Ranges, halves};
+use crate::sqlite::index;
+use crate::sqlite::read;
+use crate::sqlite::schema::{number, revision_at};
+use crate::sqlite::store::Shared;
+use crate::sqlite::sum;
+
+/// How many rows are fetched at once.
+const PIECE_ROWS: usize = 512;
+
+/// So many rows are looked for on two connections: it takes a few milliseconds on one.
+const FEW_ROWS: i64 = 4_096;
+
+/// A row that is needed.
+#[derive(Clone, Copy)]
+struct Wanted {
+    revision: Revision,
+    /// Of the path that the index has for it. The paths themselves would take as much memory as a small server.
+    path_sum: u32,
+    /// Whether it is what is read. Of the others it is only looked whether they are their path's.
+    is_newest: bool,
+}
+
+/// Reads the ranges on all connections that `shared` has.
+pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
+    let ScanRequest { ranges, revision } = request;
+    let reading = async move {
+        shared.check_readable(revision)?;
+        let wanted = in_halves(&shared, ranges, revision).await?;
+        let connections = shared.readers.connections();
+        let pieces: Vec<Arc<[Wanted]>> = wanted.chunks(PIECE_ROWS).map(Arc::from).collect();
+        let fetched = stream::iter(pieces).map(move |piece| {
+            let shared = shared.clone();
+            async move {
+                let found = shared.readers.read(move |connection| fetch(connection, &piece)).await;
+                // ORDER: after the read, for a compaction may have deleted rows while it ran, which then are rightly gone.
+                shared.check_not_compacted(revision)?;
+                found
+            }
+        });
+        Ok::<_, StoreError>(fetched.buffer_unordered(connections))
+    };
+    stream::once(reading).try_flatten().boxed()
+}
+
+/// The rows that show the ranges at a revision, ascending; looked for in two halves where there is another connection, unless they are
+/// few: most ranges that are read while a server runs are those of a new collection, and empty.
+async fn in_halves(shared: &Shared, ranges: Ranges, revision: Revision) -> Result<Vec<Wanted>, StoreError> {
+    let (connections, all) = (shared.readers.connections(), ranges.clone());
+    let looked = shared.readers.read(move |connection| {
+        let middle = match connections > 1 && has_many_rows(connection, &all)? {
+            true => index::middle(connection),
+            false => None,
+        };
+        Ok(match middle {
+            Some(middle) => Err(StoreKey::new(middle)),
+            None => Ok(wanted(connection, &all, revision)?),
+        })
+    });
+    let mut rows = match looked.await? {
+        Ok(rows) => rows,
+        Err(middle) => {
+            let (before, behind) = halves(ranges, &middle);
+            let find = |ranges: Vec<_>| shared.readers.read(move |connection| wanted(connection, &ranges, revision));
+            let (mut rows, behind) = futures::try_join!(find(before), find(behind))?;
+            rows.extend(behind);
+            rows
+        }
+    };
+    rows.sort_unstable_by_key(|row| row.revision);
+    Ok(rows)
+}
+
+/// Whether the ranges have so many rows that it pays to share them.
+fn has_many_rows(connection: &Connection, ranges: &[(StoreKey, StoreKey)]) -> rusqlite::Result<bool> {
+    let mut counted = connection
+        .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM history WHERE path >= ?1 AND path < ?2 LIMIT ?3)")?;
+    let mut rows = 0;
+    for (from, to) in ranges {
+        rows += counted.query_row(params![from.as_str(), to.as_str(), FEW_ROWS], |row| row.get::<_, i64>(0))?;
+        if rows >= FEW_ROWS {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The rows that show the ranges at a revision.
+fn wanted(connection: &Connection, ranges: &[(StoreKey, StoreKey)], at: Revision) -> rusqlite::Result<Vec<Wanted>> {
+    let mut versions = connection.prepare_cached(
+        "SELECT path, revision FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 ORDER BY path, revision",
+    )?;
+    let mut rows = Vec::new();
+    for (from, to) in ranges {
+        let mut found = versions.query(params![from.as_str(), to.as_str(), number(at)])?;
+        let mut path = String::new();
+        // The oldest and the newest version of the path.
+        let mut ends: Option<(Revision, Revision)> = None;
+        while let Some(version) = found.next()? {
+            let (next, revision) = (version.get_ref(0)?.as_str()?, revision_at(version, 1)?);
+            match &mut ends {
+                Some((_, newest)) if path == next => *newest = revision,
+                ends => {
+                    rows.extend(ends.take().into_iter().flat_map(|ends| rows_of(&path, ends)));
+                    *ends = Some((revision, revision));
+                    path.clear();
+                    path.push_str(next);
+                }
+            }
+        }
+        rows.extend(ends.into_iter().flat_map(|ends| rows_of(&path, ends)));
+    }
+    Ok(rows)
+}
+
+/// The newest row of a path, and its oldest if that is another, for the reason that [`read::check_oldest`] gives.
+fn rows_of(path: &str, (oldest, newest): (Revision, Revision)) -> impl Iterator<Item = Wanted> + use<> {
+    let path_sum = crc32fast::hash(path.as_bytes());
+    let row = move |revision, is_newest| Wanted { revision, path_sum, is_newest };
+    (oldest < newest).then(|| row(oldest, false)).into_iter().chain([row(newest, true)])
+}
+
+/// The entries of these rows that are no deletions.
+fn fetch(connection: &Connection, rows: &[Wanted]) -> rusqlite::Result<Vec<KeyValue>> {
+    // One transaction for all rows: to begin one takes as long as to find a row.
+    let _reading = connection.unchecked_transaction()?;
+    let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision = ?1")?;
+    let mut row_of = connection.prepare_cached("SELECT revision, path, value, sum FROM history WHERE revision = ?1")?;
+    let mut entries = Vec::with_capacity(rows.len());
+    for Wanted { revision, path_sum, is_newest } in rows.iter().copied() {
+        let is_own = |path: &str| crc32fast::hash(path.as_bytes()) == path_sum;
+        let missing = || sum::missing(revision);
+        if is_newest {
+            let change = row_of.query_row([number(revision)], read::change_at).optional()?;
+            let change = change.filter(|change| is_own(change.key.as_str())).ok_or_else(missing)?;
+            entries.extend(change.value.map(|value| KeyValue { key: change.key, value, revision }));
+        } else {
+            let own = path_of.query_row([number(revision)], |row| Ok(is_own(row.get_ref(0)?.as_str()?))).optional()?;
+            own.filter(|own| *own).ok_or_else(missing)?;
+        }
+    }
+    Ok(entries)
+}

@@ -1,0 +1,43 @@
+//! Definitions of custom resources as tests make them, and the answers of webhooks that convert their objects.
+//!
+//! The least that a definition needs: namespaced objects of a kind in some versions. A test adds to the value what it is about.
+
+use serde_json::{Value, json};
+
+/// Where definitions are made.
+pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// A definition of namespaced objects of a kind, with these versions.
+pub fn definition(group: &str, plural: &str, kind: &str, versions: impl Into<Value>) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}") },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": { "plural": plural, "kind": kind },
+            "versions": versions.into(),
+        },
+    })
+}
+
+/// A version that is served, be it the one that is stored, with this schema of the whole object.
+pub fn definition_version(name: &str, stored: bool, schema: impl Into<Value>) -> Value {
+    json!({ "name": name, "served": true, "storage": stored, "schema": { "openAPIV3Schema": schema.into() } })
+}
+
+/// The answer to a ConversionReview: each object as `spec` makes its `spec` for the version that is asked for.
+pub fn converted_review(review: &Value, spec: impl Fn(&Value, &str) -> Value) -> Value {
+    let request = &review["request"];
+    let wanted = request["desiredAPIVersion"].as_str().unwrap_or_default();
+    let converted = |object: &Value| {
+        let mut converted = object.clone();
+        converted["apiVersion"] = json!(wanted);
+        converted["spec"] = spec(&object["spec"], wanted);
+        converted
+    };
+    let objects: Vec<Value> = request["objects"].as_array().into_iter().flatten().map(converted).collect();
+    let response = json!({ "uid": request["uid"], "convertedObjects": objects, "result": { "status": "Success" } });
+    json!({ "kind": review["kind"], "apiVersion": review["apiVersion"], "response": response })
+}

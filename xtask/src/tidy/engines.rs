@@ -1,0 +1,63 @@
+//! The library for aggregated API servers pulls no engine that is not asked for: what each of its features depends on, as cargo says.
+//!
+//! That each of them compiles alone is a step of `cargo xtask ci`.
+
+use std::collections::HashSet;
+
+use anyhow::Result;
+
+use super::Finding;
+use crate::run;
+use crate::workspace::Workspace;
+
+/// The library.
+const LIBRARY: &str = "keelson-apiserver";
+/// Its features for engines, and for each a crate that nothing but this engine needs.
+pub(crate) const ENGINES: [(&str, &str); 3] =
+    [("sqlite", "rusqlite"), ("postgres", "tokio-postgres"), ("etcd", "keelson-storage-etcd")];
+
+/// Asks cargo for each selection of features.
+pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for chosen in std::iter::once("").chain(ENGINES.map(|(feature, _)| feature)) {
+        let mut command = run::cargo();
+        command.current_dir(&workspace.root);
+        command.args(["tree", "--locked", "--offline", "--package", LIBRARY, "--edges", "normal", "--prefix", "none"]);
+        command.args(["--no-default-features", "--features", chosen]);
+        let tree = String::from_utf8(run::output(&mut command)?)?;
+        findings.extend(compare(chosen, &tree));
+    }
+    Ok(findings)
+}
+
+/// What of a tree of dependencies is too much, or is missing.
+fn compare(chosen: &str, tree: &str) -> Vec<Finding> {
+    let pulled: HashSet<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let mut findings = Vec::new();
+    for (feature, needed) in ENGINES {
+        let (is_chosen, is_pulled) = (feature == chosen, pulled.contains(needed));
+        if is_chosen != is_pulled {
+            let verb = if is_pulled { "pulls" } else { "does not pull" };
+            findings.push(Finding::fault(LIBRARY, format!("with features {chosen:?} it {verb} {needed}")));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compare;
+
+    #[test]
+    fn an_engine_that_is_not_asked_for_is_a_fault() {
+        let check = |chosen: &str, tree: &str, expected: &[&str]| {
+            let found = compare(chosen, tree);
+            assert_eq!(found.iter().map(|finding| &*finding.text).collect::<Vec<_>>(), expected);
+        };
+        check("", "keelson-apiserver v0.1.0\nserde v1.0.0\n", &[]);
+        check("sqlite", "keelson-apiserver v0.1.0\nrusqlite v0.1.0 (*)\n", &[]);
+        let two = "rusqlite v0.1.0\ntokio-postgres v0.1.0\n";
+        check("postgres", two, &["with features \"postgres\" it pulls rusqlite"]);
+        check("etcd", "", &["with features \"etcd\" it does not pull keelson-storage-etcd"]);
+    }
+}
