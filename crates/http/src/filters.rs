@@ -106,6 +106,8 @@ impl Pipeline {
         let flow_control = Arc::new(FlowControl::new(limits));
         let measured = flow_control.clone();
         metrics.add_source(move || measured.samples());
+        let long_work = LongWork::new();
+        metrics.add_source(long_work.source());
         Self {
             router,
             proxy: None,
@@ -113,7 +115,7 @@ impl Pipeline {
             tokens: None,
             authorizer: Arc::new(PrivilegedGroup),
             flow_control,
-            long_work: LongWork::new(),
+            long_work,
             metrics,
             clock,
             random,

@@ -5,23 +5,44 @@
 //! first. A request that waits, for the rest of its body, for the store or for somebody who is asked, holds no thread meanwhile, so that
 //! who sends slowly keeps up nobody. The number of those who wait is bounded by the seats of flow control, which each of them has.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use keelson_supervision::outcome;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
+
+use crate::metrics::{MetricKind, Sample};
 
 /// How many requests do long work at once, for each processor.
 const FOR_EACH_PROCESSOR: usize = 2;
 
 /// The threads for long work, which are started when there is some.
 #[derive(Debug)]
-pub(super) struct LongWork(OnceLock<Option<Runtime>>);
+pub(super) struct LongWork {
+    threads: OnceLock<Option<Runtime>>,
+    /// How many requests they have begun to answer.
+    begun: Arc<AtomicU64>,
+}
 
 impl LongWork {
     /// As many as fit the machine.
     pub(super) fn new() -> Self {
-        Self(OnceLock::new())
+        Self { threads: OnceLock::new(), begun: Arc::default() }
+    }
+
+    /// Tells how much these threads were given to do.
+    pub(super) fn source(&self) -> impl Fn() -> Vec<Sample> + Send + Sync + 'static {
+        let begun = self.begun.clone();
+        move || {
+            vec![Sample {
+                name: "keelson_long_work_requests_total",
+                help: "Requests answered by the threads for long work",
+                kind: MetricKind::Counter,
+                labels: Vec::new(),
+                value: begun.load(Ordering::Relaxed) as f64,
+            }]
+        }
     }
 
     /// Does the work on another thread. It is given up when the result is no longer waited for.
@@ -30,12 +51,17 @@ impl LongWork {
     /// When the work does.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let Some(threads) = self.threads() else { return work.await };
-        outcome(AbortOnDropHandle::new(threads.spawn(work))).await
+        let begun = self.begun.clone();
+        let counted = async move {
+            begun.fetch_add(1, Ordering::Relaxed);
+            work.await
+        };
+        outcome(AbortOnDropHandle::new(threads.spawn(counted))).await
     }
 
     /// `None` where the system gives no threads: then the runtime's own have to do.
     fn threads(&self) -> Option<Handle> {
-        let made = self.0.get_or_init(|| {
+        let made = self.threads.get_or_init(|| {
             let threads = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
             let runtime =
                 Builder::new_multi_thread().worker_threads(threads).thread_name("long-work").enable_all().build();
@@ -52,7 +78,7 @@ impl LongWork {
 impl Drop for LongWork {
     fn drop(&mut self) {
         // Nobody waits for work any more, and a runtime must not be waited for inside of another.
-        if let Some(runtime) = self.0.take().flatten() {
+        if let Some(runtime) = self.threads.take().flatten() {
             runtime.shutdown_background();
         }
     }

@@ -12,7 +12,7 @@ use keelson_access::{Attributes, Authorizer, Deciding, User};
 use keelson_http::filters::{FlowLimits, LevelLimits};
 use keelson_http::listener::Limits;
 
-use crate::client::{Client, Credentials, Protocol, Server, Setup};
+use crate::client::{Client, Credentials, Protocol, Server, Setup, next_frame, soon};
 use crate::service::{self, HELD};
 
 const LARGE: &str = "/api/v1/namespaces/large/configmaps";
@@ -59,7 +59,7 @@ async fn a_small_answer_that_is_not_read_holds_no_place_and_a_list_does_until_it
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(refused.headers["content-type"], "text/plain; charset=utf-8");
 
-    let given_up = list.into_body().frame().await.unwrap();
+    let given_up = next_frame(&mut list.into_body()).await.unwrap();
     assert!(given_up.is_err(), "the stream is reset");
     assert_eq!(admin.get(SMALL).await.status, 200);
     let made = server.settled_count().await;
@@ -71,13 +71,13 @@ async fn a_watch_that_has_something_to_tell_and_is_not_read_is_given_up() {
     let server = narrow(1, 0, SOON).await;
     let mut shut = server.connect(Protocol::Shut, Credentials::Admin).await;
     let watch = shut.open("/api/v1/namespaces/a/configmaps?watch=1").await;
-    assert!(watch.into_body().frame().await.unwrap().is_err());
+    assert!(next_frame(&mut watch.into_body()).await.unwrap().is_err());
     assert_eq!(server.metric("keelson_answers_unread_total").await, "1.0");
 
     // One that is read stays, however long it has nothing to tell.
     let mut open = server.connect(Protocol::Http2, Credentials::Admin).await;
     let mut watch = open.open("/api/v1/namespaces/a/configmaps?watch=1").await.into_body();
-    watch.frame().await.unwrap().unwrap();
+    next_frame(&mut watch).await.unwrap().unwrap();
     assert!(tokio::time::timeout(3 * SOON, watch.frame()).await.is_err());
 }
 
@@ -91,7 +91,7 @@ async fn a_request_waits_for_its_place() {
     let queued = r#"apiserver_flowcontrol_current_inqueue_requests{priority_level="exempt",request_kind="readOnly"}"#;
     // A scrape waits for a seat too, so the queue is looked at through what a third request is told.
     let mut second = server.connect(Protocol::Http2, Credentials::Admin).await;
-    while second.get(SMALL).await.status != 429 {}
+    soon("a request that is refused", async { while second.get(SMALL).await.status != 429 {} }).await;
     drop(list);
     assert_eq!(waiting.await.unwrap(), 200);
     assert_eq!(server.metric(queued).await, "0.0");
@@ -125,7 +125,7 @@ async fn an_answer_that_is_not_read_does_not_hold_up_the_end() {
         let _unread = shut.open(path).await;
         server.settled_count().await;
         let started = Instant::now();
-        server.stop().await.unwrap();
+        soon("the end", server.stop()).await.unwrap();
         assert!(started.elapsed() < Duration::from_secs(15), "{path} {:?}", started.elapsed());
     };
     tokio::join!(stop(LARGE, Credentials::Admin), stop(SMALL, Credentials::Admin), stop(SMALL, Credentials::None));

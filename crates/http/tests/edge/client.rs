@@ -58,6 +58,9 @@ impl Authorizer for HealthToo {
     }
 }
 
+/// How long a test waits at most for what the server owes it, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outgoing = BoxBody<Bytes, Failure>;
 
@@ -270,23 +273,40 @@ impl Client {
     }
 
     async fn raw(&mut self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
-        Ok(match self {
-            Self::Http1(sender) => {
-                sender.ready().await?;
-                sender.send_request(request).await?
-            }
-            Self::Http2(sender) => {
-                sender.ready().await?;
-                sender.send_request(request).await?
-            }
-        })
+        let what = format!("the head of an answer to {} {}", request.method(), request.uri());
+        let head = async {
+            Ok(match self {
+                Self::Http1(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await?
+                }
+                Self::Http2(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await?
+                }
+            })
+        };
+        soon(&what, head).await
     }
+}
+
+/// What has to come without anybody doing more for it, so that a test whose server never does it fails.
+///
+/// # Panics
+/// When it does not come.
+pub(crate) async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not come within {PATIENCE:?}"))
+}
+
+/// The next frame of an answer that was opened; `None` at its end.
+pub(crate) async fn next_frame(body: &mut Incoming) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+    soon("a frame of an answer, or its end", body.frame()).await
 }
 
 async fn answer(response: Response<Incoming>) -> Result<Answer, Failure> {
     let (parts, body) = response.into_parts();
-    let text = String::from_utf8(body.collect().await?.to_bytes().to_vec())?;
-    Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, text })
+    let bytes = soon("the rest of an answer", body.collect()).await?.to_bytes();
+    Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, text: String::from_utf8(bytes.to_vec())? })
 }
 
 fn full(body: &str) -> Outgoing {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use keelson_testkit::{ProcessServer, ProcessServerBuilder, Raw};
+use keelson_testkit::{Call, ProcessServer, ProcessServerBuilder, Raw};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -354,11 +354,60 @@ async fn read_the_worst(raw: &Raw) {
     }
 }
 
+/// Sends a request, which is or is not answered by the threads for long work.
+async fn check_long(raw: &Raw, what: &str, call: Call, code: u16, expect: bool) {
+    let begun = async || -> u64 {
+        let metrics = raw.get("/metrics").await.expect(200).text();
+        let value = metrics.lines().find_map(|line| line.strip_prefix("keelson_long_work_requests_total "));
+        value.unwrap_or_else(|| panic!("no count in {metrics}")).parse::<f64>().unwrap() as u64
+    };
+    let before = begun().await;
+    call.await.expect(code);
+    // Metrics are long work themselves.
+    let given = begun().await - before - 1;
+    assert_eq!(given, u64::from(expect), "{what}: {given} requests were given to other threads");
+}
+
+/// What takes long is known beforehand by what is sent, by what is stored and by what is asked for.
+async fn check_all_long(raw: &Raw) {
+    let (large, small) = (config_map("kept", 12_000), config_map("kept", 30));
+    let object = format!("{CONFIG_MAPS}/kept");
+    let tests = |count| -> Vec<_> {
+        (2..count).map(|key| json!({"op": "test", "path": format!("/data/key-{key}"), "value": "value"})).collect()
+    };
+    let volumes = |count| raw.post(format!("{PODS}?dryRun=All"), &pod_of_volumes(count));
+    let labels = |count| raw.post(CONFIG_MAPS, &bad_labels("bad", count));
+    let selector = |count| -> String { (0..count).map(|term| format!("a!=b{term},")).collect::<String>() + "x" };
+    let select = |count| raw.get(format!("{CONFIG_MAPS}?labelSelector={}", selector(count)));
+    let change = json!({"data": {"key-1": "other"}});
+    let grow = json!([{"op": "copy", "from": "/data/key-1", "path": "/data/copy"}]);
+    let yaml = |call: Call| call.header("accept", "application/yaml");
+    check_long(raw, "a create", raw.post(CONFIG_MAPS, &small), 201, false).await;
+    check_long(raw, "a get", raw.get(&object), 200, false).await;
+    check_long(raw, "YAML", yaml(raw.get(&object)), 200, false).await;
+    check_long(raw, "a patch", raw.patch(&object, JSON_PATCH, &json!(tests(20))), 200, false).await;
+    check_long(raw, "a patch that copies", raw.patch(&object, JSON_PATCH, &grow), 200, true).await;
+    check_long(raw, "a pod", volumes(10), 201, false).await;
+    check_long(raw, "a pod of many volumes", volumes(5_000), 201, true).await;
+    check_long(raw, "bad labels", labels(10), 422, false).await;
+    check_long(raw, "many bad labels", labels(50_000), 422, true).await;
+    check_long(raw, "a selector", select(10), 200, false).await;
+    check_long(raw, "a selector of many terms", select(1_000), 200, true).await;
+    check_long(raw, "an update of much", raw.put(&object, &large), 200, true).await;
+    check_long(raw, "a change of much", raw.patch(&object, MERGE_PATCH, &change), 200, true).await;
+    check_long(raw, "many steps", raw.patch(&object, JSON_PATCH, &json!(tests(9_000))), 200, true).await;
+    check_long(raw, "much that is indented", raw.get(format!("{object}?pretty=1")), 200, true).await;
+    check_long(raw, "much as YAML", yaml(raw.get(&object)), 200, true).await;
+    check_long(raw, "the schemas of all kinds", raw.get("/openapi/v2"), 200, true).await;
+    raw.delete(&object).await.expect(200);
+}
+
 /// However long a request takes, it takes it beside the threads that all requests share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_work_holds_no_thread_of_the_runtime() {
     let server = ProcessServer::builder(KEELSON).start().await;
     for raw in [server.raw(), server.raw().http2()] {
+        check_all_long(&raw).await;
         write_the_worst(&raw).await;
         for number in 0..300 {
             let mut map = config_map(&format!("map-{number}"), 30);
