@@ -182,10 +182,28 @@ impl AutomaticServices {
 
     /// Deletes one that nobody wants. What a server of another release has built in is not this one's to take away.
     async fn delete(&self, kept: Automanaged, stored: &Stored) -> Result<(), ApiError> {
-        if kept == Automanaged::OnStart && self.servers.all().await?.len() > 1 {
+        let (client, services) = (self.aggregator.client(), self.aggregator.services());
+        if kept == Automanaged::Always {
+            return client.delete(services, stored).await;
+        }
+        if self.is_one_of_several().await? {
             return Ok(());
         }
-        self.aggregator.client().delete(self.aggregator.services(), stored).await
+        client.delete(services, stored).await?;
+        // ORDER: a server registers before it makes the APIServices that are missing. One that is seen only now may have found this one
+        // still there; one that comes later finds it gone.
+        if self.is_one_of_several().await? {
+            let spec = stored.object.get(&["spec"]).cloned().unwrap_or_default();
+            return match client.create(services, object(stored.object.name(), &Wanted { kept, spec })).await {
+                Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
+        Ok(())
+    }
+
+    async fn is_one_of_several(&self) -> Result<bool, ApiError> {
+        Ok(self.servers.all().await?.len() > 1)
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::key::StoreKey;
 use crate::store::{
-    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, TailBatch, Transaction,
+    CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, TailBatch, Transaction, Write,
 };
 
 /// What is wrong with the calls or the tails of a [`FaultyStore`].
@@ -49,6 +49,8 @@ struct Controls {
     swallowed: Mutex<HashSet<StoreKey>>,
     /// Where the engine's code is to panic.
     panics: Mutex<HashSet<Panic>>,
+    /// The key whose deletion waits, and whether one does.
+    held: watch::Sender<(Option<StoreKey>, bool)>,
     /// How often the newest revision was asked for.
     revision_reads: AtomicU64,
 }
@@ -73,6 +75,7 @@ impl FaultyStore {
             answers_to_lose: Mutex::default(),
             swallowed: Mutex::default(),
             panics: Mutex::default(),
+            held: watch::Sender::default(),
             revision_reads: AtomicU64::new(0),
         };
         Self { inner, controls: Arc::new(controls) }
@@ -105,6 +108,22 @@ impl FaultyStore {
         self.controls.swallowed.lock().insert(key);
     }
 
+    /// Commits that delete this key wait from now on, until [`let_go`](Self::let_go).
+    pub fn hold_deletion(&self, key: StoreKey) {
+        self.controls.held.send_replace((Some(key), false));
+    }
+
+    /// Waits until a commit is held.
+    pub async fn is_holding(&self) {
+        // The sender lives as long as this handle.
+        let _ = self.controls.held.subscribe().wait_for(|(_, is_holding)| *is_holding).await;
+    }
+
+    /// Lets commits through that were held.
+    pub fn let_go(&self) {
+        self.controls.held.send_replace((None, false));
+    }
+
     /// Panics there from now on.
     pub fn panic_at(&self, place: Panic) {
         self.controls.panics.lock().insert(place);
@@ -132,6 +151,17 @@ impl FaultyStore {
 }
 
 impl Controls {
+    async fn wait_if_held(&self, transaction: &Transaction) {
+        let is_held = |held: &Option<StoreKey>| {
+            let deletes = |write: &Write| matches!(write, Write::Delete { key } if held.as_ref() == Some(key));
+            transaction.writes.iter().any(deletes)
+        };
+        if is_held(&self.held.borrow().0) {
+            self.held.send_modify(|(_, is_holding)| *is_holding = true);
+            let _ = self.held.subscribe().wait_for(|(held, _)| !is_held(held)).await;
+        }
+    }
+
     /// Panics if it was told to at a place like this.
     fn pass(&self, is_here: impl Fn(&Panic) -> bool) {
         let found = self.panics.lock().iter().find(|place| is_here(place)).cloned();
@@ -189,6 +219,7 @@ impl Store for FaultyStore {
         let written: Vec<StoreKey> = transaction.writes.iter().map(|write| write.key().clone()).collect();
         let is_written = |prefix: &str| written.iter().any(|key| key.as_str().starts_with(prefix));
         self.controls.pass(|place| matches!(place, Panic::Write(prefix) if is_written(prefix)));
+        self.controls.wait_if_held(&transaction).await;
         let committed = self.call(self.inner.commit(transaction)).await?;
         let mut to_lose = self.controls.answers_to_lose.lock();
         if to_lose.1 > 0 && is_written(&to_lose.0) {

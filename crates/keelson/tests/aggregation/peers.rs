@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_storage::Store;
+use keelson_storage::faulty::FaultyStore;
 use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store, StoreKey};
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,6 +17,7 @@ use super::lab::PATIENCE;
 use super::{AGGREGATED, MERGE, until, until_of};
 
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+const UNSERVED_BY_A: &str = "v1beta1.storagemigration.k8s.io";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 /// What servers have in common: a store, and the keys by which clients and they themselves know each other.
@@ -31,7 +33,12 @@ impl Fleet {
 
     /// A server of this name that does not serve these versions.
     async fn start(&self, name: &str, unserved: &[&str]) -> TestServer {
-        let builder = TestServer::builder().shared_store(self.store.clone()).configure(|config| {
+        self.start_on(self.store.clone(), name, unserved).await
+    }
+
+    /// The same, which sees the store through another one.
+    async fn start_on(&self, store: Arc<dyn Store>, name: &str, unserved: &[&str]) -> TestServer {
+        let builder = TestServer::builder().shared_store(store).configure(|config| {
             config.data_dir = Some(self.keys.path().to_owned());
             config.server_id = name.to_owned();
             config.peer_ca_file = Some(self.keys.path().join("pki/ca.crt"));
@@ -89,6 +96,9 @@ async fn servers_show_what_any_of_them_serves() {
     let (a, b) = fleet.two().await;
     for (server, missing, has) in [(&a, "storagemigration.k8s.io", "batch"), (&b, "batch", "storagemigration.k8s.io")] {
         let raw = server.raw();
+        // A group of a peer stands last until the APIService is seen that says where it belongs.
+        let ordered = groups(&whole.json());
+        until_of(&raw, "/apis", AGGREGATED, |found| found["items"].is_array() && groups(found) == ordered).await;
         let merged = discovery(&raw, "/apis", AGGREGATED).await;
         assert_eq!(merged.text(), whole.text(), "as where one server has all of it");
         assert_eq!(merged.header("etag"), whole.header("etag"));
@@ -265,6 +275,24 @@ async fn a_peer_that_stops_leaves_the_document_and_one_that_dies_is_missed_for_a
     );
     has_group(&raw, "storagemigration.k8s.io", false).await;
     raw.get(MIGRATIONS).await.expect(404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_that_comes_has_built_in_stays_registered_while_another_takes_it_away() {
+    let fleet = Fleet::new();
+    drop(fleet.start("server-a", &[]).await);
+    let held = FaultyStore::new(fleet.store.clone());
+    held.hold_deletion(StoreKey::new(format!("/registry/apiregistration.k8s.io/apiservices/{UNSERVED_BY_A}")));
+    let a = fleet.start_on(Arc::new(held.clone()), "server-a", &["storagemigration.k8s.io/v1beta1"]).await;
+    tokio::time::timeout(PATIENCE, held.is_holding()).await.expect("nobody else is seen to have it built in");
+    let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{UNSERVED_BY_A}");
+    let before = a.raw().get(&path).await.expect(200).json();
+    let _b = fleet.start("server-b", &["batch/v1"]).await;
+    held.let_go();
+    let is_another =
+        |found: &Value| found["kind"] == "APIService" && found["metadata"]["uid"] != before["metadata"]["uid"];
+    let after = until(&a.raw(), &path, is_another).await;
+    assert_eq!(after["spec"], before["spec"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
