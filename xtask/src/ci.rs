@@ -31,6 +31,11 @@ pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
     ]))? {
         return Ok(ExitCode::FAILURE);
     }
+    step("the program by itself, as it is released");
+    // Beside the other crates it is given features that its own manifest may lack.
+    if !run::shown(cargo(workspace).args(["check", "--locked", "--package", "keelson"]))? {
+        return Ok(ExitCode::FAILURE);
+    }
     step("engines of the library, each alone");
     for feature in std::iter::once("").chain(ENGINES.map(|(feature, _)| feature)) {
         let mut check = cargo(workspace);

@@ -1,13 +1,16 @@
 //! `cargo xtask test`: prepares what the tests need, then hands over to `cargo test`.
 //!
 //! Nothing is printed after cargo's own closing lines, so that whoever reads the end of the output reads the result; but for
-//! the tests that could not run.
+//! the tests that are unstable, and those that could not run.
+
+mod unstable;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
+use self::unstable::Failures;
 use crate::workspace::Workspace;
 use crate::{definitions, kubectl, run, servers};
 
@@ -21,13 +24,20 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
         servers.missing.push(missing);
         PathBuf::new()
     });
-    let mut command = run::cargo();
-    command.current_dir(&workspace.root).env(KUBECTL_VARIABLE, kubectl).args(["test", "--locked", "--no-fail-fast"]);
-    command.envs(servers.variables).env(definitions::VARIABLE, definitions);
+    let prepared = || {
+        let mut command = run::cargo();
+        command.current_dir(&workspace.root).args(["test", "--locked"]);
+        command.env(KUBECTL_VARIABLE, &kubectl).envs(servers.variables.iter().cloned());
+        command.env(definitions::VARIABLE, &definitions);
+        command
+    };
+    let mut command = prepared();
+    command.arg("--no-fail-fast");
     if !names_a_package(args) {
         command.arg("--workspace");
     }
-    let passed = run::shown(command.args(args))?;
+    let mut failures = Failures::default();
+    let passed = run::read(command.args(args), |line| failures.read(line))? || failures.pass_alone(prepared)?;
     servers.missing.iter().for_each(|missing| eprintln!("{missing}"));
     Ok(run::code(passed))
 }
