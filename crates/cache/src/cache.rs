@@ -185,7 +185,10 @@ impl Cache {
     pub fn stats(&self) -> CacheStats {
         let Counters { events, undecodable, tail_restarts, reloads, checks, repairs, snapshots_rebuilt } =
             self.shared.counters();
+        let (views, view_bytes) = self.shared.environment.views.sizes();
         CacheStats {
+            views,
+            view_bytes,
             events: events.get(),
             undecodable: undecodable.get(),
             tail_restarts: tail_restarts.get(),

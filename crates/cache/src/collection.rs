@@ -27,6 +27,7 @@ use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
+use crate::views::{Found, View};
 use crate::written::DecoderId;
 
 /// About how many events are applied under one lock: readers wait for no more than these.
@@ -322,6 +323,25 @@ impl Collection {
         WatchCursor::new(self.feed.clone(), after, scope)
     }
 
+    /// What is kept that is of use for the view of this name of a snapshot. Whoever names a view names all that it depends on.
+    pub fn find_view(&self, name: &str, snapshot: &Snapshot) -> Found {
+        self.environment.views.find(self.decoder.id, name, snapshot)
+    }
+
+    /// Keeps a view of a snapshot for who wants the same: as long as the history covers the snapshot, and no more than a bounded
+    /// number of bytes is used more.
+    pub fn keep_view(&self, name: &str, snapshot: &Snapshot, view: &View) {
+        // Of a past that is over nobody can ask.
+        if snapshot.revision >= self.oldest() && !self.is_removed() {
+            self.environment.views.keep(self.decoder.id, name, snapshot, view);
+        }
+    }
+
+    /// The turn to make a view, so that many who want the same have it made once.
+    pub fn view_turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        self.environment.views.turn(self.decoder.id, name)
+    }
+
     /// What the collection holds.
     pub fn stats(&self) -> CollectionStats {
         let mut history = self.history();
@@ -349,6 +369,7 @@ impl Collection {
     pub(crate) fn apply(&self, changes: Vec<Change>) -> bool {
         let mut changes = changes.into_iter().peekable();
         let mut woken = Vec::new();
+        let mut dropped_to = None;
         while changes.peek().is_some() {
             let mut history = self.history();
             let mut live = self.live.write();
@@ -358,11 +379,19 @@ impl Collection {
             let mut applied = 0;
             while let Some(change) = changes.next_if(|next| applied < APPLY_EVENTS || next.revision == live.revision) {
                 applied += 1;
+                let floor = history.floor();
                 live.apply(change, &mut history, &mut woken);
+                if history.floor() > floor {
+                    dropped_to = Some(history.floor());
+                }
             }
             drop(live);
             drop(history);
             woken.drain(..).for_each(Waker::wake);
+        }
+        if let Some(oldest) = dropped_to {
+            // The history had no room for all.
+            self.environment.views.trim(Some(self.decoder.id), oldest);
         }
         self.has_events()
     }
@@ -387,6 +416,7 @@ impl Collection {
             std::mem::replace(&mut *live, Live { trees, encodings, revision, unreadable, removed: None })
         };
         woken.drain(..).for_each(Waker::wake);
+        self.environment.views.forget(self.decoder.id);
         drop(old);
     }
 
@@ -405,6 +435,7 @@ impl Collection {
             history.dispatch.wake_all(&mut woken);
         }
         woken.drain(..).for_each(Waker::wake);
+        self.environment.views.forget(self.decoder.id);
     }
 
     /// Whether what happened before `floor`, where the history begins, is wanted.

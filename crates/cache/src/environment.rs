@@ -10,6 +10,7 @@ use keelson_meta::Revision;
 
 use crate::history::Budget;
 use crate::stats::Counters;
+use crate::views::KeptViews;
 use crate::watermark::Watermark;
 use crate::written::Written;
 
@@ -19,6 +20,7 @@ pub(crate) struct Environment {
     pub(crate) budget: Arc<Budget>,
     pub(crate) written: Written,
     pub(crate) counters: Counters,
+    pub(crate) views: KeptViews,
     /// States below this revision are too old to be shown, whether or not they could be.
     expired: AtomicU64,
 }
@@ -31,6 +33,7 @@ impl Environment {
             budget: Arc::new(Budget::new(history_bytes)),
             written: Written::default(),
             counters: Counters::default(),
+            views: KeptViews::default(),
             expired: AtomicU64::new(0),
         }
     }

@@ -39,6 +39,7 @@ mod stats;
 mod tail;
 pub mod tree;
 mod trees;
+mod views;
 mod watermark;
 mod written;
 
@@ -58,4 +59,5 @@ pub use snapshot::{LeafSlice, RangeCursor, Selected, Snapshot, SnapshotError};
 pub use spec::{CollectionSpec, Complete, Layout};
 pub use stats::{CacheStats, TailFault};
 pub use trees::IndexTerm;
+pub use views::{CatchingUp, Found, Gathered, Places, Position, Positions, Sight, View};
 pub use watermark::Behind;

@@ -195,6 +195,7 @@ impl Shared {
     /// events.
     pub(crate) fn trim(&self, oldest: Revision) {
         self.environment.expire(oldest);
+        self.environment.views.trim(None, oldest);
         let mut eventful: Vec<_> = self.eventful.lock().drain().map(|(_, collection)| collection).collect();
         eventful.iter().for_each(|collection| collection.trim(oldest));
         eventful.retain(|collection| !collection.is_removed());

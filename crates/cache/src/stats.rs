@@ -39,6 +39,10 @@ pub struct CacheStats {
     pub history_bytes: u64,
     /// How many collections there are.
     pub collections: usize,
+    /// How many views of queries are kept.
+    pub views: usize,
+    /// About how many bytes these take.
+    pub view_bytes: u64,
 }
 
 /// What is counted where it happens.

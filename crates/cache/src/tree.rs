@@ -5,6 +5,7 @@
 //! changes in place. Each leaf has a cell for what was computed from its items, which a change of the leaf empties.
 //! Nothing here knows what the items are.
 
+mod diff;
 mod iter;
 mod keys;
 mod node;
@@ -13,6 +14,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use diff::Diff;
 pub use iter::{Iter, LeafCursor, LeafSlice};
 pub use keys::Keys;
 use node::Node;
@@ -91,6 +93,11 @@ impl<T: Item> CowTree<T> {
             level.push((separator, Node::Leaf(leaf)));
         }
         Self { root: Node::stack(level, INNER_MAX * FILL_QUARTERS / 4).unwrap_or_else(|| Self::default().root) }
+    }
+
+    /// Whether this is a clone of the other, so that both hold the same without a look.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.root.is_same(&other.root)
     }
 
     /// How many items there are. O(1).

@@ -13,6 +13,7 @@ mod list;
 mod list_body;
 mod patch;
 mod posted;
+mod query;
 mod remote;
 mod render;
 mod resolve;
@@ -81,6 +82,9 @@ impl ResourceHandlers {
         let RequestVerb::Resource(verb) = request.info.verb else {
             return future::ready(Err(ApiError::MethodNotAllowed)).boxed();
         };
+        if verb != Verb::List && request.query.is_extended() {
+            return future::ready(Err(query::only_for_lists())).boxed();
+        }
         if verb.is_write()
             && let Err(error) = registry.check_published(target)
         {
@@ -162,7 +166,14 @@ impl ResourceHandlers {
                 if info.verb == RequestVerb::Resource(Verb::Watch) && !begins_with_objects(query.pairs()) {
                     return Estimate::default();
                 }
-                self.registry.estimate_unread(target, query.pairs().get("limit").is_some())
+                let ends = query.pairs().get("limit").is_some() && !query.is_extended();
+                self.registry.estimate_unread(target, ends)
+            }
+            RequestVerb::Resource(Verb::List) if query.is_extended() => {
+                let (Ok(options), Ok(Some(extended))) = (query.list_options(), query.extended()) else {
+                    return Estimate::default();
+                };
+                self.registry.estimate_query(target, options, extended)
             }
             RequestVerb::Resource(Verb::List | Verb::DeleteCollection) => {
                 // What can't be read costs nothing, and is refused by the handler.

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use http::Uri;
 use keelson_meta::ApiError;
-use keelson_meta::options::{ListOptions, Query};
+use keelson_meta::options::{ListOptions, Query as Pairs};
+use keelson_query::{PREFIX, Query};
 use keelson_resources::Verb;
 
 use crate::request_info::{RequestInfo, RequestVerb};
@@ -15,24 +16,44 @@ use crate::request_info::{RequestInfo, RequestVerb};
 /// The parameters of a request.
 #[derive(Debug)]
 pub struct RequestQuery {
-    pairs: Query<'static>,
+    pairs: Pairs<'static>,
     is_watch: bool,
     list_options: OnceLock<Result<ListOptions, ApiError>>,
+    /// What is asked beyond what Kubernetes knows; read where a parameter of it is there.
+    extended: OnceLock<Result<Option<Query>, ApiError>>,
 }
 
 impl RequestQuery {
     /// Reads the pairs of a request's query.
     pub fn of(info: &RequestInfo, uri: &Uri) -> Self {
         Self {
-            pairs: Query::parse(uri.query().unwrap_or_default()).into_owned(),
+            pairs: Pairs::parse(uri.query().unwrap_or_default()).into_owned(),
             is_watch: info.verb == RequestVerb::Resource(Verb::Watch),
             list_options: OnceLock::new(),
+            extended: OnceLock::new(),
         }
     }
 
     /// The pairs.
-    pub fn pairs(&self) -> &Query<'static> {
+    pub fn pairs(&self) -> &Pairs<'static> {
         &self.pairs
+    }
+
+    /// Whether something is asked beyond what Kubernetes knows.
+    pub fn is_extended(&self) -> bool {
+        self.pairs.pairs().any(|(name, _)| name.starts_with(PREFIX))
+    }
+
+    /// What is asked of a list beyond what Kubernetes knows; `None` for an ordinary request.
+    ///
+    /// # Errors
+    /// 400 that names the parameter.
+    pub fn extended(&self) -> Result<Option<&Query>, ApiError> {
+        if !self.is_extended() {
+            return Ok(None);
+        }
+        let read = || Query::parse(self.pairs.pairs()).map_err(|error| ApiError::BadRequest(error.to_string()));
+        self.extended.get_or_init(read).as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
     /// The options of a list, a watch or a deletion of many.

@@ -51,6 +51,11 @@ impl Quantity {
         Self(number as i128 * UNIT)
     }
 
+    /// How many billionths of a unit.
+    pub const fn nanos(self) -> i128 {
+        self.0
+    }
+
     /// Whether it is a whole number of units.
     pub fn is_whole(self) -> bool {
         self.0 % UNIT == 0

@@ -4,8 +4,10 @@
 //! revision is asked for. It decides nothing; whoever bounds what requests may take together uses it.
 
 use keelson_meta::options::ListOptions;
+use keelson_query::Query;
 
 use crate::list::{KeyRange, ListPlan};
+use crate::query::Wanted;
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
@@ -64,6 +66,21 @@ impl Registry {
         };
         let bytes = part_of(bytes, looked_at, objects);
         Estimate { bytes, looked_at: looked_at as u64, is_selected, ..Estimate::default() }
+    }
+
+    /// The objects that a query looks at, and those that it shows: nothing to speak of where its view is at hand.
+    pub fn estimate_query(&self, target: &Target, options: &ListOptions, query: &Query) -> Estimate {
+        let (Ok(selection), Ok(collection)) = (Selection::new(target, options), self.collection(target)) else {
+            return Estimate::default();
+        };
+        let snapshot = collection.snapshot();
+        let (objects, bytes) = (snapshot.len(), snapshot.bytes("", None));
+        let looks =
+            self.estimate_looks(&Wanted::new(target, options, query.clone(), selection), &collection, &snapshot);
+        let shown =
+            if query.group_by.is_some() { 0 } else { options.limit.map_or(objects, |limit| limit.get().min(objects)) };
+        let looked_at = (looks + shown) as u64;
+        Estimate { bytes: part_of(bytes, shown, objects), looked_at, is_selected: true, ..Estimate::default() }
     }
 
     /// The objects that a watch begins with: nothing, unless it was asked to tell them.

@@ -20,7 +20,7 @@ use keelson_meta::{ApiError, Revision};
 use crate::caller::Caller;
 pub(crate) use crate::list::history::Rests;
 pub(crate) use crate::list::page::KeyRange;
-pub(crate) use crate::list::plan::ListPlan;
+pub(crate) use crate::list::plan::{ListPlan, ReadAt, read_at};
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
@@ -108,7 +108,7 @@ impl Registry {
             return Ok(ListPage { revision, continue_token: None, remaining: None, items });
         }
         let collection = self.settled_collection(target).await?;
-        match self.snapshot(&collection, &plan).await? {
+        match self.snapshot(&collection, plan.at).await? {
             Some(snapshot) => {
                 // ORDER: after the snapshot, which is as new as what it lacks.
                 self.check_readable(target, &collection)?;

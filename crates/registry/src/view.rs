@@ -127,6 +127,14 @@ impl VersionedView {
         Ok(entries)
     }
 
+    /// One object with the fields of this version, of a kind that nobody has to be asked about.
+    ///
+    /// # Errors
+    /// 500 when it can't be converted.
+    pub(crate) fn show_now(&self, entry: &Entry) -> Result<StoredObject, ApiError> {
+        self.converted(&entry.object, &entry.key)
+    }
+
     /// The places of the next entries, from `start` on, that are converted by one call: they are all in one version.
     fn batch(&self, entries: &[Arc<Entry>], start: usize) -> Option<Vec<usize>> {
         let mut bytes = 0;

@@ -15,6 +15,7 @@ use keelson_storage_sql::PostgresStats;
 pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     let mut samples = stored_objects(registry);
     samples.extend(stored_encodings(registry));
+    samples.extend(views(registry));
     let stats = registry.cache().stats();
     let counters = registry.counters();
     let newest = registry.newest_reads();
@@ -80,6 +81,15 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     samples.extend(migrations(registry));
     samples.extend(conversions_kept(registry.surfaces().kept().stats()));
     samples
+}
+
+/// What queries have the cache hold.
+fn views(registry: &Registry) -> [Sample; 2] {
+    let stats = registry.cache().stats();
+    [
+        gauge("keelson_cache_views", "Orders and selections of queries that the cache holds", stats.views as u64),
+        gauge("keelson_cache_view_bytes", "Bytes of these, beside the objects", stats.view_bytes),
+    ]
 }
 
 /// How much was looked through and written anew because it was stored in another encoding than it is to be.

@@ -78,6 +78,27 @@ impl<T: Item> Node<T> {
         }
     }
 
+    /// Whether both are one node.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Leaf(one), Self::Leaf(other)) => Arc::ptr_eq(one, other),
+            (Self::Inner(one), Self::Inner(other)) => Arc::ptr_eq(one, other),
+            (Self::Leaf(_), Self::Inner(_)) | (Self::Inner(_), Self::Leaf(_)) => false,
+        }
+    }
+
+    /// How many nodes are between this one and the leaves below it, itself counted.
+    pub(super) fn height(&self) -> usize {
+        let mut node = self;
+        let mut height = 0;
+        while let Self::Inner(inner) = node {
+            height += 1;
+            let Some(child) = inner.children.first() else { break };
+            node = child;
+        }
+        height
+    }
+
     pub(super) fn get(&self, key: &[u8]) -> Option<&T> {
         let mut node = self;
         loop {

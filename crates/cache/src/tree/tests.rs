@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use proptest::prelude::*;
 
-use super::{CowTree, Item, LEAF_MAX, Sums};
+use super::{CowTree, Diff, Item, LEAF_MAX, Sums};
 
 /// A key and a weight.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,6 +123,16 @@ fn apply(step: &Step, tree: &mut CowTree<Pair>, model: &mut Model, clones: &mut 
     }
 }
 
+/// What differs between two trees, as the tree says and as the maps do.
+fn check_difference(old: &(CowTree<Pair>, Model), new: &(CowTree<Pair>, Model)) {
+    let shown = |pair: Option<&Pair>| pair.map(|pair| (pair.0, pair.1));
+    let found: Vec<_> = Diff::new(&old.0, &new.0, Pair::eq).map(|(old, new)| (shown(old), shown(new))).collect();
+    let keys: std::collections::BTreeSet<u16> = old.1.keys().chain(new.1.keys()).copied().collect();
+    let of = |model: &Model, key: u16| model.get(&key).map(|weight| (key, *weight));
+    let differ = keys.into_iter().map(|key| (of(&old.1, key), of(&new.1, key))).filter(|(old, new)| old != new);
+    assert_eq!(found, differ.collect::<Vec<_>>());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -136,6 +146,12 @@ proptest! {
         for (tree, model) in &clones {
             check(tree, model);
         }
+        clones.push((tree, model));
+        for pair in clones.windows(2) {
+            check_difference(&pair[0], &pair[1]);
+            check_difference(&pair[1], &pair[0]);
+        }
+        check_difference(&clones[0], &clones[clones.len() - 1]);
     }
 
     #[test]

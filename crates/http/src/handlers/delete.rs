@@ -78,7 +78,7 @@ pub(super) async fn collection(
         meta: super::list::meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining),
     };
     let content_type = renderer.media().kind.content_type();
-    let mut source = source_of(ListItems::Chosen(page.deleted), &renderer).await?;
+    let mut source = source_of(ListItems::Chosen(page.deleted), &renderer, renderer.row_order()).await?;
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let body = Paced::new(ListBody::new(writer, &start, source));
     Ok(respond::stream(StatusCode::OK, content_type, stream(body)))

@@ -4,10 +4,11 @@
 
 use http::{Response, StatusCode};
 use keelson_meta::{ApiError, ListHead, ListMeta, Revision};
-use keelson_registry::{ListItems, Registry, Target};
+use keelson_registry::{ListItems, ListPage, Registry, Target};
 
 use super::list_body::{AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Paced, Source, bytes_of, converted, done};
-use super::render::{ListWriter, Renderer};
+use super::query;
+use super::render::{ListWriter, Renderer, RowOrder};
 use crate::body::{ResponseBody, stream};
 use crate::negotiation::{MediaKind, Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
@@ -24,19 +25,34 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
+    if request.query.is_extended() {
+        return Box::pin(query::handle(registry, target, request)).await;
+    }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
     let page = registry.list(target, &request.caller, request.query.list_options()?).await?;
+    let order = renderer.row_order();
+    answer(target, renderer, page, order, accepts_gzip(&request.parts.headers)).await
+}
+
+/// The answer with a page, whose items are in the order of their keys, or in one that they are put into here.
+pub(super) async fn answer(
+    target: &Target,
+    renderer: Renderer,
+    page: ListPage,
+    order: Option<RowOrder>,
+    takes_gzip: bool,
+) -> Result<Response<ResponseBody>, ApiError> {
     let kind = target.kind();
     let head = ListHead {
         kind: &target.resource.list_kind,
         api_version: &kind.group_version().to_string(),
         meta: meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining),
     };
-    let mut source = source_of(page.items, &renderer).await?;
+    let mut source = source_of(page.items, &renderer, order).await?;
     let content_type = renderer.media().kind.content_type();
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let bytes = source.size_hint();
-    let gzip = accepts_gzip(&request.parts.headers) && bytes > GZIP_THRESHOLD_BYTES as u64;
+    let gzip = takes_gzip && bytes > GZIP_THRESHOLD_BYTES as u64;
     // Items that are copied cost less than to hand them about, and canonical ones are compressed already.
     let direct = writer.is_canonical() || (writer.copies() && !gzip);
     let ahead = !direct && (bytes >= AHEAD_FROM_BYTES || source.has_heavy());
@@ -68,7 +84,11 @@ pub(super) fn meta_of<'a>(
 /// # Errors
 /// 500 when those of the first block can't be converted: what comes later has to break the body. 413 for a list in protobuf that
 /// somebody else converts and that is too large to be kept.
-pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<Source, ApiError> {
+pub(super) async fn source_of(
+    items: ListItems,
+    renderer: &Renderer,
+    order: Option<RowOrder>,
+) -> Result<Source, ApiError> {
     let mut source = match items {
         ListItems::Range { cursor, bytes } => Source::Range(cursor, bytes),
         ListItems::Chosen(entries) => Source::Chosen(entries.into_iter()),
@@ -79,7 +99,7 @@ pub(super) async fn source_of(items: ListItems, renderer: &Renderer) -> Result<S
     if !renderer.view().is_sole() {
         source = converted(source, renderer.view(), measured).await?;
     }
-    if let Some(order) = renderer.row_order() {
+    if let Some(order) = order {
         let most = match &source {
             Source::Range(..) | Source::Chosen(_) => u64::MAX,
             Source::History(_) | Source::Converted { .. } => SORTED_BYTES,

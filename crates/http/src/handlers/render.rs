@@ -40,6 +40,9 @@ const PASSED_OVER: &[&str] = &[
     "volumes",
 ];
 
+/// An order of rows.
+pub(super) type RowOrder = fn(&Object, &Object) -> std::cmp::Ordering;
+
 /// Shows the objects of one request.
 #[derive(Clone)]
 pub(super) struct Renderer {
@@ -100,7 +103,7 @@ impl Renderer {
     }
 
     /// How the rows of a page are sorted, for the few kinds whose tables have an order of their own.
-    pub(super) fn row_order(&self) -> Option<fn(&Object, &Object) -> std::cmp::Ordering> {
+    pub(super) fn row_order(&self) -> Option<RowOrder> {
         match self.representation.object_form {
             ObjectForm::Table(_) => self.printer.order(),
             ObjectForm::Whole | ObjectForm::Metadata(_) => None,

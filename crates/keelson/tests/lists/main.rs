@@ -1,4 +1,5 @@
-//! Lists and watches as clients use them: in chunks (KEP-365), of many large objects, and by the informers of the Rust client.
+//! Lists and watches as clients use them: in chunks (KEP-365), sorted and counted, of many large objects, and by the
+//! informers of the Rust client.
 //!
 //! A module is a client's way of reading.
 
@@ -7,3 +8,4 @@
 mod chunking;
 mod client;
 mod large_lists;
+mod queries;

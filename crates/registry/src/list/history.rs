@@ -30,13 +30,9 @@ const CHUNK_BYTES: usize = 16 << 20;
 const RESTS: usize = 64;
 
 impl Registry {
-    /// The snapshot that the plan asks for; `None` when the cache no longer knows the revision.
-    pub(super) async fn snapshot(
-        &self,
-        collection: &Collection,
-        plan: &ListPlan,
-    ) -> Result<Option<Snapshot>, ApiError> {
-        match plan.at {
+    /// The snapshot that a plan asks for; `None` when the cache no longer knows the revision.
+    pub(crate) async fn snapshot(&self, collection: &Collection, at: ReadAt) -> Result<Option<Snapshot>, ApiError> {
+        match at {
             ReadAt::Any => Ok(Some(collection.snapshot())),
             ReadAt::Newest => {
                 self.catch_up().await?;

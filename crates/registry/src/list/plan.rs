@@ -27,7 +27,7 @@ pub(crate) struct ListPlan {
 
 /// The revision a list is read at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadAt {
+pub(crate) enum ReadAt {
     /// As new as every write acknowledged before the list began.
     Newest,
     /// Whatever is at hand.
@@ -81,7 +81,7 @@ impl ListPlan {
 }
 
 /// The table of `resourceVersion`, `resourceVersionMatch` and `limit` (Kubernetes API concepts, "resource versions").
-fn read_at(requested: RequestedVersion, rule: Option<ResourceVersionMatch>, limited: bool) -> ReadAt {
+pub(crate) fn read_at(requested: RequestedVersion, rule: Option<ResourceVersionMatch>, limited: bool) -> ReadAt {
     match (requested, rule) {
         (RequestedVersion::Unset, _) => ReadAt::Newest,
         (RequestedVersion::Any, _) => ReadAt::Any,

@@ -18,6 +18,7 @@ mod model;
 mod names;
 mod namespaces;
 mod pace;
+mod queries;
 mod stores;
 mod tokens;
 mod watches;

@@ -1,0 +1,151 @@
+//! Views that were made, kept for who asks the same again: those of all collections together, within a bound of bytes.
+//!
+//! A view is kept with the snapshot that it is of, so that it is found again for just that one, and led on from there to others. Those
+//! that nobody has used for longest go first, and none outlives the history of its collection: it would hold objects that nothing
+//! else does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use keelson_meta::Revision;
+use parking_lot::Mutex;
+
+use super::View;
+use crate::snapshot::Snapshot;
+use crate::written::DecoderId;
+
+/// How many bytes all views that are kept may take together.
+const KEPT_BYTES: u64 = 128 << 20;
+/// How many moments of one view are kept.
+const MOMENTS: usize = 4;
+
+/// What is kept that is of use for a view of a snapshot.
+pub enum Found {
+    /// The view.
+    Exact(View),
+    /// The same view of another moment.
+    Near {
+        /// The moment.
+        snapshot: Snapshot,
+        /// Its view.
+        view: View,
+    },
+    /// Nothing.
+    Nothing,
+}
+
+/// The views that are kept.
+#[derive(Default)]
+pub(crate) struct KeptViews {
+    /// Least recently used first.
+    kept: Mutex<Vec<Kept>>,
+    /// Who makes which view now.
+    turns: Mutex<Vec<Turn>>,
+    /// How many are kept, to be read without the lock.
+    count: AtomicUsize,
+}
+
+struct Kept {
+    of: DecoderId,
+    name: Arc<str>,
+    snapshot: Snapshot,
+    view: View,
+}
+
+struct Turn {
+    of: DecoderId,
+    name: Arc<str>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl KeptViews {
+    /// What is kept of a view of a collection.
+    pub(crate) fn find(&self, of: DecoderId, name: &str, snapshot: &Snapshot) -> Found {
+        let mut kept = self.kept.lock();
+        let is_it = |kept: &Kept| kept.of == of && *kept.name == *name;
+        let exact =
+            kept.iter().position(|kept| is_it(kept) && kept.snapshot.trees.entries.is_same(&snapshot.trees.entries));
+        if let Some(place) = exact {
+            let mut found = kept.remove(place);
+            // It is that of the newer moment too, and outlives the history of the older one.
+            found.snapshot.revision = found.snapshot.revision.max(snapshot.revision);
+            let view = found.view.clone();
+            kept.push(found);
+            return Found::Exact(view);
+        }
+        let distance = |kept: &&Kept| kept.snapshot.revision.get().abs_diff(snapshot.revision.get());
+        kept.iter()
+            .filter(|kept| is_it(kept))
+            .min_by_key(distance)
+            .map_or(Found::Nothing, |kept| Found::Near { snapshot: kept.snapshot.clone(), view: kept.view.clone() })
+    }
+
+    /// Keeps a view, unless it alone takes too much.
+    pub(crate) fn keep(&self, of: DecoderId, name: &str, snapshot: &Snapshot, view: &View) {
+        if view.bytes() > KEPT_BYTES {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        let is_it = |kept: &Kept| kept.of == of && *kept.name == *name;
+        kept.retain(|kept| !is_it(kept) || !kept.snapshot.trees.entries.is_same(&snapshot.trees.entries));
+        let name = kept.iter().find(|kept| is_it(kept)).map_or_else(|| name.into(), |kept| kept.name.clone());
+        kept.push(Kept { of, name: name.clone(), snapshot: snapshot.clone(), view: view.clone() });
+        let is_it = |kept: &Kept| kept.of == of && kept.name == name;
+        if kept.iter().filter(|kept| is_it(kept)).count() > MOMENTS
+            && let Some(place) = kept.iter().position(is_it)
+        {
+            kept.remove(place);
+        }
+        let mut bytes: u64 = kept.iter().map(|kept| kept.view.bytes()).sum();
+        let over = kept.iter().take_while(|kept| {
+            let is_over = bytes > KEPT_BYTES;
+            bytes -= kept.view.bytes();
+            is_over
+        });
+        let over = over.count();
+        kept.drain(..over);
+        self.count.store(kept.len(), Ordering::Relaxed);
+    }
+
+    /// The turn to make a view: who waits for it finds what the one before has made.
+    pub(crate) fn turn(&self, of: DecoderId, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.turns.lock();
+        turns.retain(|turn| Arc::strong_count(&turn.turn) > 1);
+        if let Some(known) = turns.iter().find(|turn| turn.of == of && *turn.name == *name) {
+            return known.turn.clone();
+        }
+        let turn = Arc::<tokio::sync::Mutex<()>>::default();
+        turns.push(Turn { of, name: name.into(), turn: turn.clone() });
+        turn
+    }
+
+    /// Lets go of what is of moments before `oldest`: of one collection, or of all.
+    pub(crate) fn trim(&self, of: Option<DecoderId>, oldest: Revision) {
+        self.retain(|kept| of.is_some_and(|of| kept.of != of) || kept.snapshot.revision >= oldest);
+    }
+
+    /// Lets go of all views of a collection.
+    pub(crate) fn forget(&self, of: DecoderId) {
+        self.retain(|kept| kept.of != of);
+    }
+
+    /// How many are kept, and about how many bytes they take.
+    pub(crate) fn sizes(&self) -> (usize, u64) {
+        let kept = self.kept.lock();
+        (kept.len(), kept.iter().map(|kept| kept.view.bytes()).sum())
+    }
+
+    fn retain(&self, wanted: impl Fn(&Kept) -> bool) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        // ORDER: dropped without the lock: a state may be the last that holds many objects.
+        let gone: Vec<Kept> = {
+            let mut kept = self.kept.lock();
+            let gone = kept.extract_if(.., |kept| !wanted(kept)).collect();
+            self.count.store(kept.len(), Ordering::Relaxed);
+            gone
+        };
+        drop(gone);
+    }
+}

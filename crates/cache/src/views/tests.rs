@@ -1,0 +1,191 @@
+//! Views against a sorted list of all entries, while objects come, change and go.
+//!
+//! However a view was made, from all entries or from the view of another moment, it is the one that a look at every entry gives.
+
+use bytes::Bytes;
+use keelson_meta::Revision;
+use proptest::prelude::*;
+
+use super::*;
+use crate::entry::Decoder;
+use crate::labels::LabelInterner;
+use crate::spec::Layout;
+use crate::trees::Trees;
+use crate::written::DecoderId;
+
+/// Stands by the letters of its label, each of which is a group; one that has none is in no view.
+struct ByLetters;
+
+impl Sight for ByLetters {
+    fn places(&self, entry: &Entry, out: &mut Places) {
+        for letter in entry.labels.get("letters").unwrap_or_default().bytes() {
+            out.push(&[letter, 0]);
+        }
+    }
+}
+
+fn decoder() -> Decoder {
+    Decoder {
+        id: DecoderId::next(),
+        layout: Arc::new(Layout::default()),
+        complete: None,
+        labels: LabelInterner::default(),
+        encodings: crate::encodings::Encodings::default(),
+    }
+}
+
+fn entry(decoder: &Decoder, number: u16, letters: &str, revision: u64) -> Arc<Entry> {
+    let value = Bytes::from(format!(
+        r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number:04}","labels":{{"letters":"{letters}"}}}}}}"#
+    ));
+    Arc::new(decoder.decode(format!("n{number:04}").into(), &value, Revision::new(revision)).unwrap())
+}
+
+fn gathered(snapshot: &Snapshot, parts: usize) -> View {
+    let mut made: Vec<Gathered> = Vec::new();
+    made.resize_with(parts, Gathered::default);
+    for (place, entry) in snapshot.range("", None).enumerate() {
+        made[place % parts].add(&ByLetters, entry);
+    }
+    View::of(&mut made)
+}
+
+fn caught_up(view: &View, from: &Snapshot, to: &Snapshot) -> View {
+    let mut catching_up = CatchingUp::new(view.clone(), from, to, &ByLetters);
+    while catching_up.go_on(1) {}
+    catching_up.into_view()
+}
+
+fn shown(view: &View) -> Vec<(Vec<u8>, String)> {
+    let mut positions = view.positions(0, view.len());
+    let mut shown = Vec::new();
+    while let Some(Position { place, key }) = positions.next_position() {
+        shown.push((place.to_vec(), key.to_owned()));
+    }
+    shown
+}
+
+#[track_caller]
+fn check(view: &View, snapshot: &Snapshot) {
+    let mut expected: Vec<(Vec<u8>, String)> = Vec::new();
+    for entry in snapshot.range("", None) {
+        let mut places = Places::default();
+        ByLetters.places(entry, &mut places);
+        expected.extend(places.sorted().into_iter().map(|place| (place.to_vec(), entry.key.to_string())));
+    }
+    expected.sort();
+    assert_eq!(shown(view), expected);
+    assert_eq!(view.len(), expected.len());
+    let bytes: usize = expected.iter().map(|(place, key)| place.len() + key.len() + END_BYTES + 8).sum();
+    assert_eq!(view.bytes(), bytes as u64);
+    for (rank, (place, key)) in expected.iter().enumerate() {
+        assert_eq!(view.rank_behind(place, key), rank + 1);
+    }
+    for place in [b"a\0", b"b\0", b"c\0"] {
+        assert_eq!(view.rank_behind_place(place), expected.partition_point(|(at, _)| **at <= place[..]));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u16, String),
+    Remove(u16),
+    PutStretch(u16, u16, String),
+    RemoveStretch(u16, u16),
+    Keep,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (key, letters) = (0..600u16, "[abc]{0,3}");
+    prop_oneof![
+        6 => (key.clone(), letters).prop_map(|(key, letters)| Step::Put(key, letters)),
+        3 => key.clone().prop_map(Step::Remove),
+        2 => (key.clone(), 0..120u16, letters).prop_map(|(from, len, letters)| Step::PutStretch(from, len, letters)),
+        1 => (key, 0..120u16).prop_map(|(from, len)| Step::RemoveStretch(from, len)),
+        3 => Just(Step::Keep),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_view_is_the_same_however_it_was_made(steps in prop::collection::vec(step(), 1..60), parts in 1..5usize) {
+        let (decoder, mut trees, mut revision) = (decoder(), Trees::empty(Arc::new(Layout::default())), 0);
+        let mut moments = vec![Snapshot { revision: Revision::ZERO, trees: trees.clone() }];
+        for step in &steps {
+            let mut put = |number: u16, letters: &str| {
+                revision += 1;
+                drop(trees.put(&entry(&decoder, number, letters, revision)));
+            };
+            match step {
+                Step::Put(number, letters) => put(*number, letters),
+                Step::PutStretch(from, len, letters) => (*from..from + len).for_each(|number| put(number, letters)),
+                Step::Remove(number) => drop(trees.remove(&format!("n{number:04}"))),
+                Step::RemoveStretch(from, len) => {
+                    (*from..from + len).for_each(|number| drop(trees.remove(&format!("n{number:04}"))));
+                }
+                Step::Keep => {
+                    moments.push(Snapshot { revision: Revision::new(revision), trees: trees.clone() });
+                }
+            }
+        }
+        moments.push(Snapshot { revision: Revision::new(revision), trees });
+        let first = gathered(&moments[0], parts);
+        let (mut view, mut at) = (first, 0);
+        // There and back again.
+        for next in (0..moments.len()).chain((0..moments.len()).rev()) {
+            view = caught_up(&view, &moments[at], &moments[next]);
+            at = next;
+            check(&view, &moments[at]);
+        }
+        check(&gathered(&moments[moments.len() - 1], parts), &moments[moments.len() - 1]);
+    }
+}
+
+#[test]
+fn what_did_not_change_is_not_looked_at() {
+    let decoder = decoder();
+    let entries: Vec<_> = (0..9_999).map(|number| entry(&decoder, number, "ab", 1)).collect();
+    let mut trees = Trees::from_sorted(&entries, Arc::new(Layout::default()));
+    let old = Snapshot { revision: Revision::new(1), trees: trees.clone() };
+    for number in [7, 5_000, 9_998] {
+        drop(trees.put(&entry(&decoder, number, "c", 2)));
+    }
+    drop(trees.remove("n0500"));
+    let new = Snapshot { revision: Revision::new(2), trees };
+    let mut catching_up = CatchingUp::new(gathered(&old, 1), &old, &new, &ByLetters);
+    while catching_up.go_on(u64::MAX) {}
+    assert_eq!(catching_up.looked_at(), 4);
+    check(&catching_up.into_view(), &new);
+}
+
+#[test]
+fn views_are_kept_within_bounds_and_no_longer_than_their_history() {
+    let (views, decoder) = (KeptViews::default(), decoder());
+    let moments: Vec<Snapshot> = (1..=6u64)
+        .map(|revision| {
+            let entries = [entry(&decoder, 1, "a", revision)];
+            let trees = Trees::from_sorted(&entries, Arc::new(Layout::default()));
+            Snapshot { revision: Revision::new(revision), trees }
+        })
+        .collect();
+    for moment in &moments {
+        views.keep(decoder.id, "v", moment, &gathered(moment, 1));
+    }
+    let is_exact = |moment: &Snapshot| matches!(views.find(decoder.id, "v", moment), Found::Exact(_));
+    assert_eq!(moments.iter().map(is_exact).collect::<Vec<_>>(), [false, false, true, true, true, true]);
+    assert!(matches!(views.find(decoder.id, "w", &moments[5]), Found::Nothing));
+    assert!(matches!(views.find(DecoderId::next(), "v", &moments[5]), Found::Nothing));
+    match views.find(decoder.id, "v", &moments[0]) {
+        Found::Near { snapshot, .. } => assert_eq!(snapshot.revision, Revision::new(3)),
+        Found::Exact(_) | Found::Nothing => panic!("the nearest moment is found"),
+    }
+    // The same state is that of later revisions as well.
+    assert!(is_exact(&Snapshot { revision: Revision::new(9), trees: moments[4].trees.clone() }));
+    views.trim(None, Revision::new(6));
+    assert_eq!(moments.iter().map(is_exact).collect::<Vec<_>>(), [false, false, false, false, true, true]);
+    assert_eq!(views.sizes().0, 2);
+    views.forget(decoder.id);
+    assert_eq!(views.sizes(), (0, 0));
+}

@@ -1,0 +1,275 @@
+//! The order of a list: one or several paths, each in either direction and compared as what it is.
+//!
+//! An object that has no value at a path comes last, whatever the direction, and before it those whose value is not what it should be
+//! compared as. Ties are decided by the key, which stands behind the place.
+
+use std::fmt;
+
+use crate::error::QueryError;
+use crate::path::Path;
+use crate::place;
+use crate::scan::Scanner;
+use crate::value::{Subject, Value};
+
+/// The most paths that a list is sorted by.
+const MAX_TERMS: usize = 8;
+
+/// What stands before a value in a place, in the order of what it stands for. Never turned.
+mod class {
+    pub(super) const BOOL: u8 = 0x10;
+    pub(super) const NUMBER: u8 = 0x20;
+    pub(super) const TEXT: u8 = 0x30;
+    /// Compared as what the term says.
+    pub(super) const TYPED: u8 = 0x40;
+    /// Not what the term says.
+    pub(super) const OTHER: u8 = 0x50;
+    pub(super) const MISSING: u8 = 0x60;
+}
+
+/// How values are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Comparison {
+    /// As what they are in JSON: first false and true, then numbers, then texts.
+    #[default]
+    Plain,
+    /// As texts.
+    Text,
+    /// As numbers, also of texts that are written as one.
+    Number,
+    /// As quantities of Kubernetes: `100m`, `1Gi`.
+    Quantity,
+    /// As times.
+    Time,
+    /// As versions: `v1.9.0` before `v1.10.0`.
+    Version,
+}
+
+const COMPARISONS: [(&str, Comparison); 5] = [
+    ("string", Comparison::Text),
+    ("number", Comparison::Number),
+    ("quantity", Comparison::Quantity),
+    ("time", Comparison::Time),
+    ("version", Comparison::Version),
+];
+
+/// One path of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortTerm {
+    /// Where the value is.
+    pub path: Path,
+    /// How it is compared.
+    pub comparison: Comparison,
+    /// Whether the largest comes first.
+    pub descending: bool,
+}
+
+/// An order. That of no paths is the order of the keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SortBy(Vec<SortTerm>);
+
+impl SortBy {
+    /// Reads `[-]path[:comparison]`, several of which are separated by commas.
+    ///
+    /// # Errors
+    /// What is wrong where.
+    pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
+        let mut scanner = Scanner::new(parameter, text);
+        let mut terms = Vec::new();
+        loop {
+            scanner.skip_spaces();
+            let start = scanner.position();
+            let descending = scanner.take("-");
+            let path = Path::read(&mut scanner)?;
+            if !path.is_single() {
+                return Err(scanner.error_at(start, "a list is sorted by one value of each object, and [*] has many"));
+            }
+            let comparison = if scanner.take(":") { comparison(&mut scanner)? } else { Comparison::Plain };
+            terms.push(SortTerm { path, comparison, descending });
+            if terms.len() > MAX_TERMS {
+                return Err(scanner.error_at(start, format!("a list is sorted by at most {MAX_TERMS} paths")));
+            }
+            scanner.skip_spaces();
+            if scanner.is_at_end() {
+                return Ok(Self(terms));
+            }
+            if !scanner.take(",") {
+                return Err(scanner.error("a comma is expected before the next path"));
+            }
+        }
+    }
+
+    /// The order by the values of one path, as they are.
+    pub fn by(path: Path) -> Self {
+        Self(vec![SortTerm { path, comparison: Comparison::Plain, descending: false }])
+    }
+
+    /// Whether it is the order of the keys.
+    pub fn is_by_key(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The paths, the first of which counts most.
+    pub fn terms(&self) -> &[SortTerm] {
+        &self.0
+    }
+
+    /// Appends the place of an object.
+    pub fn write_place(&self, subject: &Subject<'_>, out: &mut Vec<u8>) {
+        for term in &self.0 {
+            let start = out.len();
+            subject.visit(&term.path, |value| {
+                term.write(&value, out);
+                false
+            });
+            if out.len() == start {
+                out.push(class::MISSING);
+            }
+        }
+    }
+}
+
+/// Appends the place of one value among all of a path; of a missing one for `None`.
+pub(crate) fn write_value(value: Option<&Value<'_>>, out: &mut Vec<u8>) {
+    match value {
+        Some(value) => plain(value, false, out),
+        None => out.push(class::MISSING),
+    }
+}
+
+/// Canonical: equal orders are written alike.
+impl fmt::Display for SortBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, SortTerm { path, comparison, descending }) in self.0.iter().enumerate() {
+            let separator = if place > 0 { "," } else { "" };
+            let direction = if *descending { "-" } else { "" };
+            write!(f, "{separator}{direction}{path}")?;
+            if let Some((name, _)) = COMPARISONS.iter().find(|(_, known)| known == comparison) {
+                write!(f, ":{name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SortTerm {
+    fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) {
+        let text = value.text();
+        let typed: fn(&str, &mut Vec<u8>) -> Option<()> = match self.comparison {
+            Comparison::Plain => return plain(value, self.descending, out),
+            Comparison::Text => |text, out| {
+                place::text(text, out);
+                Some(())
+            },
+            Comparison::Number => place::number,
+            Comparison::Quantity => place::quantity,
+            Comparison::Time => place::time,
+            Comparison::Version => place::version,
+        };
+        let start = out.len();
+        let mut is_typed = false;
+        out.push(class::TYPED);
+        place::directed(self.descending, out, |out| is_typed = typed(text, out).is_some());
+        if !is_typed {
+            out.truncate(start);
+            out.push(class::OTHER);
+            place::directed(self.descending, out, |out| place::text(text, out));
+        }
+    }
+}
+
+fn plain(value: &Value<'_>, descending: bool, out: &mut Vec<u8>) {
+    match value {
+        Value::Bool(value) => {
+            out.push(class::BOOL);
+            place::directed(descending, out, |out| out.push((*value).into()));
+        }
+        Value::Number(number) => {
+            let start = out.len();
+            out.push(class::NUMBER);
+            let mut is_number = false;
+            place::directed(descending, out, |out| is_number = place::number(number, out).is_some());
+            debug_assert!(is_number, "JSON has no such number: {number}");
+            if !is_number {
+                out.truncate(start);
+                out.push(class::MISSING);
+            }
+        }
+        Value::Text(text) => {
+            out.push(class::TEXT);
+            place::directed(descending, out, |out| place::text(text, out));
+        }
+    }
+}
+
+fn comparison(scanner: &mut Scanner<'_>) -> Result<Comparison, QueryError> {
+    let start = scanner.position();
+    let name = scanner.take_while(char::is_alphanumeric);
+    let known = COMPARISONS.iter().find(|(known, _)| *known == name).map(|(_, comparison)| *comparison);
+    known.ok_or_else(|| {
+        let known = COMPARISONS.map(|(known, _)| known).join(", ");
+        scanner.error_at(start, format!("values are compared as one of {known}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::Revision;
+
+    use super::*;
+
+    fn place(order: &str, json: &str) -> Vec<u8> {
+        let order = SortBy::parse("sortBy", order).unwrap();
+        let mut out = Vec::new();
+        order.write_place(&Subject { json: json.as_bytes(), revision: Revision::new(7) }, &mut out);
+        out
+    }
+
+    #[track_caller]
+    fn check_ascends(order: &str, values: &[&str]) {
+        let places: Vec<_> = values.iter().map(|value| place(order, &format!("{{\"a\":{value}}}"))).collect();
+        for (at, pair) in places.windows(2).enumerate() {
+            assert!(pair[0] < pair[1], "{order}: {} comes before {}", values[at], values[at + 1]);
+        }
+    }
+
+    #[test]
+    fn what_is_missing_comes_last_in_either_direction() {
+        check_ascends("a", &["false", "true", "-1", "2", "10", "\"\"", "\"a\"", "\"b\"", "null"]);
+        check_ascends("-a", &["true", "false", "10", "2", "-1", "\"b\"", "\"a\"", "\"\"", "{}"]);
+        check_ascends("a:quantity", &["\"100m\"", "1", "\"2k\"", "\"lots\"", "\"many\"", "[]"]);
+        check_ascends("-a:quantity", &["\"2k\"", "1", "\"100m\"", "\"many\"", "\"lots\"", "null"]);
+        check_ascends("a:number", &["2", "\"10\"", "\"x\"", "null"]);
+        check_ascends("a:version", &["\"v1.9\"", "\"1.10\"", "\"main\"", "null"]);
+        check_ascends("-a:time", &["\"2026-01-02T00:00:00Z\"", "\"2026-01-01T00:00:00Z\"", "\"soon\"", "null"]);
+        check_ascends("a:string", &["10", "\"9\"", "true", "null"]);
+    }
+
+    #[test]
+    fn later_paths_decide_where_earlier_ones_do_not() {
+        assert!(place("a,-b", r#"{"a":1,"b":2}"#) < place("a,-b", r#"{"a":1,"b":1}"#));
+        assert!(place("a,-b", r#"{"a":1,"b":1}"#) < place("a,-b", r#"{"a":2,"b":2}"#));
+        assert_eq!(place("a", r#"{"a":1,"b":1}"#), place("a", r#"{"a":1.0,"b":2}"#));
+        assert!(!place("metadata.resourceVersion", "{}").is_empty());
+    }
+
+    #[test]
+    fn orders_are_written_alike_and_refused_where_they_are_wrong() {
+        let order = SortBy::parse("s", " -{.spec.nodeName} , metadata.creationTimestamp:time").unwrap();
+        assert_eq!(order.to_string(), "-.spec.nodeName,.metadata.creationTimestamp:time");
+        let check = |text: &str, expect: &str| {
+            assert_eq!(SortBy::parse("s", text).unwrap_err().to_string(), expect, "{text}");
+        };
+        check("", "s: the name of a field is expected at character 1 of \"\"");
+        check("a,", "s: the name of a field is expected at character 3 of \"a,\"");
+        check("a b", "s: a comma is expected before the next path at character 3 of \"a b\"");
+        check(
+            "a:size",
+            "s: values are compared as one of string, number, quantity, time, version at character 3 of \"a:size\"",
+        );
+        check(
+            "a,b[*]",
+            "s: a list is sorted by one value of each object, and [*] has many at character 3 of \"a,b[*]\"",
+        );
+        assert!(SortBy::parse("s", &["a"; 9].join(",")).unwrap_err().to_string().contains("at most 8 paths"));
+    }
+}

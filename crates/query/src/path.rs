@@ -1,0 +1,297 @@
+//! Paths to values in objects: as in field selectors (`spec.nodeName`) and in JSONPath (`.metadata.labels['a/b']`,
+//! `.spec.containers[0].image`, `.spec.containers[*].image`).
+//!
+//! The point before a path and braces around it may be there or not. What is not there has no value; nothing is an error once the
+//! path is read.
+
+use std::fmt;
+
+use keelson_codec::cursor::Cursor;
+
+use crate::error::QueryError;
+use crate::scan::Scanner;
+
+/// The most steps of a path.
+const MAX_STEPS: usize = 16;
+/// The longest name of a member in a path, in bytes.
+const MAX_NAME_BYTES: usize = 512;
+
+/// A path to a value, or to several.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    steps: Box<[Step]>,
+}
+
+/// A step from a value to one in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The member of an object with this name.
+    Member(Box<str>),
+    /// The item of a list at this place, from 0.
+    Item(usize),
+    /// Each item of a list, or each member of an object.
+    Each,
+}
+
+impl Path {
+    /// Reads a path that is all of a parameter.
+    ///
+    /// # Errors
+    /// What is wrong where.
+    pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
+        let mut scanner = Scanner::new(parameter, text);
+        let path = Self::read(&mut scanner)?;
+        scanner.skip_spaces();
+        if !scanner.is_at_end() {
+            return Err(scanner.error("the path should end"));
+        }
+        Ok(path)
+    }
+
+    /// Reads a path that other text may follow.
+    pub(crate) fn read(scanner: &mut Scanner<'_>) -> Result<Self, QueryError> {
+        scanner.skip_spaces();
+        let braced = scanner.take("{");
+        let mut steps = Vec::new();
+        let leading = scanner.take(".");
+        if leading && scanner.peek() == Some('[') {
+            return Err(scanner.error("a name is expected behind a point"));
+        }
+        if scanner.peek() != Some('[') {
+            steps.push(member(scanner)?);
+        }
+        loop {
+            let start = scanner.position();
+            if scanner.take("[") {
+                steps.push(bracketed(scanner)?);
+            } else if scanner.take(".") {
+                steps.push(member(scanner)?);
+            } else {
+                break;
+            }
+            if steps.len() > MAX_STEPS {
+                return Err(scanner.error_at(start, format!("a path has at most {MAX_STEPS} steps")));
+            }
+        }
+        if braced && !scanner.take("}") {
+            return Err(scanner.error("the brace before the path should be closed"));
+        }
+        Ok(Self { steps: steps.into() })
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Whether it leads to no more than one value.
+    pub fn is_single(&self) -> bool {
+        !self.steps.contains(&Step::Each)
+    }
+
+    /// Whether it is this path of members.
+    pub fn is(&self, members: &[&str]) -> bool {
+        self.steps.len() == members.len()
+            && self
+                .steps
+                .iter()
+                .zip(members)
+                .all(|(step, name)| matches!(step, Step::Member(found) if **found == **name))
+    }
+
+    /// Hands the JSON text of each value that the path leads to in a compact JSON value to `found`, which says whether it wants more.
+    ///
+    /// Cost: a walk over the text up to the last of the values.
+    pub fn visit<'a>(&self, json: &'a [u8], mut found: impl FnMut(&'a [u8]) -> bool) {
+        walk(Cursor::new(json, 0), &self.steps, &mut found);
+    }
+
+    /// The JSON text of the first value.
+    pub fn first<'a>(&self, json: &'a [u8]) -> Option<&'a [u8]> {
+        let mut first = None;
+        self.visit(json, |value| {
+            first = Some(value);
+            false
+        });
+        first
+    }
+}
+
+/// Canonical: equal paths are written alike.
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            match step {
+                Step::Member(name) if !name.is_empty() && name.chars().all(is_plain) => write!(f, ".{name}")?,
+                Step::Member(name) => {
+                    write!(f, "['{}']", name.replace('\\', "\\\\").replace('\'', "\\'"))?;
+                }
+                Step::Item(place) => write!(f, "[{place}]")?,
+                Step::Each => f.write_str("[*]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a character stands for itself in the name of a member.
+fn is_plain(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '_' | '-' | '$' | '/')
+}
+
+fn member(scanner: &mut Scanner<'_>) -> Result<Step, QueryError> {
+    let start = scanner.position();
+    let mut name = String::new();
+    loop {
+        name.push_str(scanner.take_while(is_plain));
+        if !scanner.take("\\") {
+            break;
+        }
+        name.push(scanner.next().ok_or_else(|| scanner.error("a character is expected behind a backslash"))?);
+    }
+    if name.is_empty() {
+        return Err(scanner.error("the name of a field is expected"));
+    }
+    named(scanner, start, name)
+}
+
+fn named(scanner: &Scanner<'_>, start: usize, name: String) -> Result<Step, QueryError> {
+    if name.len() > MAX_NAME_BYTES {
+        return Err(scanner.error_at(start, format!("a name has at most {MAX_NAME_BYTES} bytes")));
+    }
+    Ok(Step::Member(name.into()))
+}
+
+fn bracketed(scanner: &mut Scanner<'_>) -> Result<Step, QueryError> {
+    let start = scanner.position();
+    let step = match scanner.peek() {
+        Some('\'' | '"') => {
+            let name = scanner.quoted()?;
+            named(scanner, start, name)?
+        }
+        Some('*') => {
+            scanner.next();
+            Step::Each
+        }
+        Some(digit) if digit.is_ascii_digit() => {
+            let digits = scanner.take_while(|next| next.is_ascii_digit());
+            let place = digits.parse().map_err(|_| scanner.error_at(start, "no list is that long"))?;
+            Step::Item(place)
+        }
+        _ => return Err(scanner.error("a name in quotes, a number or * is expected in brackets")),
+    };
+    if !scanner.take("]") {
+        return Err(scanner.error("the bracket should be closed"));
+    }
+    Ok(step)
+}
+
+/// Goes on from the value at the cursor; whether more is wanted.
+fn walk<'a>(mut cursor: Cursor<'a>, steps: &[Step], found: &mut impl FnMut(&'a [u8]) -> bool) -> bool {
+    let Some((step, rest)) = steps.split_first() else { return found(cursor.raw()) };
+    match (step, cursor.peek()) {
+        (Step::Member(name), b'{') => {
+            cursor.step();
+            while let Some(key) = cursor.key() {
+                if key.is(name) || (key.plain().is_none() && key.decode() == **name) {
+                    return walk(cursor, rest, found);
+                }
+                cursor.skip();
+            }
+            true
+        }
+        (Step::Each, b'{') => {
+            cursor.step();
+            while cursor.key().is_some() {
+                if !walk(cursor.clone(), rest, found) {
+                    return false;
+                }
+                cursor.skip();
+            }
+            true
+        }
+        (Step::Item(_) | Step::Each, b'[') => {
+            cursor.step();
+            let mut place = 0;
+            while !matches!(cursor.peek(), b']' | 0) {
+                let wanted = matches!(step, Step::Each) || *step == Step::Item(place);
+                if wanted && !walk(cursor.clone(), rest, found) {
+                    return false;
+                }
+                if *step == Step::Item(place) {
+                    return true;
+                }
+                cursor.skip();
+                place += 1;
+                if cursor.peek() == b',' {
+                    cursor.step();
+                }
+            }
+            true
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OBJECT: &str = concat!(
+        r#"{"kind":"Pod","metadata":{"labels":{"a.b/c":"1","q\"x":"2"},"name":"web"},"#,
+        r#""spec":{"containers":[{"image":"a"},{"image":"b"},{}],"n":3},"none":null}"#
+    );
+
+    #[track_caller]
+    fn check(text: &str, canonical: &str, values: &[&str]) {
+        let path = Path::parse("test", text).unwrap();
+        assert_eq!(path.to_string(), canonical);
+        let mut found = Vec::new();
+        path.visit(OBJECT.as_bytes(), |value| {
+            found.push(std::str::from_utf8(value).unwrap());
+            true
+        });
+        assert_eq!(found, values, "{text}");
+    }
+
+    #[test]
+    fn paths_lead_to_values() {
+        check("metadata.name", ".metadata.name", &["\"web\""]);
+        check("{.metadata.name}", ".metadata.name", &["\"web\""]);
+        check(".metadata.labels['a.b/c']", ".metadata.labels['a.b/c']", &["\"1\""]);
+        check(r".metadata.labels.a\.b/c", ".metadata.labels['a.b/c']", &["\"1\""]);
+        check(r#"['metadata'].labels["q\"x"]"#, ".metadata.labels['q\"x']", &["\"2\""]);
+        check(".spec.containers[*].image", ".spec.containers[*].image", &["\"a\"", "\"b\""]);
+        check(".spec.containers[1].image", ".spec.containers[1].image", &["\"b\""]);
+        check(".spec.containers[7].image", ".spec.containers[7].image", &[]);
+        check(".metadata.labels[*]", ".metadata.labels[*]", &["\"1\"", "\"2\""]);
+        check(".spec.n.x", ".spec.n.x", &[]);
+        check(".none", ".none", &["null"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_where_it_is() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(Path::parse("p", text).unwrap_err().to_string(), expect, "{text}");
+        };
+        check("", "p: the name of a field is expected at character 1 of \"\"");
+        check(".spec.", "p: the name of a field is expected at character 7 of \".spec.\"");
+        check(".a[x]", "p: a name in quotes, a number or * is expected in brackets at character 4 of \".a[x]\"");
+        check(".ä['b", "p: this quote is never closed at character 4 of \".ä['b\"");
+        check(".a b", "p: the path should end at character 4 of \".a b\"");
+        check("{.a", "p: the brace before the path should be closed at character 4 of \"{.a\"");
+        assert!(Path::parse("p", &".a".repeat(17)).unwrap_err().to_string().contains("at most 16 steps"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_and_what_is_read_is_written_alike(text in r#"[a\.\[\]'"*0-9{}\\é ]{0,24}"#) {
+            if let Ok(path) = Path::parse("p", &text) {
+                prop_assert_eq!(&Path::parse("p", &path.to_string()).unwrap(), &path);
+                path.visit(OBJECT.as_bytes(), |_| true);
+            }
+        }
+    }
+}

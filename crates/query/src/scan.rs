@@ -1,0 +1,96 @@
+//! A parameter that is read from its beginning to its end, with errors that say where.
+//!
+//! Knows characters, words and quotes; what they mean is known by who reads.
+
+use crate::error::QueryError;
+
+/// A position in the text of a parameter.
+pub(crate) struct Scanner<'t> {
+    name: &'static str,
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Scanner<'t> {
+    /// Stands before the text of the parameter `name`.
+    pub(crate) fn new(name: &'static str, text: &'t str) -> Self {
+        Self { name, text, at: 0 }
+    }
+
+    /// What is not read yet.
+    pub(crate) fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    pub(crate) fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    /// Steps over a character.
+    pub(crate) fn next(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    /// Steps over a text, if it is there; whether it was.
+    pub(crate) fn take(&mut self, expected: &str) -> bool {
+        let there = self.rest().starts_with(expected);
+        if there {
+            self.at += expected.len();
+        }
+        there
+    }
+
+    /// Steps over the characters that are wanted.
+    pub(crate) fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'t str {
+        let rest = self.rest();
+        let end = rest.find(|next| !wanted(next)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    pub(crate) fn skip_spaces(&mut self) {
+        self.take_while(char::is_whitespace);
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at == self.text.len()
+    }
+
+    /// A text in quotes of either kind, in which a backslash stands before what is meant as it is.
+    pub(crate) fn quoted(&mut self) -> Result<String, QueryError> {
+        let opening = self.at;
+        let Some(quote @ ('\'' | '"')) = self.next() else {
+            return Err(self.error_at(opening, "a text in quotes is expected"));
+        };
+        let mut read = String::new();
+        loop {
+            match self.next() {
+                Some(end) if end == quote => return Ok(read),
+                Some('\\') => match self.next() {
+                    Some(next) => read.push(next),
+                    None => return Err(self.error_at(opening, "this quote is never closed")),
+                },
+                Some(next) => read.push(next),
+                None => return Err(self.error_at(opening, "this quote is never closed")),
+            }
+        }
+    }
+
+    /// Something is wrong with what comes next.
+    pub(crate) fn error(&self, why: impl Into<String>) -> QueryError {
+        self.error_at(self.at, why)
+    }
+
+    /// Where the next character stands.
+    pub(crate) const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Something is wrong at a position.
+    pub(crate) fn error_at(&self, at: usize, why: impl Into<String>) -> QueryError {
+        let at = self.text[..at].chars().count();
+        QueryError::Syntax { name: self.name, why: why.into(), at, text: self.text.to_owned() }
+    }
+}

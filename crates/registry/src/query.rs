@@ -1,0 +1,157 @@
+//! Queries of lists: sorted, counted and paged, all chunks from the snapshot of the first.
+//!
+//! A query is planned (`query/plan.rs`: which revision, where it starts), sees the objects that its URL and its selectors leave
+//! (`wanted.rs`), has the view of a snapshot that holds them in its order (`making.rs`), and is cut into a page or told as groups
+//! (`page.rs`, `groups.rs`). A query in the order of the keys without selectors needs no view: the snapshot counts.
+//!
+//! Invariants: chunks put together equal the whole answer at their revision; a token is bound to its query and its URL, and no token
+//! reads what its request would not; what a page and what is counted are of one snapshot.
+
+mod groups;
+mod making;
+mod page;
+mod plan;
+mod wanted;
+
+use std::sync::Arc;
+
+use keelson_cache::{Collection, Snapshot, View};
+use keelson_meta::error::ExpiredKind;
+use keelson_meta::options::ListOptions;
+use keelson_meta::{ApiError, Revision};
+use keelson_query::Query;
+
+pub use self::groups::{Group, Groups};
+pub use self::page::QueryPage;
+use self::plan::QueryPlan;
+pub(crate) use self::wanted::Wanted;
+use crate::caller::Caller;
+use crate::list::KeyRange;
+use crate::registry::Registry;
+use crate::selection::Selection;
+use crate::target::Target;
+
+/// A query, and the snapshot that it is answered from.
+struct Asked {
+    plan: QueryPlan,
+    collection: Arc<Collection>,
+    snapshot: Snapshot,
+    wanted: Arc<Wanted>,
+}
+
+/// Where the objects of a query are found.
+enum Shown {
+    /// The query leaves out none of the range and has them in the order of their keys.
+    Range(KeyRange),
+    /// In this view.
+    View(View),
+}
+
+impl Registry {
+    /// Lists a page of the objects that a query wants, in its order.
+    ///
+    /// Cost: O(log n) for the page where the view of the query is at hand, and O(changes) where it is of another moment; else a look at
+    /// every object that the index does not rule out. Others have their turn in between.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list), and 400 for what can't be asked for together. What only the store knows is 410.
+    pub async fn query(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        options: &ListOptions,
+        query: &Query,
+    ) -> Result<QueryPage, ApiError> {
+        caller.in_time(self.read_query(target, options, query)).await
+    }
+
+    /// Tells how many of the objects that a query wants have which value.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub async fn query_groups(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        options: &ListOptions,
+        query: &Query,
+    ) -> Result<Groups, ApiError> {
+        caller.in_time(self.read_groups(target, options, query)).await
+    }
+
+    async fn read_query(&self, target: &Target, options: &ListOptions, query: &Query) -> Result<QueryPage, ApiError> {
+        let plan = QueryPlan::new(target, options, query)?;
+        let selection = Selection::new(target, options)?;
+        if target.is_empty_by_nature() {
+            return Ok(QueryPage::empty(self.newest_revision().await?));
+        }
+        let asked = self.ask(target, options, query, plan, selection).await?;
+        let (shown, looked_at) = self.shown(&asked).await?;
+        if asked.plan.limit.is_some() {
+            asked.collection.pin(&asked.snapshot);
+        }
+        page::cut(&asked, shown, looked_at).await
+    }
+
+    async fn read_groups(&self, target: &Target, options: &ListOptions, query: &Query) -> Result<Groups, ApiError> {
+        let plan = QueryPlan::new(target, options, query)?;
+        let selection = Selection::new(target, options)?;
+        if target.is_empty_by_nature() {
+            return Ok(Groups::empty(self.newest_revision().await?));
+        }
+        let asked = self.ask(target, options, query, plan, selection).await?;
+        let (view, looked_at) = self.view_of(&asked).await?;
+        groups::count(&asked, &view, looked_at).await
+    }
+
+    /// The snapshot of a query.
+    ///
+    /// # Errors
+    /// 410 where it is gone, with a token for the rest at the newest revision if the query was continued.
+    async fn ask(
+        &self,
+        target: &Target,
+        options: &ListOptions,
+        query: &Query,
+        plan: QueryPlan,
+        selection: Selection,
+    ) -> Result<Asked, ApiError> {
+        let collection = self.settled_collection(target).await?;
+        let Some(snapshot) = self.snapshot(&collection, plan.at).await? else {
+            return Err(plan.expired());
+        };
+        // ORDER: after the snapshot, which is as new as what it lacks.
+        self.check_readable(target, &collection)?;
+        self.counters().count_list_from_cache();
+        let wanted = Arc::new(Wanted::new(target, options, query.clone(), selection));
+        Ok(Asked { plan, collection, snapshot, wanted })
+    }
+
+    /// Where the objects are, and how many were looked at to find that out.
+    async fn shown(&self, asked: &Asked) -> Result<(Shown, usize), ApiError> {
+        if asked.wanted.is_range() {
+            return Ok((Shown::Range(asked.wanted.range.clone()), 0));
+        }
+        let (view, looked_at) = self.view_of(asked).await?;
+        Ok((Shown::View(view), looked_at))
+    }
+}
+
+impl QueryPlan {
+    /// What is told when the revision is gone.
+    fn expired(&self) -> ApiError {
+        match self.token() {
+            Some(token) => {
+                let continue_token = Some(token.newest().encode());
+                ApiError::Expired { message: ExpiredKind::ContinueToken, continue_token }
+            }
+            None => ApiError::Expired { message: ExpiredKind::ListRevision, continue_token: None },
+        }
+    }
+}
+
+impl QueryPage {
+    fn empty(revision: Revision) -> Self {
+        Self { revision, continue_token: None, remaining: None, items: page::none(), total: 0, looked_at: 0 }
+    }
+}
