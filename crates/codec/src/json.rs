@@ -20,7 +20,8 @@ const MAX_DUPLICATES: usize = 100;
 /// How many bytes of paths are written for that. A path is as long as the keys that a client chose for it, and may be met
 /// as often as there is room for a short key behind it.
 const MAX_DUPLICATE_BYTES: usize = 64 * 1024;
-/// Of this many elements on an array is read into a place of its own, since it may be most of what the server has to keep.
+/// Of this many elements on an array is read into a place of its own, since it may be most of what the server has to keep, and room
+/// is made for it at once where it is written.
 const LARGE_ARRAY: usize = 4096;
 /// Numbers of up to this many digits fit into 64 bits.
 const MAX_COUNT_DIGITS: usize = 19;
@@ -76,6 +77,10 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
         Value::Number(number) => serde_json::to_writer(out, number).expect("memory takes every byte"),
         Value::String(text) => write_string(text, out),
         Value::Array(elements) => {
+            if elements.len() >= LARGE_ARRAY {
+                // With some bytes for what stands behind it.
+                out.reserve(elements.iter().map(least_bytes).sum::<usize>() + 256);
+            }
             out.push(b'[');
             for (place, element) in elements.iter().enumerate() {
                 if place > 0 {
@@ -97,6 +102,16 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
             }
             out.push(b'}');
         }
+    }
+}
+
+/// The least that an element takes in compact JSON, with the comma behind it, as far as that can be told without a look inside.
+fn least_bytes(element: &Value) -> usize {
+    1 + match element {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 1,
+        Value::String(text) => text.len() + 2,
+        Value::Array(_) | Value::Object(_) => 2,
     }
 }
 

@@ -338,7 +338,14 @@ fn written<T>(object: &Object, managed_fields: Option<&str>, note: impl FnOnce(&
         // Something is left when the last object could not be written.
         canonical.clear();
         let (body, splice) = canonical.write(object, managed_fields);
-        let stored = StoredObject::with_marks(Bytes::copy_from_slice(&canonical.text), body, splice);
+        let bytes = if canonical.text.len() > SCRATCH_BYTES {
+            // Kept where it was written: of what is large there are no two copies at any time.
+            canonical.text.shrink_to_fit();
+            Bytes::from(std::mem::take(&mut canonical.text))
+        } else {
+            Bytes::copy_from_slice(&canonical.text)
+        };
+        let stored = StoredObject::with_marks(bytes, body, splice);
         let noted = note(&canonical.extents);
         canonical.keep_at_most(SCRATCH_BYTES);
         (stored, noted)

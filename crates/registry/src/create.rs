@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use keelson_cache::Entry;
 use keelson_codec::json;
+use keelson_meta::json::about_bytes;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::{ApiError, Object};
 
@@ -17,6 +18,9 @@ use crate::write::{Ownership, Proposal, Proposed, WriteRequest, Written};
 
 /// How many generated names are tried before the client is told to.
 const NAME_ATTEMPTS: usize = 8;
+/// Objects of about so many bytes are tried under one generated name: that it is taken is so rare that it is not worth a second copy
+/// of what is large.
+const KEPT_BYTES: usize = 256 * 1024;
 
 /// What a create made.
 pub type Created = Written;
@@ -51,14 +55,17 @@ struct Create<'c> {
     is_named_anew: bool,
     /// Whether it may be proposed again, because a generated name is taken, or what it is given besides.
     is_kept: bool,
+    /// Whether it is given something besides.
+    has_companions: bool,
     attempts: usize,
 }
 
 impl<'c> Create<'c> {
     fn new(target: &'c Target, object: Object) -> Self {
         let is_named_anew = object.name().is_empty() && !object.generate_name().is_empty();
-        let is_kept = is_named_anew || target.strategy().has_companions();
-        Self { target, object, again: None, is_named_anew, is_kept, attempts: 0 }
+        let has_companions = target.strategy().has_companions();
+        let is_kept = is_named_anew || has_companions;
+        Self { target, object, again: None, is_named_anew, is_kept, has_companions, attempts: 0 }
     }
 
     /// The object. What is added to it may hold the name, so each attempt starts from what was sent.
@@ -67,7 +74,7 @@ impl<'c> Create<'c> {
             Some(text) => json::parse(text).expect("what was written as JSON is read").value,
             None => std::mem::take(&mut self.object).into_value(),
         };
-        if self.is_kept && self.again.is_none() {
+        if self.is_kept && self.again.is_none() && (self.has_companions || about_bytes(&value) < KEPT_BYTES) {
             self.again = Some(json::to_vec(&value));
         }
         Object::from_value(value).expect("an object is written as one")
@@ -86,7 +93,8 @@ impl Proposal for Create<'_> {
 
     async fn propose<'s>(&'s mut self, _: &'s Registry, taken: Option<&'s Entry>) -> Result<Proposed<'s>, ApiError> {
         self.attempts += 1;
-        if let Some(taken) = taken.filter(|_| !self.is_named_anew || self.attempts > NAME_ATTEMPTS) {
+        let is_last = |attempts| attempts > NAME_ATTEMPTS || (attempts > 1 && self.again.is_none());
+        if let Some(taken) = taken.filter(|_| !self.is_named_anew || is_last(self.attempts)) {
             let (resource, name) = (self.target.group_resource(), taken.name().to_owned());
             return Err(ApiError::AlreadyExists { resource, name, is_going: taken.terminating });
         }

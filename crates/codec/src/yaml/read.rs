@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
             match &mut large {
                 Some(map) => {
                     if map.is_full() {
-                        map.reserve(self.rest(opened, member.stands.at).count(ends_of_elements));
+                        map.reserve(self.rest(opened, member.stands.at).count(map.len(), ends_of_elements));
                     }
                     self.insert(map, member);
                 }

@@ -27,6 +27,9 @@ const DRAIN_BYTES: u64 = 2 * MAX_REQUEST_BYTES as u64;
 /// How long that may take.
 const DRAIN_TIME: Duration = Duration::from_secs(3);
 
+/// For how many bytes more than came a client is believed that it will send them.
+const TRUSTED: usize = 15;
+
 type IncomingError = Box<dyn std::error::Error + Send + Sync>;
 type Unread = UnsyncBoxBody<Bytes, IncomingError>;
 
@@ -149,10 +152,20 @@ impl RequestBody {
                 first = data;
             } else {
                 joined.extend_from_slice(&std::mem::take(&mut first));
+                if joined.capacity() - joined.len() < data.len() {
+                    joined.reserve(data.len() + self.room_for_the_rest(joined.len() + data.len()));
+                }
                 joined.extend_from_slice(&data);
             }
         }
         Ok(if joined.is_empty() { first } else { joined.freeze() })
+    }
+
+    /// How much room to make for what is still to come when so much has come: as much as the client has declared, so that the
+    /// pieces are moved seldom, but not much for one that has sent little.
+    fn room_for_the_rest(&self, came: usize) -> usize {
+        let declared = self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower());
+        usize::try_from(declared).unwrap_or(usize::MAX).min(came.saturating_mul(TRUSTED))
     }
 
     /// The next piece; `None` at the end.

@@ -15,9 +15,9 @@ const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 
 /// How many bytes may be taken for each byte that was sent.
 const TAKEN_PER_BYTE: u64 = 20;
-/// How many bytes more the process may take besides: threads that work for the first time, what the allocator keeps of what was freed, on
-/// machines of many cores for each of them.
-const BESIDES: u64 = 96 * 1024 * 1024;
+/// How many bytes more the process may take besides: threads that work for the first time, and what the allocator keeps of what was
+/// freed. A few MB are seen.
+const BESIDES: u64 = 16 * 1024 * 1024;
 /// As large as a body may be.
 const BODY_BYTES: usize = 3 * 1024 * 1024 - 1024;
 
