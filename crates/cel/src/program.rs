@@ -168,12 +168,12 @@ impl Program {
         if wanted.contains(&made.result) {
             return Ok(made);
         }
-        let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+        let names: Vec<String> = wanted.iter().map(told).collect();
         let wanted = match names.as_slice() {
             [name] => name.clone(),
             names => format!("one of [{}]", names.join(" ")),
         };
-        Err(CompileError::Result(format!("must evaluate to {wanted} but got {}", made.result)))
+        Err(CompileError::Result(format!("must evaluate to {wanted} but got {}", told(&made.result))))
     }
 
     /// The type of its value.
@@ -214,5 +214,13 @@ impl Program {
             Value::Bool(holds) => Ok(holds),
             _ => Err(EvalError::no_overload()),
         }
+    }
+}
+
+/// A type as upstream names it where an expression comes to a wrong one: by its name at run time unless it has parameters.
+fn told(of: &Type) -> String {
+    match of {
+        Type::Null | Type::Duration | Type::Timestamp => of.runtime_name(),
+        _ => of.to_string(),
     }
 }

@@ -189,6 +189,12 @@ fn a_rule_sees_what_was_before_if_it_says_so() {
         Program::compile_to("self.i", &plain, &[Type::String]).map(|_| ()),
         Err(CompileError::Result("must evaluate to string but got int".to_owned()))
     );
+    for (text, result) in [("self.i", "int"), ("duration('1s')", "google.protobuf.Duration"), ("[self.i]", "list(int)")]
+    {
+        let why = format!("must evaluate to one of [string null_type] but got {result}");
+        let made = Program::compile_to(text, &plain, &[Type::String, Type::Null]).map(|_| ());
+        assert_eq!(made, Err(CompileError::Result(why)));
+    }
 }
 
 #[test]

@@ -115,6 +115,18 @@ fn errors_name_the_structures_that_are_embedded_on_the_way() {
 }
 
 #[test]
+fn bytes_may_be_an_array_of_numbers() {
+    let given = config_map(json!({"binaryData": {"a": [], "b": [97, 98, 255], "c": [null]}}));
+    let (stored, report) = walk(&given, WalkOptions::STORE);
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(stored["binaryData"], json!({"a": "", "b": "YWL/", "c": "AA=="}));
+    for wrong in [json!([256]), json!([-1]), json!([1.5]), json!(["a"]), json!([[1]])] {
+        let text = "json: cannot unmarshal array into Go struct field ConfigMap.binaryData of type []uint8";
+        check_error(&config_map(json!({"binaryData": {"a": wrong}})), text);
+    }
+}
+
+#[test]
 fn values_that_cannot_be_read_are_refused_in_their_own_words() {
     check_error(&config_map(json!({"binaryData": {"a": "?"}})), "illegal base64 data at input byte 0");
     let limits = |cpu: Value| pod(&json!({"containers": [{"resources": {"limits": {"cpu": cpu}}}]}));

@@ -110,6 +110,23 @@ async fn a_json_patch_is_as_lenient_as_upstreams_library() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_may_be_sent_as_numbers() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = json!({"metadata": {"name": "a"}, "data": {"a": [], "b": [97, 98]}});
+    let made = raw.post(secrets, &secret).await.expect(201).json();
+    assert_eq!(made["data"], json!({"a": "", "b": "YWI="}));
+    for (kind, change, b) in
+        [(STRATEGIC, json!({"data": {"b": [1]}}), "AQ=="), (MERGE, json!({"data": {"b": [2, 3]}}), "AgM=")]
+    {
+        let patched = raw.patch(format!("{secrets}/a"), kind, &change).await.expect(200).json();
+        assert_eq!(patched["data"]["b"], b, "{kind}");
+    }
+    raw.post(secrets, &json!({"metadata": {"name": "b"}, "data": {"b": [256]}})).await.expect(400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_patch_that_leaves_no_object_is_shown_as_upstream_writes_it() {
     let server = TestServer::start().await;
     let raw = server.raw();

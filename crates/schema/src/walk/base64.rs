@@ -22,6 +22,18 @@ pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
     Ok((out != text).then_some(out))
 }
 
+/// These bytes in base64.
+pub(super) fn encoded(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for part in bytes.chunks(3) {
+        let bits = part.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+        // As many digits as it takes to hold them, the last with bits that say nothing.
+        let digits = part.len() + 1;
+        push(&mut out, &Quantum { bits: bits << (digits * 6 - part.len() * 8), digits });
+    }
+    out
+}
+
 /// Up to four digits of six bits; the number of digits says how many bytes they hold.
 struct Quantum {
     bits: u32,
@@ -118,6 +130,20 @@ mod tests {
         assert_eq!(canonical("YW\nJj\r\n"), Ok(Some("YWJj".to_owned())));
         assert_eq!(canonical("YR=="), Ok(Some("YQ==".to_owned())));
         assert_eq!(canonical("YWJ=\n"), Ok(Some("YWI=".to_owned())));
+    }
+
+    #[test]
+    fn bytes_are_encoded() {
+        for (bytes, text) in [
+            (&[][..], ""),
+            (&[97], "YQ=="),
+            (&[97, 98], "YWI="),
+            (&[97, 98, 99], "YWJj"),
+            (&[97, 98, 99, 255], "YWJj/w=="),
+            (&[0, 0, 62, 251, 240], "AAA++/A="),
+        ] {
+            assert_eq!(encoded(bytes), text, "{bytes:?}");
+        }
     }
 
     #[test]

@@ -45,7 +45,23 @@ pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fa
             replace(value, new.map(Value::from), rewrite);
             Ok(())
         }
+        // Go reads an array of small numbers as well, and writes text.
+        (Type::Bytes, Value::Array(numbers)) => {
+            let bytes: Option<Vec<u8>> = numbers.iter().map(byte).collect();
+            let text = base64::encoded(&bytes.ok_or(Fault::Type)?);
+            replace(value, Some(Value::from(text)), rewrite);
+            Ok(())
+        }
         _ => Err(Fault::Type),
+    }
+}
+
+/// One byte of an array of them.
+fn byte(number: &Value) -> Option<u8> {
+    match number {
+        Value::Null => Some(0),
+        Value::Number(number) => number.as_u64().and_then(|number| u8::try_from(number).ok()),
+        _ => None,
     }
 }
 
