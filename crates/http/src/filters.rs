@@ -272,9 +272,13 @@ impl Pipeline {
         let answered = pin!(async {
             let user = self.permitted_user(client, &info, &parts);
             let user = match deadline {
-                Some(_) => user.await?,
+                Some(_) => user.await,
                 // A watch has no limit, but who asks for it is found out in the time of other requests.
-                None => time_limit::within(Some(begun + time), pin!(user)).await??,
+                None => time_limit::within(Some(begun + time), pin!(user)).await?,
+            };
+            let user = match user {
+                Err(refusal @ ApiError::Forbidden(_)) => return Ok((respond::forbidden(&refusal, error_form), None)),
+                user => user?,
             };
             let query = RequestQuery::of(&info, &parts.uri);
             let (cost, seats) = match &answerer {

@@ -157,9 +157,11 @@ impl Pages {
         parts: &Parts,
     ) -> Response<ResponseBody> {
         if let Some(answer) = self.health.answer(&info.path, parts.uri.query().unwrap_or_default()) {
+            // That one check is well the reference server tells without a word about its form.
+            let is_one = info.path.trim_matches('/').contains('/');
             return match answer.code {
-                StatusCode::OK => respond::text(answer.code, answer.text),
-                code => respond::text_error(code, answer.text),
+                StatusCode::OK if is_one => respond::text(answer.code, answer.text),
+                code => respond::plain_text(code, answer.text),
             };
         }
         let Some(page) = Page::parse(&info.path) else { return respond::no_such_page() };

@@ -143,12 +143,12 @@ impl Proxy {
         let ApiRequest { info, mut parts, body, caller, stopping, .. } = *request;
         let is_discovery = group_version(&info.path).is_some_and(|(_, _, rest)| rest.is_empty());
         if headers::goes_in_circles(&parts.headers) {
-            return respond::text_error(StatusCode::LOOP_DETECTED, "the request is passed on in a circle\n");
+            return respond::plain_text(StatusCode::LOOP_DETECTED, "the request is passed on in a circle\n");
         }
         let upgrade = tunnel::wanted(&mut parts);
         let held = parts.extensions.remove::<tunnel::Held>();
         let Some(mut passed) = self.passed(&parts, &upstream, caller.user(), upgrade.is_some()) else {
-            return respond::text_error(StatusCode::INTERNAL_SERVER_ERROR, "the request can't be passed on\n");
+            return respond::plain_text(StatusCode::INTERNAL_SERVER_ERROR, "the request can't be passed on\n");
         };
         if is_peer {
             passed.headers.insert(PEER_PROXIED, PROXIED);
@@ -223,11 +223,11 @@ fn group_version(path: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn unavailable() -> Response<ResponseBody> {
-    respond::text_error(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
+    respond::plain_text(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
 }
 
 fn unreachable(why: String) -> Response<ResponseBody> {
-    respond::text_error(StatusCode::SERVICE_UNAVAILABLE, why + "\n")
+    respond::plain_text(StatusCode::SERVICE_UNAVAILABLE, why + "\n")
 }
 
 fn refused(error: ForwardError) -> Response<ResponseBody> {

@@ -181,9 +181,17 @@ pub fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> 
     bytes(code, PLAIN_TEXT, body)
 }
 
-/// Plain text that tells of an error.
-pub fn text_error(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> {
-    let mut response = text(code, body);
+/// Plain text of which the client shall not guess that it is anything else.
+pub fn plain_text(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> {
+    unguessed(text(code, body))
+}
+
+/// The answer to who may not do what was asked for.
+pub fn forbidden(refusal: &ApiError, media: MediaType) -> Response<ResponseBody> {
+    unguessed(error(refusal, media))
+}
+
+fn unguessed(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let (name, value) = NOSNIFF;
     response.headers_mut().insert(name, value);
     response
@@ -191,14 +199,14 @@ pub fn text_error(code: StatusCode, body: impl Into<Bytes>) -> Response<Response
 
 /// The answer when there is no room for the request; the client may try again after so many seconds.
 pub fn overloaded(retry_after_seconds: u32) -> Response<ResponseBody> {
-    let mut response = text_error(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+    let mut response = plain_text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds));
     response
 }
 
 /// The answer for paths that nothing stands for.
 pub fn no_such_page() -> Response<ResponseBody> {
-    text_error(StatusCode::NOT_FOUND, "404 page not found\n")
+    plain_text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
 /// Says that the body is one gzip member, and that another client might be sent other bytes.

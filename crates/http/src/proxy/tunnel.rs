@@ -69,7 +69,7 @@ pub(super) fn open(
         }
         code => {
             let why = format!("invalid upgrade response: status code {}\n", code.as_u16());
-            return respond::text_error(StatusCode::SERVICE_UNAVAILABLE, why);
+            return respond::plain_text(StatusCode::SERVICE_UNAVAILABLE, why);
         }
     }
     let server = hyper::upgrade::on(&mut answer);

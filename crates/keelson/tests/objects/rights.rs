@@ -296,7 +296,14 @@ async fn who_may_impersonate_somebody_has_his_rights_and_no_others() {
         assert_eq!((status, told["message"].as_str()), (403, Some(refused)));
     }
     let ask = cluster.admin.get("/api/v1/namespaces/a/configmaps/one").header("impersonate-user", "bob");
-    assert_eq!(ask.await.expect(403).json()["message"].as_str().unwrap().matches("User \"bob\"").count(), 1);
+    let refused = ask.await.expect(403);
+    assert_eq!(refused.json()["message"].as_str().unwrap().matches("User \"bob\"").count(), 1);
+    assert_eq!(refused.header("x-content-type-options"), "nosniff", "as of whatever a filter refuses");
+    let refused = cluster.server.anonymous().get("/api/v1/nodes").await.expect(403);
+    assert_eq!(refused.header("x-content-type-options"), "nosniff");
+    for (path, told) in [("/readyz?verbose", "nosniff"), ("/livez", "nosniff"), ("/livez/ping", "")] {
+        assert_eq!(cluster.admin.get(path).await.expect(200).header("x-content-type-options"), told, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
