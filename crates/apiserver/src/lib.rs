@@ -15,6 +15,7 @@ mod identity;
 mod main_lease;
 mod main_server;
 mod membership;
+mod migrations;
 mod mirror;
 mod mirrored_store;
 mod namespaces;

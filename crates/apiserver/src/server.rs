@@ -41,6 +41,7 @@ use crate::identity::{Identity, IdentityTask};
 use crate::main_lease::MainLease;
 use crate::main_server::{MainServer, Namespaces};
 use crate::membership::{Membership, Terms};
+use crate::migrations::Migrations;
 use crate::mirror::Mirror;
 use crate::mirrored_store::MirroredStore;
 use crate::namespaces::NamespaceLifecycle;
@@ -89,6 +90,7 @@ struct Parts {
     identity: Identity,
     /// What is published at the main server.
     publication: Option<StorageVersions>,
+    server_id: String,
 }
 
 impl RunningApiServer {
@@ -238,6 +240,7 @@ impl Parts {
             namespaces: namespaces.boxed(),
             identity: Identity { membership, lease },
             publication,
+            server_id,
         })
     }
 
@@ -246,11 +249,15 @@ impl Parts {
     async fn publish(&mut self, background: &TaskGroup) -> IdentityTask {
         let identity = std::mem::replace(&mut self.identity, Identity { membership: None, lease: None });
         let registered = identity.lease.as_ref().map(MainLease::registered);
+        let is_alone = identity.membership.is_none();
         let keeper = IdentityTask::start(identity, self.registry.clone(), background.supervisor());
         if let (Some(publication), Some(registered)) = (self.publication.take(), registered) {
             let mut published = publication.is_published();
             let publishing = publication.run(registered);
             background.spawn("storage-versions", until(background.stopping(), publishing));
+            let (main_server, registry) = (self.main_server.clone(), self.registry.clone());
+            let migrations = Migrations::new(main_server, registry, &self.server_id, is_alone);
+            background.spawn("migrations", until(background.stopping(), migrations.run(published.clone())));
             let published = published.wait_for(|published| *published);
             if tokio::time::timeout(PUBLISHING_PATIENCE, published).await.is_err() {
                 tracing::warn!("storage versions are not published yet; nothing is written before they are");

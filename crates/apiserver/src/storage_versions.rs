@@ -47,6 +47,11 @@ pub(crate) async fn are_served(main_server: &MainServer) -> Result<bool, ApiErro
     }
 }
 
+/// Where what is published of a resource is.
+pub(crate) fn path(entry: &StorageVersionEntry) -> String {
+    format!("{VERSION}/storageversions/{}", entry.name())
+}
+
 impl StorageVersions {
     /// Those of the server of this name, which are looked after so often.
     pub(crate) fn new(main_server: MainServer, registry: Arc<Registry>, server_id: &str, interval: Duration) -> Self {
@@ -101,7 +106,7 @@ impl StorageVersions {
 
     async fn publish(&self, entry: &StorageVersionEntry) -> Result<(), ApiError> {
         let all = format!("{VERSION}/storageversions");
-        let one = format!("{all}/{}", entry.name());
+        let one = path(entry);
         let found = match self.main_server.ask(Method::GET, &one, None).await {
             Err(ApiError::NotFound { .. }) => {
                 self.main_server.ask(Method::POST, &all, Some(&entry.new_object())).await?

@@ -45,6 +45,6 @@ pub use queue::{Backoff, Outcome, Queue};
 pub use servers::{IdentityCollection, Life, RegisteredServer, RegisteredServers};
 pub use storage_versions::{
     Publication, StorageVersionCollection, StorageVersionEntry, StorageVersionMigrator, StorageVersionPublication,
-    storage_state_definition,
+    migrations, storage_state_definition,
 };
 pub use switches::{Controller, Switches};

@@ -16,6 +16,14 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::Target;
 use keelson_storage::Compare;
 
+/// Migrations as servers do them that ask another one for the objects in which they say so.
+pub mod migrations {
+    pub use super::migration::objects::{
+        AUTOMATIC_LABEL, End, has_ended, is_running, say_ended, say_progress, say_running, stated_total, subject,
+    };
+    pub use super::migration::{Failures, Rewriter, Subject, superseded};
+}
+
 pub use collection::StorageVersionCollection;
 pub use entry::StorageVersionEntry;
 pub use migration::StorageVersionMigrator;

@@ -33,6 +33,8 @@ pub struct RegistryConfig {
     pub unserved: HashSet<(String, String)>,
     /// Whether it is served what each server stores and whether all agree: the feature gate `StorageVersionAPI` of KEP-2339.
     pub storage_version_api: bool,
+    /// Whether the states of what is stored are served and kept (`migration.k8s.io/v1alpha1`), where storage versions are.
+    pub storage_states: bool,
     /// Whether nothing is written before a controller has published in which version it is stored. Where that API is served, servers
     /// have such a controller.
     pub publishes_encodings: bool,
@@ -56,6 +58,9 @@ pub struct ListBounds {
     /// How many entries a limited, selected list looks at before it returns what it has found, with a token.
     pub scan: usize,
 }
+
+/// The version of the states of what is stored, which servers have by themselves and serve where it is switched on by this name.
+const STORAGE_STATES: &str = "migration.k8s.io/v1alpha1";
 
 /// Whether a version is among them.
 type Covers = fn(&str) -> bool;
@@ -100,8 +105,9 @@ impl RegistryConfig {
     }
 
     /// Has versions of groups served or not, as the reference server's `--runtime-config`: `batch/v1=false`, `/v1` for the core group,
-    /// `api/beta=false` for all versions of a maturity. Of settings of one name the last counts, and a name that says more counts
-    /// before one that says less. The catalogue is that of the built-in resources.
+    /// `api/beta=false` for all built-in versions of a maturity, `migration.k8s.io/v1alpha1` for the states of what is stored.
+    /// Of settings of one name the last counts, and a name that says more counts before one that says less. The catalogue is
+    /// that of the built-in resources.
     ///
     /// # Errors
     /// Says what is wrong when there is no such version, or it is neither switched on nor off.
@@ -122,6 +128,9 @@ impl RegistryConfig {
                     self.switch(&group.name, &version.name, on);
                 }
             }
+        }
+        if let Some(on) = switches.remove(STORAGE_STATES) {
+            self.storage_states = on;
         }
         for (name, on) in switches {
             let Some((group, version)) = name.split_once('/').filter(|(_, version)| !version.contains('/')) else {
@@ -162,6 +171,7 @@ impl Default for RegistryConfig {
             storage_versions: Vec::new(),
             unserved: HashSet::new(),
             storage_version_api: true,
+            storage_states: false,
             publishes_encodings: false,
             skip_unreadable: false,
             bounds: ListBounds::default(),
@@ -207,6 +217,14 @@ mod tests {
         config.serve(Catalogue::builtin(), &kept).unwrap();
         let is_off = |group: &str, version: &str| config.unserved.contains(&(group.to_owned(), version.to_owned()));
         assert!(is_off("apps", "v1") && !is_off("batch", "v1") && !is_off("storagemigration.k8s.io", "v1beta1"));
+        for (settings, on) in
+            [(&["migration.k8s.io/v1alpha1"][..], true), (&["api/all", "api/alpha"], false), (&[], false)]
+        {
+            let mut config = RegistryConfig::default();
+            config.serve(Catalogue::builtin(), settings).unwrap();
+            assert_eq!(config.storage_states, on, "{settings:?}");
+        }
+        check(&["migration.k8s.io/v1beta1"], Err("there is no built-in group"));
         check(&["api/all=false"], Err("nothing would be served"));
         check(&["v1=false"], Err("\"v1\" is not of the form group/version"));
         check(&["batch/v1/jobs=false"], Err("not of the form"));

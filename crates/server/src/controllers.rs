@@ -62,7 +62,7 @@ pub(crate) async fn extensions(
     outbound: &Arc<Outbound>,
 ) -> Result<Arc<Extensions>, ApiError> {
     let mut supplied = Vec::new();
-    if config.registry.storage_version_api {
+    if config.registry.storage_version_api && config.registry.storage_states {
         let states = keelson_extensions::of_program(&storage_state_definition(), None);
         supplied.push(states.map_err(|error| ApiError::Internal(error.to_string()))?);
     }

@@ -40,12 +40,21 @@ pub(super) fn is_published(object: &Object) -> bool {
 }
 
 /// The version in which all servers encode that have an entry; `None` where they do not agree.
-pub(super) fn agreed(object: &Object) -> Option<&str> {
+fn agreed(object: &Object) -> Option<&str> {
     let conditions = object.get(&["status", "conditions"])?.as_array()?;
     let agree = conditions.iter().any(|condition| condition["type"] == *EQUAL && condition["status"] == *"True");
     let stated = object.get(&["status", "commonEncodingVersion"]).and_then(Value::as_str);
     // What is stated is believed only as far as the entries bear it out: anybody may have written it.
     common(entries(object)).filter(|common| agree && stated == Some(common))
+}
+
+/// Why servers do not agree on the version in which one of them stores a resource; `None` where they do.
+pub(super) fn disagreement(object: &Object, own: &str) -> Option<String> {
+    match agreed(object) {
+        None => Some("the servers do not agree in which version the resource is stored".to_owned()),
+        Some(version) if version == own => None,
+        Some(version) => Some(format!("the servers agree on {version}, and this one stores {own}")),
+    }
 }
 
 /// The names of the servers that have an entry.

@@ -9,7 +9,7 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{GroupResource, GroupVersion, GroupVersionKind, Object, version_names};
 use keelson_registry::{EncodingGate, ServedResource};
 
-use super::agreement::{ServerEntry, publish};
+use super::agreement::{ServerEntry, disagreement, publish, servers};
 
 /// What the group that has no name is called in the names of storage versions.
 const CORE: &str = "core";
@@ -43,6 +43,16 @@ impl StorageVersionEntry {
     /// A storage version in which nobody has published anything.
     pub fn new_object(&self) -> Value {
         Value::Object(new_object(&self.name).0)
+    }
+
+    /// Why the servers that have published do not agree on what this one stores; `None` where they do.
+    pub fn disagreement(&self, object: &Object) -> Option<String> {
+        disagreement(object, &self.entry.encoding)
+    }
+
+    /// Whether this server is the first of those that have published: of servers that share a store, one does what is to be done once.
+    pub fn is_first(&self, object: &Object) -> bool {
+        servers(object).next() == Some(&*self.entry.server_id)
     }
 
     /// Has the storage version say it; whether that is anything new.

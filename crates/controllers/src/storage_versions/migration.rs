@@ -9,7 +9,9 @@
 mod agreed;
 mod definitions;
 mod known;
-mod objects;
+pub(super) mod objects;
+mod rewriter;
+mod subject;
 mod walk;
 
 use std::collections::HashSet;
@@ -17,10 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_meta::field_selector::FieldSelector;
-use keelson_meta::json::json;
+use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
-use keelson_meta::{ApiError, GroupResource, GroupVersionKind, Object};
-use keelson_registry::{Registry, StoredCollection, Target};
+use keelson_meta::{ApiError, GroupResource, Object};
+use keelson_registry::{Registry, Target};
 use keelson_resources::Verb;
 use keelson_storage::Compare;
 use parking_lot::Mutex;
@@ -37,11 +39,14 @@ use crate::leases;
 use crate::queue::{Backoff, Outcome, Queue};
 use agreed::Agreement;
 use known::KnownMigrations;
+pub use known::superseded;
 use objects::{
     AUTOMATIC_LABEL, End, has_ended, is_running, say_ended, say_progress, say_revision, say_running, stated_total,
     subject,
 };
-use walk::{Pace, Walked};
+pub use rewriter::{Failures, Rewriter};
+pub use subject::Subject;
+use walk::Walked;
 
 /// The account by which it writes, as in the reference server.
 const ACCOUNT: &str = "storage-version-migrator-controller";
@@ -70,24 +75,14 @@ pub struct StorageVersionMigrator {
     leases: Target,
     definitions: Target,
     migrations: Target,
+    services: Target,
     states: StorageStates,
     /// The servers that have a lease, as far as is known.
     servers: Mutex<HashSet<String>>,
     /// The migrations, as far as is known.
     known: Mutex<KnownMigrations>,
     queue: Queue<GroupResource>,
-    pace: Pace,
-}
-
-/// A stored resource, as it is served now.
-struct Subject {
-    /// By which servers publish it.
-    resource: GroupResource,
-    stored: Arc<StoredCollection>,
-    /// As which this server writes it.
-    kind: GroupVersionKind,
-    /// All its objects, in that version.
-    target: Target,
+    rewriter: Rewriter,
 }
 
 /// A migration that is under way.
@@ -102,33 +97,9 @@ struct Request {
 enum NoSubject {
     /// It may come: there is a definition.
     Pending,
+    /// An aggregated server has it.
+    Elsewhere,
     Never(String),
-}
-
-impl Subject {
-    /// The name of what servers publish of it.
-    fn version_name(&self) -> String {
-        name_of(&self.resource)
-    }
-
-    fn version(&self) -> String {
-        self.kind.group_version().to_string()
-    }
-
-    /// The name of what defines it, where something does.
-    fn definition(&self) -> Option<String> {
-        let GroupResource { group, resource } = &self.resource;
-        (!self.target.resource.is_builtin()).then(|| format!("{resource}.{group}"))
-    }
-
-    /// How many objects can be read and are to be written anew.
-    fn stale(&self) -> usize {
-        self.stored.count_stale(&self.kind).saturating_sub(self.unreadable())
-    }
-
-    fn unreadable(&self) -> usize {
-        self.stored.cached.count_unreadable("")
-    }
 }
 
 impl StorageVersionMigrator {
@@ -143,12 +114,13 @@ impl StorageVersionMigrator {
             leases: leases::collection(&client)?,
             definitions: client.collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", None)?,
             migrations: client.collection("storagemigration.k8s.io", "v1beta1", "storageversionmigrations", None)?,
+            services: client.collection("apiregistration.k8s.io", "v1", "apiservices", None)?,
             states: StorageStates::new(registry.clone(), client.clone()),
             definer: Client::of_controller(registry.clone(), ACCOUNT, DEFINITION_MANAGER),
             servers: Mutex::default(),
             known: Mutex::default(),
             queue: Queue::new(BACKOFF),
-            pace: Pace::default(),
+            rewriter: Rewriter::new(registry.clone(), client.caller().clone()),
             registry,
             client,
         })
@@ -193,7 +165,7 @@ impl StorageVersionMigrator {
         };
         let migration = entry.object.decode(entry.revision);
         let resource = self.published(subject(&migration));
-        self.known.lock().note(&migration, resource.clone(), entry.revision);
+        self.known.lock().note(&migration, resource.clone());
         // Also where it has ended: somebody else may have said so.
         self.queue.add(resource);
     }
@@ -224,6 +196,12 @@ impl StorageVersionMigrator {
 
     async fn look(&self, resource: &GroupResource) -> Result<Outcome, ApiError> {
         let found = self.find(resource);
+        if let Ok(Subject { resource, stored, kind, .. }) = &found
+            && stored.count_stale(kind) > 0
+            && self.states.is_settled(resource, kind)
+        {
+            self.states.doubt(resource, kind).await?;
+        }
         let is_asked = self.is_asked(resource)?;
         let is_needed = found.as_ref().is_ok_and(|subject| self.is_needed(subject));
         if !is_asked && !is_needed {
@@ -233,6 +211,7 @@ impl StorageVersionMigrator {
         let subject = match found {
             Ok(subject) => subject,
             Err(NoSubject::Pending) => return Ok(Outcome::Again),
+            Err(NoSubject::Elsewhere) => return self.leave_to_others(resource, open.collect()).await,
             Err(NoSubject::Never(why)) => {
                 for migration in open {
                     self.end(&Request::of(&migration), &End::Failed(why.clone()), None).await?;
@@ -256,6 +235,31 @@ impl StorageVersionMigrator {
         self.migrate(&first, &subject).await
     }
 
+    /// Leaves migrations to the aggregated server that publishes the resource, which knows what lies in its store. One that nobody can
+    /// run fails.
+    async fn leave_to_others(&self, resource: &GroupResource, open: Vec<Stored>) -> Result<Outcome, ApiError> {
+        let is_published = self.client.get(&self.versions, &name_of(resource)).await?.is_some();
+        // One that runs waits for its server, which may have gone for a moment.
+        for migration in open.iter().filter(|it| !is_published && !is_running(&it.object)) {
+            let why = format!("no server has published in which version it stores {resource}");
+            self.end(&Request::of(migration), &End::Failed(why), None).await?;
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Whether requests for a group lead to an aggregated server.
+    fn is_aggregated(&self, group: &str) -> bool {
+        let Ok(services) = self.services.collection() else { return false };
+        let leads = |entry: &keelson_cache::Entry| {
+            let service = entry.object.decode(entry.revision);
+            service.get(&["spec", "group"]).and_then(Value::as_str) == Some(group)
+                && service.get(&["spec", "service"]).is_some_and(Value::is_object)
+        };
+        // The name of each ends with its group.
+        let is_of = |entry: &keelson_cache::Entry| entry.name().split_once('.').is_some_and(|(_, of)| of == group);
+        services.snapshot().range("", None).any(|entry| is_of(entry) && leads(entry))
+    }
+
     /// Has the state of a resource say what is so where nothing is to be migrated.
     async fn look_at_rest(&self, resource: &GroupResource, subject: Option<Subject>) -> Result<Outcome, ApiError> {
         let Some(subject) = subject else {
@@ -271,15 +275,10 @@ impl StorageVersionMigrator {
         // Where they do not agree it is looked at again when they do.
         let Ok(agreement) = self.agreement(&subject).await? else { return Ok(Outcome::Done) };
         self.registry.catch_up_with_store().await?;
-        if !self.has_stale(&subject) {
+        if !subject.has_stale() {
             self.states.settle(&subject.resource, &subject.kind, agreement.stands).await?;
         }
         Ok(Outcome::Done)
-    }
-
-    /// Whether anything is stored otherwise than it would be written now, also what can't be read, as far as the cache has come.
-    fn has_stale(&self, subject: &Subject) -> bool {
-        subject.stored.cached.is_removed() || subject.stored.count_stale(&subject.kind) > 0
     }
 
     /// What is served of a resource now.
@@ -288,8 +287,11 @@ impl StorageVersionMigrator {
         let Some(served) = surface.resource(&resource.group, &resource.resource) else {
             let name = format!("{}.{}", resource.resource, resource.group);
             let is_defined = self.definitions.collection().is_ok_and(|definitions| definitions.get(&name).is_some());
-            let never = || NoSubject::Never("resource does not exist in discovery".to_owned());
-            return Err(if is_defined { NoSubject::Pending } else { never() });
+            return Err(match (is_defined, self.is_aggregated(&resource.group)) {
+                (true, _) => NoSubject::Pending,
+                (false, true) => NoSubject::Elsewhere,
+                (false, false) => NoSubject::Never("resource does not exist in discovery".to_owned()),
+            });
         };
         let version = served.versions().first();
         let can = |verb| version.is_some_and(|version| version.verbs.contains(&verb));
@@ -346,20 +348,19 @@ impl StorageVersionMigrator {
     async fn begin(&self, subject: &Subject) -> Result<Stored, ApiError> {
         let GroupResource { group, resource } = &subject.resource;
         // One that another server has begun may not have been told of yet, so all are read once before one is made.
+        let mut of_resource = Vec::new();
         for there in self.client.list(&self.migrations, LabelSelector::everything()).await? {
             let of = self.published(objects::subject(&there.object));
-            self.known.lock().note(&there.object, of, there.revision);
+            self.known.lock().note(&there.object, of.clone());
+            if of == subject.resource {
+                of_resource.push(there);
+            }
         }
         if let Some(open) = self.open(&subject.resource).await?.into_iter().next() {
             return Ok(open);
         }
-        let old = self.known.lock().over(&subject.resource, KEPT - 1);
-        for name in old {
-            let found = self.client.get(&self.migrations, &name).await?;
-            if let Some(over) = found.filter(|found| has_ended(&found.object)) {
-                self.client.delete(&self.migrations, &over).await?;
-            }
-            self.known.lock().forget(&name);
+        for over in superseded(of_resource, KEPT - 1) {
+            self.client.delete(&self.migrations, &over).await?;
         }
         let base = if group.is_empty() { format!("{resource}-") } else { format!("{resource}.{group}-") };
         let new = json!({
@@ -370,7 +371,7 @@ impl StorageVersionMigrator {
         });
         let made = self.client.create(&self.migrations, new).await?;
         // Before it is told of: the next look finds it.
-        self.known.lock().note(&made.object, subject.resource.clone(), made.revision);
+        self.known.lock().note(&made.object, subject.resource.clone());
         Ok(made)
     }
 
@@ -451,7 +452,7 @@ impl StorageVersionMigrator {
             Err(why) => return self.fail(request, subject, why).await,
         };
         self.registry.catch_up_with_store().await?;
-        if self.has_stale(subject) {
+        if subject.has_stale() {
             return Ok(Outcome::Again);
         }
         self.settle_definition(subject, &End::Succeeded, Some(stands.clone())).await?;

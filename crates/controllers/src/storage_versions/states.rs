@@ -5,7 +5,8 @@
 //! that the agreement of the servers stands that was read before everything was seen to be written anew. So a state never lacks the
 //! version that somebody writes in, unless it says that it does not know.
 //!
-//! An installed definition of that name is served in their place, and what it defines is written by those who installed it.
+//! They are kept where that is switched on. An installed definition of that name is served in their place, and what it defines is
+//! written by those who installed it.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use keelson_resources::storage_version_hash;
 use keelson_storage::Compare;
 
 use crate::client::{Client, Stored};
+use crate::conflicts::retry_conflicts;
 
 const GROUP: &str = "migration.k8s.io";
 const VERSION: &str = "v1alpha1";
@@ -175,6 +177,18 @@ impl StorageStates {
             .await
     }
 
+    /// Has the state of a resource say that it does not know, where it says that everything is stored as this kind and something is
+    /// not: it was not kept for a time.
+    ///
+    /// # Errors
+    /// Those of the verbs.
+    pub(super) async fn doubt(&self, resource: &GroupResource, kind: &GroupVersionKind) -> Result<(), ApiError> {
+        let Some(target) = self.target() else { return Ok(()) };
+        let hash = hash_of(kind);
+        let unknown = || vec![UNKNOWN.to_owned(), hash.clone()];
+        self.edit(&target, resource, Vec::new(), |state| is_settled(state, &hash).then(unknown)).await
+    }
+
     /// Takes away the state of a resource that is no more.
     ///
     /// # Errors
@@ -197,21 +211,17 @@ impl StorageStates {
         target: &Target,
         resource: &GroupResource,
         conditions: Vec<Compare>,
-        next: impl Fn(&Object) -> Option<Vec<String>> + Send,
+        next: impl Fn(&Object) -> Option<Vec<String>> + Send + Sync,
     ) -> Result<(), ApiError> {
-        let mut last = Ok(());
-        for _ in 0..ATTEMPTS {
+        let (next, conditions) = (&next, &conditions);
+        let edit = async || {
+            // One that went away is found to be gone when it is looked at again.
             let Some(found) = self.client.get(target, &resource.to_string()).await? else { return Ok(()) };
             let Some(hashes) = next(&found.object) else { return Ok(()) };
             let current = hashes.last().cloned().unwrap_or_default();
-            last = self.write(target, found, &current, hashes, conditions.clone()).await;
-            match &last {
-                Err(ApiError::Conflict { .. }) => {}
-                Err(ApiError::NotFound { .. }) => return Ok(()),
-                Ok(()) | Err(_) => return last,
-            }
-        }
-        last
+            self.write(target, found, &current, hashes, conditions.clone()).await
+        };
+        retry_conflicts(ATTEMPTS, edit).await
     }
 
     async fn write(

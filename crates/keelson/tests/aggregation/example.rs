@@ -2,6 +2,7 @@
 //!
 //! Processes, since that is how they are run: they start, are asked, killed and started again.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub(crate) struct Example {
     address: SocketAddr,
     kubeconfig: PathBuf,
     store: String,
+    /// The version in which the one stores its objects that serves two.
+    stored: &'static str,
     directory: TempDir,
 }
 
@@ -39,21 +42,44 @@ impl Example {
         Self::start("loads", "host.example.com", main, |_| String::new()).await
     }
 
+    /// The same for the one that serves two versions, and stores the first.
+    pub(crate) async fn moved(main: &Endpoint, store: impl FnOnce(&Path) -> String) -> Self {
+        Self::start("moved", "moved.example.com", main, store).await
+    }
+
     async fn start(name: &'static str, group: &str, main: &Endpoint, store: impl FnOnce(&Path) -> String) -> Self {
         let directory = TempDir::new().unwrap();
         let (kubeconfig, store) = (main.kubeconfig().to_owned(), store(directory.path()));
-        let (child, address) = launch(name, directory.path(), &kubeconfig, &store, "127.0.0.1:0").await;
-        let example = Self { name, child, address, kubeconfig, store, directory };
+        let stored = "v1";
+        let settings = [("KUBECONFIG", kubeconfig.as_os_str()), ("STORE", store.as_ref()), ("STORED", stored.as_ref())];
+        let (child, address) = launch(name, directory.path(), settings, "127.0.0.1:0").await;
+        let example = Self { name, child, address, kubeconfig, store, stored, directory };
         example.register(group, main).await;
         example
     }
 
     /// Starts another one on the same store, to which no APIService leads.
     pub(crate) async fn another(&self) -> Self {
+        self.another_storing(self.stored).await
+    }
+
+    /// The same of one that stores objects in another version.
+    pub(crate) async fn another_storing(&self, stored: &'static str) -> Self {
         let directory = TempDir::new().unwrap();
         let (name, kubeconfig, store) = (self.name, self.kubeconfig.clone(), self.store.clone());
-        let (child, address) = launch(name, directory.path(), &kubeconfig, &store, "127.0.0.1:0").await;
-        Self { name, child, address, kubeconfig, store, directory }
+        let settings = [("KUBECONFIG", kubeconfig.as_os_str()), ("STORE", store.as_ref()), ("STORED", stored.as_ref())];
+        let (child, address) = launch(name, directory.path(), settings, "127.0.0.1:0").await;
+        Self { name, child, address, kubeconfig, store, stored, directory }
+    }
+
+    /// Has it store objects in another version from its next start on.
+    pub(crate) fn store_in(&mut self, version: &'static str) {
+        self.stored = version;
+    }
+
+    /// Where its data are.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     async fn register(&self, group: &str, main: &Endpoint) {
@@ -109,21 +135,25 @@ impl Example {
     /// A start on the same data at the same address.
     pub(crate) async fn start_again(&mut self) {
         let (address, directory) = (self.address.to_string(), self.directory.path());
-        let (child, address) = launch(self.name, directory, &self.kubeconfig, &self.store, &address).await;
+        let settings = [
+            ("KUBECONFIG", self.kubeconfig.as_os_str()),
+            ("STORE", self.store.as_ref()),
+            ("STORED", self.stored.as_ref()),
+        ];
+        let (child, address) = launch(self.name, directory, settings, &address).await;
         (self.child, self.address) = (child, address);
     }
 }
 
 /// Runs the example until it is ready.
-async fn launch(name: &str, directory: &Path, kubeconfig: &Path, store: &str, listen: &str) -> (Child, SocketAddr) {
+async fn launch(name: &str, directory: &Path, settings: [(&str, &OsStr); 3], listen: &str) -> (Child, SocketAddr) {
     let target = std::env::current_exe().unwrap();
     let binary = target.parent().and_then(Path::parent).unwrap().join("examples").join(name);
     assert!(binary.exists(), "the example is not built: cargo build --workspace --examples");
     let log = directory.join("log");
     let child = Command::new(binary)
-        .env("KUBECONFIG", kubeconfig)
+        .envs(settings)
         .env("LISTEN", listen)
-        .env("STORE", store)
         .env("DATA_DIR", directory)
         .env("NO_COLOR", "1")
         .stdin(Stdio::null())

@@ -14,6 +14,7 @@ mod front_proxy;
 mod garbage;
 mod lab;
 mod library;
+mod library_migrations;
 mod made_peers;
 mod metrics;
 mod namespaces;

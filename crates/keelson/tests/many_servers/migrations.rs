@@ -35,8 +35,9 @@ const SERVERS: usize = 3;
 const OBJECTS: usize = 200;
 const WRITERS: usize = 3;
 
-/// All controllers but those that put objects into every namespace.
+/// All controllers but those that put objects into every namespace, and the states of what is stored.
 pub(crate) fn with_migrator(config: &mut Config) {
+    config.registry.storage_states = true;
     let switches = ["*", "-root-ca-certificate-publisher-controller", "-serviceaccount-controller"];
     config.controllers = Switches::parse(switches).unwrap();
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use keelson_registry::RegistryConfig;
 use keelson_resources::{Catalogue, storage_version_hash};
+use keelson_server::Config;
 use keelson_storage::memory::MemoryStore;
+use keelson_storage::{RangeRequest, Store as _, StoreKey};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
-use crate::migrations::{storing, with_migrator};
+use crate::migrations::{holds, migrations, storing, with_migrator};
 use crate::{items, name, until};
 
 pub(crate) const STATES: &str = "/apis/migration.k8s.io/v1alpha1/storagestates";
@@ -115,7 +117,7 @@ async fn without_agreement_nothing_is_known_of_what_is_stored() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn states_are_found_shown_and_checked_like_other_objects() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().configure(|config| config.registry.storage_states = true).start().await;
     let raw = server.raw();
     let list = raw.get("/apis/migration.k8s.io/v1alpha1").await.expect(200).json();
     let names: Vec<&str> =
@@ -152,8 +154,66 @@ async fn states_are_found_shown_and_checked_like_other_objects() {
     assert_eq!(columns.collect::<Vec<_>>(), ["Name", "Current", "Persisted", "Age"]);
     assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..3], [json!("a"), json!("x="), json!("[\"x=\"]")]);
 
-    let off = TestServer::builder().configure(|config| config.registry.storage_version_api = false).start().await;
+    let without = |config: &mut Config| config.registry.storage_version_api = false;
+    let off = TestServer::builder().configure(with_migrator).configure(without).start().await;
     off.raw().get(STATES).await.expect(404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_being_switched_on_they_are_not_served_nor_written_and_objects_are_migrated_all_the_same() {
+    let store = MemoryStore::new();
+    let by_default = |config: &mut Config| config.registry.storage_states = RegistryConfig::default().storage_states;
+    let server = TestServer::builder()
+        .shared_store(Arc::new(store.clone()))
+        .configure(with_migrator)
+        .configure(by_default)
+        .configure(storing("v1"))
+        .start()
+        .await;
+    let raw = server.raw();
+    make_scaler(&raw, "a").await;
+    store_as(&server, "v2").await;
+    until("the object was migrated", || async {
+        migrations(&raw).await.iter().any(|migration| holds(migration, "Succeeded"))
+    })
+    .await;
+    let group = STATES.rsplit_once('/').unwrap().0;
+    for path in [STATES, group, "/apis/migration.k8s.io"] {
+        raw.get(path).await.expect(404);
+    }
+    let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for accept in ["application/json", v2] {
+        let groups = raw.get("/apis").header("accept", accept).await.expect(200).text();
+        assert!(groups.contains("\"apps\"") && !groups.contains("\"migration.k8s.io\""), "{groups}");
+    }
+    let prefix = "/registry/migration.k8s.io/";
+    let (from, to) = (StoreKey::new(prefix), StoreKey::prefix_end(prefix));
+    let stored = store.range(RangeRequest { from, to, revision: None, limit: None }).await.unwrap();
+    assert!(stored.entries.is_empty(), "{} states are stored", stored.entries.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_that_was_not_kept_for_a_time_is_believed_no_more_than_what_lies_in_the_store() {
+    let store = MemoryStore::new();
+    let start = |version: &'static str, configure: fn(&mut Config)| {
+        let builder = TestServer::builder().shared_store(Arc::new(store.clone()));
+        builder.configure(configure).configure(storing(version)).start()
+    };
+    let mut first = start("v1", with_migrator).await;
+    until_persisted(&first.raw(), SCALERS, &[&hash("v1")]).await;
+    first.stop().await;
+    let mut without = start("v2", |_| ()).await;
+    make_scaler(&without.raw(), "a").await;
+    without.stop().await;
+    let since = store.current_revision().await.unwrap();
+    let second = start("v1", with_migrator).await;
+    let raw = second.raw();
+    let watch = format!("{STATES}?watch=1&resourceVersion={since}&fieldSelector=metadata.name%3D{SCALERS}");
+    let mut changes = raw.get(watch).stream().await;
+    for expected in [vec!["Unknown", &*hash("v1")], vec![&*hash("v1")]] {
+        let event = changes.next_json().await.unwrap();
+        assert_eq!((&event["type"], persisted(&event["object"])), (&json!("MODIFIED"), expected), "{event}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -43,9 +43,6 @@ fn samples() -> BTreeMap<String, Sample> {
     serde_json::from_str(include_str!("kinds/objects.json")).unwrap()
 }
 
-/// The group that the server defines as an operator would, by a definition of custom resources.
-const SERVER_DEFINED: &str = "migration.k8s.io";
-
 /// All resources whose objects can be made and listed.
 async fn served(raw: &Raw) -> Vec<Served> {
     let mut found: BTreeMap<String, Served> = BTreeMap::new();
@@ -53,9 +50,6 @@ async fn served(raw: &Raw) -> Vec<Served> {
         let answer = raw.get(root).header("accept", AGGREGATED).await.expect(200).json();
         for group in list(&answer["items"]) {
             let group_name = group["metadata"]["name"].as_str().unwrap_or_default();
-            if group_name == SERVER_DEFINED {
-                continue;
-            }
             for version in list(&group["versions"]) {
                 for resource in list(&version["resources"]) {
                     let verbs: Vec<&str> = list(&resource["verbs"]).iter().filter_map(Value::as_str).collect();

@@ -215,9 +215,12 @@ async fn versions_that_are_switched_off_are_not_found() {
         ("/apis/internal.apiserver.k8s.io/v1alpha1", 404),
         ("/apis/storagemigration.k8s.io/v1beta1", 200),
         ("/apis/apps/v1", 200),
+        ("/apis/migration.k8s.io/v1alpha1", 404),
     ] {
         assert_eq!(raw.get(version).await.status, status, "{version}");
     }
+    let on = ProcessServer::builder(KEELSON).arg("--runtime-config").arg("migration.k8s.io/v1alpha1=true");
+    on.start().await.raw().get("/apis/migration.k8s.io/v1alpha1/storagestates").await.expect(200);
 }
 
 /// A server that is started through a shell which lowers its limits first.

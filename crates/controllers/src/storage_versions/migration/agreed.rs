@@ -6,9 +6,8 @@ use keelson_meta::label_selector::LabelSelector;
 use keelson_storage::{Compare, Condition, StoreKey};
 
 use super::{StorageVersionMigrator, Subject};
-use crate::client::Stored;
 use crate::identity::{IDENTITY_LABEL, IDENTITY_VALUE};
-use crate::storage_versions::agreement::{agreed, servers};
+use crate::storage_versions::agreement::{disagreement, servers};
 
 /// That all servers write a resource in the version in which this one does.
 pub(super) struct Agreement {
@@ -26,7 +25,7 @@ impl StorageVersionMigrator {
         let Some(found) = self.client.get(&self.versions, &name).await? else {
             return Ok(Err(format!("no server has published in which version it stores {}", subject.resource)));
         };
-        if let Some(why) = disagreement(&found, &subject.version()) {
+        if let Some(why) = disagreement(&found.object, &subject.version()) {
             return Ok(Err(why));
         }
         // Whoever may write and has not said in which version does not agree.
@@ -52,15 +51,6 @@ impl StorageVersionMigrator {
         let Some(entry) = versions.get(&subject.version_name()) else {
             return Some(format!("no server has published in which version it stores {}", subject.resource));
         };
-        let found = Stored { object: entry.object.decode(entry.revision), revision: entry.revision };
-        disagreement(&found, &subject.version())
-    }
-}
-
-fn disagreement(found: &Stored, own: &str) -> Option<String> {
-    match agreed(&found.object) {
-        None => Some("the servers do not agree in which version the resource is stored".to_owned()),
-        Some(version) if version == own => None,
-        Some(version) => Some(format!("the servers agree on {version}, and this one stores {own}")),
+        disagreement(&entry.object.decode(entry.revision), &subject.version())
     }
 }

@@ -1,89 +1,64 @@
-//! The migrations that are known, by the resource that they are of: the ones that have not ended, and the ended ones that the server had
-//! begun by itself. Whoever looks at a resource need not look at those of all others, however many somebody has made.
+//! The migrations that are known, by the resource that they are of. Whoever looks at a resource need not look at those of all others,
+//! however many somebody has made.
 //!
 //! It is told of each migration that it is followed to, and of none that went while nobody followed them: who asks checks that.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
-use keelson_meta::{GroupResource, Object, Revision};
+use keelson_meta::{GroupResource, Object};
 
 use super::objects::{AUTOMATIC_LABEL, has_ended};
+use crate::client::Stored;
 
-/// The migrations of all resources.
+/// The migrations of all resources that have not ended.
 #[derive(Default)]
 pub(super) struct KnownMigrations {
-    by_name: HashMap<String, Known>,
-    /// The names of those that have not ended.
-    open: HashMap<GroupResource, BTreeSet<String>>,
-    /// Those that have and were begun by a server, in the order in which they ended.
-    over: HashMap<GroupResource, BTreeMap<Revision, String>>,
-}
-
-struct Known {
-    resource: GroupResource,
-    /// When it was written last, if it has ended.
-    over: Option<Revision>,
+    resources: HashMap<String, GroupResource>,
+    names: HashMap<GroupResource, BTreeSet<String>>,
 }
 
 impl KnownMigrations {
     /// Notes how a migration of a resource is.
-    pub(super) fn note(&mut self, migration: &Object, resource: GroupResource, revision: Revision) {
+    pub(super) fn note(&mut self, migration: &Object, resource: GroupResource) {
         let name = migration.name().to_owned();
         self.forget(&name);
-        let is_automatic = || migration.labels().any(|(key, value)| key == AUTOMATIC_LABEL && value == "true");
-        let over = has_ended(migration).then_some(revision);
-        match over {
-            None => {
-                self.open.entry(resource.clone()).or_default().insert(name.clone());
-            }
-            Some(revision) if is_automatic() => {
-                self.over.entry(resource.clone()).or_default().insert(revision, name.clone());
-            }
-            // Somebody else has made it, and takes it away.
-            Some(_) => return,
+        if !has_ended(migration) {
+            self.names.entry(resource.clone()).or_default().insert(name.clone());
+            self.resources.insert(name, resource);
         }
-        self.by_name.insert(name, Known { resource, over });
     }
 
     /// Notes that there is no migration of this name.
     pub(super) fn forget(&mut self, name: &str) {
-        let Some(Known { resource, over }) = self.by_name.remove(name) else { return };
-        match over {
-            None => {
-                if let Some(names) = self.open.get_mut(&resource) {
-                    names.remove(name);
-                    if names.is_empty() {
-                        self.open.remove(&resource);
-                    }
-                }
-            }
-            Some(revision) => {
-                if let Some(names) = self.over.get_mut(&resource) {
-                    names.remove(&revision);
-                    if names.is_empty() {
-                        self.over.remove(&resource);
-                    }
-                }
+        let Some(resource) = self.resources.remove(name) else { return };
+        if let Some(names) = self.names.get_mut(&resource) {
+            names.remove(name);
+            if names.is_empty() {
+                self.names.remove(&resource);
             }
         }
     }
 
     /// The names of those of a resource that have not ended.
     pub(super) fn open(&self, resource: &GroupResource) -> Vec<String> {
-        self.open.get(resource).into_iter().flatten().cloned().collect()
+        self.names.get(resource).into_iter().flatten().cloned().collect()
     }
+}
 
-    /// The names of those of a resource that have ended and that a server had begun, without so many of the newest.
-    pub(super) fn over(&self, resource: &GroupResource, without: usize) -> Vec<String> {
-        let all = self.over.get(resource).into_iter().flat_map(BTreeMap::values);
-        let mut names: Vec<String> = all.cloned().collect();
-        names.truncate(names.len().saturating_sub(without));
-        names
-    }
+/// Those of the migrations of a resource that have ended and that a server had begun, in the order in which they ended, without so many
+/// of the newest. What somebody else has made, that one takes away.
+pub fn superseded(mut of_resource: Vec<Stored>, without: usize) -> Vec<Stored> {
+    let is_automatic =
+        |migration: &Object| migration.labels().any(|(key, value)| key == AUTOMATIC_LABEL && value == "true");
+    of_resource.retain(|it| has_ended(&it.object) && is_automatic(&it.object));
+    of_resource.sort_by_key(|it| it.revision);
+    of_resource.truncate(of_resource.len().saturating_sub(without));
+    of_resource
 }
 
 #[cfg(test)]
 mod tests {
+    use keelson_meta::Revision;
     use keelson_meta::json::json;
 
     use super::*;
@@ -98,26 +73,45 @@ mod tests {
     }
 
     #[test]
-    fn migrations_are_known_by_their_resource_until_they_go() {
+    fn migrations_are_known_by_their_resource_until_they_end_or_go() {
         let [pods, maps] = ["pods", "configmaps"]
             .map(|resource| GroupResource { group: String::new(), resource: resource.to_owned() });
         let mut known = KnownMigrations::default();
-        let mut note = |name: &str, resource: &GroupResource, automatic, ended, at: u64| {
-            known.note(&migration(name, automatic, ended), resource.clone(), Revision::new(at));
+        let mut note = |name: &str, resource: &GroupResource, ended| {
+            known.note(&migration(name, true, ended), resource.clone());
         };
-        note("a", &pods, true, false, 1);
-        note("b", &pods, false, false, 2);
-        note("c", &maps, true, false, 3);
-        note("a", &pods, true, true, 4);
-        note("d", &pods, true, true, 5);
-        note("e", &pods, false, true, 6);
-        assert_eq!(known.open(&pods), ["b"]);
-        assert_eq!(known.over(&pods, 0), ["a", "d"], "what a client has made stays");
-        assert_eq!(known.over(&pods, 1), ["a"]);
-        assert!(known.over(&pods, 3).is_empty() && known.over(&maps, 0).is_empty());
-        for name in ["a", "b", "c", "d", "e", "never"] {
+        note("a", &pods, false);
+        note("b", &pods, false);
+        note("c", &maps, false);
+        note("a", &pods, true);
+        note("d", &pods, true);
+        assert_eq!((known.open(&pods), known.open(&maps)), (vec!["b".to_owned()], vec!["c".to_owned()]));
+        for name in ["a", "b", "c", "d", "never"] {
             known.forget(name);
         }
-        assert!(known.by_name.is_empty() && known.open.is_empty() && known.over.is_empty());
+        assert!(known.resources.is_empty() && known.names.is_empty());
+    }
+
+    #[test]
+    fn of_the_ended_migrations_that_a_server_began_the_oldest_are_superseded() {
+        let all = [
+            ("d", true, true, 5),
+            ("b", false, false, 2),
+            ("a", true, true, 4),
+            ("e", false, true, 6),
+            ("f", true, false, 7),
+        ];
+        let over = |without: usize| -> Vec<String> {
+            let stored = |(name, automatic, ended, at): (&str, bool, bool, u64)| Stored {
+                object: migration(name, automatic, ended),
+                revision: Revision::new(at),
+            };
+            let superseded = superseded(all.map(stored).into(), without);
+            superseded.iter().map(|it| it.object.name().to_owned()).collect()
+        };
+        assert_eq!(over(0), ["a", "d"], "what a client has made stays");
+        assert_eq!(over(1), ["a"]);
+        assert!(over(3).is_empty());
+        assert!(superseded(Vec::new(), 0).is_empty());
     }
 }

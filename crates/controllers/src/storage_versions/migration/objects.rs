@@ -7,8 +7,8 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{GroupResource, Object, Revision};
 
-/// Says of a migration that the server began it by itself.
-pub(super) const AUTOMATIC_LABEL: &str = "keelson.io/automatic";
+/// Says of a migration that a server began it by itself.
+pub const AUTOMATIC_LABEL: &str = "keelson.io/automatic";
 /// How many objects a migration found to be written anew, and how many of them have been.
 const TOTAL_ANNOTATION: &str = "keelson.io/objects-total";
 const DONE_ANNOTATION: &str = "keelson.io/objects-done";
@@ -25,23 +25,27 @@ pub(super) struct Condition<'c> {
 }
 
 /// How a migration ends.
-pub(super) enum End {
+#[derive(Clone, Debug)]
+pub enum End {
+    /// Everything was written.
     Succeeded,
+    /// It can't go on, and why.
     Failed(String),
 }
 
 /// What a migration is of.
-pub(super) fn subject(migration: &Object) -> GroupResource {
+pub fn subject(migration: &Object) -> GroupResource {
     let text = |field: &str| migration.get(&["spec", "resource", field]).and_then(Value::as_str).unwrap_or_default();
     GroupResource { group: text("group").to_owned(), resource: text("resource").to_owned() }
 }
 
 /// Whether it has succeeded or failed.
-pub(super) fn has_ended(migration: &Object) -> bool {
+pub fn has_ended(migration: &Object) -> bool {
     holds(migration, "Succeeded") || holds(migration, "Failed")
 }
 
-pub(super) fn is_running(migration: &Object) -> bool {
+/// Whether it was begun and has not ended.
+pub fn is_running(migration: &Object) -> bool {
     holds(migration, "Running")
 }
 
@@ -56,7 +60,7 @@ fn condition<'o>(object: &'o Object, kind: &str) -> Option<&'o Value> {
 }
 
 /// Says that a migration runs, and what keeps it from ending if something does.
-pub(super) fn say_running(migration: &mut Object, hindrance: Option<&str>, now: SystemTime) -> bool {
+pub fn say_running(migration: &mut Object, hindrance: Option<&str>, now: SystemTime) -> bool {
     let mut message = "The migration is running".to_owned();
     if let Some(hindrance) = hindrance {
         message.push_str(": ");
@@ -79,7 +83,7 @@ pub(super) fn say_revision(migration: &mut Object, revision: Revision) -> bool {
 }
 
 /// Says how a migration has ended.
-pub(super) fn say_ended(migration: &mut Object, end: &End, now: SystemTime) {
+pub fn say_ended(migration: &mut Object, end: &End, now: SystemTime) {
     let message = "Migration completed".to_owned();
     let over =
         Condition { kind: "Running", holds: false, reason: "MigrationCompleted", message, observed_generation: None };
@@ -92,7 +96,7 @@ pub(super) fn say_ended(migration: &mut Object, end: &End, now: SystemTime) {
 }
 
 /// Notes how far a migration is; whether that is anything new.
-pub(super) fn say_progress(migration: &mut Object, done: usize, total: usize) -> bool {
+pub fn say_progress(migration: &mut Object, done: usize, total: usize) -> bool {
     let before = migration.meta("annotations").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
     let mut annotations = before.clone();
     annotations[DONE_ANNOTATION] = done.to_string().into();
@@ -103,7 +107,7 @@ pub(super) fn say_progress(migration: &mut Object, done: usize, total: usize) ->
 }
 
 /// How many objects a migration found when it began, if it has said so.
-pub(super) fn stated_total(migration: &Object) -> Option<usize> {
+pub fn stated_total(migration: &Object) -> Option<usize> {
     let (_, total) = migration.annotations().find(|(key, _)| *key == TOTAL_ANNOTATION)?;
     total.parse().ok()
 }

@@ -1,0 +1,54 @@
+//! An aggregated API server of one type in two versions, which stores objects in the one that `STORED` names: what lies in the other one is
+//! written anew by itself (`docs/writing-an-aggregated-server.md`).
+//!
+//! It reads `LISTEN`, `STORE`, `DATA_DIR`, `STORED` and `KUBECONFIG` from the environment.
+
+use std::env::var;
+use std::error::Error;
+
+use keelson_apiserver::{ApiServer, Storage};
+use kube::core::crd::merge_crds;
+use kube::{CustomResource, CustomResourceExt as _};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod v1 {
+    use super::*;
+
+    /// What somebody wants of a crate.
+    #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[kube(group = "moved.example.com", version = "v1", kind = "Crate", namespaced)]
+    pub(crate) struct CrateSpec {
+        /// What is in it.
+        pub(crate) content: String,
+    }
+}
+
+mod v2 {
+    use super::*;
+
+    /// What somebody wants of a crate.
+    #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[kube(group = "moved.example.com", version = "v2", kind = "Crate", namespaced)]
+    pub(crate) struct CrateSpec {
+        /// What is in it.
+        pub(crate) content: String,
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).log_internal_errors(false).init();
+    let stored = var("STORED").unwrap_or("v1".to_owned());
+    let mut server = ApiServer::builder()
+        .definition(merge_crds(vec![v1::Crate::crd(), v2::Crate::crd()], &stored)?)
+        .serving_name("moved.default.svc")
+        .storage(Storage::parse(&var("STORE").unwrap_or("memory:".to_owned()))?);
+    if let Ok(address) = var("LISTEN") {
+        server = server.listen(address.parse()?);
+    }
+    if let Ok(directory) = var("DATA_DIR") {
+        server = server.data_dir(directory);
+    }
+    Ok(server.serve().await?)
+}

@@ -1,0 +1,322 @@
+//! Migrations of what this server stores: what lies in its store in another version than its processes have published is written anew,
+//! by one of them, and the main server's StorageVersionMigration objects say how far that is.
+//!
+//! What is stale is known here alone, where the store is. ORDER: the agreement of the processes is read at the main server before the cache
+//! catches up with the store and knows of nothing stale, so what a migration says when it succeeds was true then. Who writes
+//! in another version later has published that before, and what he wrote is seen to be stale.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use keelson_controllers::migrations::{
+    AUTOMATIC_LABEL, End, Failures, Rewriter, Subject, has_ended, is_running, say_ended, say_progress, say_running,
+    stated_total, subject, superseded,
+};
+use keelson_controllers::{Outcome, StorageVersionEntry, Stored, retry_conflicts};
+use keelson_meta::json::{Value, json};
+use keelson_meta::{ApiError, GroupResource, Object, Revision};
+use keelson_registry::Registry;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::main_server::MainServer;
+use crate::storage_versions;
+
+/// Where migrations are.
+const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+/// The account by which objects are written anew, as of the main server's controller.
+const ACCOUNT: &str = "storage-version-migrator-controller";
+/// How often it is looked whether anything is stale, or somebody asks for a migration.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a walk says how far it is, and looks whether it is still wanted.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// How long until a resource is looked at again of which something could not be written.
+const AGAIN: Duration = Duration::from_secs(10);
+/// How often an object is written at once when others write it.
+const ATTEMPTS: usize = 8;
+/// How many migrations of a resource are kept that were made without anybody asking and have ended.
+const KEPT: usize = 3;
+
+/// The migrator of this server.
+pub(crate) struct Migrations {
+    main_server: MainServer,
+    registry: Arc<Registry>,
+    server_id: String,
+    /// Whether no other process can use the store. Entries of processes that were before are left to their leases.
+    is_alone: bool,
+    rewriter: Rewriter,
+}
+
+/// A migration that is under way.
+struct Request {
+    path: String,
+    uid: String,
+    /// How many objects it found when it began.
+    total: usize,
+}
+
+/// How a walk ended.
+enum Walked {
+    Through(Failures),
+    Disagreed(String),
+    /// Nobody wants it any more, or what is served has changed.
+    CutOff,
+}
+
+impl Migrations {
+    /// Those of the server of this name; `is_alone` where no other process can use its store.
+    pub(crate) fn new(main_server: MainServer, registry: Arc<Registry>, server_id: &str, is_alone: bool) -> Self {
+        let rewriter = Rewriter::new(registry.clone(), registry.controller(ACCOUNT));
+        Self { main_server, registry, server_id: server_id.to_owned(), is_alone, rewriter }
+    }
+
+    /// Looks after all that is stored, from when it is published on. A main server that has no such objects is asked for none, and what
+    /// is stale is written when it changes.
+    pub(crate) async fn run(self, mut published: watch::Receiver<bool>) {
+        // The publication outlives this.
+        let _ = published.wait_for(|published| *published).await;
+        loop {
+            let wait = match self.look().await {
+                Ok(Outcome::Done) => LOOK_INTERVAL,
+                Ok(Outcome::Again) => AGAIN,
+                Err(error) => {
+                    tracing::warn!(%error, "migrations of what is stored did not get on; they are looked at again");
+                    AGAIN
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// What is stored, and what is published of it.
+    fn subjects(&self) -> impl Iterator<Item = (Subject, StorageVersionEntry)> {
+        let surface = self.registry.surface();
+        let all: Vec<_> = surface.resources().cloned().collect();
+        all.into_iter().filter_map(move |served| {
+            Some((Subject::of(&surface, &served)?, StorageVersionEntry::of(&self.server_id, &served)?))
+        })
+    }
+
+    async fn look(&self) -> Result<Outcome, ApiError> {
+        let mut outcome = Outcome::Done;
+        let Some(all) = self.all().await? else { return Ok(Outcome::Done) };
+        for (subject, entry) in self.subjects() {
+            if self.look_at(&subject, &entry, &all).await? == Outcome::Again {
+                outcome = Outcome::Again;
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn look_at(
+        &self,
+        stored: &Subject,
+        entry: &StorageVersionEntry,
+        all: &[Object],
+    ) -> Result<Outcome, ApiError> {
+        let of_resource: Vec<&Object> = all.iter().filter(|it| subject(it) == *stored.resource()).collect();
+        let mut open: Vec<&Object> = of_resource.iter().filter(|it| !has_ended(it)).copied().collect();
+        if !stored.has_stale() && open.is_empty() {
+            return Ok(Outcome::Done);
+        }
+        let Some(published) = self.published(entry).await? else { return Ok(Outcome::Done) };
+        if !self.is_alone && !entry.is_first(&published) {
+            return Ok(Outcome::Done);
+        }
+        let disagreement = entry.disagreement(&published);
+        open.sort_by_key(|it| {
+            let made = it.creation_timestamp().unwrap_or_default().to_owned();
+            (!is_running(it), made, it.name().to_owned())
+        });
+        let first = match (open.first(), disagreement) {
+            (Some(first), Some(why)) => {
+                self.end(&Request::of(first), &End::Failed(why)).await?;
+                return Ok(Outcome::Again);
+            }
+            // It is looked at again, until they agree.
+            (None, Some(_)) => return Ok(Outcome::Done),
+            (Some(first), None) => (*first).clone(),
+            (None, None) => self.begin(stored.resource(), &of_resource).await?,
+        };
+        for other in open.iter().skip(1) {
+            let why = format!("the migration {} of the same resource is under way", first.name());
+            self.end(&Request::of(other), &End::Failed(why)).await?;
+        }
+        self.migrate(&first, stored, entry).await
+    }
+
+    /// Makes a migration, and takes away old ones that were made so.
+    async fn begin(&self, of: &GroupResource, known: &[&Object]) -> Result<Object, ApiError> {
+        let stored = |object: &&Object| {
+            let revision = object.resource_version().parse().map(Revision::new).unwrap_or_default();
+            Stored { object: (*object).clone(), revision }
+        };
+        for over in superseded(known.iter().map(stored).collect(), KEPT - 1) {
+            let path = format!("{MIGRATIONS}/{}", over.object.name());
+            match self.main_server.ask(Method::DELETE, &path, None).await {
+                Ok(_) | Err(ApiError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let GroupResource { group, resource } = of;
+        let new = json!({
+            "apiVersion": "storagemigration.k8s.io/v1beta1",
+            "kind": "StorageVersionMigration",
+            "metadata": { "generateName": format!("{resource}.{group}-"), "labels": { AUTOMATIC_LABEL: "true" } },
+            "spec": { "resource": { "group": group, "resource": resource } },
+        });
+        object(self.main_server.ask(Method::POST, MIGRATIONS, Some(&new)).await?, MIGRATIONS)
+    }
+
+    async fn migrate(
+        &self,
+        migration: &Object,
+        stored: &Subject,
+        entry: &StorageVersionEntry,
+    ) -> Result<Outcome, ApiError> {
+        self.registry.catch_up_with_store().await?;
+        let mut request = Request::of(migration);
+        request.total = stated_total(migration).unwrap_or_else(|| stored.stale());
+        if !is_running(migration) {
+            let (resource, version, objects) = (stored.resource(), stored.version(), request.total);
+            tracing::info!(migration = migration.name(), %resource, version, objects, "a migration begins");
+            self.say_running(&request, None).await?;
+        }
+        let failures = match self.walk(&request, stored, entry).await? {
+            Walked::Through(failures) => failures,
+            Walked::Disagreed(why) => {
+                self.end(&request, &End::Failed(why)).await?;
+                return Ok(Outcome::Again);
+            }
+            Walked::CutOff => return Ok(Outcome::Again),
+        };
+        if let Some(hindrance) = failures.hindrance(stored.unreadable()) {
+            tracing::warn!(migration = migration.name(), hindrance, "a migration can't end yet");
+            self.say_running(&request, Some(&hindrance)).await?;
+            return Ok(Outcome::Again);
+        }
+        // ORDER: the agreement is read before the cache catches up with the store.
+        let published = self.published(entry).await?;
+        if published.is_none_or(|published| entry.disagreement(&published).is_some()) {
+            return Ok(Outcome::Again);
+        }
+        self.registry.catch_up_with_store().await?;
+        if stored.has_stale() {
+            return Ok(Outcome::Again);
+        }
+        self.end(&request, &End::Succeeded).await?;
+        tracing::info!(migration = migration.name(), resource = %stored.resource(), "a migration succeeded");
+        Ok(Outcome::Done)
+    }
+
+    /// Writes anew what is stale, once through the collection.
+    async fn walk(&self, request: &Request, stored: &Subject, entry: &StorageVersionEntry) -> Result<Walked, ApiError> {
+        let (mut failures, mut told) = (Failures::default(), Instant::now());
+        self.say_progress(request, stored).await?;
+        let mut from = Some(String::new());
+        while let Some(start) = from {
+            if stored.is_removed() {
+                return Ok(Walked::CutOff);
+            }
+            if told.elapsed() >= PROGRESS_INTERVAL {
+                told = Instant::now();
+                if !self.say_progress(request, stored).await? {
+                    return Ok(Walked::CutOff);
+                }
+                let published = self.published(entry).await?;
+                let why = published.map_or(Some("nobody has published it any more".to_owned()), |published| {
+                    entry.disagreement(&published)
+                });
+                if let Some(why) = why {
+                    return Ok(Walked::Disagreed(why));
+                }
+            }
+            from = self.rewriter.step(stored, &start, &mut failures).await;
+        }
+        self.say_progress(request, stored).await?;
+        Ok(Walked::Through(failures))
+    }
+
+    /// What the processes have published of a resource.
+    async fn published(&self, entry: &StorageVersionEntry) -> Result<Option<Object>, ApiError> {
+        let path = storage_versions::path(entry);
+        match self.main_server.ask(Method::GET, &path, None).await {
+            Ok(found) => object(found, &path).map(Some),
+            Err(ApiError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All migrations that the main server has; `None` where it does not serve them.
+    async fn all(&self) -> Result<Option<Vec<Object>>, ApiError> {
+        let list = match self.main_server.ask(Method::GET, MIGRATIONS, None).await {
+            Err(ApiError::NotFound { .. }) => return Ok(None),
+            list => list?,
+        };
+        let items = list["items"].as_array().into_iter().flatten();
+        Ok(Some(items.filter_map(|item| Object::from_value(item.clone())).collect()))
+    }
+
+    async fn say_running(&self, request: &Request, hindrance: Option<&str>) -> Result<(), ApiError> {
+        let now = self.registry.now();
+        let say = |migration: &mut Object| !has_ended(migration) && say_running(migration, hindrance, now);
+        self.edit(request, "/status", say).await.map(drop)
+    }
+
+    /// Says how far it is; whether it still is wanted.
+    async fn say_progress(&self, request: &Request, stored: &Subject) -> Result<bool, ApiError> {
+        let done = request.total - stored.stale().min(request.total);
+        let say = |migration: &mut Object| request.total > 0 && say_progress(migration, done, request.total);
+        Ok(self.edit(request, "", say).await?.is_some_and(|migration| !has_ended(&migration)))
+    }
+
+    async fn end(&self, request: &Request, end: &End) -> Result<(), ApiError> {
+        let now = self.registry.now();
+        let say = |migration: &mut Object| {
+            let is_open = !has_ended(migration);
+            if is_open {
+                say_ended(migration, end, now);
+            }
+            is_open
+        };
+        self.edit(request, "/status", say).await.map(drop)
+    }
+
+    /// Changes a migration where it needs a change; how it is then, if it still is there.
+    async fn edit(
+        &self,
+        request: &Request,
+        below: &str,
+        change: impl Fn(&mut Object) -> bool,
+    ) -> Result<Option<Object>, ApiError> {
+        let edit = async || {
+            let found = match self.main_server.ask(Method::GET, &request.path, None).await {
+                Err(ApiError::NotFound { .. }) => return Ok(None),
+                found => found?,
+            };
+            let mut found = object(found, &request.path)?;
+            if found.uid() != request.uid {
+                return Ok(None);
+            }
+            if change(&mut found) {
+                let (path, next) = (format!("{}{below}", request.path), found.clone().into_value());
+                self.main_server.ask(Method::PUT, &path, Some(&next)).await?;
+            }
+            Ok(Some(found))
+        };
+        retry_conflicts(ATTEMPTS, edit).await
+    }
+}
+
+impl Request {
+    fn of(migration: &Object) -> Self {
+        Self { path: format!("{MIGRATIONS}/{}", migration.name()), uid: migration.uid().to_owned(), total: 0 }
+    }
+}
+
+/// What the main server has answered.
+fn object(value: Value, path: &str) -> Result<Object, ApiError> {
+    Object::from_value(value)
+        .ok_or_else(|| ApiError::Internal(format!("what the main server has at {path} is no object")))
+}
