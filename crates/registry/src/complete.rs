@@ -81,7 +81,7 @@ impl Complete for Completion {
             FormRules::Structural(schema) => schema.get().walk(&mut object, &mut report, WalkOptions::STORE),
         }
         let complete = StoredObject::encode(&object);
-        (report.faults().is_empty() && complete.bytes() != stored.bytes()).then_some(complete)
+        (report.fault().is_none() && complete.bytes() != stored.bytes()).then_some(complete)
     }
 }
 

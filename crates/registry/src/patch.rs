@@ -253,5 +253,5 @@ fn unknown_operation_fields(document: &Value) -> impl Iterator<Item = String> {
 fn type_fault(schema: SchemaRef<'_>, mut object: Object) -> Option<String> {
     let mut report = WalkReport::default();
     schema.walk(&mut object, &mut report, WalkOptions::CHECK);
-    report.faults().first().map(Fault::converter_text)
+    report.fault().map(Fault::converter_text)
 }

@@ -1,12 +1,10 @@
-//! A fault in a value, as data: where it stands, what its schema expects, and what was found.
+//! A fault in a value of a built-in kind, as data: where it stands, what its schema expects, and what was found.
 //!
-//! A fault is worded in two ways. The decoder of the built-in kinds reports one text for a whole object, which becomes a 400;
-//! custom resources are told of every fault as a field error, which become the causes of a 422. Neither is worded before
-//! somebody asks for it.
+//! The decoder of the built-in kinds reports one text for a whole object, which becomes a 400 and is not worded before somebody asks
+//! for it. The faults of custom resources, which become the causes of a 422, are those of `structural`.
 
 use std::fmt;
 
-use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
 use keelson_meta::json::ValueKind;
 
@@ -15,8 +13,6 @@ use crate::layout::Type;
 /// A value that does not fit its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where the value stands: `spec.containers[0].image`.
-    pub path: String,
     /// What is wrong with it.
     pub kind: FaultKind,
     /// The path as the decoder of the built-in kinds gives it: the type that declares the innermost field, then the names of
@@ -84,37 +80,11 @@ impl Fault {
             (Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime, _) => self.decoder_text(),
         }
     }
-
-    /// The fault as one of the causes of a 422, as objects of custom resources are judged.
-    pub fn field_error(&self) -> FieldError {
-        match &self.kind {
-            FaultKind::Type { expected, found, .. } => {
-                let (path, wanted) = (&self.path, schema_type(*expected));
-                let detail = format!("{path} in body must be of type {wanted}: {}", go_format::quote(found.name()));
-                FieldError::type_invalid(&*self.path, found.name(), detail)
-            }
-            FaultKind::Unreadable { why, .. } => FieldError::invalid_unshown(&*self.path, &**why),
-        }
-    }
 }
 
 /// As the decoder of the built-in kinds words it.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.decoder_text())
-    }
-}
-
-/// The name that JSON schemas have for what a schema allows.
-fn schema_type(of: Type) -> &'static str {
-    match of {
-        Type::Any => "any",
-        Type::Object | Type::Map | Type::Either => "object",
-        Type::Array => "array",
-        Type::String | Type::Quantity | Type::Time | Type::MicroTime | Type::Bytes => "string",
-        Type::Int32 | Type::Int64 => "integer",
-        Type::Number => "number",
-        Type::Boolean => "boolean",
-        Type::IntOrString => "integer,string",
     }
 }

@@ -165,12 +165,13 @@ impl<'r> Walker<'r> {
             scalar::Fault::Text(why) => (FaultKind::Unreadable { expected, why }, self.quiet),
             scalar::Fault::Fatal(why) => (FaultKind::Unreadable { expected, why }, true),
         };
-        let fault = || Fault { path: path.in_report(), decoder_path: path.in_decoder(), kind };
-        if !fatal {
-            self.report.fault(fault);
-            return Ok(());
+        let fault = || Fault { decoder_path: path.in_decoder(), kind };
+        if fatal {
+            self.report.replace(fault());
+            return Err(Stop);
         }
-        if self.report.fatal(fault()) { Ok(()) } else { Err(Stop) }
+        self.report.note(fault);
+        Ok(())
     }
 }
 

@@ -136,39 +136,3 @@ fn a_kept_schema_outlives_the_set_that_it_was_taken_from() {
     assert_eq!(builtin.clone().get().go_type(), "v1.Pod");
     assert!(Schema::builtin("", "v1", "Widget").is_none());
 }
-
-#[test]
-fn faults_become_field_errors() {
-    let schemas = schemas(|builder| {
-        let number = builder.add(NodeSpec::leaf(Type::Int64, "int64"));
-        let either = builder.add(NodeSpec::leaf(Type::IntOrString, "intstr.IntOrString"));
-        let text = builder.add(NodeSpec::leaf(Type::String, "string"));
-        let spec = NodeSpec {
-            fields: vec![field("n", number, OMIT_ZERO), field("l", either, OMIT_ZERO)],
-            ..NodeSpec::leaf(Type::Object, "")
-        };
-        let spec = builder.add(spec);
-        let items = NodeSpec { child: Some(spec), ..NodeSpec::leaf(Type::Array, "") };
-        let items = builder.add(items);
-        object(vec![
-            field("kind", text, OMIT_ZERO),
-            field("apiVersion", text, OMIT_ZERO),
-            field("spec", items, OMIT_ZERO),
-        ])
-    });
-    let mut given =
-        Object::from_value(json!({"spec": [{"n": "1"}, {"n": 1.5, "l": 1}, {"l": {}}, []]})).expect("an object");
-    let mut report = WalkReport::of_every_fault();
-    let widget = schemas.kind("example.org", "v1", "Widget").expect("the kind was added");
-    widget.walk(&mut given, &mut report, WalkOptions::CHECK);
-    let texts: Vec<String> = report.faults().iter().map(|fault| fault.field_error().to_string()).collect();
-    assert_eq!(
-        texts,
-        [
-            r#"spec[0].n: Invalid value: "string": spec[0].n in body must be of type integer: "string""#,
-            r#"spec[1].n: Invalid value: "number": spec[1].n in body must be of type integer: "number""#,
-            r#"spec[2].l: Invalid value: "object": spec[2].l in body must be of type integer,string: "object""#,
-            r#"spec[3]: Invalid value: "array": spec[3] in body must be of type object: "array""#,
-        ]
-    );
-}

@@ -25,13 +25,6 @@ impl Path<'_> {
         text
     }
 
-    /// The path of the value itself: `spec.containers[0].image`.
-    pub(super) fn in_report(&self) -> String {
-        let mut text = String::new();
-        self.write(&mut text);
-        text
-    }
-
     fn write(&self, text: &mut String) {
         match self {
             Self::Root => {}

@@ -1,6 +1,6 @@
-//! The report of a walk: faults of types, unknown fields, and how many of them are kept.
+//! The report of a walk: the first fault of a type, the unknown fields, and how many of them are kept.
 //!
-//! A client may send any number of faults; the report is bounded in number and bytes, as upstream's is.
+//! A client may send any number of unknown fields; the report is bounded in number and bytes, as upstream's is.
 
 use std::collections::HashSet;
 
@@ -12,14 +12,11 @@ use crate::fault::Fault;
 const MAX_UNKNOWN: usize = 100;
 /// How many bytes of their paths are written. A path is as long as the keys that a client chose for it.
 const MAX_UNKNOWN_BYTES: usize = 64 * 1024;
-/// How many faults are kept where all are asked for. More tell a client nothing.
-const MAX_FAULTS: usize = 100;
 
 /// What a walk has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WalkReport {
-    faults: Vec<Fault>,
-    every_fault: bool,
+    fault: Option<Fault>,
     unknown: Vec<String>,
     seen: HashSet<String>,
     /// Bytes of the paths that were written.
@@ -29,20 +26,14 @@ pub struct WalkReport {
 }
 
 impl WalkReport {
-    /// A report that keeps every fault, up to a bound, rather than the first.
-    pub fn of_every_fault() -> Self {
-        Self { every_fault: true, ..Self::default() }
+    /// The first value that does not fit its schema. If there is one the object must be refused: the walk may have ended early.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
     }
 
-    /// The values that do not fit their schemas, in the order in which they were met. If there are any, the object must be
-    /// refused: the walk may have ended early.
-    pub fn faults(&self) -> &[Fault] {
-        &self.faults
-    }
-
-    /// The first fault in the words of the built-in kinds' decoder, which knows no others.
+    /// The fault in the words of the built-in kinds' decoder.
     pub fn type_error(&self) -> Option<String> {
-        self.faults.first().map(Fault::decoder_text)
+        self.fault().map(Fault::decoder_text)
     }
 
     /// The paths of fields that the schema does not declare, in the order in which they stand, each once.
@@ -62,7 +53,7 @@ impl WalkReport {
 
     /// Whether the walk found nothing to report.
     pub fn is_clean(&self) -> bool {
-        self.faults.is_empty() && self.unknown.is_empty()
+        self.fault.is_none() && self.unknown.is_empty()
     }
 
     pub(super) fn unknown(&mut self, path: impl FnOnce() -> String) {
@@ -76,31 +67,20 @@ impl WalkReport {
     }
 
     /// Notes a fault after which the decoder reads on. It reports the first of these.
-    pub(super) fn fault(&mut self, fault: impl FnOnce() -> Fault) {
-        if self.faults.is_empty() || (self.every_fault && self.faults.len() < MAX_FAULTS) {
-            self.faults.push(fault());
-        }
+    pub(super) fn note(&mut self, fault: impl FnOnce() -> Fault) {
+        self.fault.get_or_insert_with(fault);
     }
 
     /// Notes the fault of a type that decodes itself, which ends the decoder at once and replaces what it found before.
-    /// Whether the walk goes on all the same, since every fault is wanted.
-    pub(super) fn fatal(&mut self, fault: Fault) -> bool {
-        if self.every_fault {
-            self.fault(|| fault);
-        } else {
-            self.faults = vec![fault];
-        }
-        self.every_fault
+    pub(super) fn replace(&mut self, fault: Fault) {
+        self.fault = Some(fault);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use keelson_meta::json::ValueKind;
 
     use super::*;
-    use crate::fault::FaultKind;
-    use crate::layout::Type;
 
     #[test]
     fn what_is_reported_is_bounded() {
@@ -112,10 +92,5 @@ mod tests {
         check(10, MAX_UNKNOWN);
         check(30_000, 3);
         check(1_000_000, 1);
-        let mut report = WalkReport::of_every_fault();
-        let kind = FaultKind::Type { expected: Type::String, go_type: String::new(), found: ValueKind::Null };
-        let fault = Fault { path: String::new(), decoder_path: String::new(), kind };
-        (0..200).for_each(|_| report.fault(|| fault.clone()));
-        assert_eq!(report.faults().len(), MAX_FAULTS);
     }
 }
