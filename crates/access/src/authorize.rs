@@ -122,7 +122,7 @@ impl Authorizer for AlwaysAllow {
 
     fn rules<'a>(&'a self, _user: &'a User, _namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
         let rules = PolicyRule::everything().map(Arc::new).to_vec();
-        Box::pin(ready(HeldRules { rules, missing: Vec::new() }))
+        Box::pin(ready(HeldRules { rules, ..HeldRules::default() }))
     }
 }
 
@@ -191,9 +191,10 @@ impl Authorizer for AuthorizerChain {
         Box::pin(async move {
             let mut all = HeldRules::default();
             for authorizer in &self.0 {
-                let HeldRules { rules, missing } = authorizer.rules(user, namespace).await;
+                let HeldRules { rules, missing, unresolved } = authorizer.rules(user, namespace).await;
                 all.rules.extend(rules);
                 all.missing.extend(missing);
+                all.unresolved.extend(unresolved);
             }
             all
         })

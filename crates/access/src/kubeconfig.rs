@@ -21,14 +21,20 @@ pub struct Kubeconfig<'a> {
     pub certificate_pem: &'a str,
     /// The client's key.
     pub key_pem: &'a str,
+    /// The namespace in which the client works unless it says otherwise.
+    pub namespace: Option<&'a str>,
 }
 
 impl Kubeconfig<'_> {
     /// The file's text, in YAML.
     pub fn to_yaml(&self) -> String {
-        let Self { cluster, user, server, ca_pem, certificate_pem, key_pem } = *self;
+        let Self { ca_pem, certificate_pem, key_pem, .. } = *self;
         let (ca, certificate, key) =
             (STANDARD.encode(ca_pem), STANDARD.encode(certificate_pem), STANDARD.encode(key_pem));
+        let [cluster, user, server] = [self.cluster, self.user, self.server].map(scalar);
+        // Without one the system's are meant.
+        let authority = if ca.is_empty() { String::new() } else { format!("    certificate-authority-data: {ca}\n") };
+        let namespace = self.namespace.map(|name| format!("    namespace: {}\n", scalar(name))).unwrap_or_default();
         format!(
             "apiVersion: v1\n\
              kind: Config\n\
@@ -36,7 +42,7 @@ impl Kubeconfig<'_> {
              - name: {cluster}\n\
              \x20 cluster:\n\
              \x20   server: {server}\n\
-             \x20   certificate-authority-data: {ca}\n\
+             {authority}\
              users:\n\
              - name: {user}\n\
              \x20 user:\n\
@@ -47,7 +53,46 @@ impl Kubeconfig<'_> {
              \x20 context:\n\
              \x20   cluster: {cluster}\n\
              \x20   user: {user}\n\
+             {namespace}\
              current-context: {cluster}\n"
         )
+    }
+}
+
+/// A text as YAML has it: quoted where it could be read as something else.
+fn scalar(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '/' | '_');
+    let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_plain);
+    let is_url = text.starts_with("https://") && !text.contains([' ', '#', '"']);
+    let is_read_otherwise =
+        ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&&*text.to_lowercase());
+    if (is_word && !is_read_otherwise) || is_url { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_where_they_could_mean_something_else() {
+        for plain in ["keelson-admin", "https://127.0.0.1:6443", "https://[::1]:6443", "a.b/c"] {
+            assert_eq!(scalar(plain), plain);
+        }
+        for (text, quoted) in
+            [("system:x", r#""system:x""#), ("ann@x", r#""ann@x""#), ("yes", r#""yes""#), ("1", r#""1""#)]
+        {
+            assert_eq!(scalar(text), quoted);
+        }
+        let config = Kubeconfig {
+            cluster: "c",
+            user: "a: b",
+            server: "https://h:1",
+            ca_pem: "",
+            certificate_pem: "",
+            key_pem: "",
+            namespace: Some("web"),
+        };
+        let text = config.to_yaml();
+        assert!(text.contains("    user: \"a: b\"\n    namespace: web\ncurrent-context: c\n"), "{text}");
     }
 }

@@ -7,9 +7,14 @@
 
 pub mod authenticate;
 pub mod authorize;
+mod certificate_request;
+mod client_signer;
 pub mod delegated;
+mod der;
+mod follow;
 pub mod front_proxy;
 pub mod kubeconfig;
+pub mod node;
 pub mod pki;
 pub mod rbac;
 pub mod static_tokens;
@@ -23,8 +28,12 @@ pub use authorize::{
     AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, PrivilegedGroup, ResourceAttributes,
     Verdict,
 };
+pub use certificate_request::{CertificateRequest, CertificateRequestError};
+pub use client_signer::{ClientSigner, KeyUsages, client_request};
 pub use delegated::{ClientCertificates, PublishedAuthorities, VerifiedInHandshake};
+pub use follow::NotCached;
 pub use front_proxy::{AuthenticationInfo, FrontProxy, RequestHeaders};
+pub use node::NodeAuthorizer;
 pub use pki::{FrontProxyOptions, Pki, PkiError, PkiOptions};
 pub use rbac::{HeldRules, PolicyRule, Rbac, missing_rights};
 pub use static_tokens::{StaticTokens, StaticTokensError};

@@ -20,6 +20,7 @@ use std::time::SystemTime;
 use keelson_meta::{Clock, Random};
 use rustls::ServerConfig;
 
+use crate::client_signer::ClientSigner;
 use crate::front_proxy::{FrontProxy, RequestHeaders};
 use crate::kubeconfig::Kubeconfig;
 use crate::tls::{self, TlsError};
@@ -122,6 +123,8 @@ pub enum PkiError {
 pub struct Pki {
     /// Our own authority's certificate, and behind it those of others that are trusted like it.
     pub ca_pem: String,
+    /// The key of that authority.
+    ca_key: Secret,
     /// What the listener presents.
     pub serving: KeyAndCertificate,
     /// The administrator's certificate, in group `system:masters`.
@@ -192,8 +195,8 @@ pub fn prepare(
             maker.leaf(&ca, FRONT_PROXY_NAME, FRONT_PROXY_NAME, &[], &issue::Purpose::Client { groups: &[] })?;
         Ok((ca.certificate_pem, client))
     })?;
-    let ca_pem = ca.certificate_pem;
-    let pki = Pki { ca_pem, serving, admin, service_account, client_ca_pem, server_ca_pem, front_proxy };
+    let (ca_pem, ca_key) = (ca.certificate_pem, Secret(ca.key_pem));
+    let pki = Pki { ca_pem, ca_key, serving, admin, service_account, client_ca_pem, server_ca_pem, front_proxy };
     Ok((pki, maker.unsaved.into_inner()))
 }
 
@@ -254,6 +257,7 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
         client_ca_pem: client_ca(&ca, options)?,
         server_ca_pem: ca.certificate_pem.clone(),
         ca_pem: ca.certificate_pem,
+        ca_key: Secret(ca.key_pem),
         serving,
         admin,
         service_account: SigningKey { private_pem, public_pem, also_verified_by: String::new() },
@@ -293,7 +297,25 @@ fn front_proxy(
     Ok(FrontProxy { client, ca_pem, headers })
 }
 
+/// A private key in PEM, which must never reach a log.
+#[derive(Clone)]
+struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
 impl Pki {
+    /// What signs certificates of clients with the server's own authority.
+    ///
+    /// # Errors
+    /// When the authority can't be used.
+    pub fn client_signer(&self) -> Result<ClientSigner, PkiError> {
+        ClientSigner::new(&self.ca_pem, &self.ca_key.0)
+    }
+
     /// The listener's TLS settings.
     ///
     /// # Errors
@@ -320,6 +342,7 @@ impl Pki {
             ca_pem: &self.server_ca_pem,
             certificate_pem: &self.admin.certificate_pem,
             key_pem: &self.admin.key_pem,
+            namespace: None,
         }
         .to_yaml()
     }

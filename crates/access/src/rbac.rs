@@ -13,27 +13,18 @@ mod rule;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, ready};
-use keelson_cache::{Cache, Collection, Entry, Scope, WatchCursor};
-use keelson_meta::{Object, Revision};
-use parking_lot::{RwLock, RwLockWriteGuard};
+use keelson_cache::Cache;
 
 pub use binding::RoleRef;
 pub use escalation::{Missing, missing_rights, rights_beyond};
 pub use rule::PolicyRule;
 
 use crate::authorize::{Attributes, Authorizer, Deciding};
+use crate::follow::{Follower, NotCached};
 use crate::user::User;
 use index::{Index, Kind};
-
-/// How many events are taken up before others get the index again: some 30 us each.
-const EVENTS_AT_ONCE: usize = 64;
-/// How long it rests between two looks, as much is written of which nothing matters here.
-const REST: Duration = Duration::from_millis(100);
-/// How long nothing may be written before it is looked again whether something was.
-const QUIET: Duration = Duration::from_secs(60);
 
 /// The rules that somebody has, and what kept others from being found.
 #[derive(Clone, Debug, Default)]
@@ -42,25 +33,20 @@ pub struct HeldRules {
     pub rules: Vec<Arc<PolicyRule>>,
     /// The roles that are bound to him and are not there.
     pub missing: Vec<RoleRef>,
+    /// What is told by authorizers that decide about him by something else than rules.
+    pub unresolved: Vec<&'static str>,
+}
+
+impl HeldRules {
+    /// Why these may not be all, as a review says it; `None` where they are.
+    pub fn faults(&self) -> Option<String> {
+        let missing = self.missing.iter().map(RoleRef::not_found_by_authorizer);
+        binding::aggregated(missing.chain(self.unresolved.iter().map(ToString::to_string)))
+    }
 }
 
 /// Decides by the roles and bindings in the cache.
-pub struct Rbac {
-    cache: Arc<Cache>,
-    followed: RwLock<Followed>,
-}
-
-struct Followed {
-    collections: [(Kind, Arc<Collection>, WatchCursor); 4],
-    index: Index,
-    /// The watermark up to which the index has everything.
-    seen: Revision,
-}
-
-/// Why roles and bindings can't be followed.
-#[derive(Debug, thiserror::Error)]
-#[error("the cache does not hold {0}")]
-pub struct NotCached(String);
+pub struct Rbac(Follower<Index>);
 
 impl Rbac {
     /// By the roles and bindings that a cache holds below these prefixes: cluster roles, roles, cluster role bindings, role bindings.
@@ -69,102 +55,25 @@ impl Rbac {
     /// # Errors
     /// When the cache does not hold one of them.
     pub fn new(cache: Arc<Cache>, prefixes: [&str; 4]) -> Result<Self, NotCached> {
-        let found = |prefix: &str| cache.collection(prefix).ok_or_else(|| NotCached(prefix.to_owned()));
-        let [cluster_roles, roles, cluster_bindings, bindings] = prefixes;
-        let mut index = Index::default();
-        let collections = [
-            follow(Kind::ClusterRole, found(cluster_roles)?, &mut index),
-            follow(Kind::Role, found(roles)?, &mut index),
-            follow(Kind::ClusterRoleBinding, found(cluster_bindings)?, &mut index),
-            follow(Kind::RoleBinding, found(bindings)?, &mut index),
-        ];
-        let followed = Followed { collections, index, seen: Revision::ZERO };
-        Ok(Self { cache, followed: RwLock::new(followed) })
+        let kinds = [Kind::ClusterRole, Kind::Role, Kind::ClusterRoleBinding, Kind::RoleBinding];
+        Follower::new(cache, kinds.into_iter().zip(prefixes)).map(Self)
     }
 
     /// Takes up what changes also while nobody asks, so that nobody has to take up much of it. Never ends.
     pub async fn keep_up(self: Arc<Self>) {
-        loop {
-            let seen = self.followed.read().seen;
-            // When nothing was written for that long, there is nothing to take up.
-            let _waited = self.cache.wait_for(seen.next(), QUIET).await;
-            self.current(|_| ());
-            tokio::time::sleep(REST).await;
-        }
+        self.0.keep_up().await;
     }
 
     /// The rules that a user has in a namespace, or everywhere.
     pub fn rules_of(&self, user: &User, namespace: Option<&str>) -> HeldRules {
-        self.current(|index| index.rules_of(user, namespace))
-    }
-
-    /// Asks the index as the cache has it now.
-    ///
-    /// Cost: a comparison where nothing was written since, and a look at each of four collections where something was.
-    fn current<T>(&self, ask: impl FnOnce(&Index) -> T) -> T {
-        let watermark = self.cache.watermark();
-        {
-            let followed = self.followed.read();
-            if followed.seen >= watermark {
-                return ask(&followed.index);
-            }
-        }
-        let mut followed = self.followed.write();
-        while !followed.take_up(watermark) {
-            RwLockWriteGuard::bump(&mut followed);
-        }
-        ask(&RwLockWriteGuard::downgrade(followed).index)
-    }
-}
-
-fn follow(kind: Kind, collection: Arc<Collection>, index: &mut Index) -> (Kind, Arc<Collection>, WatchCursor) {
-    loop {
-        let snapshot = collection.snapshot();
-        // A history that has forgotten the moment of the snapshot meanwhile is asked from a newer one.
-        if let Ok(cursor) = collection.watch(snapshot.revision, Scope::All) {
-            index.clear(kind);
-            for entry in snapshot.range("", None) {
-                index.put(kind, &entry.key, &decoded(entry));
-            }
-            return (kind, collection, cursor);
-        }
-    }
-}
-
-fn decoded(entry: &Entry) -> Object {
-    entry.object.decode(entry.revision)
-}
-
-impl Followed {
-    /// Takes up some of what has happened, and says whether that was all up to a watermark.
-    fn take_up(&mut self, watermark: Revision) -> bool {
-        let mut is_all = true;
-        for (kind, collection, cursor) in &mut self.collections {
-            match cursor.try_next(EVENTS_AT_ONCE) {
-                Ok(batch) => {
-                    is_all &= batch.events.len() < EVENTS_AT_ONCE;
-                    for event in &batch.events {
-                        match (&event.current, &event.previous) {
-                            (Some(entry), _) => self.index.put(*kind, &entry.key, &decoded(entry)),
-                            (None, Some(entry)) => self.index.remove(*kind, &entry.key),
-                            (None, None) => {}
-                        }
-                    }
-                }
-                Err(_) => (_, _, *cursor) = follow(*kind, collection.clone(), &mut self.index),
-            }
-        }
-        if is_all {
-            self.seen = self.seen.max(watermark);
-        }
-        is_all
+        self.0.current(|index| index.rules_of(user, namespace))
     }
 }
 
 impl Authorizer for Rbac {
     /// Cost: what [`Index::decide`] costs, and now and then that of taking up what was written.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
-        Either::Left(ready(self.current(|index| index.decide(user, attributes))))
+        Either::Left(ready(self.0.current(|index| index.decide(user, attributes))))
     }
 
     fn rules<'a>(&'a self, user: &'a User, namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {

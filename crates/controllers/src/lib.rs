@@ -4,6 +4,7 @@
 
 mod authentication_info;
 mod bootstrap;
+mod certificate_signing;
 mod client;
 mod cluster_role_aggregation;
 mod conflicts;
@@ -24,6 +25,7 @@ mod switches;
 
 pub use authentication_info::AuthenticationPublication;
 pub use bootstrap::{Bootstrap, Progress};
+pub use certificate_signing::CertificateSigning;
 pub use client::{Client, SERVER_MANAGER, Stored};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use conflicts::retry_conflicts;

@@ -9,6 +9,8 @@ use std::str::FromStr;
 /// A controller that can be switched off, so that a kube-controller-manager can do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
+    /// Signs certificates of clients that somebody has approved.
+    CertificateSigning,
     /// Empties namespaces that are being deleted.
     Namespace,
     /// Deletes objects whose owners are gone.
@@ -28,7 +30,8 @@ pub enum Controller {
 }
 
 /// All controllers, by the names that kube-controller-manager gives them: today's and the one from before 1.28.
-const CONTROLLERS: [(Controller, &str, &str); 8] = [
+const CONTROLLERS: [(Controller, &str, &str); 9] = [
+    (Controller::CertificateSigning, "certificatesigningrequest-signing-controller", "csrsigning"),
     (Controller::ClusterRoleAggregation, "clusterrole-aggregation-controller", "clusterrole-aggregation"),
     (Controller::GarbageCollector, "garbage-collector-controller", "garbagecollector"),
     (Controller::Namespace, "namespace-controller", "namespace"),

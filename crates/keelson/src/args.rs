@@ -31,6 +31,45 @@ pub(crate) enum Command {
     /// Tools for stores, and for what servers keep there.
     #[command(subcommand)]
     Storage(Storage),
+    /// People who may use the server.
+    #[command(subcommand)]
+    User(User),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum User {
+    /// Make a user: have a certificate signed for it, bind a role to it if one is named, and write the kubeconfig that it works
+    /// with. Asks a running server.
+    Create(UserCreate),
+}
+
+/// Settings of `user create`.
+#[derive(ClapArgs)]
+pub(crate) struct UserCreate {
+    /// The name of the user.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) name: String,
+    /// A group that it belongs to. May be repeated.
+    #[arg(long = "group")]
+    pub(crate) groups: Vec<String>,
+    /// The namespace that it works in: the one of its kubeconfig, and of the binding.
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+    /// A cluster role to bind to it, such as view, edit or admin: in the namespace, or everywhere if there is none.
+    #[arg(long)]
+    pub(crate) role: Option<String>,
+    /// How long the certificate holds (such as 720h); a year unless given, which is also the longest.
+    #[arg(long, value_parser = duration)]
+    pub(crate) valid_for: Option<Duration>,
+    /// The file to write; NAME.kubeconfig unless given. It must not exist.
+    #[arg(long)]
+    pub(crate) out: Option<PathBuf>,
+    /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given.
+    #[arg(long)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The data directory of the server.
+    #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
+    pub(crate) data_dir: PathBuf,
 }
 
 /// Settings of the server.
@@ -88,9 +127,9 @@ pub(crate) struct Serve {
     /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
     #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
-    /// Who decides what users may do: RBAC by the stored roles and bindings, AlwaysAllow lets everybody do anything (for
-    /// development).
-    #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',', default_value = "RBAC")]
+    /// Who decides what users may do, one asked after another: Node lets nodes read what their pods use and confines what they write, RBAC
+    /// goes by the stored roles and bindings, AlwaysAllow lets everybody do anything (for development).
+    #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',', default_value = "Node,RBAC")]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
     /// Feature gates, such as APIListChunking=false.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]

@@ -8,12 +8,13 @@ mod output;
 mod serve;
 mod storage;
 mod storage_versions;
+mod user;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, User};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Serve(serve) => serve::run(*serve),
         Command::Storage(storage) => storage::run(storage),
+        Command::User(User::Create(settings)) => user::create(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

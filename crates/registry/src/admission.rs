@@ -6,12 +6,18 @@
 //! attributes), whatever it answers, also where another plugin or a later stage refuses the write. The plugins are those of servers that
 //! are written with the library; what the server itself takes from classes is in `kinds`.
 
+mod certificates;
+mod node_restriction;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, ready};
 use keelson_meta::options::{CreateOptions, DeleteOptions, PatchOptions, UpdateOptions};
 use keelson_meta::{ApiError, GroupVersionKind, Object};
+
+pub use certificates::CertificateRules;
+pub use node_restriction::NodeRestriction;
 
 use crate::caller::Caller;
 use crate::intake::{conform, match_url};
@@ -104,6 +110,11 @@ pub enum Mutation {
 
 /// A plugin.
 pub trait Admission: Debug + Send + Sync {
+    /// Whether it has anything to say to what this caller writes there; it is not asked otherwise, and nothing is prepared for it.
+    fn concerns(&self, _caller: &Caller, _target: &Target) -> bool {
+        true
+    }
+
     /// Changes what is written, if it wants to; `None` for a deletion and for a connection, which leave no object.
     ///
     /// # Errors
@@ -143,8 +154,14 @@ impl FromIterator<Arc<dyn Admission>> for AdmissionChain {
 }
 
 impl AdmissionChain {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether a plugin has anything to say to what a caller writes there.
+    pub(crate) fn concerns(&self, caller: &Caller, target: &Target) -> bool {
+        self.0.iter().any(|plugin| plugin.concerns(caller, target))
+    }
+
+    fn asked(&self, attributes: &AdmissionAttributes<'_>) -> impl Iterator<Item = &Arc<dyn Admission>> {
+        let AdmissionAttributes { caller, target, .. } = *attributes;
+        self.0.iter().filter(|plugin| plugin.concerns(caller, target))
     }
 
     /// Whether any of them changed the object.
@@ -154,7 +171,7 @@ impl AdmissionChain {
         mut object: Option<&mut Object>,
     ) -> Result<bool, ApiError> {
         let mut changed = false;
-        for plugin in &self.0 {
+        for plugin in self.asked(attributes) {
             changed |= plugin.mutate(attributes, object.as_deref_mut()).await? == Mutation::Changed;
         }
         Ok(changed)
@@ -165,7 +182,7 @@ impl AdmissionChain {
         attributes: &AdmissionAttributes<'_>,
         object: Option<&Object>,
     ) -> Result<(), ApiError> {
-        for plugin in &self.0 {
+        for plugin in self.asked(attributes) {
             plugin.validate(attributes, object).await?;
         }
         Ok(())
@@ -193,7 +210,7 @@ impl Registry {
         caller: &Caller,
         posted: &mut Object,
     ) -> Result<(), ApiError> {
-        if self.admission().is_empty() {
+        if !self.admission().concerns(caller, target) {
             return Ok(());
         }
         let name = target.name.clone().unwrap_or_else(|| posted.name().to_owned());
@@ -210,7 +227,7 @@ impl Registry {
     /// # Errors
     /// Why it is refused.
     pub(crate) async fn admit_connection(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
-        if self.admission().is_empty() {
+        if !self.admission().concerns(caller, target) {
             return Ok(());
         }
         let request = WriteRequest::new(target, name, caller, WriteOptions::None);

@@ -46,7 +46,10 @@ mod warnings;
 mod watch;
 mod write;
 
-pub use admission::{Admission, AdmissionAttributes, AdmissionChain, Mutation, Operation, WriteOptions};
+pub use admission::{
+    Admission, AdmissionAttributes, AdmissionChain, CertificateRules, Mutation, NodeRestriction, Operation,
+    WriteOptions,
+};
 pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
 pub use caller::Caller;
 pub use config::{ListBounds, RegistryConfig};
@@ -69,7 +72,7 @@ pub use query::{Group, Groups, QueryPage};
 pub use registry::Registry;
 pub use selection::Selection;
 pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
-pub use surface::builtin::{collection_specs, key_prefix, role_prefixes};
+pub use surface::builtin::{collection_specs, key_prefix, node_prefixes, role_prefixes};
 pub use surface::{
     CollectionId, Contribution, DefinedBy, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError,
     Surfaces, VersionChange,

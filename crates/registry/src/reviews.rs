@@ -4,7 +4,6 @@
 //! ask. An authorizer is told what is selected as the text that a request would say it in; what is no selector is left out, as
 //! upstream has it, which asks for more then, and the answer says so.
 
-use keelson_access::rbac::RoleRef;
 use keelson_access::{Attributes, Authorizer, Decision, PolicyRule, ResourceAttributes, User, Verdict};
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
@@ -195,8 +194,9 @@ async fn rules_status(review: &Object, user: &User, authorizer: &dyn Authorizer)
             paths.push(PolicyRule { verbs, non_resource_urls, ..PolicyRule::default() }.to_value());
         }
     }
-    let mut status = json!({ "resourceRules": resources, "nonResourceRules": paths, "incomplete": false });
-    if let Some(faults) = RoleRef::not_found_among(&held.missing) {
+    let incomplete = !held.unresolved.is_empty();
+    let mut status = json!({ "resourceRules": resources, "nonResourceRules": paths, "incomplete": incomplete });
+    if let Some(faults) = held.faults() {
         status["evaluationError"] = json!(faults);
     }
     Ok(status)

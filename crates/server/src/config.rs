@@ -121,7 +121,7 @@ impl Default for Config {
             node_quarantine: QUARANTINE,
             service_account_issuer: DEFAULT_ISSUER.to_owned(),
             token_file: None,
-            authorization: vec![AuthorizationMode::Rbac],
+            authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],
             registry: RegistryConfig::default(),
             advertise_address: None,
             peer_ca_file: None,

@@ -12,10 +12,10 @@ use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
 use keelson_controllers::{
-    AuthenticationPublication, Bootstrap, ClusterRoleAggregation, Controller, GarbageCollection, IdentityCollection,
-    KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection, Progress, Publication,
-    RegisteredServers, StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication,
-    storage_state_definition,
+    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, GarbageCollection,
+    IdentityCollection, KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection,
+    Progress, Publication, RegisteredServers, StorageVersionCollection, StorageVersionMigrator,
+    StorageVersionPublication, storage_state_definition,
 };
 use keelson_extensions::Extensions;
 use keelson_meta::ApiError;
@@ -146,11 +146,11 @@ pub(crate) fn spawn(
             bootstrap.run(told).await;
         }
     });
-    let (registry, root) = (registry.clone(), pki.server_ca_pem.clone());
+    let (registry, pki) = (registry.clone(), pki.clone());
     let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
     let supervisor = background.supervisor().clone();
     let controllers =
-        Controllers { config: config.clone(), registry, extensions, aggregator, peers, servers, root, supervisor };
+        Controllers { config: config.clone(), registry, extensions, aggregator, peers, servers, pki, supervisor };
     let (stopping, may_write) = (stopping.clone(), Starting::may_write(publication.clone()));
     let is_shared = config.store.is_shared();
     let lead = async move {
@@ -189,8 +189,7 @@ struct Controllers {
     aggregator: Arc<Aggregator>,
     peers: Option<Arc<PeerServers>>,
     servers: Arc<RegisteredServers>,
-    /// The certificates by which clients know the servers, in PEM.
-    root: String,
+    pki: Pki,
     supervisor: Supervisor,
 }
 
@@ -215,12 +214,17 @@ impl Controllers {
         let automatic = AutomaticServices::new(self.aggregator.clone(), self.servers.clone());
         running.spawn("automatic-api-services", automatic.run(stopping()));
         running.spawn("api-service-availability", Availability::new(self.aggregator.clone())?.run(stopping()));
+        if on(Controller::CertificateSigning) {
+            let signer = self.pki.client_signer().map_err(|error| ApiError::Internal(error.to_string()))?;
+            let signing = CertificateSigning::new(registry(), signer, self.config.random.clone())?;
+            running.spawn(Controller::CertificateSigning.name(), signing.run(stopping()));
+        }
         if on(Controller::ServiceAccount) {
             let accounts = NamespaceObjects::service_accounts(registry());
             running.spawn(Controller::ServiceAccount.name(), accounts.run(stopping()));
         }
         if on(Controller::RootCaCertificates) {
-            let certificates = NamespaceObjects::root_certificates(registry(), &self.root);
+            let certificates = NamespaceObjects::root_certificates(registry(), &self.pki.server_ca_pem);
             running.spawn(Controller::RootCaCertificates.name(), certificates.run(stopping()));
         }
         if on(Controller::GarbageCollector) {

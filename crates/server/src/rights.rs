@@ -6,8 +6,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use keelson_access::{AlwaysAllow, Authorizer, AuthorizerChain, PrivilegedGroup, Rbac, StaticTokens};
+use keelson_access::{AlwaysAllow, Authorizer, AuthorizerChain, NodeAuthorizer, PrivilegedGroup, Rbac, StaticTokens};
 use keelson_cache::Cache;
+use keelson_meta::ApiError;
+use keelson_registry::{Admission, AdmissionChain, CertificateRules, NodeRestriction};
 use keelson_supervision::TaskGroup;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +18,8 @@ use crate::config::Config;
 /// A way to decide what users may do, under the name that the reference server's flag gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorizationMode {
+    /// Nodes may read what their pods use and write what is theirs; nobody else is decided about.
+    Node,
     /// The stored roles and bindings decide.
     Rbac,
     /// Everybody may do anything.
@@ -27,35 +31,51 @@ impl FromStr for AuthorizationMode {
 
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
+            "Node" => Ok(Self::Node),
             "RBAC" => Ok(Self::Rbac),
             "AlwaysAllow" => Ok(Self::AlwaysAllow),
-            _ => Err(format!("there is no authorization mode {name:?}; there are RBAC and AlwaysAllow")),
+            _ => Err(format!("there is no authorization mode {name:?}; there are Node, RBAC and AlwaysAllow")),
         }
     }
+}
+
+/// The tokens of the operator's file, if there is one.
+///
+/// # Errors
+/// When it can't be read.
+pub(crate) fn listed_tokens(config: &Config) -> anyhow::Result<Option<Arc<StaticTokens>>> {
+    let listed = config.token_file.as_deref().map(StaticTokens::read).transpose();
+    Ok(listed.context("reading --token-auth-file")?.map(Arc::new))
 }
 
 /// The authorizers of a server.
 pub(crate) struct Rights {
     chain: Arc<AuthorizerChain>,
     rbac: Option<Arc<Rbac>>,
+    nodes: Option<Arc<NodeAuthorizer>>,
     listed: Option<Arc<StaticTokens>>,
 }
 
 impl Rights {
-    /// Those of the settings, by what a cache holds.
+    /// Those of the settings, by what a cache holds, beside the tokens of the file.
     ///
     /// # Errors
-    /// When it holds no roles, or the file of tokens can't be read.
-    pub(crate) fn new(config: &Config, cache: &Arc<Cache>) -> anyhow::Result<Self> {
-        let listed = config.token_file.as_deref().map(StaticTokens::read).transpose();
-        let listed = listed.context("reading --token-auth-file")?.map(Arc::new);
+    /// When it holds no roles.
+    pub(crate) fn new(config: &Config, cache: &Arc<Cache>, listed: Option<Arc<StaticTokens>>) -> anyhow::Result<Self> {
         let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
-        let mut rbac = None;
+        let (mut rbac, mut nodes) = (None, None);
+        let internal = |error: ApiError| anyhow::anyhow!("{error}");
         for mode in &config.authorization {
             match mode {
                 AuthorizationMode::AlwaysAllow => authorizers.push(Arc::new(AlwaysAllow)),
+                AuthorizationMode::Node => {
+                    let prefixes = keelson_registry::node_prefixes().map_err(internal)?;
+                    let authorizer = Arc::new(NodeAuthorizer::new(cache.clone(), prefixes));
+                    nodes = Some(authorizer.clone());
+                    authorizers.push(authorizer);
+                }
                 AuthorizationMode::Rbac => {
-                    let prefixes = keelson_registry::role_prefixes().map_err(|error| anyhow::anyhow!("{error}"))?;
+                    let prefixes = keelson_registry::role_prefixes().map_err(internal)?;
                     let [a, b, c, d] = &prefixes;
                     let roles = Arc::new(Rbac::new(cache.clone(), [a, b, c, d])?);
                     rbac = Some(roles.clone());
@@ -63,11 +83,24 @@ impl Rights {
                 }
             }
         }
-        Ok(Self { chain: Arc::new(AuthorizerChain::new(authorizers)), rbac, listed })
+        Ok(Self { chain: Arc::new(AuthorizerChain::new(authorizers)), rbac, nodes, listed })
     }
 
     pub(crate) fn authorizer(&self) -> Arc<dyn Authorizer> {
         self.chain.clone()
+    }
+
+    /// What is asked of each write: who may have certificates signed, and where nodes have rights of their own, what they may use these
+    /// for.
+    ///
+    /// # Errors
+    /// When the cache does not hold what nodes write about.
+    pub(crate) fn admission(&self, cache: &Cache) -> anyhow::Result<AdmissionChain> {
+        let restriction = self.nodes.as_ref().map(|_| NodeRestriction::new(cache)).transpose();
+        let restriction = restriction.map_err(|error| anyhow::anyhow!("{error}"))?;
+        let restriction = restriction.map(|plugin| Arc::new(plugin) as Arc<dyn Admission>);
+        let certificates: Arc<dyn Admission> = Arc::new(CertificateRules);
+        Ok(restriction.into_iter().chain([certificates]).collect())
     }
 
     /// The tokens of the file, if there is one.
@@ -81,6 +114,12 @@ impl Rights {
             let stopping = stopping.clone();
             background.spawn("roles", async move {
                 let _: Option<()> = stopping.run_until_cancelled_owned(rbac.keep_up()).await;
+            });
+        }
+        if let Some(nodes) = self.nodes {
+            let stopping = stopping.clone();
+            background.spawn("node-authorizer", async move {
+                let _: Option<()> = stopping.run_until_cancelled_owned(nodes.keep_up()).await;
             });
         }
         if let Some(listed) = self.listed {

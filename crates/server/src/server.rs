@@ -40,9 +40,9 @@ use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
 use crate::probe::LogProbe;
 use crate::remote::{self, AggregatedServers, PublishedFields};
-use crate::rights::Rights;
+use crate::rights::{self, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
-use crate::tokens::token_issuer;
+use crate::tokens::{service_account_tokens, token_issuer};
 
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
@@ -151,6 +151,7 @@ impl Prepared {
         let issuer = token_issuer(&config, &pki)?;
         let peer_access = PeerAccess::of(&config, &pki)?;
         let certificates = peer_access::front_proxies(&config, &authentication)?;
+        let listed = rights::listed_tokens(&config)?;
         let tls = certificates.as_ref().map_or_else(|| pki.server_config(), |_| pki.server_config_for_proxies());
         let tls = Arc::new(tls.context("preparing TLS")?);
         let port = TcpListener::bind(config.bind).await.with_context(|| {
@@ -165,8 +166,8 @@ impl Prepared {
                 .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
         let fenced = fenced(&config, &store, &fence);
-        let rights = Rights::new(&config, &cache)?;
-        let registry = Arc::new(registry_of(&config, fenced.clone(), cache, &rights));
+        let rights = Rights::new(&config, &cache, listed)?;
+        let registry = Arc::new(registry_of(&config, fenced.clone(), cache, &rights)?);
         let services = ClusterServices::new(&registry, config.service_routes.clone(), config.random.clone());
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
         let outbound = Outbound::with_certificate(
@@ -176,8 +177,7 @@ impl Prepared {
             Some(remote::certificate(&pki)),
             config.outbound_connections,
         );
-        let tokens = ServiceAccountTokens::new(registry.clone(), issuer).with_listed(rights.listed_tokens());
-        let tokens = Arc::new(tokens);
+        let tokens = Arc::new(service_account_tokens(&config, &registry, issuer, &rights));
         let aggregation = controllers::aggregation(&config, &registry)?;
         let publication = controllers::publication(&config, &registry)?;
         let extensions =
@@ -539,11 +539,12 @@ fn limits(config: &Config, registry: &Registry) -> Limits {
 }
 
 /// The verbs over a store, by the settings.
-fn registry_of(config: &Config, store: Arc<dyn Store>, cache: Arc<Cache>, rights: &Rights) -> Registry {
+fn registry_of(config: &Config, store: Arc<dyn Store>, cache: Arc<Cache>, rights: &Rights) -> anyhow::Result<Registry> {
     let settings =
         RegistryConfig { publishes_encodings: config.registry.storage_version_api, ..config.registry.clone() };
+    let admission = rights.admission(&cache)?;
     let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
-    registry.with_authorizer(rights.authorizer())
+    Ok(registry.with_authorizer(rights.authorizer()).with_admission(admission))
 }
 
 /// What `/livez`, `/readyz` and `/healthz` check. A server lives as long as each of its background tasks does. One whose store is away

@@ -3,19 +3,31 @@
 //! Tokens are signed and read in `keelson_access`; this says with what, and where others find the public keys.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use keelson_access::pki::Pki;
 use keelson_access::token::TokenIssuer;
 use keelson_http::pages::{IssuerDocuments, KEY_SET_PATH};
-use keelson_registry::ServiceAccountTokens;
+use keelson_registry::{Registry, ServiceAccountTokens};
 
 use crate::config::Config;
+use crate::rights::Rights;
 
 /// Who signs tokens and reads them.
 pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<TokenIssuer> {
     TokenIssuer::new(config.service_account_issuer.clone(), &pki.service_account)
         .context("reading the keys of the tokens of service accounts")
+}
+
+/// Whoever knows the users of tokens.
+pub(crate) fn service_account_tokens(
+    _config: &Config,
+    registry: &Arc<Registry>,
+    issuer: TokenIssuer,
+    rights: &Rights,
+) -> ServiceAccountTokens {
+    ServiceAccountTokens::new(registry.clone(), issuer).with_listed(rights.listed_tokens())
 }
 
 /// What others read to verify tokens of a server at this address.

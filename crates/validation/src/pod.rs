@@ -32,7 +32,7 @@ use crate::type_rules::{Run, TypeRules};
 
 pub(crate) use change::{EPHEMERAL_CONTAINERS, RESIZE, UPDATE, restore};
 pub(crate) use container::port_number_or_name;
-pub(crate) use diff::difference;
+pub use diff::difference;
 pub(crate) use status::STATUS;
 
 /// What rules for the parts of a pod need to know of the whole.

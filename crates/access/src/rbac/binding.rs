@@ -45,23 +45,37 @@ impl RoleRef {
         if self.is_cluster_role { "clusterroles" } else { "roles" }
     }
 
+    /// Its key among the roles of a binding in a namespace, or of one that counts everywhere: the same as in the cache.
+    pub fn key(&self, namespace: Option<&str>) -> Cow<'_, str> {
+        match namespace {
+            Some(namespace) if !self.is_cluster_role => Cow::Owned(format!("{namespace}/{}", self.name)),
+            _ => Cow::Borrowed(&self.name),
+        }
+    }
+
     /// That there is no such role, as who reads it out of the store says it.
     pub(super) fn not_found(&self) -> String {
         format!("{}.rbac.authorization.k8s.io {} not found", self.plural(), quote(&self.name))
     }
 
-    /// That there are no such roles, as an authorizer says it; `None` where none is missing.
-    pub fn not_found_among(missing: &[Self]) -> Option<String> {
-        let texts = missing.iter().map(|role| {
-            let singular = if role.is_cluster_role { "clusterrole" } else { "role" };
-            format!("{singular}.rbac.authorization.k8s.io {} not found", quote(&role.name))
-        });
-        let texts: Vec<String> = texts.collect();
-        match texts.as_slice() {
-            [] => None,
-            [one] => Some(one.clone()),
-            many => Some(format!("[{}]", many.join(", "))),
+    /// The same as an authorizer says it.
+    pub(super) fn not_found_by_authorizer(&self) -> String {
+        let singular = if self.is_cluster_role { "clusterrole" } else { "role" };
+        format!("{singular}.rbac.authorization.k8s.io {} not found", quote(&self.name))
+    }
+}
+
+/// Several faults as one text, as upstream writes them, each once; `None` where there is none.
+pub(super) fn aggregated(faults: impl Iterator<Item = String>) -> Option<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for fault in faults {
+        if !texts.contains(&fault) {
+            texts.push(fault);
         }
+    }
+    match texts.len() {
+        0 | 1 => texts.pop(),
+        _ => Some(format!("[{}]", texts.join(", "))),
     }
 }
 

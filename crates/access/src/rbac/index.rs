@@ -7,13 +7,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use keelson_cache::Entry;
 use keelson_meta::Object;
-use keelson_meta::json::Value;
 
 use super::HeldRules;
-use super::binding::{Binding, RoleRef, Subject};
+use super::binding::{Binding, RoleRef, Subject, aggregated};
 use super::rule::PolicyRule;
 use crate::authorize::{Attributes, Decision, Verdict};
+use crate::follow::{self, decoded};
 use crate::user::User;
 
 /// A kind of what is stored.
@@ -55,9 +56,25 @@ struct Bound {
     subject: usize,
 }
 
+impl follow::Index for Index {
+    type Kind = Kind;
+
+    fn clear(&mut self, kind: Kind) {
+        self.forget_all(kind);
+    }
+
+    fn put(&mut self, kind: Kind, entry: &Entry) {
+        self.put(kind, &entry.key, &decoded(entry));
+    }
+
+    fn remove(&mut self, kind: Kind, key: &str) {
+        self.remove(kind, key);
+    }
+}
+
 impl Index {
     /// Forgets all of a kind.
-    pub(super) fn clear(&mut self, kind: Kind) {
+    fn forget_all(&mut self, kind: Kind) {
         match kind {
             Kind::ClusterRole => self.cluster_roles.clear(),
             Kind::Role => self.roles.clear(),
@@ -67,7 +84,7 @@ impl Index {
     }
 
     /// Takes up an object as it is now.
-    pub(super) fn put(&mut self, kind: Kind, key: &Key, object: &Object) {
+    fn put(&mut self, kind: Kind, key: &Key, object: &Object) {
         match kind {
             Kind::ClusterRole => drop(self.cluster_roles.insert(key.clone(), rules_of(object))),
             Kind::Role => drop(self.roles.insert(key.clone(), rules_of(object))),
@@ -81,7 +98,7 @@ impl Index {
     }
 
     /// Forgets an object.
-    pub(super) fn remove(&mut self, kind: Kind, key: &str) {
+    fn remove(&mut self, kind: Kind, key: &str) {
         match kind {
             Kind::ClusterRole => drop(self.cluster_roles.remove(key)),
             Kind::Role => drop(self.roles.remove(key)),
@@ -112,7 +129,9 @@ impl Index {
                 None => missing.push(bound.binding.role.clone()),
             }
         }
-        let reason = RoleRef::not_found_among(&missing).map(|told| format!("RBAC: {told}")).unwrap_or_default();
+        let reason = aggregated(missing.iter().map(RoleRef::not_found_by_authorizer))
+            .map(|told| format!("RBAC: {told}"))
+            .unwrap_or_default();
         Verdict { decision: Decision::NoOpinion, reason: reason.into() }
     }
 
@@ -146,12 +165,11 @@ impl Index {
     }
 
     fn rules_bound(&self, binding: &Binding, namespace: Option<&str>) -> Option<&Rules> {
-        match namespace {
-            Some(namespace) if !binding.role.is_cluster_role => {
-                self.roles.get(&*format!("{namespace}/{}", binding.role.name))
-            }
-            _ => self.cluster_roles.get(&*binding.role.name),
-        }
+        let roles = match namespace {
+            Some(_) if !binding.role.is_cluster_role => &self.roles,
+            _ => &self.cluster_roles,
+        };
+        roles.get(&*binding.role.key(namespace))
     }
 }
 
@@ -216,8 +234,7 @@ impl Bound {
 }
 
 fn rules_of(role: &Object) -> Rules {
-    let rules = role.get(&["rules"]).and_then(Value::as_array).into_iter().flatten();
-    rules.map(|rule| Arc::new(PolicyRule::of(rule))).collect()
+    PolicyRule::all_of(role).map(Arc::new).collect()
 }
 
 fn attributes_namespace<'a>(attributes: &Attributes<'a>) -> Option<&'a str> {
@@ -237,7 +254,7 @@ fn name_of(key: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use keelson_meta::json::json;
+    use keelson_meta::json::{Value, json};
     use proptest::prelude::*;
 
     use super::*;
@@ -436,8 +453,7 @@ mod tests {
 
         #[test]
         fn who_lacks_no_right_of_a_role_may_do_all_that_it_allows(held in rules(), wanted in rules()) {
-            let read = |rules: &[Value]| rules.iter().map(PolicyRule::of).collect::<Vec<_>>();
-            let (rules, wanted) = (read(&held), read(&wanted));
+            let [rules, wanted] = [held, wanted].map(|rules| PolicyRule::each(&rules).collect::<Vec<_>>());
             let user = User::anonymous();
             let held = HeldRules { rules: rules.into_iter().map(Arc::new).collect(), ..HeldRules::default() };
             let lacks = missing_rights(&user, &held, &wanted).is_some();

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use keelson_meta::Object;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::{Map, Value, json};
 
@@ -29,8 +30,18 @@ pub struct PolicyRule {
 }
 
 impl PolicyRule {
-    /// The rule that an object of a role states. What is not of its type is nothing.
-    pub fn of(rule: &Value) -> Self {
+    /// The rules that a role states.
+    pub fn all_of(role: &Object) -> impl Iterator<Item = Self> {
+        Self::each(role.get(&["rules"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice))
+    }
+
+    /// The rules of such a list.
+    pub fn each(rules: &[Value]) -> impl Iterator<Item = Self> {
+        rules.iter().map(Self::of)
+    }
+
+    /// What is not of its type is nothing.
+    fn of(rule: &Value) -> Self {
         let texts = |field: &str| {
             let texts = rule.get(field).and_then(Value::as_array).into_iter().flatten();
             texts.filter_map(Value::as_str).map(str::to_owned).collect()

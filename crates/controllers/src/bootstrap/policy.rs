@@ -169,8 +169,8 @@ fn add_rule(role: &mut Piece, rule: Value) -> Option<()> {
 
 /// The rights that `wanted` rules give and `present` ones do not, each as a rule of its own, as upstream adds them.
 pub(super) fn missing_rules(present: &[Value], wanted: &[Value]) -> Vec<Value> {
-    let read = |rules: &[Value]| rules.iter().map(PolicyRule::of).collect::<Vec<_>>();
-    rights_beyond(&read(present), &read(wanted)).iter().map(PolicyRule::to_value).collect()
+    let [present, wanted] = [present, wanted].map(|rules| PolicyRule::each(rules).collect::<Vec<_>>());
+    rights_beyond(&present, &wanted).iter().map(PolicyRule::to_value).collect()
 }
 
 #[cfg(test)]

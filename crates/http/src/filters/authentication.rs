@@ -83,12 +83,22 @@ fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> 
             begin.eq_ignore_ascii_case(prefix).then_some(rest)
         });
         if let Some(key) = key {
-            // What can't stand in the name of a field is escaped there.
-            let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
-            extra.entry(key).or_default().push(String::from_utf8_lossy(value.as_bytes()).into_owned());
+            extra.entry(extra_key(key)).or_default().push(String::from_utf8_lossy(value.as_bytes()).into_owned());
         }
     }
     Some(User { name, uid: first(&fields.uid), groups, extra })
+}
+
+/// The key of what else is known of a user, as the end of the name of a header field says it. What can't stand there is escaped; a key
+/// that is escaped badly is as it stands. What was escaped keeps its case, unlike the name of a field.
+pub(super) fn extra_key(escaped: &str) -> String {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = escaped.as_bytes();
+    let mut escapes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
+    if escapes.any(|(at, _)| !is_hex(bytes.get(at + 1)) || !is_hex(bytes.get(at + 2))) {
+        return escaped.to_owned();
+    }
+    percent_decode_str(escaped).decode_utf8_lossy().into_owned()
 }
 
 /// The token of the first header that has one (RFC 6750, section 2.1). One that is empty is none.
@@ -141,6 +151,16 @@ mod tests {
             ("x-remote-extra-Example.org%2fa%20b", "2"),
         ];
         check(&sent, Some(User { extra, ..known }));
+    }
+
+    #[test]
+    fn keys_of_what_else_is_known_are_escaped_in_the_names_of_fields() {
+        let check = |escaped: &str, expected: &str| assert_eq!(extra_key(escaped), expected);
+        check("scopes", "scopes");
+        check("example.org%2fa%20b", "example.org/a b");
+        check("%41bc", "Abc");
+        check("a%2fb%2", "a%2fb%2");
+        check("a%2fb%zz", "a%2fb%zz");
     }
 
     #[test]

@@ -13,7 +13,8 @@ use keelson_access::{Attributes, Authorizer, ResourceAttributes, User};
 use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::names::{dns_label_faults, dns_subdomain_faults};
 use keelson_meta::{ApiError, GroupResource};
-use percent_encoding::percent_decode_str;
+
+use super::authentication::extra_key;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -24,6 +25,55 @@ const EXTRA: &str = "impersonate-extra-";
 const ACCOUNT: &str = "system:serviceaccount:";
 /// The group of what is no built-in resource but is impersonated all the same: uids and extra values.
 const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// The user whom the headers of a request name.
+struct Asked {
+    name: String,
+    groups: Vec<String>,
+    uid: String,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Asked {
+    /// Whom they name; `None` for nobody.
+    fn of(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+        if !headers.keys().any(is_field) {
+            return Ok(None);
+        }
+        let mut extra = BTreeMap::<String, Vec<String>>::new();
+        for field in headers.keys() {
+            if let Some(key) = field.as_str().strip_prefix(EXTRA) {
+                extra.insert(extra_key(key), all(headers, field));
+            }
+        }
+        let asked = Self { name: text(headers, &USER), groups: all(headers, &GROUP), uid: text(headers, &UID), extra };
+        if !asked.name.is_empty() {
+            return Ok(Some(asked));
+        }
+        if asked.groups.is_empty() && asked.uid.is_empty() && asked.extra.is_empty() {
+            return Ok(None);
+        }
+        Err(ApiError::BadRequest(asked.without_a_name()))
+    }
+
+    /// What upstream says of a request for groups and the like of nobody, in the form of the language that it is written in.
+    fn without_a_name(&self) -> String {
+        let list = |values: &[String]| match values {
+            [] => "[]string(nil)".to_owned(),
+            values => {
+                let quoted: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+                format!("[]string{{{}}}", quoted.join(", "))
+            }
+        };
+        let extra: Vec<_> = self.extra.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
+        let extra = if extra.is_empty() { "(nil)".to_owned() } else { format!("{{{}}}", extra.join(", ")) };
+        format!(
+            "requested &user.DefaultInfo{{Name:\"\", UID:{:?}, Groups:{}, Extra:map[string][]string{extra}}} without impersonating a user name",
+            self.uid,
+            list(&self.groups),
+        )
+    }
+}
 
 /// Whether a header field says in whose name a request is made.
 fn is_field(name: &HeaderName) -> bool {
@@ -41,26 +91,7 @@ pub(super) async fn acting_as(
     headers: &HeaderMap,
     authorizer: &dyn Authorizer,
 ) -> Result<Arc<User>, ApiError> {
-    if !headers.keys().any(is_field) {
-        return Ok(user);
-    }
-    let name = text(headers, &USER);
-    let groups = all(headers, &GROUP);
-    let uid = text(headers, &UID);
-    let mut extra = BTreeMap::<String, Vec<String>>::new();
-    for field in headers.keys() {
-        if let Some(key) = field.as_str().strip_prefix(EXTRA) {
-            // What can't stand in the name of a field is escaped there.
-            let key = percent_decode_str(key).decode_utf8().map_or_else(|_| key.to_owned(), |key| key.to_lowercase());
-            extra.insert(key, all(headers, field));
-        }
-    }
-    if name.is_empty() {
-        if groups.is_empty() && uid.is_empty() && extra.is_empty() {
-            return Ok(user);
-        }
-        return Err(ApiError::BadRequest(without_a_name(headers)));
-    }
+    let Some(Asked { name, groups, uid, extra }) = Asked::of(headers)? else { return Ok(user) };
     let ask = async |asked: ResourceAttributes<'_>| permit(&user, asked, authorizer).await;
     let account = account(&name);
     match account {
@@ -130,31 +161,6 @@ async fn permit(user: &User, asked: ResourceAttributes<'_>, authorizer: &dyn Aut
 
 fn all(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
     headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
-}
-
-/// What upstream says of a request for groups and the like of nobody, in the form of the language that it is written in.
-fn without_a_name(headers: &HeaderMap) -> String {
-    let list = |values: &[String]| match values {
-        [] => "[]string(nil)".to_owned(),
-        values => {
-            let quoted: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
-            format!("[]string{{{}}}", quoted.join(", "))
-        }
-    };
-    let mut extra: Vec<_> = headers
-        .keys()
-        .filter_map(|name| {
-            let key = percent_decode_str(name.as_str().strip_prefix(EXTRA)?).decode_utf8_lossy();
-            Some(format!("{key:?}:{}", list(&all(headers, name))))
-        })
-        .collect();
-    extra.sort();
-    let extra = if extra.is_empty() { "(nil)".to_owned() } else { format!("{{{}}}", extra.join(", ")) };
-    format!(
-        "requested &user.DefaultInfo{{Name:\"\", UID:{:?}, Groups:{}, Extra:map[string][]string{extra}}} without impersonating a user name",
-        text(headers, &UID),
-        list(&all(headers, &GROUP)),
-    )
 }
 
 fn text(headers: &HeaderMap, name: &HeaderName) -> String {

@@ -13,6 +13,7 @@ mod garbage_collection;
 mod kinds;
 mod managed_fields;
 mod namespaces;
+mod nodes;
 mod old_data;
 mod pods;
 mod protobuf;

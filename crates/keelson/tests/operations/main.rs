@@ -11,4 +11,5 @@ mod restarts;
 mod settings;
 mod store_metrics;
 mod supervision;
+mod users;
 mod versions_command;

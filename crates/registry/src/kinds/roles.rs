@@ -6,7 +6,6 @@ use futures::future::BoxFuture;
 use keelson_access::rbac::RoleRef;
 use keelson_access::user::MASTERS;
 use keelson_access::{Attributes, HeldRules, PolicyRule, ResourceAttributes, missing_rights};
-use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 
 use super::strategy::Strategy;
@@ -17,50 +16,15 @@ use crate::write::WriteRequest;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Roles and cluster roles.
-pub(super) struct Roles;
-
-/// Bindings of both.
-pub(super) struct Bindings;
-
-impl Strategy for Roles {
-    fn grants_rights(&self) -> bool {
-        true
-    }
-
-    fn check_grant<'a>(
-        &'a self,
-        _registry: &'a Registry,
-        request: &'a WriteRequest<'a>,
-        before: Option<&'a Object>,
-        after: &'a Object,
-    ) -> BoxFuture<'a, Result<(), ApiError>> {
-        Box::pin(async move {
-            if may_pass(request, before, after) {
-                return Ok(());
-            }
-            let target = request.target;
-            // A path that names the object says so also where that is made; who posts it has named none.
-            let name = if matches!(request.options, WriteOptions::Create(_)) { None } else { Some(request.name) };
-            let asked = ResourceAttributes { verb: "escalate", name, ..attributes_of(target) };
-            if is_allowed(request, asked).await {
-                return Ok(());
-            }
-            let held = held_by(request).await;
-            let is_aggregated = |object: &Object| object.get(&["aggregationRule"]).is_some_and(|rule| !rule.is_null());
-            if is_aggregated(after) || before.is_some_and(is_aggregated) {
-                // It may come to have any right.
-                if missing_rights(request.caller.user(), &held, &PolicyRule::everything()).is_some() {
-                    let message = "must have cluster-admin privileges to use the aggregationRule".to_owned();
-                    return Err(refused(target, after, message));
-                }
-            }
-            refuse_missing(request, after, &held, &rules_of(after))
-        })
-    }
+/// What gives rights.
+pub(super) enum Grants {
+    /// Roles and cluster roles, which state them.
+    Stated,
+    /// Bindings of both.
+    Bound,
 }
 
-impl Strategy for Bindings {
+impl Strategy for Grants {
     fn grants_rights(&self) -> bool {
         true
     }
@@ -76,21 +40,49 @@ impl Strategy for Bindings {
             if may_pass(request, before, after) {
                 return Ok(());
             }
-            let target = request.target;
-            let role = RoleRef::of(after);
-            let name = Some(&*role.name);
-            let asked = ResourceAttributes { verb: "bind", resource: role.plural(), name, ..attributes_of(target) };
-            if is_allowed(request, asked).await {
-                return Ok(());
+            match self {
+                Self::Stated => check_stated(request, before, after).await,
+                Self::Bound => check_bound(registry, request, after).await,
             }
-            registry.catch_up().await?;
-            let Some(rules) = rules_in(registry, &role, target.namespace.as_deref())? else {
-                // As upstream has it, it is told of as if it was a binding.
-                return Err(ApiError::NotFound { resource: target.group_resource(), name: role.name });
-            };
-            refuse_missing(request, after, &held_by(request).await, &rules)
         })
     }
+}
+
+async fn check_stated(request: &WriteRequest<'_>, before: Option<&Object>, after: &Object) -> Result<(), ApiError> {
+    let target = request.target;
+    // A path that names the object says so also where that is made; who posts it has named none.
+    let name = if matches!(request.options, WriteOptions::Create(_)) { None } else { Some(request.name) };
+    let asked = ResourceAttributes { verb: "escalate", name, ..attributes_of(target) };
+    if is_allowed(request, asked).await {
+        return Ok(());
+    }
+    let held = held_by(request).await;
+    let is_aggregated = |object: &Object| object.get(&["aggregationRule"]).is_some_and(|rule| !rule.is_null());
+    if is_aggregated(after) || before.is_some_and(is_aggregated) {
+        // It may come to have any right.
+        if missing_rights(request.caller.user(), &held, &PolicyRule::everything()).is_some() {
+            let message = "must have cluster-admin privileges to use the aggregationRule".to_owned();
+            return Err(refused(target, after, message));
+        }
+    }
+    let stated: Vec<PolicyRule> = PolicyRule::all_of(after).collect();
+    refuse_missing(request, after, &held, &stated)
+}
+
+async fn check_bound(registry: &Registry, request: &WriteRequest<'_>, after: &Object) -> Result<(), ApiError> {
+    let target = request.target;
+    let role = RoleRef::of(after);
+    let name = Some(&*role.name);
+    let asked = ResourceAttributes { verb: "bind", resource: role.plural(), name, ..attributes_of(target) };
+    if is_allowed(request, asked).await {
+        return Ok(());
+    }
+    registry.catch_up().await?;
+    let Some(rules) = rules_in(registry, &role, target.namespace.as_deref())? else {
+        // As upstream has it, it is told of as if it was a binding.
+        return Err(ApiError::NotFound { resource: target.group_resource(), name: role.name });
+    };
+    refuse_missing(request, after, &held_by(request).await, &rules)
 }
 
 /// Who may do anything may give any right, and what takes an object out of the way or lets it go gives none.
@@ -148,19 +140,11 @@ fn refused(target: &Target, object: &Object, message: String) -> ApiError {
     ApiError::Refused { resource: target.group_resource(), name, message, causes: Vec::new() }
 }
 
-fn rules_of(role: &Object) -> Vec<PolicyRule> {
-    let rules = role.get(&["rules"]).and_then(Value::as_array).into_iter().flatten();
-    rules.map(PolicyRule::of).collect()
-}
-
 /// The rules of the stored role of a binding in a namespace, or in none; `None` where there is no such role.
 fn rules_in(registry: &Registry, role: &RoleRef, namespace: Option<&str>) -> Result<Option<Vec<PolicyRule>>, ApiError> {
     let (surface, plural) = (registry.surface(), role.plural());
     let stored = surface.resource(GROUP, plural).and_then(|served| served.stored().cloned());
     let stored = stored.ok_or_else(|| ApiError::Internal(format!("{plural} are not stored")))?;
-    let key = match namespace {
-        Some(namespace) if !role.is_cluster_role => format!("{namespace}/{}", role.name),
-        _ => role.name.clone(),
-    };
-    Ok(stored.cached.get(&key).map(|entry| rules_of(&entry.object.decode(entry.revision))))
+    let found = stored.cached.get(&role.key(namespace));
+    Ok(found.map(|entry| PolicyRule::all_of(&entry.object.decode(entry.revision)).collect()))
 }

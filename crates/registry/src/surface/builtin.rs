@@ -86,6 +86,19 @@ pub fn role_prefixes() -> Result<[String; 4], ApiError> {
     Ok([of("clusterroles")?, of("roles")?, of("clusterrolebindings")?, of("rolebindings")?])
 }
 
+/// The prefixes of what leads from nodes to the objects that they may read: pods, volumes, attachments, resource slices.
+///
+/// # Errors
+/// 500 when one of them is not stored.
+pub fn node_prefixes() -> Result<[String; 4], ApiError> {
+    Ok([
+        key_prefix("", "pods")?,
+        key_prefix("", "persistentvolumes")?,
+        key_prefix("storage.k8s.io", "volumeattachments")?,
+        key_prefix("resource.k8s.io", "resourceslices")?,
+    ])
+}
+
 /// A kind with the defaults and the schema that its objects are completed by.
 fn rules_of(kind: GroupVersionKind) -> (GroupVersionKind, Option<Defaults>, Option<Schema>) {
     let (defaults, schema) = (Defaults::of(&kind), schema_of(&kind));

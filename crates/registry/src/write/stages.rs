@@ -71,7 +71,7 @@ impl Registry {
             Proposed::Content { live, next, ownership } => self.stages_of_content(passage, live, next, ownership).await,
             Proposed::Change(mut change, operation) => {
                 if let Some(operation) = operation
-                    && !self.admission().is_empty()
+                    && self.admission().concerns(request.caller, request.target)
                 {
                     let old = match live {
                         Some(live) => Some(Live::in_version_of(request.target, live).await?.with_managed_fields()),
@@ -117,7 +117,7 @@ impl Registry {
         let guards = self.guards(target, name_or_base(&object)).await?;
         refuse_where_nothing_is_new(target, &object)?;
         is_changed |= target.strategy().admit(self, target, &mut object)?;
-        if !self.admission().is_empty() {
+        if self.admission().concerns(caller, target) {
             let attributes = AdmissionAttributes::of(request, Operation::Create, None);
             self.admit_changes(&attributes, &mut object, &mut managed_fields).await?;
         }
@@ -136,7 +136,7 @@ impl Registry {
         }
         // Admission that may refuse.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
-        if !self.admission().is_empty() {
+        if self.admission().concerns(caller, target) {
             let shown = shown_for_judgement(target, &new).await?;
             self.admission().validate(&AdmissionAttributes::of_new(request, &shown), Some(&shown)).await?;
         }
@@ -165,7 +165,7 @@ impl Registry {
         };
         // Admission that may change.
         is_changed |= strategy.admit_update(self, target, &live.object, &mut next)?;
-        let old = (!self.admission().is_empty()).then(|| {
+        let old = self.admission().concerns(caller, target).then(|| {
             let old = live.with_managed_fields();
             scale::shown_to_admission(target, &old).unwrap_or(old)
         });

@@ -11,7 +11,7 @@ use keelson_meta::json::Value;
 const MOST: usize = 16;
 
 /// The fields in which two values differ, one line for what was and one for what is.
-pub(crate) fn difference(old: &Value, new: &Value) -> String {
+pub fn difference(old: &Value, new: &Value) -> String {
     let mut lines = Vec::new();
     collect(&mut String::new(), old, new, &mut lines);
     let left_out = lines.len().saturating_sub(MOST);

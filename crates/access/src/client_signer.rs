@@ -1,0 +1,250 @@
+//! Signs certificates of clients with the server's own authority: what approved requests ask for, and nothing else.
+//!
+//! Whether somebody may have what a request asks for is decided before. A certificate never outlives the authority.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use keelson_meta::Random;
+use rcgen::{KeyPair, PublicKeyData as _};
+use time::OffsetDateTime;
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::certificate_request::CertificateRequest;
+use crate::der::{self, BIT_STRING, BOOLEAN, INTEGER, OBJECT_ID, OCTET_STRING, SEQUENCE, element};
+use crate::pki::PkiError;
+
+/// How long a certificate holds unless less is asked for.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// The shortest time that can be asked for.
+const SHORTEST: Duration = Duration::from_secs(600);
+/// Clocks of servers may be behind by this much.
+const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+/// How many characters a line of PEM has (RFC 7468 section 2).
+const PEM_LINE: usize = 64;
+/// How many bytes of a hash name a key (RFC 7093, section 2, method 1).
+const KEY_ID_BYTES: usize = 20;
+
+/// Extensions of certificates, RFC 5280 section 4.2.1.
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
+const SUBJECT_KEY_ID: &[u8] = &[0x55, 0x1d, 0x0e];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+const CLIENT_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
+/// Bits of key usage, the first one first.
+const DIGITAL_SIGNATURE: u8 = 0x80;
+const KEY_ENCIPHERMENT: u8 = 0x20;
+
+/// An authority that signs certificates of clients.
+pub struct ClientSigner {
+    key: KeyPair,
+    /// The subject of its certificate.
+    name: Vec<u8>,
+    key_id: Option<Vec<u8>>,
+    not_after: OffsetDateTime,
+}
+
+/// What a key may be used for, beside proving who a client is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyUsages {
+    /// It signs.
+    pub digital_signature: bool,
+    /// It encrypts keys.
+    pub key_encipherment: bool,
+}
+
+impl ClientSigner {
+    /// The authority with this certificate, the first of the text, and its key.
+    ///
+    /// # Errors
+    /// When they can't be read.
+    pub fn new(certificate_pem: &str, key_pem: &str) -> Result<Self, PkiError> {
+        let unreadable = || PkiError::Issue(rcgen::Error::CouldNotParseCertificate);
+        let (_, pem) = parse_x509_pem(certificate_pem.as_bytes()).map_err(|_| unreadable())?;
+        let (_, certificate) = X509Certificate::from_der(&pem.contents).map_err(|_| unreadable())?;
+        let key_id = certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        });
+        Ok(Self {
+            key: KeyPair::from_pem(key_pem)?,
+            name: certificate.subject().as_raw().to_vec(),
+            key_id,
+            not_after: certificate.validity().not_after.to_datetime(),
+        })
+    }
+
+    /// The certificate that a request asks for, in PEM: for its subject and its other names, with its key. It holds for at most `lifetime`
+    /// and not longer than a year.
+    ///
+    /// # Errors
+    /// When the authority's key can't sign.
+    pub fn sign(
+        &self,
+        request: &CertificateRequest,
+        usages: KeyUsages,
+        lifetime: Option<Duration>,
+        now: SystemTime,
+        random: &dyn Random,
+    ) -> Result<String, PkiError> {
+        let lifetime = lifetime.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+        let (from, until) = (OffsetDateTime::from(now - CLOCK_SKEW), OffsetDateTime::from(now + lifetime));
+        let validity = element(SEQUENCE, &[&der::time(from), &der::time(until.min(self.not_after))]);
+        let mut serial = [0u8; 16];
+        random.fill(&mut serial);
+        // RFC 5280 section 4.1.2.2: positive, so the top bit is clear; not zero, so some bit is set.
+        serial[0] = (serial[0] & 0x7f) | 0x40;
+        let extensions = self.extensions(request, usages);
+        let extensions = element(SEQUENCE, &extensions.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let content = element(
+            SEQUENCE,
+            &[
+                // Version 3.
+                &element(0xa0, &[&element(INTEGER, &[&[2]])]),
+                &element(INTEGER, &[&serial]),
+                &der::algorithm(&self.key)?,
+                &self.name,
+                &validity,
+                request.subject_der(),
+                request.public_key_der(),
+                &element(0xa3, &[&extensions]),
+            ],
+        );
+        Ok(pem("CERTIFICATE", &der::signed(&content, &self.key)?))
+    }
+
+    fn extensions(&self, request: &CertificateRequest, usages: KeyUsages) -> Vec<Vec<u8>> {
+        let extension = |id: &[u8], is_critical: bool, value: &[u8]| {
+            let critical = if is_critical { element(BOOLEAN, &[&[0xff]]) } else { Vec::new() };
+            element(SEQUENCE, &[&element(OBJECT_ID, &[id]), &critical, &element(OCTET_STRING, &[value])])
+        };
+        let bits = if usages.digital_signature { DIGITAL_SIGNATURE } else { 0 }
+            | if usages.key_encipherment { KEY_ENCIPHERMENT } else { 0 };
+        let mut extensions = Vec::new();
+        if bits != 0 {
+            // DER leaves out the zeros at the end.
+            let unused = bits.trailing_zeros() as u8;
+            extensions.push(extension(KEY_USAGE, true, &element(BIT_STRING, &[&[unused, bits]])));
+        }
+        let client = element(SEQUENCE, &[&element(OBJECT_ID, &[CLIENT_AUTH])]);
+        extensions.push(extension(EXTENDED_KEY_USAGE, false, &client));
+        extensions.push(extension(BASIC_CONSTRAINTS, true, &element(SEQUENCE, &[])));
+        let key_hash = digest::digest(&digest::SHA256, request.public_key_der());
+        let own_id = &key_hash.as_ref()[..KEY_ID_BYTES];
+        extensions.push(extension(SUBJECT_KEY_ID, false, &element(OCTET_STRING, &[own_id])));
+        if let Some(id) = &self.key_id {
+            extensions.push(extension(AUTHORITY_KEY_ID, false, &element(SEQUENCE, &[&element(0x80, &[id])])));
+        }
+        extensions.extend(request.alternative_names_der().map(<[u8]>::to_vec));
+        extensions
+    }
+}
+
+/// Keys must never reach a log.
+impl fmt::Debug for ClientSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientSigner").field("not_after", &self.not_after).finish_non_exhaustive()
+    }
+}
+
+/// A request for a certificate of a user in these groups with a new key: the request and the key, both in PEM.
+///
+/// # Errors
+/// When no key can be made.
+pub fn client_request(user: &str, groups: &[String]) -> Result<(String, String), PkiError> {
+    let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+    let content = element(
+        SEQUENCE,
+        &[
+            &element(INTEGER, &[&[0]]),
+            &der::name(user, groups),
+            &key.subject_public_key_info(),
+            // No attributes.
+            &element(0xa0, &[]),
+        ],
+    );
+    Ok((pem("CERTIFICATE REQUEST", &der::signed(&content, &key)?), key.serialize_pem()))
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let coded = BASE64.encode(der);
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for start in (0..coded.len()).step_by(PEM_LINE) {
+        text.push_str(&coded[start..coded.len().min(start + PEM_LINE)]);
+        text.push('\n');
+    }
+    text.push_str(&format!("-----END {label}-----\n"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::clock::ManualClock;
+    use keelson_meta::random::SystemRandom;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, UnixTime};
+    use rustls::server::WebPkiClientVerifier;
+
+    use super::*;
+    use crate::authenticate::ClientIdentity;
+    use crate::pki::{Pki, PkiOptions, ephemeral};
+
+    const START: Duration = Duration::from_secs(1_800_000_000);
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + START
+    }
+
+    fn pki() -> Pki {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let _ = provider.install_default();
+        ephemeral(&PkiOptions::default(), &ManualClock::new(now()), &SystemRandom).unwrap()
+    }
+
+    fn signed(pki: &Pki, groups: &[&str], lifetime: Option<Duration>) -> CertificateDer<'static> {
+        let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+        let (request, _) = client_request("ann", &groups).unwrap();
+        let request = CertificateRequest::of_pem(request.as_bytes()).unwrap();
+        assert!(request.is_signed_by_its_key());
+        let usages = KeyUsages { digital_signature: true, key_encipherment: false };
+        let pem = pki.client_signer().unwrap().sign(&request, usages, lifetime, now(), &SystemRandom).unwrap();
+        CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_signed_certificate_is_believed_as_its_user_for_as_long_as_it_holds() {
+        let pki = pki();
+        let certificate = signed(&pki, &["devs", "leads"], Some(DAY));
+        let identity = ClientIdentity::from_certificate(&certificate).unwrap();
+        let user = identity.user_at(now()).unwrap();
+        assert_eq!((&*user.name, &user.groups[..2]), ("ann", &["devs".to_owned(), "leads".to_owned()][..]));
+        assert!(identity.user_at(now() + DAY + Duration::from_secs(1)).is_none());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(pki.ca_pem.as_bytes()).unwrap()).unwrap();
+        let verifier = WebPkiClientVerifier::builder(roots.into()).build().unwrap();
+        let at = |seconds: u64| UnixTime::since_unix_epoch(START + Duration::from_secs(seconds));
+        verifier.verify_client_cert(&certificate, &[], at(0)).unwrap();
+        assert!(verifier.verify_client_cert(&certificate, &[], at(2 * DAY.as_secs())).is_err());
+    }
+
+    #[test]
+    fn lifetimes_have_bounds() {
+        let pki = pki();
+        let holds_for = |asked: Option<Duration>| {
+            let certificate = signed(&pki, &[], asked);
+            let (_, read) = X509Certificate::from_der(&certificate).unwrap();
+            let seconds = read.validity().not_after.timestamp() - i64::try_from(START.as_secs()).unwrap();
+            Duration::from_secs(seconds.unsigned_abs())
+        };
+        assert_eq!(holds_for(None), LONGEST);
+        assert_eq!(holds_for(Some(DAY * 4000)), LONGEST);
+        assert_eq!(holds_for(Some(Duration::from_secs(1))), SHORTEST);
+        assert_eq!(holds_for(Some(DAY)), DAY);
+    }
+}

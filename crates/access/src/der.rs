@@ -1,0 +1,105 @@
+//! The little of DER (ITU-T X.690) that certificates and requests for them are written in.
+//!
+//! Names are written here rather than by `rcgen` because a user of several groups has several organizations, of which that keeps the last.
+
+use rcgen::{KeyPair, SigningKey as _};
+use time::OffsetDateTime;
+
+use crate::pki::PkiError;
+
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const BOOLEAN: u8 = 0x01;
+const UTF8_STRING: u8 = 0x0c;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const OBJECT_ID: u8 = 0x06;
+pub(crate) const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+
+/// 2.5.4.3 and 2.5.4.10, X.520.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+
+/// From this year on times are written in the longer form (RFC 5280, section 4.1.2.5).
+const LONG_YEAR: i32 = 2050;
+
+/// An element of this tag with the parts as its content.
+pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let mut out = vec![tag];
+    match u8::try_from(length) {
+        Ok(short) if short < 0x80 => out.push(short),
+        _ => {
+            let bytes = length.to_be_bytes();
+            let digits: Vec<u8> = bytes.into_iter().skip_while(|byte| *byte == 0).collect();
+            // A length has at most eight digits.
+            out.push(0x80 | digits.len() as u8);
+            out.extend(digits);
+        }
+    }
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    out
+}
+
+/// A name of a common name and organizations, in the form that clients of Kubernetes have.
+pub(crate) fn name(common_name: &str, organizations: &[String]) -> Vec<u8> {
+    let attribute = |kind: &[u8], text: &str| {
+        let pair = [element(OBJECT_ID, &[kind]), element(UTF8_STRING, &[text.as_bytes()])];
+        element(SET, &[&element(SEQUENCE, &[&pair[0], &pair[1]])])
+    };
+    let mut parts: Vec<Vec<u8>> = organizations.iter().map(|text| attribute(ORGANIZATION, text)).collect();
+    parts.push(attribute(COMMON_NAME, common_name));
+    element(SEQUENCE, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// A time, to the second.
+pub(crate) fn time(at: OffsetDateTime) -> Vec<u8> {
+    let at = at.to_offset(time::UtcOffset::UTC);
+    let rest =
+        format!("{:02}{:02}{:02}{:02}{:02}Z", u8::from(at.month()), at.day(), at.hour(), at.minute(), at.second());
+    if at.year() < LONG_YEAR {
+        element(UTC_TIME, &[format!("{:02}{rest}", at.year().rem_euclid(100)).as_bytes()])
+    } else {
+        element(GENERALIZED_TIME, &[format!("{:04}{rest}", at.year()).as_bytes()])
+    }
+}
+
+/// How a key signs, as its signatures say it.
+pub(crate) fn algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
+    const NULL: &[u8] = &[0x05, 0x00];
+    // RFC 5758 section 3.2, RFC 4055 section 5, RFC 8410 section 3.
+    let known: [(_, &[u8], &[u8]); 4] = [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02], &[]),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03], &[]),
+        (&rcgen::PKCS_RSA_SHA256, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b], NULL),
+        (&rcgen::PKCS_ED25519, &[0x2b, 0x65, 0x70], &[]),
+    ];
+    let found = known.into_iter().find(|(known, ..)| key.is_compatible(known));
+    let (_, id, parameters) = found.ok_or(PkiError::Issue(rcgen::Error::UnsupportedSignatureAlgorithm))?;
+    Ok(element(SEQUENCE, &[&element(OBJECT_ID, &[id]), parameters]))
+}
+
+/// Something with its signature.
+pub(crate) fn signed(content: &[u8], key: &KeyPair) -> Result<Vec<u8>, PkiError> {
+    let signature = key.sign(content)?;
+    Ok(element(SEQUENCE, &[content, &algorithm(key)?, &element(BIT_STRING, &[&[0], &signature])]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_and_times_are_written_as_short_as_can_be() {
+        assert_eq!(element(OCTET_STRING, &[b"ab", b"c"]), [4, 3, b'a', b'b', b'c']);
+        assert_eq!(element(OCTET_STRING, &[&[0; 200]])[..3], [4, 0x81, 200]);
+        assert_eq!(element(OCTET_STRING, &[&[0; 300]])[..4], [4, 0x82, 1, 44]);
+        let at = |seconds| String::from_utf8(time(OffsetDateTime::from_unix_timestamp(seconds).unwrap())[2..].to_vec());
+        assert_eq!(at(1_800_000_000).unwrap(), "270115080000Z");
+        assert_eq!(at(4_000_000_000).unwrap(), "20961002070640Z");
+    }
+}

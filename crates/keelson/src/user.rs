@@ -1,0 +1,246 @@
+//! `keelson user create`: a user with a certificate, and the kubeconfig that it works with.
+//!
+//! Everything is asked of a running server as any administrator would ask it: a certificate signing request, its approval, and a
+//! binding. The key never leaves this process but for the file, which its owner alone can read.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use http::{Method, Request};
+use k8s_openapi::ByteString;
+use keelson_server::{Kubeconfig, client_request};
+use kube::config::{Cluster, KubeConfigOptions};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::args::UserCreate;
+use crate::output::answer;
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+const MANAGER: &str = "keelson-user";
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the signer may take, and how often it is looked whether it is done.
+const SIGNING: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Makes the user.
+///
+/// # Errors
+/// When the file exists, the server can't be asked or refuses, or nobody signs.
+pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    runtime.block_on(async {
+        let out = settings.out.clone().unwrap_or_else(|| file_of(&settings.name));
+        if out.exists() {
+            bail!("{} exists; --out says where else to write", out.display());
+        }
+        let server = Server::of(settings).await?;
+        if let Some(role) = &settings.role {
+            let path = format!("{RBAC}/clusterroles/{role}");
+            server.ask(Method::GET, &path, "", None).await.with_context(|| format!("looking for the role {role}"))?;
+        }
+        let (request_pem, key_pem) = client_request(&settings.name, &settings.groups).context("making a key")?;
+        let certificate_pem = server.certificate(settings, request_pem).await?;
+        let bound = match &settings.role {
+            Some(role) => Some(server.bind(settings, role).await?),
+            None => None,
+        };
+        let kubeconfig = Kubeconfig {
+            cluster: "keelson",
+            user: &settings.name,
+            server: &server.url,
+            ca_pem: &server.ca_pem,
+            certificate_pem: &certificate_pem,
+            key_pem: &key_pem,
+            namespace: settings.namespace.as_deref(),
+        };
+        write_private(&out, &kubeconfig.to_yaml()).with_context(|| format!("writing {}", out.display()))?;
+        answer(told(settings, bound.as_deref(), &out))
+    })
+}
+
+/// A server, as an administrator reaches it.
+struct Server {
+    client: Client,
+    url: String,
+    ca_pem: String,
+}
+
+impl Server {
+    async fn of(settings: &UserCreate) -> anyhow::Result<Self> {
+        let file = settings.kubeconfig.clone().unwrap_or_else(|| settings.data_dir.join("kubeconfig"));
+        let reading =
+            || format!("reading {} (--kubeconfig says which; a server writes one into its --data-dir)", file.display());
+        let read = kube::config::Kubeconfig::read_from(&file).with_context(reading)?;
+        let cluster = cluster_of(&read).with_context(reading)?.clone();
+        let mut config =
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.with_context(reading)?;
+        (config.connect_timeout, config.read_timeout) = (Some(PATIENCE), Some(PATIENCE));
+        let url = cluster.server.clone().unwrap_or_else(|| config.cluster_url.to_string());
+        let ca_pem = ca_of(&cluster).with_context(reading)?;
+        let client = Client::try_from(config).with_context(reading)?;
+        Ok(Self { client, url, ca_pem })
+    }
+
+    async fn ask(&self, method: Method, path: &str, kind: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let bytes = body.map(Value::to_string).unwrap_or_default().into_bytes();
+        let request = Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
+        let text = self.client.request_text(request.context("writing a request")?).await.map_err(told_of)?;
+        serde_json::from_str(&text).with_context(|| format!("{path}: the answer is no JSON"))
+    }
+
+    /// The certificate, asked for and approved.
+    async fn certificate(&self, settings: &UserCreate, request_pem: String) -> anyhow::Result<String> {
+        let mut spec = json!({
+            "request": ByteString(request_pem.into_bytes()), "signerName": SIGNER, "usages": ["digital signature", "client auth"],
+        });
+        if let Some(time) = settings.valid_for {
+            spec["expirationSeconds"] = json!(i32::try_from(time.as_secs()).unwrap_or(i32::MAX));
+        }
+        let request = json!({
+            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+            "metadata": { "generateName": "keelson-user-" }, "spec": spec,
+        });
+        let made = self.ask(Method::POST, REQUESTS, "application/json", Some(&request)).await;
+        let made = made.context("asking for a certificate")?;
+        let name = made["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("{REQUESTS}/{name}");
+        let certificate = self.approved(&path).await;
+        // It has served its end, whichever that was.
+        let _ = self.ask(Method::DELETE, &path, "", None).await;
+        certificate
+    }
+
+    async fn approved(&self, path: &str) -> anyhow::Result<String> {
+        let condition =
+            json!({"type": "Approved", "status": "True", "reason": "UserCreate", "message": "by keelson user create"});
+        let verdict = json!({"status": {"conditions": [condition]}});
+        let (approval, merge) = (format!("{path}/approval"), "application/merge-patch+json");
+        self.ask(Method::PATCH, &approval, merge, Some(&verdict)).await.context("approving the certificate")?;
+        let begun = Instant::now();
+        loop {
+            let request = self.ask(Method::GET, path, "", None).await.context("waiting for the certificate")?;
+            let status = &request["status"];
+            if !status["certificate"].is_null() {
+                let bytes: ByteString = serde_json::from_value(status["certificate"].clone())?;
+                return String::from_utf8(bytes.0).context("the certificate is no text");
+            }
+            let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+            if let Some(failed) = conditions.iter().find(|condition| condition["type"] == "Failed") {
+                bail!("the certificate was not signed: {}", failed["message"].as_str().unwrap_or_default());
+            }
+            if begun.elapsed() >= SIGNING {
+                bail!(
+                    "nobody has signed the certificate for {SIGNING:?}: is certificatesigningrequest-signing-controller on in --controllers, or a \
+                     kube-controller-manager running?"
+                );
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Binds a cluster role, which may be bound already; says where.
+    async fn bind(&self, settings: &UserCreate, role: &str) -> anyhow::Result<String> {
+        let name = format!("{}:{role}", settings.name);
+        let (kind, place, told) = match &settings.namespace {
+            Some(namespace) => {
+                let place = format!("{RBAC}/namespaces/{namespace}/rolebindings");
+                ("RoleBinding", place, format!("in the namespace {namespace}"))
+            }
+            None => ("ClusterRoleBinding", format!("{RBAC}/clusterrolebindings"), "in all namespaces".to_owned()),
+        };
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": name },
+            "roleRef": { "apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role },
+            "subjects": [{ "apiGroup": RBAC_GROUP, "kind": "User", "name": settings.name }],
+        });
+        let path = format!("{place}/{}?fieldManager={MANAGER}", escaped(&name));
+        let applied = self.ask(Method::PATCH, &path, "application/apply-patch+yaml", Some(&binding)).await;
+        applied.with_context(|| format!("binding the role {role}"))?;
+        Ok(told)
+    }
+}
+
+/// What a server says of a refusal, rather than how it was sent.
+fn told_of(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) => anyhow!("{}", status.message),
+        other => other.into(),
+    }
+}
+
+/// The cluster of the current context.
+fn cluster_of(config: &kube::config::Kubeconfig) -> anyhow::Result<&Cluster> {
+    let current = config.current_context.as_deref().unwrap_or_default();
+    let context = config.contexts.iter().find(|context| context.name == current);
+    let name = context.and_then(|context| context.context.as_ref()).map(|context| &context.cluster);
+    let named = name.and_then(|name| config.clusters.iter().find(|cluster| cluster.name == *name));
+    named
+        .and_then(|cluster| cluster.cluster.as_ref())
+        .ok_or_else(|| anyhow!("it has no current context with a cluster"))
+}
+
+/// The certificates by which clients know the server; empty where the system's are meant.
+fn ca_of(cluster: &Cluster) -> anyhow::Result<String> {
+    if let Some(data) = &cluster.certificate_authority_data {
+        let bytes: ByteString = serde_json::from_value(json!(data))?;
+        return String::from_utf8(bytes.0).context("its certificate authority is no text");
+    }
+    match &cluster.certificate_authority {
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("reading {file}")),
+        None => Ok(String::new()),
+    }
+}
+
+/// A file that its owner alone can read; it must not be there.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// The file of a user whose name may hold what paths are made of.
+fn file_of(user: &str) -> PathBuf {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '@') { c } else { '-' };
+    PathBuf::from(format!("{}.kubeconfig", user.chars().map(safe).collect::<String>()))
+}
+
+/// A name as it stands in a path.
+fn escaped(name: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    name.bytes().map(escape).collect()
+}
+
+fn told(settings: &UserCreate, bound: Option<&str>, out: &Path) -> String {
+    let groups = match &*settings.groups {
+        [] => String::new(),
+        groups => format!(" of {}", groups.join(", ")),
+    };
+    let may = match (&settings.role, bound) {
+        (Some(role), Some(place)) => format!("  may:        {role} {place}"),
+        _ => "  may:        what is bound to it or its groups; nothing yet if nothing is".to_owned(),
+    };
+    format!("the user {}{groups} is made\n{may}\n  kubeconfig: {}", settings.name, out.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_never_leads_elsewhere() {
+        assert_eq!(file_of("ann@example.org"), PathBuf::from("ann@example.org.kubeconfig"));
+        assert_eq!(file_of("../../x:y"), PathBuf::from("..-..-x-y.kubeconfig"));
+        assert_eq!(escaped("a/b:view"), "a%2Fb%3Aview");
+    }
+}

@@ -1,0 +1,84 @@
+//! `keelson user create`: what it makes works, and what it may not do it says.
+//!
+//! The command runs as a process of its own, and what it wrote is used as anybody would use it.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use keelson_testkit::{Endpoint, TestServer};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+struct Said {
+    ok: bool,
+    out: String,
+    err: String,
+}
+
+async fn user_create(kubeconfig: &Path, args: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_keelson"));
+    command.args(["user", "create"]).args(args).arg("--kubeconfig").arg(kubeconfig).stdin(Stdio::null());
+    let output = command.output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said { ok: output.status.success(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_works_with_the_file_that_was_written_and_may_do_what_was_bound() {
+    let server = TestServer::start().await;
+    let admin = server.raw();
+    for namespace in ["a", "b"] {
+        admin.post("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await.expect(201);
+    }
+    let files = TempDir::new().unwrap();
+    let out = files.path().join("ann.kubeconfig");
+    let file = out.to_str().unwrap();
+    let groups = ["--group", "devs", "--group", "night: shift"];
+    let args = [&["ann@example.org"][..], &groups, &["--namespace", "a", "--role", "view", "--out", file]].concat();
+    let said = user_create(server.kubeconfig(), &args).await;
+    assert!(said.ok, "{}", said.err);
+    assert!(said.out.contains("view in the namespace a"), "{}", said.out);
+
+    let ann = Endpoint::from_kubeconfig(&out).await.unwrap();
+    let ann = ann.raw();
+    let review = ann.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await.expect(201).json();
+    let user = &review["status"]["userInfo"];
+    let expected = json!(["devs", "night: shift", "system:authenticated"]);
+    assert_eq!((&user["username"], &user["groups"]), (&json!("ann@example.org"), &expected));
+    ann.get("/api/v1/namespaces/a/pods").await.expect(200);
+    ann.get("/api/v1/namespaces/a/secrets").await.expect(403);
+    ann.get("/api/v1/namespaces/b/pods").await.expect(403);
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert!(text.contains("    namespace: a\n"), "{text}");
+    // Nothing of how it was made is left.
+    let left = admin.get("/apis/certificates.k8s.io/v1/certificatesigningrequests").await.expect(200).json();
+    assert_eq!(left["items"], json!([]));
+
+    // Once more for a longer list of rights, to another file; the binding that is there is as good.
+    let second = files.path().join("second");
+    let again = ["ann@example.org", "--namespace", "a", "--role", "view", "--out", second.to_str().unwrap()];
+    let said = user_create(server.kubeconfig(), &again).await;
+    assert!(said.ok, "{}", said.err);
+    let exists = user_create(server.kubeconfig(), &again).await;
+    assert!(!exists.ok && exists.err.contains("second exists"), "{}", exists.err);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_not_be_made_leaves_nothing_behind() {
+    let server = TestServer::start().await;
+    let files = TempDir::new().unwrap();
+    let out = files.path().join("x");
+    let check = async |args: &[&str], expected: &str| {
+        let args = [args, &["--out", out.to_str().unwrap()]].concat();
+        let said = user_create(server.kubeconfig(), &args).await;
+        assert!(!said.ok && said.err.contains(expected), "{}", said.err);
+        assert!(!out.exists());
+    };
+    check(&["ann", "--role", "nope"], r#"clusterroles.rbac.authorization.k8s.io "nope" not found"#).await;
+    let masters = "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+    check(&["ann", "--group", "system:masters"], masters).await;
+    check(&["ann", "--namespace", "nope", "--role", "view"], r#"namespaces "nope" not found"#).await;
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    assert_eq!(server.raw().get(requests).await.expect(200).json()["items"], json!([]));
+}

@@ -1,0 +1,96 @@
+//! Rules for certificate signing requests: approving and signing take a right on the signer, and no client becomes a member of
+//! `system:masters` by a request.
+//!
+//! These are upstream's plugins CertificateApproval, CertificateSigning and CertificateSubjectRestriction, with their texts.
+
+use futures::future::BoxFuture;
+use keelson_access::user::MASTERS;
+use keelson_access::{Attributes, CertificateRequest, ResourceAttributes};
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+
+use super::{Admission, AdmissionAttributes, Operation};
+use crate::caller::Caller;
+use crate::target::Target;
+
+const GROUP: &str = "certificates.k8s.io";
+/// The signer whose certificates make clients of this server.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+/// Judges what is written of certificate signing requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CertificateRules;
+
+impl Admission for CertificateRules {
+    fn concerns(&self, _caller: &Caller, target: &Target) -> bool {
+        &*target.resource.group == GROUP && &*target.resource.plural == "certificatesigningrequests"
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(object) = object else { return Ok(()) };
+            let below = attributes.target.subresource.as_ref().map_or("", |below| &*below.name);
+            match (attributes.operation, below, attributes.old) {
+                (Operation::Create, "", _) => check_subject(attributes, object),
+                (Operation::Update, "approval", Some(old)) => check_signer(attributes, old, "approve").await,
+                (Operation::Update, "status", Some(old)) if hands_out(old, object) => {
+                    check_signer(attributes, old, "sign").await
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+/// A client's certificate may say that it is of any group but this.
+fn check_subject(attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<(), ApiError> {
+    if text(object, "signerName") != CLIENT_SIGNER {
+        return Ok(());
+    }
+    let request = CertificateRequest::of_base64(text(object, "request"));
+    let request = request.map_err(|error| refused(attributes, format!("failed to parse CSR: {error}")))?;
+    if request.organizations().iter().any(|group| group == MASTERS) {
+        let message = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
+        return Err(refused(attributes, message));
+    }
+    Ok(())
+}
+
+/// Whether the caller may do this with what the signer signs: by the signer's name, or by all of its domain.
+async fn check_signer(attributes: &AdmissionAttributes<'_>, request: &Object, verb: &str) -> Result<(), ApiError> {
+    let (signer, caller) = (text(request, "signerName"), attributes.caller);
+    let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
+    for name in [signer, &format!("{domain}/*")] {
+        let asked = ResourceAttributes {
+            verb,
+            group: GROUP,
+            version: "*",
+            resource: "signers",
+            name: Some(name),
+            ..ResourceAttributes::default()
+        };
+        if caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed() {
+            return Ok(());
+        }
+    }
+    Err(refused(attributes, format!("user not permitted to {verb} requests with signerName \"{signer}\"")))
+}
+
+/// Whether a change is one of those that only a signer makes.
+fn hands_out(old: &Object, new: &Object) -> bool {
+    let part = |object: &Object, field: &str| object.get(&["status", field]).cloned().unwrap_or_default();
+    ["certificate", "conditions"].iter().any(|field| part(old, field) != part(new, field))
+}
+
+fn text<'o>(request: &'o Object, field: &str) -> &'o str {
+    request.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn refused(attributes: &AdmissionAttributes<'_>, message: String) -> ApiError {
+    let (resource, name) = (attributes.target.group_resource(), attributes.name.to_owned());
+    ApiError::Refused { resource, name, message, causes: Vec::new() }
+}
