@@ -7,6 +7,7 @@
 
 pub mod authenticate;
 pub mod authorize;
+pub mod bootstrap_tokens;
 mod certificate_request;
 mod client_signer;
 pub mod delegated;
@@ -28,6 +29,7 @@ pub use authorize::{
     AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, PrivilegedGroup, ResourceAttributes,
     Verdict,
 };
+pub use bootstrap_tokens::BootstrapToken;
 pub use certificate_request::{CertificateRequest, CertificateRequestError};
 pub use client_signer::{ClientSigner, KeyUsages, client_request};
 pub use delegated::{ClientCertificates, PublishedAuthorities, VerifiedInHandshake};

@@ -136,13 +136,14 @@ mod tests {
     #[test]
     fn controllers_are_switched_as_in_the_controller_manager() {
         use Controller::{
-            ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector, RootCaCertificates,
-            ServiceAccount, StorageVersionGarbageCollector, StorageVersionMigrator,
+            CertificateSigning, ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector,
+            RootCaCertificates, ServiceAccount, StorageVersionGarbageCollector, StorageVersionMigrator,
         };
         check("namespace-controller,serviceaccount", &[Namespace, ServiceAccount]);
         check(
             "*,-root-ca-certificate-publisher-controller",
             &[
+                CertificateSigning,
                 ClusterRoleAggregation,
                 GarbageCollector,
                 Namespace,
@@ -154,6 +155,7 @@ mod tests {
         check(
             "-serviceaccount,podgc,*,-garbagecollector,-clusterrole-aggregation",
             &[
+                CertificateSigning,
                 Namespace,
                 PodGarbageCollector,
                 RootCaCertificates,

@@ -84,6 +84,8 @@ pub struct Pipeline {
     proxy: Option<Proxy>,
     certificates: Arc<dyn ClientCertificates>,
     tokens: Option<Arc<dyn TokenAuthenticator>>,
+    /// Whether requests without credentials are taken.
+    anonymous: bool,
     authorizer: Arc<dyn Authorizer>,
     flow_control: Arc<FlowControl>,
     long_work: LongWork,
@@ -113,6 +115,7 @@ impl Pipeline {
             proxy: None,
             certificates: Arc::new(VerifiedInHandshake),
             tokens: None,
+            anonymous: true,
             authorizer: Arc::new(PrivilegedGroup),
             flow_control,
             long_work,
@@ -146,6 +149,13 @@ impl Pipeline {
     #[must_use]
     pub fn with_tokens(mut self, tokens: Arc<dyn TokenAuthenticator>) -> Self {
         self.tokens = Some(tokens);
+        self
+    }
+
+    /// The same that takes requests without credentials, or does not.
+    #[must_use]
+    pub fn with_anonymous(mut self, anonymous: bool) -> Self {
+        self.anonymous = anonymous;
         self
     }
 
@@ -330,6 +340,8 @@ impl Pipeline {
         let user = authentication::user(client.identity().as_deref(), tokens, &parts.headers, self.clock.now()).await?;
         if !user.is_in(UNAUTHENTICATED) {
             client.is_known();
+        } else if !self.anonymous && *user == User::anonymous() {
+            return Err(ApiError::Unauthorized);
         }
         let user = impersonation::acting_as(user, &parts.headers, &*self.authorizer).await?;
         authorization::permit(&user, info, &parts.uri, &*self.authorizer).await?;

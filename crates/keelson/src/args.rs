@@ -127,6 +127,13 @@ pub(crate) struct Serve {
     /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
     #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
+    /// Take bootstrap tokens, the secrets of the type bootstrap.kubernetes.io/token in kube-system, as kubeadm join uses them.
+    #[arg(long, env = "KEELSON_ENABLE_BOOTSTRAP_TOKEN_AUTH")]
+    pub(crate) enable_bootstrap_token_auth: bool,
+    /// Take requests without credentials as those of system:anonymous, who may ask for health and the version. Otherwise they are refused
+    /// (401).
+    #[arg(long, env = "KEELSON_ANONYMOUS_AUTH", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) anonymous_auth: bool,
     /// Who decides what users may do, one asked after another: Node lets nodes read what their pods use and confines what they write, RBAC
     /// goes by the stored roles and bindings, AlwaysAllow lets everybody do anything (for development).
     #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',', default_value = "Node,RBAC")]

@@ -159,6 +159,8 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     }
     config.advertise_address = args.advertise_address;
     config.token_file = args.token_auth_file;
+    config.bootstrap_tokens = args.enable_bootstrap_token_auth;
+    config.anonymous = args.anonymous_auth;
     config.authorization = args.authorization_mode;
     config.peer_ca_file = args.peer_ca_file;
     config.peer_advertise_ip = args.peer_advertise_ip;

@@ -66,6 +66,10 @@ pub struct Config {
     pub service_account_issuer: String,
     /// A file of tokens with their users: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
+    /// Whether bootstrap tokens are taken: secrets of their type in `kube-system`.
+    pub bootstrap_tokens: bool,
+    /// Whether requests without credentials are taken, as those of `system:anonymous`.
+    pub anonymous: bool,
     /// Who decides what users may do, in this order. Members of `system:masters` may do anything before anybody is asked.
     pub authorization: Vec<AuthorizationMode>,
     /// Settings of the verbs.
@@ -121,6 +125,8 @@ impl Default for Config {
             node_quarantine: QUARANTINE,
             service_account_issuer: DEFAULT_ISSUER.to_owned(),
             token_file: None,
+            bootstrap_tokens: false,
+            anonymous: true,
             authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],
             registry: RegistryConfig::default(),
             advertise_address: None,

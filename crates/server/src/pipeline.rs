@@ -76,5 +76,6 @@ impl PipelineParts {
         Pipeline::new(router, metrics, clock, random, stopping, config.flow)
             .with_authorizer(authorizer)
             .with_tokens(tokens)
+            .with_anonymous(config.anonymous)
     }
 }

@@ -22,12 +22,12 @@ pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<TokenIs
 
 /// Whoever knows the users of tokens.
 pub(crate) fn service_account_tokens(
-    _config: &Config,
+    config: &Config,
     registry: &Arc<Registry>,
     issuer: TokenIssuer,
     rights: &Rights,
 ) -> ServiceAccountTokens {
-    ServiceAccountTokens::new(registry.clone(), issuer).with_listed(rights.listed_tokens())
+    ServiceAccountTokens::new(registry.clone(), issuer).with_listed(rights.listed_tokens()).with_bootstrap_tokens(config.bootstrap_tokens)
 }
 
 /// What others read to verify tokens of a server at this address.

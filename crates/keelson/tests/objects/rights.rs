@@ -251,6 +251,58 @@ async fn reviews_tell_why_something_is_allowed_and_what_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bootstrap_tokens_are_taken_where_they_are_switched_on_and_as_long_as_their_secret_is_there() {
+    let token = "abc123.0123456789abcdef";
+    let data = json!({
+        "token-id": "abc123", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": "system:bootstrappers:workers",
+    });
+    let secret = json!({ "metadata": { "name": "bootstrap-token-abc123" }, "type": "bootstrap.kubernetes.io/token", "stringData": data });
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let whoami = async |server: &TestServer, token: &str| {
+        let call = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
+        let answer = call.header("authorization", format!("Bearer {token}")).await;
+        (answer.status, answer.json()["status"]["userInfo"].clone())
+    };
+    let off = TestServer::start().await;
+    off.raw().post(secrets, &secret).await.expect(201);
+    assert_eq!(whoami(&off, token).await.0, 401);
+
+    let server = TestServer::builder().configure(|config| config.bootstrap_tokens = true).start().await;
+    let admin = server.raw();
+    assert_eq!(whoami(&server, token).await.0, 401);
+    admin.post(secrets, &secret).await.expect(201);
+    let groups = ["system:bootstrappers", "system:bootstrappers:workers", "system:authenticated"];
+    let expected = json!({ "username": "system:bootstrap:abc123", "groups": groups });
+    assert_eq!(whoami(&server, token).await, (201, expected.clone()));
+    assert_eq!(whoami(&server, "abc123.0123456789abcdee").await.0, 401);
+    let review = json!({ "spec": { "token": token } });
+    let told = admin.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await.expect(201).json();
+    assert_eq!((&told["status"]["authenticated"], &told["status"]["user"]), (&json!(true), &expected));
+    // It may do what is bound to its group, and nothing else.
+    let nodes = server.anonymous().get("/api/v1/nodes").header("authorization", format!("Bearer {token}"));
+    assert_eq!(nodes.await.status, 403);
+    admin.delete(format!("{secrets}/bootstrap-token-abc123")).await.expect(200);
+    let begun = std::time::Instant::now();
+    while whoami(&server, token).await.0 != 401 {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "a token outlives its secret");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_without_credentials_can_be_refused() {
+    let server = TestServer::builder().configure(|config| config.anonymous = false).start().await;
+    for path in ["/healthz", "/version", "/api", "/metrics", "/api/v1/pods", "/nonsense"] {
+        let answer = server.anonymous().get(path).await.expect(401).json();
+        assert_eq!(answer["reason"], "Unauthorized", "{path}");
+    }
+    server.raw().get("/healthz").await.expect(200);
+    // Who may act as somebody may act as nobody too.
+    server.raw().get("/healthz").header("impersonate-user", "system:anonymous").await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_impersonate_somebody_has_his_rights_and_no_others() {
     let cluster = Cluster::start().await;
     let may = json!([

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_access::token::{Claims, LEEWAY, ObjectRef, TokenError, TokenIssuer, seconds};
-use keelson_access::{StaticTokens, User};
+use keelson_access::{BootstrapToken, StaticTokens, User, bootstrap_tokens};
 use keelson_cache::Entry;
 use keelson_meta::clock::{parse_rfc3339, rfc3339};
 use keelson_meta::error::ConflictKind;
@@ -31,6 +31,7 @@ pub struct ServiceAccountTokens {
     registry: Arc<Registry>,
     issuer: TokenIssuer,
     listed: Option<Arc<StaticTokens>>,
+    takes_bootstrap_tokens: bool,
 }
 
 /// Why a token proves nothing.
@@ -47,13 +48,19 @@ pub enum TokenFault {
 impl ServiceAccountTokens {
     /// Tokens of the accounts in a registry, in the name of an issuer.
     pub fn new(registry: Arc<Registry>, issuer: TokenIssuer) -> Self {
-        Self { registry, issuer, listed: None }
+        Self { registry, issuer, listed: None, takes_bootstrap_tokens: false }
     }
 
     /// The same that knows the tokens of a file too.
     #[must_use]
     pub fn with_listed(self, listed: Option<Arc<StaticTokens>>) -> Self {
         Self { listed, ..self }
+    }
+
+    /// The same that takes bootstrap tokens too.
+    #[must_use]
+    pub fn with_bootstrap_tokens(self, takes_bootstrap_tokens: bool) -> Self {
+        Self { takes_bootstrap_tokens, ..self }
     }
 
     /// Who signs.
@@ -181,7 +188,11 @@ impl ServiceAccountTokens {
     /// # Errors
     /// When it proves nothing.
     pub async fn authenticate(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
-        if let Some(user) = self.listed.as_ref().and_then(|listed| listed.user(token)) {
+        let of_others = match self.listed.as_ref().and_then(|listed| listed.user(token)) {
+            Some(user) => Some(user),
+            None => self.bootstrap_user(token).await?,
+        };
+        if let Some(user) = of_others {
             let own = self.issuer.name();
             if !audiences.is_empty() && !audiences.iter().any(|audience| audience == own) {
                 return Err(TokenFault::Refused(TokenError::Foreign.to_string()));
@@ -205,6 +216,14 @@ impl ServiceAccountTokens {
         }
         self.check_objects(&claims, now).await?;
         Ok((user_of(&claims), meant))
+    }
+
+    /// The user of a bootstrap token; `None` for another token, and for one that is not good.
+    async fn bootstrap_user(&self, token: &str) -> Result<Option<User>, TokenFault> {
+        let Some(token) = BootstrapToken::parse(token).filter(|_| self.takes_bootstrap_tokens) else { return Ok(None) };
+        let entry = self.entry("secrets", Some(bootstrap_tokens::NAMESPACE), &token.secret_name()).await;
+        let entry = entry.map_err(TokenFault::Unknown)?;
+        Ok(entry.and_then(|entry| token.user(&entry.object.decode(entry.revision), self.registry.now())))
     }
 
     /// Whether the account and what the token is bound to are still there.
@@ -284,13 +303,16 @@ impl ServiceAccountTokens {
 
     /// What the cache has is new enough to let a token through; only what is missing is asked of the store.
     async fn known(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Known>, ApiError> {
+        Ok(self.entry(plural, namespace, name).await?.map(|entry| Known::of(&entry)))
+    }
+
+    async fn entry(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Arc<Entry>>, ApiError> {
         let target = self.registry.target("", plural)?.in_namespace(namespace);
         let key = target.relative_key(name);
-        let entry = match self.registry.collection(&target)?.get(&key) {
-            Some(entry) => Some(entry),
-            None => self.registry.newest(&target, &key).await?,
-        };
-        Ok(entry.map(|entry| Known::of(&entry)))
+        match self.registry.collection(&target)?.get(&key) {
+            Some(entry) => Ok(Some(entry)),
+            None => self.registry.newest(&target, &key).await,
+        }
     }
 }
 
