@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn whoever_has_the_token_of_a_secret_is_its_user() {
-        let known = user(&[("auth-extra-groups", Some("system:bootstrappers:x,system:bootstrappers:a-b"))], TYPE).unwrap();
+        let known =
+            user(&[("auth-extra-groups", Some("system:bootstrappers:x,system:bootstrappers:a-b"))], TYPE).unwrap();
         let groups = [GROUP, "system:bootstrappers:a-b", "system:bootstrappers:x", AUTHENTICATED];
         assert_eq!((&*known.name, known.groups), ("system:bootstrap:abc123", groups.map(str::to_owned).to_vec()));
         assert!(user(&[("expiration", Some("2030-01-01T00:00:00Z"))], TYPE).is_some());
@@ -143,7 +144,14 @@ mod tests {
 
     #[test]
     fn other_tokens_are_none_of_these() {
-        for text in ["", "abc123", "abc123.0123456789abcde", "abc123.0123456789abcdeg.x", "ABC123.0123456789abcdef", "abc12.0123456789abcdef0"] {
+        for text in [
+            "",
+            "abc123",
+            "abc123.0123456789abcde",
+            "abc123.0123456789abcdeg.x",
+            "ABC123.0123456789abcdef",
+            "abc12.0123456789abcdef0",
+        ] {
             assert!(BootstrapToken::parse(text).is_none(), "{text}");
         }
     }

@@ -21,8 +21,10 @@ pub mod rbac;
 pub mod static_tokens;
 pub mod tls;
 pub mod token;
+mod token_seal;
 pub mod trust;
 pub mod user;
+mod watched_file;
 
 pub use authenticate::{ClientIdentity, IdentityError};
 pub use authorize::{
@@ -40,5 +42,6 @@ pub use pki::{FrontProxyOptions, Pki, PkiError, PkiOptions};
 pub use rbac::{HeldRules, PolicyRule, Rbac, missing_rights};
 pub use static_tokens::{StaticTokens, StaticTokensError};
 pub use token::{Claims, TokenError, TokenIssuer};
+pub use token_seal::{Opened, SealFault, TokenSeal, TokenSealError};
 pub use trust::{Mismatch, Trust};
 pub use user::User;

@@ -6,14 +6,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 
 use crate::user::{AUTHENTICATED, User};
+use crate::watched_file::WatchedFile;
 
-/// How often it is looked whether the file has changed.
-const LOOK: Duration = Duration::from_secs(1);
 /// The largest file that is read, in bytes: some 100,000 tokens.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -60,14 +58,9 @@ impl StaticTokens {
 
     /// Reads the file again whenever it changes. Never ends.
     pub async fn follow(self: Arc<Self>) {
-        let mut known = modified(&self.file).await;
+        let mut watched = WatchedFile::new(&self.file).await;
         loop {
-            tokio::time::sleep(LOOK).await;
-            let now = modified(&self.file).await;
-            if now == known {
-                continue;
-            }
-            known = now;
+            watched.changed().await;
             let file = self.file.clone();
             match tokio::task::spawn_blocking(move || users_in(&file)).await {
                 Ok(Ok(users)) => {
@@ -79,11 +72,6 @@ impl StaticTokens {
             }
         }
     }
-}
-
-async fn modified(file: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = tokio::fs::metadata(file).await.ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 fn users_in(file: &Path) -> Result<HashMap<String, User>, StaticTokensError> {
@@ -130,9 +118,12 @@ impl std::fmt::Debug for StaticTokens {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tempfile::NamedTempFile;
 
     use super::*;
+    use crate::watched_file::LOOK;
 
     fn written(text: &str) -> NamedTempFile {
         let file = NamedTempFile::new().unwrap();

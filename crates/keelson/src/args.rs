@@ -127,6 +127,10 @@ pub(crate) struct Serve {
     /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
     #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
+    /// A file of keys that seal the continue tokens of lists, one a line (openssl rand -base64 32), the same for all servers on a
+    /// store: the first one seals, all open. It is read again when it changes. Without one a token shows the name of the next object.
+    #[arg(long, env = "KEELSON_TOKEN_KEY_FILE")]
+    pub(crate) token_key_file: Option<PathBuf>,
     /// Take bootstrap tokens, the secrets of the type bootstrap.kubernetes.io/token in kube-system, as kubeadm join uses them.
     #[arg(long, env = "KEELSON_ENABLE_BOOTSTRAP_TOKEN_AUTH")]
     pub(crate) enable_bootstrap_token_auth: bool,

@@ -159,6 +159,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     }
     config.advertise_address = args.advertise_address;
     config.token_file = args.token_auth_file;
+    config.token_key_file = args.token_key_file;
     config.bootstrap_tokens = args.enable_bootstrap_token_auth;
     config.anonymous = args.anonymous_auth;
     config.authorization = args.authorization_mode;

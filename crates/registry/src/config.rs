@@ -6,8 +6,10 @@
 mod releases;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_access::TokenSeal;
 use keelson_meta::GroupResource;
 use keelson_meta::version_names::{Maturity, maturity};
 use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
@@ -23,6 +25,8 @@ pub struct RegistryConfig {
     /// Resources (`secrets`, `roles.rbac.authorization.k8s.io`) that are never chunked, because a token shows the name
     /// of an object.
     pub unchunked: HashSet<String>,
+    /// What seals continue tokens; without one they show the key that comes next.
+    pub token_seal: Option<Arc<TokenSeal>>,
     /// Whether `limit` is honoured at `resourceVersion=0` also when no `resourceVersionMatch` is stated.
     pub limit_at_any_version: bool,
     /// The resources that are stored in another version than the usual one, and in which; of several settings the last
@@ -167,6 +171,7 @@ impl Default for RegistryConfig {
         Self {
             chunking: true,
             unchunked: HashSet::new(),
+            token_seal: None,
             limit_at_any_version: false,
             storage_versions: Vec::new(),
             unserved: HashSet::new(),

@@ -47,7 +47,7 @@ impl Registry {
     /// The objects that a list looks at. Nothing where the options can't be met.
     pub fn estimate_list(&self, target: &Target, options: &ListOptions) -> Estimate {
         let planned = Selection::new(target, options)
-            .and_then(|selection| Ok((selection, ListPlan::new(target, options, &self.config)?)));
+            .and_then(|selection| Ok((selection, ListPlan::new(target, options, &self.config, None)?)));
         let (Ok((selection, plan)), Ok(collection)) = (planned, self.collection(target)) else {
             return Estimate::default();
         };

@@ -8,6 +8,7 @@
 mod history;
 mod page;
 mod plan;
+mod token_form;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::caller::Caller;
 pub(crate) use crate::list::history::Rests;
 pub(crate) use crate::list::page::KeyRange;
 pub(crate) use crate::list::plan::{ListPlan, ReadAt, read_at};
+pub(crate) use crate::list::token_form::TokenForm;
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
@@ -95,13 +97,18 @@ impl Registry {
     /// 400 for selectors and tokens that can't be read, 410 when the revision asked for is no longer known (with a
     /// token to go on from for a continued list), 504 when it does not exist yet, 500 when something in it can't be read.
     pub async fn list(&self, target: &Target, caller: &Caller, options: &ListOptions) -> Result<ListPage, ApiError> {
-        caller.in_time(self.read_list(target, options)).await
+        caller.in_time(self.read_list(target, options, &caller.user().name)).await
     }
 
-    /// The same for the server's own use, whoever is served by it.
-    pub(crate) async fn read_list(&self, target: &Target, options: &ListOptions) -> Result<ListPage, ApiError> {
+    /// The same for the server's own use, whoever is served by it. Its tokens are those of the caller of this name.
+    pub(crate) async fn read_list(
+        &self,
+        target: &Target,
+        options: &ListOptions,
+        caller: &str,
+    ) -> Result<ListPage, ApiError> {
         let selection = Selection::new(target, options)?;
-        let plan = ListPlan::new(target, options, &self.config)?;
+        let plan = ListPlan::new(target, options, &self.config, Some(caller))?;
         if target.is_empty_by_nature() {
             let revision = self.newest_revision().await?;
             let items = ListItems::Chosen(Vec::new());

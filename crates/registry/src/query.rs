@@ -26,7 +26,7 @@ pub use self::page::QueryPage;
 use self::plan::QueryPlan;
 pub(crate) use self::wanted::Wanted;
 use crate::caller::Caller;
-use crate::list::KeyRange;
+use crate::list::{KeyRange, TokenForm};
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
@@ -62,7 +62,7 @@ impl Registry {
         options: &ListOptions,
         query: &Query,
     ) -> Result<QueryPage, ApiError> {
-        caller.in_time(self.read_query(target, options, query)).await
+        caller.in_time(self.read_query(target, options, query, caller)).await
     }
 
     /// Tells how many of the objects that a query wants have which value.
@@ -76,11 +76,17 @@ impl Registry {
         options: &ListOptions,
         query: &Query,
     ) -> Result<Groups, ApiError> {
-        caller.in_time(self.read_groups(target, options, query)).await
+        caller.in_time(self.read_groups(target, options, query, caller)).await
     }
 
-    async fn read_query(&self, target: &Target, options: &ListOptions, query: &Query) -> Result<QueryPage, ApiError> {
-        let plan = QueryPlan::new(target, options, query)?;
+    async fn read_query(
+        &self,
+        target: &Target,
+        options: &ListOptions,
+        query: &Query,
+        caller: &Caller,
+    ) -> Result<QueryPage, ApiError> {
+        let plan = QueryPlan::new(target, options, query, self.token_form(target, caller))?;
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(QueryPage::empty(self.newest_revision().await?));
@@ -93,8 +99,18 @@ impl Registry {
         page::cut(&asked, shown, looked_at).await
     }
 
-    async fn read_groups(&self, target: &Target, options: &ListOptions, query: &Query) -> Result<Groups, ApiError> {
-        let plan = QueryPlan::new(target, options, query)?;
+    fn token_form(&self, target: &Target, caller: &Caller) -> TokenForm {
+        TokenForm::new(target, &self.config, Some(&caller.user().name))
+    }
+
+    async fn read_groups(
+        &self,
+        target: &Target,
+        options: &ListOptions,
+        query: &Query,
+        caller: &Caller,
+    ) -> Result<Groups, ApiError> {
+        let plan = QueryPlan::new(target, options, query, self.token_form(target, caller))?;
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(Groups::empty(self.newest_revision().await?));
@@ -142,7 +158,7 @@ impl QueryPlan {
     fn expired(&self) -> ApiError {
         match self.token() {
             Some(token) => {
-                let continue_token = Some(token.newest().encode());
+                let continue_token = Some(self.form.give(token.newest().encode()));
                 ApiError::Expired { message: ExpiredKind::ContinueToken, continue_token }
             }
             None => ApiError::Expired { message: ExpiredKind::ListRevision, continue_token: None },

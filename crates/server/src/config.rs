@@ -66,6 +66,8 @@ pub struct Config {
     pub service_account_issuer: String,
     /// A file of tokens with their users: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
+    /// A file of keys that seal continue tokens, one a line: the first one seals, all open.
+    pub token_key_file: Option<PathBuf>,
     /// Whether bootstrap tokens are taken: secrets of their type in `kube-system`.
     pub bootstrap_tokens: bool,
     /// Whether requests without credentials are taken, as those of `system:anonymous`.
@@ -125,6 +127,7 @@ impl Default for Config {
             node_quarantine: QUARANTINE,
             service_account_issuer: DEFAULT_ISSUER.to_owned(),
             token_file: None,
+            token_key_file: None,
             bootstrap_tokens: false,
             anonymous: true,
             authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use keelson_access::{AlwaysAllow, Authorizer, AuthorizerChain, NodeAuthorizer, PrivilegedGroup, Rbac, StaticTokens};
+use keelson_access::{
+    AlwaysAllow, Authorizer, AuthorizerChain, NodeAuthorizer, PrivilegedGroup, Rbac, StaticTokens, TokenSeal,
+};
 use keelson_cache::Cache;
 use keelson_meta::ApiError;
 use keelson_registry::{Admission, AdmissionChain, CertificateRules, NodeRestriction};
@@ -39,13 +41,24 @@ impl FromStr for AuthorizationMode {
     }
 }
 
-/// The tokens of the operator's file, if there is one.
-///
-/// # Errors
-/// When it can't be read.
-pub(crate) fn listed_tokens(config: &Config) -> anyhow::Result<Option<Arc<StaticTokens>>> {
-    let listed = config.token_file.as_deref().map(StaticTokens::read).transpose();
-    Ok(listed.context("reading --token-auth-file")?.map(Arc::new))
+/// What the operator keeps in files that are read again when they change.
+pub(crate) struct OperatorFiles {
+    listed: Option<Arc<StaticTokens>>,
+    seal: Option<Arc<TokenSeal>>,
+}
+
+impl OperatorFiles {
+    /// Those of the settings.
+    ///
+    /// # Errors
+    /// When one can't be read.
+    pub(crate) fn read(config: &Config) -> anyhow::Result<Self> {
+        let listed = config.token_file.as_deref().map(StaticTokens::read).transpose();
+        let listed = listed.context("reading --token-auth-file")?.map(Arc::new);
+        let seal = config.token_key_file.as_deref().map(|file| TokenSeal::read(file, config.random.clone()));
+        let seal = seal.transpose().context("reading --token-key-file")?.map(Arc::new);
+        Ok(Self { listed, seal })
+    }
 }
 
 /// The authorizers of a server.
@@ -53,15 +66,15 @@ pub(crate) struct Rights {
     chain: Arc<AuthorizerChain>,
     rbac: Option<Arc<Rbac>>,
     nodes: Option<Arc<NodeAuthorizer>>,
-    listed: Option<Arc<StaticTokens>>,
+    files: OperatorFiles,
 }
 
 impl Rights {
-    /// Those of the settings, by what a cache holds, beside the tokens of the file.
+    /// Those of the settings, by what a cache holds, beside what the operator keeps in files.
     ///
     /// # Errors
     /// When it holds no roles.
-    pub(crate) fn new(config: &Config, cache: &Arc<Cache>, listed: Option<Arc<StaticTokens>>) -> anyhow::Result<Self> {
+    pub(crate) fn new(config: &Config, cache: &Arc<Cache>, files: OperatorFiles) -> anyhow::Result<Self> {
         let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
         let (mut rbac, mut nodes) = (None, None);
         let internal = |error: ApiError| anyhow::anyhow!("{error}");
@@ -83,7 +96,7 @@ impl Rights {
                 }
             }
         }
-        Ok(Self { chain: Arc::new(AuthorizerChain::new(authorizers)), rbac, nodes, listed })
+        Ok(Self { chain: Arc::new(AuthorizerChain::new(authorizers)), rbac, nodes, files })
     }
 
     pub(crate) fn authorizer(&self) -> Arc<dyn Authorizer> {
@@ -105,7 +118,12 @@ impl Rights {
 
     /// The tokens of the file, if there is one.
     pub(crate) fn listed_tokens(&self) -> Option<Arc<StaticTokens>> {
-        self.listed.clone()
+        self.files.listed.clone()
+    }
+
+    /// What seals continue tokens, if there is something.
+    pub(crate) fn token_seal(&self) -> Option<Arc<TokenSeal>> {
+        self.files.seal.clone()
     }
 
     /// Follows roles, bindings and the file of tokens until the server stops.
@@ -122,7 +140,13 @@ impl Rights {
                 let _: Option<()> = stopping.run_until_cancelled_owned(nodes.keep_up()).await;
             });
         }
-        if let Some(listed) = self.listed {
+        if let Some(seal) = self.files.seal {
+            let stopping = stopping.clone();
+            background.spawn("token-keys", async move {
+                let _: Option<()> = stopping.run_until_cancelled_owned(seal.follow()).await;
+            });
+        }
+        if let Some(listed) = self.files.listed {
             let stopping = stopping.clone();
             background.spawn("token-file", async move {
                 let _: Option<()> = stopping.run_until_cancelled_owned(listed.follow()).await;

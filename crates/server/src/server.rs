@@ -40,7 +40,7 @@ use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
 use crate::probe::LogProbe;
 use crate::remote::{self, AggregatedServers, PublishedFields};
-use crate::rights::{self, Rights};
+use crate::rights::{OperatorFiles, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
 use crate::tokens::{service_account_tokens, token_issuer};
 
@@ -151,7 +151,7 @@ impl Prepared {
         let issuer = token_issuer(&config, &pki)?;
         let peer_access = PeerAccess::of(&config, &pki)?;
         let certificates = peer_access::front_proxies(&config, &authentication)?;
-        let listed = rights::listed_tokens(&config)?;
+        let files = OperatorFiles::read(&config)?;
         let tls = certificates.as_ref().map_or_else(|| pki.server_config(), |_| pki.server_config_for_proxies());
         let tls = Arc::new(tls.context("preparing TLS")?);
         let port = TcpListener::bind(config.bind).await.with_context(|| {
@@ -166,7 +166,7 @@ impl Prepared {
                 .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
         let fenced = fenced(&config, &store, &fence);
-        let rights = Rights::new(&config, &cache, listed)?;
+        let rights = Rights::new(&config, &cache, files)?;
         let registry = Arc::new(registry_of(&config, fenced.clone(), cache, &rights)?);
         let services = ClusterServices::new(&registry, config.service_routes.clone(), config.random.clone());
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
@@ -540,8 +540,11 @@ fn limits(config: &Config, registry: &Registry) -> Limits {
 
 /// The verbs over a store, by the settings.
 fn registry_of(config: &Config, store: Arc<dyn Store>, cache: Arc<Cache>, rights: &Rights) -> anyhow::Result<Registry> {
-    let settings =
-        RegistryConfig { publishes_encodings: config.registry.storage_version_api, ..config.registry.clone() };
+    let settings = RegistryConfig {
+        publishes_encodings: config.registry.storage_version_api,
+        token_seal: rights.token_seal(),
+        ..config.registry.clone()
+    };
     let admission = rights.admission(&cache)?;
     let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
     Ok(registry.with_authorizer(rights.authorizer()).with_admission(admission))

@@ -27,7 +27,9 @@ pub(crate) fn service_account_tokens(
     issuer: TokenIssuer,
     rights: &Rights,
 ) -> ServiceAccountTokens {
-    ServiceAccountTokens::new(registry.clone(), issuer).with_listed(rights.listed_tokens()).with_bootstrap_tokens(config.bootstrap_tokens)
+    ServiceAccountTokens::new(registry.clone(), issuer)
+        .with_listed(rights.listed_tokens())
+        .with_bootstrap_tokens(config.bootstrap_tokens)
 }
 
 /// What others read to verify tokens of a server at this address.

@@ -9,3 +9,4 @@ mod chunking;
 mod client;
 mod large_lists;
 mod queries;
+mod sealed_tokens;

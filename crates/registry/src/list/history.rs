@@ -95,7 +95,7 @@ impl Registry {
             ListPage { revision, continue_token: None, remaining: None, items: ListItems::Chosen(part.chosen) };
         if let Some(last) = part.cut_after {
             let relative = last.strip_prefix(prefix.as_str()).unwrap_or(&last);
-            page.continue_token = Some(ContinueToken::after(revision, relative).encode());
+            page.continue_token = Some(plan.encode(&ContinueToken::after(revision, relative)));
             if selection.is_everything() {
                 let rest = Span { from: StoreKey::new(behind(&format!("{root}{last}"))), ..span.clone() };
                 let rest = self.count_rest(&span, part.looked_at, rest).await.map_err(|error| expired(error, plan))?;
@@ -227,9 +227,10 @@ impl Rests {
 /// which the rest can be read at the newest revision (KEP-365, "inconsistent continue").
 fn expired(error: StoreError, plan: &ListPlan) -> ApiError {
     match (error, &plan.token) {
-        (StoreError::Compacted { .. }, Some(token)) => {
-            ApiError::Expired { message: ExpiredKind::ContinueToken, continue_token: Some(token.newest().encode()) }
-        }
+        (StoreError::Compacted { .. }, Some(token)) => ApiError::Expired {
+            message: ExpiredKind::ContinueToken,
+            continue_token: Some(plan.encode(&token.newest())),
+        },
         (StoreError::Compacted { .. }, None) => {
             ApiError::Expired { message: ExpiredKind::ListRevision, continue_token: None }
         }

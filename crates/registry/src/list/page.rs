@@ -52,7 +52,7 @@ pub(super) fn cut(
     let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
     let token_after = |key: &str| {
         let relative = key.strip_prefix(prefix.as_str()).unwrap_or(key);
-        ContinueToken::after(snapshot.revision, relative).encode()
+        plan.encode(&ContinueToken::after(snapshot.revision, relative))
     };
     if selection.is_everything() {
         return cut_range(snapshot, &range, plan.limit, token_after);

@@ -10,6 +10,7 @@ use keelson_meta::{ApiError, Revision};
 use keelson_storage::ContinueToken;
 use keelson_storage::continue_token::TokenRevision;
 
+use super::token_form::TokenForm;
 use crate::config::RegistryConfig;
 use crate::target::Target;
 
@@ -23,6 +24,7 @@ pub(crate) struct ListPlan {
     pub(crate) limit: Option<usize>,
     /// The token of a continued list, for the answer when its revision is gone.
     pub(super) token: Option<ContinueToken>,
+    form: TokenForm,
 }
 
 /// The revision a list is read at.
@@ -39,11 +41,18 @@ pub(crate) enum ReadAt {
 }
 
 impl ListPlan {
-    /// Plans a list.
+    /// Plans a list for a caller, by the name that it has as a user; for none what it would cost can be told, but nobody gets a token.
     ///
     /// # Errors
-    /// 400 for an unreadable resourceVersion or token, or both together.
-    pub(crate) fn new(target: &Target, options: &ListOptions, config: &RegistryConfig) -> Result<Self, ApiError> {
+    /// 400 for an unreadable resourceVersion or token, or both together, and for a sealed token of somebody else; 410 for one whose key
+    /// is there no longer.
+    pub(crate) fn new(
+        target: &Target,
+        options: &ListOptions,
+        config: &RegistryConfig,
+        caller: Option<&str>,
+    ) -> Result<Self, ApiError> {
+        let form = TokenForm::new(target, config, caller);
         let chunked = config.chunking && !config.unchunked.contains(&target.group_resource().to_string());
         let requested = options.requested_version()?;
         let token = options.continue_token.as_deref().filter(|_| chunked);
@@ -54,18 +63,24 @@ impl ListPlan {
             && !config.limit_at_any_version;
         let limit = options.limit.filter(|_| chunked && !ignore_limit).map(NonZeroUsize::get);
         if let Some(text) = token {
-            return Self::continued(text, requested, limit);
+            return Self::continued(text, requested, limit, form);
         }
         Ok(Self {
             at: read_at(requested, options.resource_version_match, limit.is_some()),
             start: String::new(),
             limit,
             token: None,
+            form,
         })
     }
 
-    fn continued(text: &str, requested: RequestedVersion, limit: Option<usize>) -> Result<Self, ApiError> {
-        let token = ContinueToken::decode(text)
+    fn continued(
+        text: &str,
+        requested: RequestedVersion,
+        limit: Option<usize>,
+        form: TokenForm,
+    ) -> Result<Self, ApiError> {
+        let token = ContinueToken::decode(&form.take(text)?)
             .map_err(|error| ApiError::BadRequest(format!("invalid continue token: {error}")))?;
         if matches!(requested, RequestedVersion::At(_)) {
             return Err(ApiError::BadRequest(
@@ -76,7 +91,12 @@ impl ListPlan {
             TokenRevision::At(revision) => ReadAt::Exactly(revision),
             TokenRevision::Newest => ReadAt::Newest,
         };
-        Ok(Self { at, start: token.start.clone(), limit, token: Some(token) })
+        Ok(Self { at, start: token.start.clone(), limit, token: Some(token), form })
+    }
+
+    /// A token as the client sees it.
+    pub(super) fn encode(&self, token: &ContinueToken) -> String {
+        self.form.give(token.encode())
     }
 }
 

@@ -53,7 +53,8 @@ pub(super) async fn cut(asked: &Asked, shown: Shown, looked_at: usize) -> Result
         Shown::View(view) => part_of_view(snapshot, view, begin, end).await?,
     };
     let continue_token = last.filter(|_| end < total).map(|(place, key)| {
-        QueryToken { revision: TokenRevision::At(snapshot.revision), query: plan.fingerprint, place, key }.encode()
+        let revision = TokenRevision::At(snapshot.revision);
+        plan.form.give(QueryToken { revision, query: plan.fingerprint, place, key }.encode())
     });
     Ok(QueryPage {
         revision: snapshot.revision,

@@ -8,7 +8,7 @@ use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, RequestedVersion};
 use keelson_query::{Query, QueryToken, TokenRevision};
 
-use crate::list::{ReadAt, read_at};
+use crate::list::{ReadAt, TokenForm, read_at};
 use crate::target::Target;
 
 /// A query, planned.
@@ -19,6 +19,7 @@ pub(super) struct QueryPlan {
     pub(super) limit: Option<usize>,
     /// What its tokens are bound to.
     pub(super) fingerprint: u64,
+    pub(super) form: TokenForm,
 }
 
 /// Where a page begins.
@@ -34,7 +35,12 @@ impl QueryPlan {
     ///
     /// # Errors
     /// 400 for tokens that are none or of another query, unreadable resourceVersions, and what can't be given together.
-    pub(super) fn new(target: &Target, options: &ListOptions, query: &Query) -> Result<Self, ApiError> {
+    pub(super) fn new(
+        target: &Target,
+        options: &ListOptions,
+        query: &Query,
+        form: TokenForm,
+    ) -> Result<Self, ApiError> {
         let requested = options.requested_version()?;
         let limit = options.limit.map(NonZeroUsize::get);
         let fingerprint = fingerprint(target, options, query);
@@ -46,13 +52,13 @@ impl QueryPlan {
             if matches!(requested, RequestedVersion::At(_)) {
                 return refused("specifying resource version is not allowed when using continue");
             }
-            let token = QueryToken::decode(text, fingerprint)
+            let token = QueryToken::decode(&form.take(text)?, fingerprint)
                 .map_err(|error| ApiError::BadRequest(format!("invalid continue token: {error}")))?;
             let at = match token.revision {
                 TokenRevision::At(revision) => ReadAt::Exactly(revision),
                 TokenRevision::Newest => ReadAt::Newest,
             };
-            return Ok(Self { at, start: Start::Behind(token), limit, fingerprint });
+            return Ok(Self { at, start: Start::Behind(token), limit, fingerprint, form });
         }
         let start = match (query.page, limit) {
             (None, _) => 0,
@@ -60,7 +66,7 @@ impl QueryPlan {
             (Some(_), None) => return refused("keelson.io/page needs a limit, which says how long a page is"),
         };
         let at = read_at(requested, options.resource_version_match, limit.is_some());
-        Ok(Self { at, start: Start::Rank(start), limit, fingerprint })
+        Ok(Self { at, start: Start::Rank(start), limit, fingerprint, form })
     }
 
     /// The token that the query goes on from.

@@ -6,6 +6,7 @@
 use std::time::SystemTime;
 
 use async_trait::async_trait;
+use keelson_access::user::API_SERVER;
 use keelson_cache::Entry;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
@@ -34,7 +35,7 @@ impl Registry {
     /// 500 when several do: which of them would count is not defined.
     pub(super) async fn budget_of(&self, namespace: &str, pod: &Object) -> Result<Option<Object>, ApiError> {
         let budgets = self.target("policy", "poddisruptionbudgets")?.in_namespace(Some(namespace));
-        let entries = self.read_list(&budgets, &ListOptions::default()).await?.items.into_entries().await?;
+        let entries = self.read_list(&budgets, &ListOptions::default(), API_SERVER).await?.items.into_entries().await?;
         let found = entries.iter().map(|entry| entry.object.decode(entry.revision));
         let mut guarding = found.filter(|budget| guards(budget, pod));
         let first = guarding.next();

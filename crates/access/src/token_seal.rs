@@ -1,0 +1,275 @@
+//! Seals for continue tokens: keys in them are names of objects, which nobody has to read who may not list them.
+//!
+//! A token is encrypted and bound to the resource and the range of its list (AES-256-GCM), and holds the name of the caller it was
+//! given to. Keys stand in a file, one a line (32 bytes in base64): the first one seals, all open, and the file is read again when it
+//! changes. So servers that share a store go over to a new key one after another: it is added behind the old one everywhere, then
+//! put first, and the old one is taken away when its tokens are over. Lengths of names do not show: what is sealed is filled up.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use keelson_meta::Random;
+
+use crate::watched_file::WatchedFile;
+
+/// How many bytes a key has.
+const KEY_BYTES: usize = 32;
+/// How many bytes of a hash tell keys apart.
+const ID_BYTES: usize = 4;
+/// The form of a sealed token. One that is not sealed begins with a brace.
+const SEALED: u8 = 1;
+const HEAD_BYTES: usize = 1 + ID_BYTES + NONCE_LEN;
+/// To a multiple of how many bytes a token is filled up.
+const FILL_BYTES: usize = 256;
+/// The largest file that is read, in bytes.
+const MOST_BYTES: u64 = 64 * 1024;
+/// Ends the name of the caller, and fills up what follows.
+const END: char = '\0';
+
+/// Why a file of keys can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenSealError {
+    /// It can't be read.
+    #[error("{0}: {1}")]
+    Unreadable(PathBuf, std::io::Error),
+    /// It is too large to be one.
+    #[error("{0} has more than {MOST_BYTES} bytes")]
+    TooLarge(PathBuf),
+    /// A line is no key.
+    #[error("{file}, line {line}: a key is {KEY_BYTES} bytes in base64 (openssl rand -base64 {KEY_BYTES})")]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// There is no key in it.
+    #[error("{0} has no key")]
+    Empty(PathBuf),
+}
+
+/// Why a token is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealFault {
+    /// It was altered, or belongs to another list.
+    Foreign,
+    /// It is not sealed, or by a key that is there no longer.
+    Retired,
+}
+
+/// A token that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The caller to whom it was given.
+    pub caller: String,
+    /// The token.
+    pub token: String,
+}
+
+/// Seals tokens and opens them.
+pub struct TokenSeal {
+    file: PathBuf,
+    /// The first one seals.
+    keys: ArcSwap<Vec<SealKey>>,
+    random: Arc<dyn Random>,
+}
+
+struct SealKey {
+    id: [u8; ID_BYTES],
+    key: LessSafeKey,
+}
+
+impl TokenSeal {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// When there is none, or a line is none.
+    pub fn read(file: &Path, random: Arc<dyn Random>) -> Result<Self, TokenSealError> {
+        let keys = ArcSwap::from_pointee(keys_in(file)?);
+        Ok(Self { file: file.to_owned(), keys, random })
+    }
+
+    /// Reads the file again whenever it changes; what can't be read then leaves the keys of before. Never ends.
+    pub async fn follow(self: Arc<Self>) {
+        let mut watched = WatchedFile::new(&self.file).await;
+        loop {
+            watched.changed().await;
+            let file = self.file.clone();
+            match tokio::task::spawn_blocking(move || keys_in(&file)).await {
+                Ok(Ok(keys)) => {
+                    tracing::info!(keys = keys.len(), file = %self.file.display(), "the keys of tokens were read again");
+                    self.keys.store(Arc::new(keys));
+                }
+                Ok(Err(error)) => tracing::error!(%error, "the keys of before are kept"),
+                Err(error) => tracing::error!(%error, "reading keys failed; those of before are kept"),
+            }
+        }
+    }
+
+    /// Seals a token of a list for a caller.
+    pub fn seal(&self, token: &str, list: &str, caller: &str) -> String {
+        let keys = self.keys.load();
+        let mut nonce = [0u8; NONCE_LEN];
+        self.random.fill(&mut nonce);
+        let mut content = format!("{caller}{END}{token}{END}").into_bytes();
+        content.resize(content.len().next_multiple_of(FILL_BYTES), END as u8);
+        // There is a first key, or the file would not have been taken.
+        let Some(SealKey { id, key }) = keys.first() else { return String::new() };
+        let (nonce_text, aad) = (nonce, Aad::from(list.as_bytes()));
+        let sealed = key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut content);
+        if sealed.is_err() {
+            // Only a text of gigabytes can't be sealed. Nothing is better than what is not.
+            return String::new();
+        }
+        URL_SAFE_NO_PAD.encode([&[SEALED][..], id, &nonce_text, &content].concat())
+    }
+
+    /// Opens a token of a list.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn open(&self, text: &str, list: &str) -> Result<Opened, SealFault> {
+        let mut bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| SealFault::Foreign)?;
+        if bytes.first() != Some(&SEALED) {
+            return Err(if bytes.first() == Some(&b'{') { SealFault::Retired } else { SealFault::Foreign });
+        }
+        let (head, content) = bytes.split_at_mut_checked(HEAD_BYTES).ok_or(SealFault::Foreign)?;
+        let (id, nonce) = head[1..].split_at(ID_BYTES);
+        let keys = self.keys.load();
+        let key = keys.iter().find(|key| key.id == id).ok_or(SealFault::Retired)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealFault::Foreign)?;
+        let opened = key.key.open_in_place(nonce, Aad::from(list.as_bytes()), content);
+        let text = opened.ok().and_then(|opened| std::str::from_utf8(opened).ok()).ok_or(SealFault::Foreign)?;
+        let mut parts = text.split(END);
+        let (Some(caller), Some(token)) = (parts.next(), parts.next()) else { return Err(SealFault::Foreign) };
+        Ok(Opened { caller: caller.to_owned(), token: token.to_owned() })
+    }
+}
+
+/// Keys must never reach a log.
+impl fmt::Debug for TokenSeal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenSeal").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+fn keys_in(file: &Path) -> Result<Vec<SealKey>, TokenSealError> {
+    let unreadable = |error| TokenSealError::Unreadable(file.to_owned(), error);
+    if std::fs::metadata(file).map_err(unreadable)?.len() > MOST_BYTES {
+        return Err(TokenSealError::TooLarge(file.to_owned()));
+    }
+    let text = std::fs::read_to_string(file).map_err(unreadable)?;
+    let lines = text.lines().map(str::trim).enumerate();
+    let keys: Result<Vec<_>, _> = lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(at, line)| key_of(line).ok_or_else(|| TokenSealError::Malformed { file: file.to_owned(), line: at + 1 }))
+        .collect();
+    let keys = keys?;
+    if keys.is_empty() { Err(TokenSealError::Empty(file.to_owned())) } else { Ok(keys) }
+}
+
+fn key_of(line: &str) -> Option<SealKey> {
+    let bytes = STANDARD.decode(line).ok().filter(|bytes| bytes.len() == KEY_BYTES)?;
+    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &bytes).ok()?);
+    let hash = digest::digest(&digest::SHA256, &[b"keelson continue token key", &bytes[..]].concat());
+    Some(SealKey { id: hash.as_ref().get(..ID_BYTES)?.try_into().ok()?, key })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use keelson_meta::random::SystemRandom;
+    use proptest::prelude::*;
+    use tempfile::NamedTempFile;
+
+    use super::*;
+
+    fn written(text: &str) -> NamedTempFile {
+        let file = NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    fn key(byte: u8) -> String {
+        STANDARD.encode([byte; KEY_BYTES])
+    }
+
+    fn seal(text: &str) -> TokenSeal {
+        TokenSeal::read(written(text).path(), Arc::new(SystemRandom)).unwrap()
+    }
+
+    #[test]
+    fn a_sealed_token_opens_for_its_list_alone_and_says_nothing() {
+        let seal = seal(&key(1));
+        let sealed = seal.seal("a-secret-name", "pods/web", "ann");
+        let opened = Opened { caller: "ann".to_owned(), token: "a-secret-name".to_owned() };
+        assert_eq!(seal.open(&sealed, "pods/web"), Ok(opened));
+        assert_eq!(seal.open(&sealed, "pods/"), Err(SealFault::Foreign));
+        let bytes = URL_SAFE_NO_PAD.decode(&sealed).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
+        assert_ne!(sealed, seal.seal("a-secret-name", "pods/web", "ann"), "nor that two are the same");
+        assert_eq!(sealed.len(), seal.seal("b", "pods/web", "ann").len(), "nor how long names are");
+    }
+
+    #[test]
+    fn keys_are_changed_without_a_pause() {
+        let (old, both, new) = (seal(&key(1)), seal(&format!("# new\n{}\n{}\n", key(2), key(1))), seal(&key(2)));
+        let of_old = old.seal("t", "l", "u");
+        assert!(both.open(&of_old, "l").is_ok());
+        assert_eq!(new.open(&of_old, "l"), Err(SealFault::Retired));
+        assert_eq!(old.open(&both.seal("t", "l", "u"), "l"), Err(SealFault::Retired), "the first one seals");
+        let plain = URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1"}"#);
+        assert_eq!(new.open(&plain, "l"), Err(SealFault::Retired), "as one from before there were keys");
+    }
+
+    #[test]
+    fn a_file_of_keys_has_nothing_else() {
+        for (text, expected) in [("", "has no key"), ("# none\n", "has no key"), ("x", "line 1"), ("\nAAAA", "line 2")]
+        {
+            let fault = TokenSeal::read(written(text).path(), Arc::new(SystemRandom)).unwrap_err().to_string();
+            assert!(fault.contains(expected), "{fault}");
+        }
+        assert!(TokenSeal::read(Path::new("/nowhere"), Arc::new(SystemRandom)).is_err());
+    }
+
+    #[tokio::test]
+    async fn keys_that_change_are_read_again() {
+        let file = written(&key(1));
+        let seal = Arc::new(TokenSeal::read(file.path(), Arc::new(SystemRandom)).unwrap());
+        let following = tokio::spawn(seal.clone().follow());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let of_old = seal.seal("t", "l", "u");
+        std::fs::write(file.path(), format!("# another\n{}\n", key(2))).unwrap();
+        while seal.open(&of_old, "l").is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(seal.open(&seal.seal("t", "l", "u"), "l").is_ok());
+        following.abort();
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_altered_opens_nothing(at in 0usize..400, with in 1u8.., cut in 0usize..400, token in "[a-z]{0,300}") {
+            let seal = seal(&key(1));
+            let sealed = URL_SAFE_NO_PAD.decode(seal.seal(&token, "l", "u")).unwrap();
+            let mut altered = sealed.clone();
+            let place = at % altered.len();
+            altered[place] ^= with;
+            prop_assert!(seal.open(&URL_SAFE_NO_PAD.encode(&altered), "l").is_err());
+            let cut = &sealed[..cut.min(sealed.len() - 1)];
+            prop_assert!(seal.open(&URL_SAFE_NO_PAD.encode(cut), "l").is_err());
+        }
+
+        #[test]
+        fn no_text_is_taken_for_a_token(text in ".{0,200}") {
+            prop_assert!(seal(&key(1)).open(&text, "l").is_err());
+        }
+    }
+}
