@@ -1,7 +1,9 @@
 //! Reading all there is of some ranges, in large pages.
 //!
-//! For each page etcd counts all keys from there to the end of what is asked for, so the number of pages times the number of keys is
-//! what a scan costs beside the bytes. The pages are as large as memory allows, and no page only asks whether there is more.
+//! For each page etcd counts all keys from there to the end of what is asked for. So the pages are as large as memory allows, none only
+//! asks whether there is more, and none is asked for up to a key that is far away (`reach.rs`).
+
+mod reach;
 
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ use crate::read::fixed;
 use crate::revision::explain;
 use crate::store::Shared;
 use crate::transaction::key_value;
+
+use reach::{Reach, Told};
 
 /// How many entries the first page asks for: nothing is known of their size.
 const FIRST_PAGE: usize = 500;
@@ -33,7 +37,8 @@ pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
         _ => Vec::new(),
     };
     segments.reverse();
-    let reading = Reading { shared, ranges, at: revision, segments, page: FIRST_PAGE };
+    let reach = Reach::default();
+    let reading = Reading { shared, ranges, at: revision, segments, page: FIRST_PAGE, reach };
     stream::try_unfold(reading, Reading::next).boxed()
 }
 
@@ -46,6 +51,7 @@ struct Reading {
     segments: Vec<(Vec<u8>, Vec<u8>)>,
     /// How many entries the next page asks for.
     page: usize,
+    reach: Reach,
 }
 
 impl Reading {
@@ -67,18 +73,24 @@ impl Reading {
 
     /// What the next page has of the ranges.
     async fn read(&mut self) -> Result<Vec<KeyValue>, Failure> {
-        let Some((key, range_end)) = self.segments.last().cloned() else { return Ok(Vec::new()) };
+        let Some((from, to)) = self.segments.last().cloned() else { return Ok(Vec::new()) };
+        let end = self.reach.end(&from, &to);
         let (limit, revision) = (i64::try_from(self.page).unwrap_or(i64::MAX), fixed(Some(self.at))?);
+        let (key, range_end) = (from.clone(), end.clone());
         let ask = proto::RangeRequest { key, range_end, limit, revision, ..proto::RangeRequest::default() };
         let before = self.shared.seen.highest();
         let page: RangeResponse = self.shared.client.call(RANGE, ask).await?;
         self.shared.seen.saw(before, page.header.unwrap_or_default().revision)?;
+        let ends = page.kvs.first().zip(page.kvs.last()).map(|(first, last)| (&*first.key, &*last.key));
+        let counted = usize::try_from(page.count).unwrap_or_default();
+        self.reach.learn(&Told { range: (&from, &to), ends, keys: (page.kvs.len(), self.page), counted });
         let bytes: usize = page.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
         if let Some(average) = bytes.checked_div(page.kvs.len()) {
             self.page = (PAGE_BYTES / average.max(1)).clamp(PAGES.0, PAGES.1);
         }
         match page.kvs.last().filter(|_| page.more) {
-            Some(last) => self.go_on_behind(&last.key),
+            Some(last) => self.go_on_at([&*last.key, b"\0"].concat()),
+            None if end < to => self.go_on_at(end),
             None => drop(self.segments.pop()),
         }
         let keys = &self.shared.keys;
@@ -86,9 +98,8 @@ impl Reading {
         Ok(entries.filter(|entry| self.is_wanted(&entry.key)).collect())
     }
 
-    /// Goes on at the next key that lies in a range.
-    fn go_on_behind(&mut self, last: &[u8]) {
-        let behind = [last, b"\0"].concat();
+    /// Goes on at this key, or at the next one that lies in a range.
+    fn go_on_at(&mut self, behind: Vec<u8>) {
         let keys = &self.shared.keys;
         let next = self.ranges.iter().find(|(_, to)| keys.encode(to) > behind);
         match (next, self.segments.last_mut()) {

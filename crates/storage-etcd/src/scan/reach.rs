@@ -1,0 +1,127 @@
+//! Up to which key the next page of a scan is asked for.
+//!
+//! For each page etcd counts all keys of the range that it is asked for. So a range that holds much more than a page is narrowed to the
+//! keys that begin as the next one does, the longer the beginning the fewer, and widened again where such a range has little. Where
+//! nothing can be known beforehand of how the keys lie, what a page has told leads the next one.
+//!
+//! Invariant: a range that is asked for begins where the one before ended, so that no key is passed over.
+
+/// A range that holds more keys than so many pages is too wide.
+const PAGES: usize = 8;
+
+/// How many bytes the keys of the next range have in common with its first one, at the most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reach(usize);
+
+/// What a page has told.
+pub(super) struct Told<'k> {
+    /// The range that it was asked for.
+    pub(super) range: (&'k [u8], &'k [u8]),
+    /// Its first and its last key, unless it is empty.
+    pub(super) ends: Option<(&'k [u8], &'k [u8])>,
+    /// How many keys it has, and may have at the most.
+    pub(super) keys: (usize, usize),
+    /// How many the range has.
+    pub(super) counted: usize,
+}
+
+impl Reach {
+    /// The end of the next range, which goes from one key to another if it is not narrowed.
+    pub(super) fn end(self, from: &[u8], to: &[u8]) -> Vec<u8> {
+        let beginning = &from[..self.0.min(from.len())];
+        behind_all(beginning).filter(|end| **end < *to).unwrap_or_else(|| to.to_vec())
+    }
+
+    /// Learns from a page.
+    pub(super) fn learn(&mut self, told: &Told<'_>) {
+        let (from, to) = told.range;
+        let narrowed = if self.end(from, to) == to { common(from, to) } else { self.0.min(from.len()) };
+        let (had, limit) = told.keys;
+        match told.ends {
+            Some((first, last)) if told.counted > PAGES * limit => {
+                self.0 = (narrowed + 1).max(common(last, to) + 1).max(common(first, last));
+            }
+            _ if had < told.counted || had > limit / 2 => {}
+            _ => self.0 = narrowed.saturating_sub(1),
+        }
+    }
+}
+
+/// The first key behind all that begin so; `None` behind which there is none.
+fn behind_all(beginning: &[u8]) -> Option<Vec<u8>> {
+    let last = beginning.iter().rposition(|byte| *byte < u8::MAX)?;
+    let mut behind = beginning[..=last].to_vec();
+    behind[last] += 1;
+    Some(behind)
+}
+
+/// How many bytes two keys begin with in common.
+fn common(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads all keys in pages, and says how many pages that took and how many keys were counted for them.
+    fn read(keys: &BTreeSet<Vec<u8>>, limit: usize) -> (usize, usize) {
+        let (mut from, to) = (b"/registry/".to_vec(), b"/registry0".to_vec());
+        let (mut reach, mut pages, mut counted) = (Reach::default(), 0, 0);
+        let mut found = Vec::new();
+        while from < to {
+            let end = reach.end(&from, &to);
+            assert!(from < end && end <= to);
+            let within: Vec<&Vec<u8>> = keys.range(from.clone()..end.clone()).collect();
+            let page = &within[..within.len().min(limit)];
+            pages += 1;
+            counted += within.len();
+            assert!(pages < 1000 + 4 * keys.len(), "it ends");
+            let ends = page.first().zip(page.last()).map(|(first, last)| (first.as_slice(), last.as_slice()));
+            reach.learn(&Told { range: (&from, &to), ends, keys: (page.len(), limit), counted: within.len() });
+            found.extend(page.iter().map(|key| (*key).clone()));
+            from = match page.last() {
+                Some(last) if page.len() < within.len() => [last.as_slice(), b"\0"].concat(),
+                _ => end,
+            };
+        }
+        assert!(found.iter().eq(keys), "every key once, in order");
+        (pages, counted)
+    }
+
+    #[test]
+    fn no_more_is_counted_than_some_times_the_keys() {
+        let key = |number: usize, namespaces: usize| {
+            let namespace = number % namespaces;
+            format!(
+                "/registry/pods/namespace-{namespace}/web-{:x}-{number}",
+                number.wrapping_mul(2_654_435_761) & 0xff_ffff
+            )
+        };
+        for namespaces in [1, 7, 400] {
+            let keys: BTreeSet<Vec<u8>> = (0..100_000).map(|number| key(number, namespaces).into_bytes()).collect();
+            let (pages, counted) = read(&keys, 500);
+            // In one range after the other, up to its end, it would be 10 million keys in 200 pages.
+            assert!(pages <= 800 && counted <= 20 * keys.len(), "{namespaces}: {counted} in {pages} pages");
+        }
+    }
+
+    #[test]
+    fn what_is_little_is_read_at_once() {
+        let keys: BTreeSet<Vec<u8>> = (0..3_000).map(|number| format!("/registry/a/{number}").into_bytes()).collect();
+        assert_eq!(read(&keys, 500).0, 6);
+        assert_eq!(read(&BTreeSet::new(), 500).0, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_is_read_once(ends in prop::collection::btree_set("[a-c/]{0,6}|.{0,3}", 0..400), limit in 1_usize..9) {
+            let keys = ends.into_iter().map(|end| format!("/registry/{end}").into_bytes()).collect();
+            read(&keys, limit);
+        }
+    }
+}
