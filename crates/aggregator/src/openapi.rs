@@ -23,7 +23,7 @@ const REQUESTER: Requester = Requester { user: "system:aggregator", groups: &[] 
 /// Where the index is, and below which the documents are.
 pub(crate) const INDEX: &str = "/openapi/v3";
 /// The document of version 2, of which what concerns its versions is merged into that of all.
-const V2: &str = "/openapi/v2";
+pub(crate) const V2: &str = "/openapi/v2";
 /// How many bytes a document may have.
 pub(crate) const DOCUMENT_BYTES: usize = 16 << 20;
 

@@ -22,7 +22,7 @@ use keelson_controllers::{
 };
 use keelson_discovery::{DiscoveredResource, PeerDocuments, ServedVersion};
 use keelson_meta::field_selector::FieldSelector;
-use keelson_openapi::ForeignDocument;
+use keelson_openapi::{ForeignDocument, ForeignPaths};
 use keelson_outbound::{ByteBudget, ClientConfig, Destination, Upstream};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -30,7 +30,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::asked::{Asked, OpenApi, PeerDocument, paths_of};
 use crate::aggregator::Aggregator;
-use crate::openapi::PublishedDocument;
 
 /// The name that the certificates of servers have, as upstream has it.
 const SERVER_NAME: &str = "kubernetes.default.svc";
@@ -100,6 +99,8 @@ pub struct PeerDescriptions {
     pub discovery: Arc<PeerDocuments>,
     /// What they publish of the versions that this server does not serve, each as one of them has it.
     pub openapi: Vec<Arc<ForeignDocument>>,
+    /// The same in version 2.
+    pub paths: Vec<Arc<ForeignPaths>>,
 }
 
 /// What all peers serve at one moment.
@@ -342,12 +343,14 @@ impl PeerServers {
             .for_each(|document| document.leave_out_stored(&self.aggregator));
         let shown = &self.current.load().described;
         let discovery = self.discovery(&known, &shown.discovery);
-        let (openapi, ways) = (openapi(&known), ways(&known));
-        let is_same = discovery == *shown.discovery && alike(&openapi, &shown.openapi);
+        let openapi = first_of_each(&known, KnownPeer::openapi, |document| document.path());
+        let paths = first_of_each(&known, KnownPeer::paths, |paths| paths.path());
+        let ways = ways(&known);
+        let is_same = discovery == *shown.discovery && alike(&openapi, &shown.openapi) && alike(&paths, &shown.paths);
         let described = if is_same {
             shown.clone()
         } else {
-            PeerDescriptions { generation: shown.generation + 1, discovery: Arc::new(discovery), openapi }
+            PeerDescriptions { generation: shown.generation + 1, discovery: Arc::new(discovery), openapi, paths }
         };
         self.rerouted
             .lock()
@@ -381,25 +384,40 @@ fn is_identity(lease: &Entry) -> bool {
     lease.labels.get(IDENTITY_LABEL) == Some(IDENTITY_VALUE)
 }
 
-/// What peers publish, of each version the document of the first that has one, so that all servers show the same.
-fn openapi(known: &BTreeMap<String, KnownPeer>) -> Vec<Arc<ForeignDocument>> {
-    let mut found: BTreeMap<&str, &Arc<ForeignDocument>> = BTreeMap::new();
-    for document in known.values().flat_map(KnownPeer::openapi) {
-        found.entry(document.path()).or_insert(document);
+/// What peers publish, of each version what the first says that has it, so that all servers show the same.
+fn first_of_each<'k, T: 'k, I: Iterator<Item = &'k Arc<T>>>(
+    known: &'k BTreeMap<String, KnownPeer>,
+    of_peer: impl Fn(&'k KnownPeer) -> I,
+    path: impl Fn(&'k T) -> &'k str,
+) -> Vec<Arc<T>> {
+    let mut found: BTreeMap<&str, &Arc<T>> = BTreeMap::new();
+    for one in known.values().flat_map(of_peer) {
+        found.entry(path(one)).or_insert(one);
     }
     found.into_values().cloned().collect()
 }
 
-fn alike(some: &[Arc<ForeignDocument>], others: &[Arc<ForeignDocument>]) -> bool {
+fn alike<T>(some: &[Arc<T>], others: &[Arc<T>]) -> bool {
     some.len() == others.len() && some.iter().zip(others).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 impl KnownPeer {
     /// What it publishes of versions that it still serves, and this server does not.
     fn openapi(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
+        let served = self.served();
+        self.openapi.documents().filter(move |document| served.contains(document.path()))
+    }
+
+    /// The same in version 2.
+    fn paths(&self) -> impl Iterator<Item = &Arc<ForeignPaths>> {
+        let served = self.served();
+        self.openapi.parts().filter(move |paths| served.contains(paths.path()))
+    }
+
+    /// The paths of the versions that it serves, and of their groups.
+    fn served(&self) -> BTreeSet<String> {
         let versions = self.documents.iter().flat_map(|document| &document.versions);
-        let paths: BTreeSet<String> = versions.flat_map(|version| paths_of(version)).collect();
-        self.openapi.values().map(PublishedDocument::document).filter(move |document| paths.contains(document.path()))
+        versions.flat_map(|version| paths_of(version)).collect()
     }
 }
 

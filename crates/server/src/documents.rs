@@ -41,7 +41,7 @@ impl pages::OtherServers for OtherServers {
             generation: discovered.generation() + of_peers.generation,
             discovery: discovered.fragments().cloned().collect(),
             openapi: discovered.descriptions().cloned().chain(of_peers.openapi).collect(),
-            paths: discovered.paths().cloned().collect(),
+            paths: discovered.paths().cloned().chain(of_peers.paths).collect(),
             peers: of_peers.discovery,
         }
     }

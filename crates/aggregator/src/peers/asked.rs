@@ -3,17 +3,18 @@
 //! Both are asked again every few seconds, and cost a peer whose documents are as before no more than to say so. A peer may lie, hang or
 //! answer without end: of that it is only not heard.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use keelson_discovery::{Freshness, ServedVersion, served_versions};
+use keelson_openapi::{ForeignDocument, ForeignPaths};
 use keelson_outbound::{ByteBudget, ByteReservation, PEER_PROXIED, Peer};
 
 use crate::aggregator::Aggregator;
 use crate::api_service;
 use crate::discovery::{DOCUMENT_BYTES, is_aggregated, read};
-use crate::openapi::{self, INDEX, PublishedDocument};
+use crate::openapi::{self, INDEX, PublishedDocument, V2};
 use crate::requester::SERVER;
 
 /// What a server is asked for: what it serves itself.
@@ -23,8 +24,34 @@ const PATHS: [&str; 2] = ["/api", "/apis"];
 /// How many resources a server may have built in: many times those of Kubernetes.
 const RESOURCES: usize = 2_000;
 
-/// What a peer publishes, by paths such as `apis/apps/v1`.
-pub(super) type OpenApi = HashMap<String, PublishedDocument>;
+/// What a peer publishes of the versions that this server does not serve.
+#[derive(Clone, Default)]
+pub(super) struct OpenApi {
+    /// Its documents of version 3, by paths such as `apis/apps/v1`, and those of their groups.
+    documents: HashMap<String, PublishedDocument>,
+    /// What its document of version 2 says of the versions.
+    parts: PublishedParts,
+}
+
+/// Parts of a document of version 2, of versions by their paths.
+#[derive(Clone, Default)]
+struct PublishedParts {
+    tag: Option<HeaderValue>,
+    parts: BTreeMap<String, Arc<ForeignPaths>>,
+    _reservation: Option<Arc<ByteReservation>>,
+}
+
+impl OpenApi {
+    /// The documents of version 3.
+    pub(super) fn documents(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
+        self.documents.values().map(PublishedDocument::document)
+    }
+
+    /// What is said in version 2.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Arc<ForeignPaths>> {
+        self.parts.parts.values()
+    }
+}
 
 /// One document of a server, without what stands in the store.
 #[derive(Clone, Default)]
@@ -99,20 +126,60 @@ impl Asked<'_> {
             served.flat_map(|known| paths(group, known.name.as_ref())).collect::<BTreeSet<_>>()
         };
         let versions = served.iter().flat_map(|document| &document.versions);
-        let current = versions.filter(|version| version.freshness == Freshness::Current);
-        let unknown = |version: &Arc<ServedVersion>| &paths_of(version) - &served_here(&version.group);
-        let paths: BTreeSet<String> = current.flat_map(unknown).collect();
+        let current: Vec<_> = versions.filter(|version| version.freshness == Freshness::Current).collect();
+        let unknown = |version: &&Arc<ServedVersion>| &paths_of(version) - &served_here(&version.group);
+        let paths: BTreeSet<String> = current.iter().flat_map(unknown).collect();
+        let of_versions = current.iter().map(|version| path_of_version(&version.group, &version.version));
+        let of_versions: BTreeSet<String> = of_versions.filter(|path| paths.contains(path)).collect();
         let mut found = known.clone();
-        found.retain(|path, _| paths.contains(path));
+        found.documents.retain(|path, _| paths.contains(path));
+        if of_versions.is_empty() {
+            found.parts = PublishedParts::default();
+        }
         if !paths.is_empty()
-            && let Err(why) = self.published(paths, &mut found).await
+            && let Err(why) = self.published(paths, &mut found.documents).await
         {
             tracing::warn!(why, "a peer does not say what it publishes");
+        }
+        if !of_versions.is_empty() {
+            match self.parts(of_versions, &known.parts).await {
+                Ok(parts) => found.parts = parts,
+                Err(why) => tracing::warn!(why, "a peer does not say what it publishes in version 2"),
+            }
         }
         found
     }
 
-    async fn published(&self, paths: BTreeSet<String>, found: &mut OpenApi) -> Result<(), String> {
+    /// What its document of version 2 says of these versions.
+    async fn parts(&self, wanted: BTreeSet<String>, known: &PublishedParts) -> Result<PublishedParts, String> {
+        let mut headers = HeaderMap::new();
+        if let Some(tag) = known.tag.clone().filter(|_| known.parts.keys().eq(&wanted)) {
+            headers.insert(IF_NONE_MATCH, tag);
+        }
+        let answer = SERVER.get(self.peer, V2, Some("application/json"), headers, openapi::DOCUMENT_BYTES).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        match answer.status {
+            304 => return Ok(known.clone()),
+            200 => {}
+            status => return Err(format!("the answer of {V2:?} is {status}")),
+        }
+        let tag = answer.headers.get(ETAG).cloned();
+        let reservation = self.kept.hold(answer.body.len())?;
+        let names: Vec<String> = wanted.iter().cloned().collect();
+        let parts = read(answer, move |document, _| ForeignPaths::of_document(document, &names)).await?;
+        let parts: BTreeMap<_, _> = wanted.into_iter().zip(parts).collect();
+        // What says the same is the same, so that nothing is made anew for it.
+        if parts == known.parts {
+            return Ok(PublishedParts { tag, ..known.clone() });
+        }
+        Ok(PublishedParts { tag, parts, _reservation: Some(Arc::new(reservation)) })
+    }
+
+    async fn published(
+        &self,
+        paths: BTreeSet<String>,
+        found: &mut HashMap<String, PublishedDocument>,
+    ) -> Result<(), String> {
         let answer = SERVER.get(self.peer, INDEX, None, HeaderMap::new(), openapi::DOCUMENT_BYTES).await;
         let answer = answer.map_err(|error| error.to_string())?;
         if answer.status != 200 {
@@ -136,7 +203,10 @@ pub(super) fn paths_of(version: &ServedVersion) -> BTreeSet<String> {
 }
 
 fn paths(group: &str, version: &str) -> BTreeSet<String> {
-    let of_version = api_service::version_path(group, version).split_off(1);
     let of_group = if group.is_empty() { "api".to_owned() } else { format!("apis/{group}") };
-    BTreeSet::from([of_version, of_group])
+    BTreeSet::from([path_of_version(group, version), of_group])
+}
+
+fn path_of_version(group: &str, version: &str) -> String {
+    api_service::version_path(group, version).split_off(1)
 }

@@ -144,6 +144,25 @@ async fn what_only_a_peer_serves_is_described_as_the_peer_describes_it() {
     let (part, other) = ("apis/batch/v1", "apis/storagemigration.k8s.io/v1beta1");
     until_of(&b.raw(), "/openapi/v3", "application/json", |index| index["paths"][part].is_object()).await;
     until_of(&a.raw(), "/openapi/v3", "application/json", |index| index["paths"][other].is_object()).await;
+    let v2 = "/openapi/v2";
+    let has = |path: &'static str| move |found: &Value| found["paths"][path].is_object();
+    let jobs = "/apis/batch/v1/namespaces/{namespace}/jobs";
+    let of_b = until_of(&b.raw(), v2, "application/json", has(jobs)).await;
+    let migrations = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+    let of_a = until_of(&a.raw(), v2, "application/json", has(migrations)).await;
+    for (server, part) in [(&of_b, jobs), (&of_a, migrations)] {
+        let other = if part == jobs { &of_a } else { &of_b };
+        let of = |document: &Value| document["paths"][part]["post"]["responses"].clone();
+        assert!(of(other).is_object());
+        assert_eq!(of(server), of(other), "as who serves it describes it");
+    }
+    let names = |document: &Value, of: &str| -> Vec<String> {
+        let all = document[of].as_object().unwrap().keys();
+        all.filter(|name| !name.ends_with("/batch/") && !name.ends_with("/storagemigration.k8s.io/")).cloned().collect()
+    };
+    for of in ["paths", "definitions"] {
+        assert_eq!(names(&of_a, of), names(&of_b, of), "of the groups themselves each server describes its own");
+    }
     let index = async |server: &TestServer| server.raw().get("/openapi/v3").await.expect(200);
     assert_eq!(index(&a).await.text(), index(&b).await.text(), "one index on all servers");
     assert_eq!(index(&a).await.header("etag"), index(&b).await.header("etag"));
