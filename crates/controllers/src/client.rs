@@ -35,6 +35,8 @@ pub struct Client {
 
 /// The name by which the server owns fields of what it writes by itself, as the reference server does.
 pub const SERVER_MANAGER: &str = "kube-apiserver";
+/// The name by which controllers own fields that run in kube-controller-manager elsewhere, unless they apply what they write.
+pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// An object, and the revision that wrote it.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_registry::{Caller, Registry, Target};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Stored};
+use crate::client::{CONTROLLER_MANAGER, Client, Stored};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 use conditions::Findings;
@@ -29,8 +29,8 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: D
 /// How long a turn waits for what one kind on another server holds, so that no such server keeps a turn from other namespaces for
 /// longer.
 const ELSEWHERE_TIME: Duration = Duration::from_secs(10);
-/// Who owns the conditions.
-const MANAGER: &str = "namespace-controller";
+/// The account by which it deletes.
+const ACCOUNT: &str = "namespace-controller";
 
 /// The controller.
 pub struct NamespaceDeletion {
@@ -53,8 +53,8 @@ impl NamespaceDeletion {
     /// # Errors
     /// 500 when namespaces are not served.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
-        let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
-        let releasing = registry.controller(MANAGER);
+        let client = Client::of_controller(registry.clone(), ACCOUNT, CONTROLLER_MANAGER);
+        let releasing = registry.controller(ACCOUNT);
         let namespaces = client.collection("", "v1", "namespaces", None)?;
         let queue = Queue::new(BACKOFF);
         Ok(Self { registry, client, releasing, namespaces, others: Vec::new(), elsewhere: None, queue })

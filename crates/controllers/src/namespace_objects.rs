@@ -13,7 +13,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Client;
+use crate::client::{CONTROLLER_MANAGER, Client};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
@@ -49,15 +49,14 @@ enum Content {
 impl NamespaceObjects {
     /// Gives each namespace a service account for pods that name none.
     pub fn service_accounts(registry: Arc<Registry>) -> Self {
-        let client =
-            Client::of_controller(registry.clone(), "service-account-controller", "service-account-controller");
+        let client = Client::of_controller(registry.clone(), "service-account-controller", CONTROLLER_MANAGER);
         Self::new(registry, client, "serviceaccounts", "default", Content::Any)
     }
 
     /// Gives each namespace the certificates, in PEM, by which the server is known.
     pub fn root_certificates(registry: Arc<Registry>, certificates_pem: &str) -> Self {
         let data = BTreeMap::from([("ca.crt".to_owned(), certificates_pem.to_owned())]);
-        let client = Client::of_controller(registry.clone(), "root-ca-cert-publisher", "root-ca-certificate-publisher");
+        let client = Client::of_controller(registry.clone(), "root-ca-cert-publisher", CONTROLLER_MANAGER);
         Self::new(registry, client, "configmaps", ROOT_CA, Content::Data(data))
     }
 

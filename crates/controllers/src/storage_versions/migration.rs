@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use super::entry::{name_of, resource_of};
 use super::states::StorageStates;
 use super::target;
-use crate::client::{Client, Stored};
+use crate::client::{CONTROLLER_MANAGER, Client, Stored};
 use crate::conflicts::retry_conflicts;
 use crate::follow::follow;
 use crate::identity::{IDENTITY_LABEL, IDENTITY_VALUE};
@@ -50,8 +50,7 @@ use walk::Walked;
 
 /// The account by which it writes, as in the reference server.
 const ACCOUNT: &str = "storage-version-migrator-controller";
-/// The names by which it owns fields, of migrations and of definitions.
-const MANAGER: &str = "kube-controller-manager";
+/// The name by which it owns fields of definitions.
 const DEFINITION_MANAGER: &str = "migration-runner-controller";
 /// How many resources are looked at at once. Their walks take turns.
 const AT_ONCE: usize = 4;
@@ -97,8 +96,8 @@ struct Request {
 enum NoSubject {
     /// It may come: there is a definition.
     Pending,
-    /// An aggregated server has it.
-    Elsewhere,
+    /// An aggregated server may have it.
+    NotServed,
     Never(String),
 }
 
@@ -108,7 +107,7 @@ impl StorageVersionMigrator {
     /// # Errors
     /// 500 when what it works with is not served.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
-        let client = Client::of_controller(registry.clone(), ACCOUNT, MANAGER);
+        let client = Client::of_controller(registry.clone(), ACCOUNT, CONTROLLER_MANAGER);
         Ok(Self {
             versions: target(&client)?,
             leases: leases::collection(&client)?,
@@ -211,13 +210,13 @@ impl StorageVersionMigrator {
         let subject = match found {
             Ok(subject) => subject,
             Err(NoSubject::Pending) => return Ok(Outcome::Again),
-            Err(NoSubject::Elsewhere) => return self.leave_to_others(resource, open.collect()).await,
-            Err(NoSubject::Never(why)) => {
-                for migration in open {
-                    self.end(&Request::of(&migration), &End::Failed(why.clone()), None).await?;
-                }
-                return Ok(Outcome::Done);
+            Err(NoSubject::NotServed) if self.is_aggregated(&resource.group) => {
+                return self.leave_to_others(resource, open.collect()).await;
             }
+            Err(NoSubject::NotServed) => {
+                return self.fail_all(open, "resource does not exist in discovery".to_owned()).await;
+            }
+            Err(NoSubject::Never(why)) => return self.fail_all(open, why).await,
         };
         let first = match open.next() {
             Some(first) => first,
@@ -233,6 +232,13 @@ impl StorageVersionMigrator {
             self.end(&Request::of(&other), &End::Failed(why), None).await?;
         }
         self.migrate(&first, &subject).await
+    }
+
+    async fn fail_all(&self, open: impl Iterator<Item = Stored> + Send, why: String) -> Result<Outcome, ApiError> {
+        for migration in open {
+            self.end(&Request::of(&migration), &End::Failed(why.clone()), None).await?;
+        }
+        Ok(Outcome::Done)
     }
 
     /// Leaves migrations to the aggregated server that publishes the resource, which knows what lies in its store. One that nobody can
@@ -287,11 +293,7 @@ impl StorageVersionMigrator {
         let Some(served) = surface.resource(&resource.group, &resource.resource) else {
             let name = format!("{}.{}", resource.resource, resource.group);
             let is_defined = self.definitions.collection().is_ok_and(|definitions| definitions.get(&name).is_some());
-            return Err(match (is_defined, self.is_aggregated(&resource.group)) {
-                (true, _) => NoSubject::Pending,
-                (false, true) => NoSubject::Elsewhere,
-                (false, false) => NoSubject::Never("resource does not exist in discovery".to_owned()),
-            });
+            return Err(if is_defined { NoSubject::Pending } else { NoSubject::NotServed });
         };
         let version = served.versions().first();
         let can = |verb| version.is_some_and(|version| version.verbs.contains(&verb));

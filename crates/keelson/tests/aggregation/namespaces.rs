@@ -56,6 +56,9 @@ async fn what_a_server_holds_of_a_namespace_is_deleted_there() {
     assert_eq!(condition(&found, "NamespaceContentRemaining")[2], message);
     let message = "Some finalizers are remaining: example.org/hold in 1 resource instances";
     assert_eq!(condition(&found, "NamespaceFinalizersRemaining")[2], message);
+    let owners = found["metadata"]["managedFields"].as_array().unwrap();
+    let of_status = owners.iter().find(|owner| owner["subresource"] == "status").unwrap();
+    assert_eq!(of_status["manager"], "kube-controller-manager");
     let asked = &backend.asked(path)[0].headers;
     assert_eq!(asked["x-remote-user"], "system:serviceaccount:kube-system:namespace-controller");
     backend.answer(path, HookReply::Json(json!({ "kind": "ThingList", "items": [] })));

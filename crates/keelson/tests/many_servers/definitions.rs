@@ -2,12 +2,18 @@
 //!
 //! One server runs the controllers; none may rely on being it.
 
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use keelson_server::Config;
+use keelson_storage::memory::MemoryStore;
 use keelson_storage::{RangeRequest, Store, StoreKey};
-use keelson_testkit::{DEFINITIONS, Raw, definition_version};
+use keelson_testkit::{DEFINITIONS, Raw, TestServer, definition_version};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, SERVERS};
 use crate::engines::{Engine, on_every_engine};
+use crate::migrations::with_migrator;
 use crate::{items, name, until};
 
 on_every_engine!(what_is_defined_on_one_server_is_served_changed_and_emptied_by_the_others);
@@ -61,6 +67,50 @@ async fn stored(store: &dyn Store) -> Vec<(String, String)> {
 async fn names(raw: &Raw, version: &str) -> Vec<String> {
     let list = raw.get(path(version)).await.expect(200).json();
     items(&list).iter().map(|object| name(object).to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_is_written_three_times_and_what_follows_of_it_once() {
+    let store = MemoryStore::new();
+    let by_default = |config: &mut Config| config.registry.storage_states = false;
+    let builder = TestServer::builder().shared_store(Arc::new(store.clone()));
+    let server = builder.configure(with_migrator).configure(by_default).start().await;
+    let (raw, since) = (server.raw(), store.current_revision().await.unwrap());
+    // When the second one is settled the first one is.
+    for group in ["first.example.com", "second.example.com"] {
+        let defined = keelson_testkit::definition(group, "oaks", "Oak", versions("v1"));
+        raw.post(DEFINITIONS, &defined).await.expect(201);
+        for path in [
+            format!("/apis/apiregistration.k8s.io/v1/apiservices/v2.{group}"),
+            format!("/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/{group}.oaks"),
+            format!("/apis/{group}/v1/oaks"),
+        ] {
+            until(&path, || async { raw.get(&*path).await.status == 200 }).await;
+        }
+        let path = format!("{DEFINITIONS}/oaks.{group}");
+        until("it is established", || async {
+            let found = raw.get(&*path).await.expect(200).json();
+            found["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(|it| it["type"] == "Established"))
+        })
+        .await;
+    }
+    let last = store.current_revision().await.unwrap();
+    let (mut tail, mut reached, mut written) = (store.tail(since).await.unwrap(), since, Vec::new());
+    while reached < last {
+        let batch = tail.next().await.unwrap().unwrap();
+        written.extend(batch.events.iter().map(|event| event.key.as_str().to_owned()));
+        reached = batch.watermark;
+    }
+    written.retain(|key| key.contains("first.example.com"));
+    written.sort_unstable();
+    let definition = "/registry/apiextensions.k8s.io/customresourcedefinitions/oaks.first.example.com";
+    let service = |version: &str| format!("/registry/apiregistration.k8s.io/apiservices/{version}.first.example.com");
+    let published = written.iter().filter(|key| key.ends_with("/first.example.com.oaks")).count();
+    assert_eq!(published, 1, "{written:?}");
+    written.retain(|key| !key.ends_with("/first.example.com.oaks"));
+    // It is made, its names are accepted, and it is established.
+    let definition = || definition.to_owned();
+    assert_eq!(written, [definition(), definition(), definition(), service("v1"), service("v2")]);
 }
 
 async fn what_is_defined_on_one_server_is_served_changed_and_emptied_by_the_others(engine: Engine) {
