@@ -12,6 +12,7 @@ mod memory;
 mod migration;
 mod objects;
 mod proxied;
+mod queries;
 mod servers;
 mod start;
 mod watch;
@@ -26,6 +27,7 @@ use custom::Custom;
 use definitions::Definitions;
 use lists::Form;
 use proxied::Proxied;
+use queries::Asked;
 use servers::Objects;
 
 /// Connections that the row with the most of them has open, with some to spare.
@@ -48,6 +50,7 @@ pub(crate) enum Work {
     ListsAtOnce,
     ListsMemory,
     Selector,
+    Query(Asked),
     Discovery,
     Watch(usize),
     NodeWatchers,
@@ -76,7 +79,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 47] = [
+pub(crate) const ALL: [Row; 54] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
@@ -96,6 +99,18 @@ pub(crate) const ALL: [Row; 47] = [
     row("lists", "8 whole lists at once", Work::ListsAtOnce, Some(Quantity::millis(4_000))),
     row("lists-memory", "8 whole lists at once, memory added", Work::ListsMemory, Some(Quantity::megabytes(50))),
     row("selector", "label selector, 200 match", Work::Selector, Some(Quantity::millis(1))),
+    row("query-page", "sorted page of 100, order known", Work::Query(Asked::SortedPage), Some(Quantity::millis(2))),
+    row("query-page-900", "jump to page 900 of it", Work::Query(Asked::DeepPage), Some(Quantity::millis(2))),
+    row("query-count", "count of two terms", Work::Query(Asked::Count), Some(Quantity::millis(1))),
+    row("query-groups", "pods by phase, known", Work::Query(Asked::Groups), Some(Quantity::millis(2))),
+    row("query-search", "search for a new word", Work::Query(Asked::Search), None),
+    row(
+        "query-scan",
+        "filter by a path that nothing is known of",
+        Work::Query(Asked::Scan),
+        Some(Quantity::millis(80)),
+    ),
+    row("query-where", "condition in CEL that is new", Work::Query(Asked::Condition), None),
     row("discovery", "aggregated discovery, 32 in flight", Work::Discovery, Some(Quantity::Rate(25_000.0))),
     row("watch-500", "500 watchers, server CPU an event", Work::Watch(500), Some(Quantity::micros(3))),
     row("watch-2000", "2,000 watchers, server CPU an event", Work::Watch(2_000), Some(Quantity::micros(3))),
@@ -259,6 +274,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::ListsAtOnce => lists::at_once(bench).await,
         Work::ListsMemory => lists::memory_at_once(bench).await,
         Work::Selector => lists::selector(bench).await,
+        Work::Query(asked) => queries::asked(bench, asked).await,
         Work::Watch(watchers) => watch::fan_out(bench, watchers).await,
         Work::NodeWatchers => watch::node_watchers(bench).await,
         Work::Converted => converted::list(bench).await,

@@ -150,6 +150,11 @@ impl Entry {
         self.fields.0.as_deref().and_then(|texts| texts.split(SEPARATOR).nth(place)).unwrap_or_default()
     }
 
+    /// The texts of the fields that are kept; empty ones of those that the object does not have.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.fields.0.as_deref().into_iter().flat_map(|texts| texts.split(SEPARATOR))
+    }
+
     /// The text of a field by its path, such as `spec.nodeName`; empty when it is not kept, or the object does not have it.
     pub fn field_named(&self, path: &str) -> &str {
         self.layout.place(path).map_or("", |place| self.field(place))

@@ -6,6 +6,7 @@
 mod bytes;
 mod expressions;
 mod patches;
+mod queries;
 mod texts;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -42,6 +43,7 @@ pub fn all() -> &'static [Target] {
         texts::CONTINUE_TOKEN,
         texts::QUANTITY,
         texts::QUERY,
+        queries::QUERY_PARAMETERS,
         texts::PATH,
         expressions::CEL,
     ]

@@ -51,6 +51,7 @@ targets! {
     continue_token "continue-token",
     quantity "quantity",
     query "query",
+    query_parameters "query-parameters",
     path "path",
     cel "cel",
 }

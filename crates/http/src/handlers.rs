@@ -64,6 +64,9 @@ impl ResourceHandlers {
     /// What answers a request. Each is boxed alone: one value that had room for the largest would be copied for the smallest.
     fn dispatch<'r>(&'r self, request: Box<ApiRequest>, target: &'r Target) -> Answering<'r> {
         let registry = &*self.registry;
+        if request.query.is_extended() && request.info.verb != RequestVerb::Resource(Verb::List) {
+            return future::ready(Err(query::only_for_lists())).boxed();
+        }
         match target.subresource.as_ref().map(|below| below.handler) {
             None if target.resource.create_handler == Some(CreateHandler::Binding) => {
                 return binding::handle(registry, target, request).boxed();
@@ -82,9 +85,6 @@ impl ResourceHandlers {
         let RequestVerb::Resource(verb) = request.info.verb else {
             return future::ready(Err(ApiError::MethodNotAllowed)).boxed();
         };
-        if verb != Verb::List && request.query.is_extended() {
-            return future::ready(Err(query::only_for_lists())).boxed();
-        }
         if verb.is_write()
             && let Err(error) = registry.check_published(target)
         {

@@ -46,6 +46,14 @@ pub enum QueryError {
         /// The parameter.
         text: String,
     },
+    /// An expression that is not one.
+    #[error("{name}: {why}")]
+    Expression {
+        /// The name of the parameter.
+        name: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Parameters that can't be given together.
     #[error("{0}")]
     Together(&'static str),

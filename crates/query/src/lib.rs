@@ -1,25 +1,34 @@
-//! Queries of lists: how the objects of a collection are ordered, counted and paged, as a value of its own.
+//! Queries of lists: which objects of a collection are shown, in which order and how much of them, as a value of its own.
 //!
 //! A [`Query`] is read from the parameters of a request whose names begin with [`PREFIX`]; no client of Kubernetes sends those. It
-//! says where an object stands ([`SortBy`]), by a place in bytes that compare as the values do, and which page is wanted. A
-//! [`QueryToken`] says where a walk goes on. Nothing here knows HTTP, stores, or which objects there are.
+//! says whether an object is wanted ([`Filter`], [`Condition`], [`Search`]) and where it stands ([`SortBy`]), by a place in bytes that
+//! compare as the values do, which page is wanted, and what is shown of each object ([`Mask`]). A [`QueryToken`] says where a walk
+//! goes on. Nothing here knows HTTP, stores, or which objects there are.
 //!
 //! Invariants:
 //! - Places compare as the values that they are of, whatever the direction, and no place begins another one.
 //! - What can't be read is refused with the name of the parameter and what is wrong where.
 
+mod condition;
 mod error;
+mod filter;
+mod mask;
 mod order;
 mod path;
 mod place;
 mod query;
 mod scan;
+mod search;
 mod token;
 mod value;
 
+pub use condition::{Condition, TooCostly};
 pub use error::QueryError;
+pub use filter::Filter;
+pub use mask::Mask;
 pub use order::{Comparison, SortBy, SortTerm};
 pub use path::{Path, Step};
 pub use query::{PREFIX, Query};
+pub use search::Search;
 pub use token::{QueryToken, TokenError, TokenRevision, fingerprint};
 pub use value::{Subject, Value};

@@ -79,6 +79,16 @@ impl Path {
         Ok(Self { steps: steps.into() })
     }
 
+    /// The path of these steps.
+    pub(crate) fn of_steps(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self { steps: steps.into_iter().collect() }
+    }
+
+    /// The path through these members.
+    pub(crate) fn of_members(members: &[&str]) -> Self {
+        Self { steps: members.iter().map(|name| Step::Member((*name).into())).collect() }
+    }
+
     /// The steps.
     pub fn steps(&self) -> &[Step] {
         &self.steps
@@ -97,6 +107,11 @@ impl Path {
                 .iter()
                 .zip(members)
                 .all(|(step, name)| matches!(step, Step::Member(found) if **found == **name))
+    }
+
+    /// Whether it leads to what stands beside the bytes of a stored object.
+    pub(crate) fn is_revision(&self) -> bool {
+        self.is(&["metadata", "resourceVersion"])
     }
 
     /// Hands the JSON text of each value that the path leads to in a compact JSON value to `found`, which says whether it wants more.

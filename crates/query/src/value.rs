@@ -53,7 +53,7 @@ impl<'a> Value<'a> {
 impl<'a> Subject<'a> {
     /// Hands each scalar that a path leads to to `found`, which says whether it wants more.
     pub fn visit(&self, path: &Path, mut found: impl FnMut(Value<'a>) -> bool) {
-        if path.is(&["metadata", "resourceVersion"]) {
+        if path.is_revision() {
             // It stands beside the bytes. Clients may not look into it, but an order by it is that of the writes.
             found(Value::Number(self.revision.to_string().into()));
             return;

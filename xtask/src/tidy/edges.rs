@@ -21,7 +21,7 @@ const ALLOWED: [(&str, &[&str]); 34] = [
     ("conversion", &["meta", "resources"]),
     ("defaults", &["meta", "codec"]),
     ("validation", &["meta", "cel", "schema"]),
-    ("query", &["meta", "codec"]),
+    ("query", &["meta", "cel", "codec"]),
     // state
     ("storage", &["meta"]),
     ("storage-etcd", &["meta", "storage"]),
@@ -133,7 +133,7 @@ const ALLOWED: [(&str, &[&str]); 34] = [
     ("teststores", &[]),
     ("testkit", &["meta", "storage", "server", "teststores"]),
     ("bench", &["teststores"]),
-    ("fuzz", &["meta", "cel", "codec", "schema", "validation", "patch", "protobuf", "storage", "http"]),
+    ("fuzz", &["meta", "cel", "codec", "schema", "validation", "patch", "protobuf", "query", "storage", "http"]),
     ("xtask", &[]),
 ];
 

@@ -2,11 +2,16 @@
 //!
 //! The page is planned and found by the registry; its bytes are made while they are sent, in `list_body`.
 
+use std::sync::Arc;
+
 use http::{Response, StatusCode};
 use keelson_meta::{ApiError, ListHead, ListMeta, Revision};
+use keelson_query::Mask;
 use keelson_registry::{ListItems, ListPage, Registry, Target};
 
-use super::list_body::{AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Paced, Source, bytes_of, converted, done};
+use super::list_body::{
+    AHEAD_FROM_BYTES, AheadBody, GzipListBody, ListBody, Paced, Source, bytes_of, converted, done, masked,
+};
 use super::query;
 use super::render::{ListWriter, Renderer, RowOrder};
 use crate::body::{ResponseBody, stream};
@@ -30,16 +35,25 @@ pub(super) async fn handle(
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
     let page = registry.list(target, &request.caller, request.query.list_options()?).await?;
-    let order = renderer.row_order();
-    answer(target, renderer, page, order, accepts_gzip(&request.parts.headers)).await
+    let showing = Showing { order: renderer.row_order(), mask: None };
+    answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await
 }
 
-/// The answer with a page, whose items are in the order of their keys, or in one that they are put into here.
+/// What becomes of the items of a page before they are sent.
+#[derive(Default)]
+pub(super) struct Showing {
+    /// The order into which they are put.
+    pub(super) order: Option<RowOrder>,
+    /// What is left out of each.
+    pub(super) mask: Option<Arc<Mask>>,
+}
+
+/// The answer with a page.
 pub(super) async fn answer(
     target: &Target,
     renderer: Renderer,
     page: ListPage,
-    order: Option<RowOrder>,
+    showing: Showing,
     takes_gzip: bool,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let kind = target.kind();
@@ -48,7 +62,7 @@ pub(super) async fn answer(
         api_version: &kind.group_version().to_string(),
         meta: meta_of(target, page.revision, page.continue_token.as_deref(), page.remaining),
     };
-    let mut source = source_of(page.items, &renderer, order).await?;
+    let mut source = source_of(page.items, &renderer, showing).await?;
     let content_type = renderer.media().kind.content_type();
     let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
     let bytes = source.size_hint();
@@ -84,11 +98,7 @@ pub(super) fn meta_of<'a>(
 /// # Errors
 /// 500 when those of the first block can't be converted: what comes later has to break the body. 413 for a list in protobuf that
 /// somebody else converts and that is too large to be kept.
-pub(super) async fn source_of(
-    items: ListItems,
-    renderer: &Renderer,
-    order: Option<RowOrder>,
-) -> Result<Source, ApiError> {
+pub(super) async fn source_of(items: ListItems, renderer: &Renderer, showing: Showing) -> Result<Source, ApiError> {
     let mut source = match items {
         ListItems::Range { cursor, bytes } => Source::Range(cursor, bytes),
         ListItems::Chosen(entries) => Source::Chosen(entries.into_iter()),
@@ -99,7 +109,10 @@ pub(super) async fn source_of(
     if !renderer.view().is_sole() {
         source = converted(source, renderer.view(), measured).await?;
     }
-    if let Some(order) = order {
+    if let Some(mask) = showing.mask {
+        source = masked(source, mask);
+    }
+    if let Some(order) = showing.order {
         let most = match &source {
             Source::Range(..) | Source::Chosen(_) => u64::MAX,
             Source::History(_) | Source::Converted { .. } => SORTED_BYTES,

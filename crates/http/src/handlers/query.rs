@@ -3,13 +3,15 @@
 //! A page is sent as that of any list is, with what was counted in headers, since the body has no place for it in every encoding.
 //! Groups are a document of their own.
 
+use std::sync::Arc;
+
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
 use keelson_registry::{Groups, ListPage, Registry, Target};
 
-use super::list;
+use super::list::{self, Showing};
 use super::render::Renderer;
 use crate::body::ResponseBody;
 use crate::negotiation::{Subject, accepts_gzip};
@@ -35,17 +37,24 @@ pub(super) async fn handle(
         return Ok(response);
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
+    if query.mask.selects() && !renderer.shows_whole_objects() {
+        return Err(ApiError::BadRequest(
+            "keelson.io/fields is for whole objects, not for tables and metadata".to_owned(),
+        ));
+    }
     let page = registry.query(target, &request.caller, options, query).await?;
     let (total, looked_at) = (page.total, page.looked_at);
     // A table of a few kinds has an order of its own where none is asked for.
     let order = renderer.row_order().filter(|_| query.sort_by.is_by_key());
+    let mask = (!query.mask.shows_all()).then(|| Arc::new(query.mask.clone()));
+    let showing = Showing { order, mask };
     let page = ListPage {
         revision: page.revision,
         continue_token: page.continue_token,
         remaining: page.remaining,
         items: page.items,
     };
-    let mut response = list::answer(target, renderer, page, order, accepts_gzip(&request.parts.headers)).await?;
+    let mut response = list::answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await?;
     tell(response.headers_mut(), TOTAL_COUNT, total);
     tell(response.headers_mut(), LOOKED_AT, looked_at);
     Ok(response)

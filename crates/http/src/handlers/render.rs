@@ -102,6 +102,11 @@ impl Renderer {
         self.representation.media
     }
 
+    /// Whether objects are shown whole, whatever the encoding, and not as rows or bare metadata.
+    pub(super) fn shows_whole_objects(&self) -> bool {
+        matches!(self.representation.object_form, ObjectForm::Whole)
+    }
+
     /// How the rows of a page are sorted, for the few kinds whose tables have an order of their own.
     pub(super) fn row_order(&self) -> Option<RowOrder> {
         match self.representation.object_form {

@@ -106,6 +106,97 @@ async fn values_are_counted() {
 }
 
 #[tokio::test]
+async fn objects_are_chosen_by_what_holds_of_them() {
+    let server = TestServer::start().await;
+    let raw = pods(&server, 12).await;
+    let check = async |query: &str, expect: &[usize]| {
+        let found = raw.get(format!("{PODS}?{query}")).await.expect(200);
+        let expect: Vec<String> = expect.iter().map(|number| format!("pod-{number:02}")).collect();
+        assert_eq!(names(&found.json()), expect, "{query}");
+        assert_eq!(found.header("keelson-total-count"), expect.len().to_string());
+    };
+    check("keelson.io/filter=spec.nodeName+in+('node-1','node-9')", &[1, 4, 7, 10]).await;
+    check("keelson.io/filter=not+exists(spec.nodeName)+and+metadata.name+%3E+'pod-05'", &[6, 9]).await;
+    check("keelson.io/filter=any(spec.containers,.image+matches+'v1[.]1.$')", &[10, 11]).await;
+    check("keelson.io/filter=metadata.labels.rank='3'&labelSelector=rank", &[9]).await;
+    check("keelson.io/where=int(object.metadata.labels.rank)+%3E+10", &[0, 1]).await;
+    let both = "keelson.io/filter=exists(spec.nodeName)&keelson.io/where=object.spec.nodeName+==+'node-2'";
+    check(&format!("{both}&keelson.io/sortBy=-metadata.name"), &[11, 8, 5, 2]).await;
+    // What is missing for an expression is not in the answer.
+    check("keelson.io/where=object.spec.missing.deeply+==+1", &[]).await;
+
+    let page = format!("{PODS}?limit=2&{both}");
+    let first = raw.get(&*page).await.expect(200).json();
+    assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["pod-02", "pod-05"], &json!(2)));
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let rest = raw.get(format!("{page}&continue={token}")).await.expect(200).json();
+    assert_eq!(names(&rest), ["pod-08", "pod-11"]);
+    raw.get(format!("{PODS}?limit=2&keelson.io/filter=exists(spec.nodeName)&continue={token}")).await.expect(400);
+    let counted = format!("{PODS}?keelson.io/groupBy=spec.nodeName&keelson.io/filter=metadata.name+%3C+'pod-03'");
+    let values = json!([{"value": "node-1", "count": 1}, {"value": "node-2", "count": 1}, {"count": 1}]);
+    assert_eq!(raw.get(counted).await.expect(200).json()["values"], values);
+}
+
+#[tokio::test]
+async fn objects_are_found_by_words_and_the_best_come_first() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    for (name, tier) in
+        [("web", "front"), ("web-cache", "back"), ("database", "web"), ("queue", "back"), ("databsae", "x")]
+    {
+        let map = json!({"metadata": {"name": name, "labels": {"tier": tier}}});
+        raw.post(CONFIG_MAPS, &map).await.expect(201);
+    }
+    let check = async |search: &str, expect: &[&str]| {
+        let found = raw.get(format!("{CONFIG_MAPS}?keelson.io/search={search}")).await.expect(200).json();
+        assert_eq!(names(&found), expect, "{search}");
+    };
+    check("web", &["web", "web-cache", "database"]).await;
+    check("Database", &["database", "databsae"]).await;
+    check("back+cach", &["web-cache"]).await;
+    check("nothing", &[]).await;
+    let sorted = raw.get(format!("{CONFIG_MAPS}?keelson.io/search=web&keelson.io/sortBy=-metadata.name")).await;
+    assert_eq!(names(&sorted.expect(200).json()), ["web-cache", "web", "database"]);
+}
+
+#[tokio::test]
+async fn a_page_carries_what_it_shows() {
+    let server = TestServer::start().await;
+    let raw = pods(&server, 3).await;
+    let whole = raw.get(format!("{PODS}/pod-01")).await.expect(200).json();
+    let masked = format!("{PODS}?limit=1&keelson.io/page=2&keelson.io/fields=spec.nodeName,spec.containers[*].image");
+    let page = raw.get(&*masked).await.expect(200).json();
+    let metadata = &whole["metadata"];
+    let expected = json!({
+        "metadata": {
+            "name": "pod-01", "namespace": "default", "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
+        },
+        "spec": {"nodeName": "node-1", "containers": [{"image": "image:v1.1"}]},
+    });
+    assert_eq!(page["items"], json!([expected]));
+
+    let bare = raw.get(format!("{PODS}?keelson.io/omitManagedFields=true")).await.expect(200).json();
+    let mut expected = raw.get(PODS).await.expect(200).json();
+    for item in expected["items"].as_array_mut().unwrap() {
+        assert!(item["metadata"].as_object_mut().unwrap().remove("managedFields").is_some());
+    }
+    assert_eq!(bare, expected);
+    // In every form, and compressed.
+    let yaml = raw.get(&*masked).header("accept", "application/yaml").await.expect(200).text();
+    assert!(yaml.contains("nodeName: node-1") && !yaml.contains("status"), "{yaml}");
+    let protobuf = raw.get(&*masked).header("accept", "application/vnd.kubernetes.protobuf").await.expect(200).body;
+    let holds = |part: &str| protobuf.windows(part.len()).any(|found| found == part.as_bytes());
+    assert!(holds("image:v1.1") && !holds("Pending"));
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let rows =
+        raw.get(format!("{PODS}?keelson.io/omitManagedFields=true&includeObject=Object")).header("accept", table);
+    let rows = rows.await.expect(200).json();
+    assert_eq!(rows["rows"][1]["object"]["metadata"].get("managedFields"), None);
+    assert_eq!(rows["rows"][1]["cells"][0], "pod-01");
+    raw.get(&*masked).header("accept", table).await.expect(400);
+}
+
+#[tokio::test]
 async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     let server = TestServer::start().await;
     let raw = pods(&server, 3).await;
@@ -120,6 +211,18 @@ async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     check("keelson.io/sortBy=.spec:size", "values are compared as one of").await;
     check("keelson.io/page=2", "keelson.io/page needs a limit").await;
     check("keelson.io/page=0&limit=5", "pages are numbered from 1").await;
+    check("keelson.io/filter=spec.nodeName+==", "a value is expected at character 17").await;
+    check("keelson.io/filter=a+matches+'('", "this is no regular expression").await;
+    check("keelson.io/where=object.", "keelson.io/where: compilation failed").await;
+    let costly = "object.metadata.name.matches('(a*)*b')%7C%7C[1,2,3,4,5,6,7,8].all(a,[1,2,3,4,5,6,7,8].all(b,[1,2,3,4,5,6,7,8]\
+                  .all(c,[1,2,3,4,5,6,7,8].all(d,[1,2,3,4,5,6,7,8].all(e,a%2Bb%2Bc%2Bd%2Be%3E0)))))";
+    check(
+        &format!("keelson.io/where={costly}"),
+        "keelson.io/where: the expression costs more than it may for default/pod-0",
+    )
+    .await;
+    check("keelson.io/fields=a[0]", "a mask has [*] for all items").await;
+    check("keelson.io/search=", "a word to search for is expected").await;
     check("watch=true&keelson.io/count=true", "for lists alone").await;
     raw.get(format!("{PODS}/pod-00?keelson.io/count=true")).await.expect(400);
     raw.delete(format!("{PODS}?keelson.io/page=1&limit=1")).await.expect(400);

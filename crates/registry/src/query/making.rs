@@ -17,8 +17,6 @@ use crate::registry::Registry;
 
 /// After a look at objects of so many bytes others have their turn: about a millisecond.
 const TURN_BYTES: u64 = 256 << 10;
-/// What a look at an object costs beside its bytes, as if it were some.
-const LOOK_BYTES: u64 = 256;
 /// So many objects are put in order at once.
 const SORTED_AT_ONCE: usize = 4096;
 /// A look at more objects is shared between the cores.
@@ -63,7 +61,8 @@ impl Registry {
         if wanted.is_range() {
             return 0;
         }
-        match collection.find_view(&wanted.name, snapshot) {
+        let weight = usize::try_from(wanted.weight_of_byte()).unwrap_or(1);
+        let looks = match collection.find_view(&wanted.name, snapshot) {
             Found::Exact(_) => 0,
             Found::Near { snapshot: from, .. } => {
                 // No more can have changed than was written, to whatever collection.
@@ -71,7 +70,8 @@ impl Registry {
                 candidates(snapshot, wanted).min(usize::try_from(writes).unwrap_or(usize::MAX))
             }
             Found::Nothing => candidates(snapshot, wanted),
-        }
+        };
+        looks * weight
     }
 }
 
@@ -86,7 +86,7 @@ fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
 async fn caught_up(view: View, from: &Snapshot, to: &Snapshot, wanted: &Arc<Wanted>) -> (Option<View>, usize) {
     let most = candidates(to, wanted) / CHANGE_LOOKS + FEW_CHANGES;
     let mut catching_up = CatchingUp::new(view, from, to, &**wanted);
-    while catching_up.go_on(TURN_BYTES) {
+    while catching_up.go_on(wanted.turn_of_changes(TURN_BYTES)) {
         if catching_up.looked_at() > most {
             return (None, catching_up.looked_at());
         }
@@ -144,7 +144,7 @@ async fn looked_through(snapshot: &Snapshot, wanted: &Arc<Wanted>, range: &KeyRa
             part.add(&**wanted, entry);
         }
         in_part += 1;
-        bytes += LOOK_BYTES + entry.list_bytes();
+        bytes += wanted.weight(entry);
         if in_part == SORTED_AT_ONCE {
             parts.last_mut().into_iter().for_each(Gathered::sort);
             parts.push(Gathered::default());

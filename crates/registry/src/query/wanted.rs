@@ -4,16 +4,25 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use keelson_cache::{Entry, IndexTerm, Places, Sight};
+use keelson_codec::StoredObject;
 use keelson_meta::ApiError;
 use keelson_meta::options::ListOptions;
-use keelson_query::{Query, Subject};
+use keelson_query::{Query, Subject, TooCostly};
 
 use crate::list::KeyRange;
 use crate::selection::Selection;
 use crate::target::Target;
 use crate::view::VersionedView;
+
+/// What a look at an object costs beside its bytes, as if it were some.
+const LOOK_BYTES: u64 = 256;
+/// To make a tree of an object costs as much as so many walks through it.
+const TREE_WEIGHT: u64 = 8;
+/// What a condition or a regular expression may cost, in the same measure: others have their turn after each such object.
+const SLOW_BYTES: u64 = 256 << 10;
 
 /// What a query wants of a collection.
 pub(crate) struct Wanted {
@@ -27,6 +36,8 @@ pub(crate) struct Wanted {
     pub(super) name: String,
     /// Whether an object came by that somebody would have to be asked about.
     is_unknown: AtomicBool,
+    /// The key of an object for which the condition costs too much.
+    too_costly: OnceLock<Arc<str>>,
 }
 
 impl Wanted {
@@ -42,7 +53,16 @@ impl Wanted {
             query.canonical(),
         );
         let version = target.view();
-        Self { query, range, selection, target: target.clone(), version, name, is_unknown: AtomicBool::new(false) }
+        Self {
+            query,
+            range,
+            selection,
+            target: target.clone(),
+            version,
+            name,
+            is_unknown: AtomicBool::new(false),
+            too_costly: OnceLock::new(),
+        }
     }
 
     /// Whether these are all objects of a range in the order of their keys.
@@ -55,9 +75,31 @@ impl Wanted {
         self.selection.index_terms(&self.target)
     }
 
+    /// How much it is to look at an object, in bytes of objects that are walked through once.
+    pub(super) fn weight(&self, entry: &Entry) -> u64 {
+        let slow = if self.query.is_slow() { SLOW_BYTES } else { 0 };
+        LOOK_BYTES + entry.list_bytes() * self.weight_of_byte() + slow
+    }
+
+    /// The same of a byte of it.
+    pub(super) fn weight_of_byte(&self) -> u64 {
+        self.query.walks() as u64 + if self.query.condition.is_some() { TREE_WEIGHT } else { 0 }
+    }
+
+    /// How many bytes of changed objects are one turn.
+    pub(super) fn turn_of_changes(&self, turn: u64) -> u64 {
+        if self.query.is_slow() { 1 } else { turn / self.weight_of_byte() }
+    }
+
     /// # Errors
-    /// 400 when an object was not looked at, because somebody would have to be asked what it is in the version of the request.
+    /// 400 when an object was not looked at: somebody would have to be asked what it is in the version of the request, or the condition
+    /// costs too much.
     pub(super) fn check_known(&self) -> Result<(), ApiError> {
+        if let Some(key) = self.too_costly.get() {
+            return Err(ApiError::BadRequest(format!(
+                "keelson.io/where: the expression costs more than it may for {key}"
+            )));
+        }
         if !self.is_unknown.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -69,25 +111,35 @@ impl Wanted {
     }
 
     /// The object in the version of the request.
-    fn json<'e>(&self, entry: &'e Entry) -> Cow<'e, [u8]> {
+    fn shown<'e>(&self, entry: &'e Entry) -> Cow<'e, StoredObject> {
         if self.version.fits(&entry.object) {
-            return Cow::Borrowed(entry.object.bytes());
+            return Cow::Borrowed(&entry.object);
         }
         if self.version.asks() {
             self.is_unknown.store(true, Ordering::Relaxed);
-            return Cow::Borrowed(entry.object.bytes());
+            return Cow::Borrowed(&entry.object);
         }
-        match self.version.show_now(entry) {
-            Ok(shown) => Cow::Owned(shown.bytes().to_vec()),
-            // The page that it is on says what is wrong with it.
-            Err(_) => Cow::Borrowed(entry.object.bytes()),
+        // The page that it is on says what is wrong with one that can't be converted.
+        self.version.show_now(entry).map_or(Cow::Borrowed(&entry.object), Cow::Owned)
+    }
+
+    /// Whether the query wants an object.
+    fn holds(&self, entry: &Entry, object: &StoredObject) -> bool {
+        let subject = Subject { json: object.bytes(), revision: entry.revision };
+        if self.query.filter.as_ref().is_some_and(|filter| !filter.holds(&subject)) {
+            return false;
         }
+        let Some(condition) = &self.query.condition else { return true };
+        condition.holds(&object.decode(entry.revision).into_value()).unwrap_or_else(|TooCostly| {
+            self.too_costly.get_or_init(|| entry.key.clone());
+            false
+        })
     }
 
     /// Hands an object to be looked at.
     pub(super) fn look<T>(&self, entry: &Entry, look: impl FnOnce(&Subject<'_>) -> T) -> T {
-        let json = self.json(entry);
-        look(&Subject { json: &json, revision: entry.revision })
+        let object = self.shown(entry);
+        look(&Subject { json: object.bytes(), revision: entry.revision })
     }
 }
 
@@ -101,6 +153,10 @@ impl Sight for Wanted {
         if self.query.is_plain() {
             return out.push(&[]);
         }
-        self.look(entry, |subject| self.query.places(subject, |place| out.push(place)));
+        let object = self.shown(entry);
+        if self.holds(entry, &object) {
+            let subject = Subject { json: object.bytes(), revision: entry.revision };
+            self.query.places(&subject, entry.fields(), |place| out.push(place));
+        }
     }
 }

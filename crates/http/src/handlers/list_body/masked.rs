@@ -1,0 +1,34 @@
+//! Items of which only a part is shown, cut before anything is made of them.
+//!
+//! They are cut while they are sent, batch by batch: a list with a mask holds no more in memory than one without.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _};
+use keelson_cache::Entry;
+use keelson_codec::StoredObject;
+use keelson_meta::ApiError;
+use keelson_query::Mask;
+
+use super::{Batch, Source};
+
+/// The same items with what the mask shows of them.
+pub(in crate::handlers) fn masked(source: Source, mask: Arc<Mask>) -> Source {
+    let bytes = source.size_hint();
+    let batches = stream::try_unfold((source, mask), async |(mut source, mask)| {
+        let Some(batch) = poll_fn(|context| source.poll_next(context)).await? else { return Ok(None) };
+        let cut = batch.entries().iter().map(|entry| cut(entry, &mask)).collect::<Result<Vec<_>, ApiError>>()?;
+        Ok(Some((Batch::Page(cut), (source, mask))))
+    });
+    Source::Converted { batches: batches.boxed(), bytes, again: None }
+}
+
+fn cut(entry: &Entry, mask: &Mask) -> Result<Arc<Entry>, ApiError> {
+    let mut json = Vec::new();
+    mask.write(entry.object.bytes(), &mut json);
+    let object = StoredObject::parse(json.into());
+    let object =
+        object.map_err(|error| ApiError::Internal(format!("a part of {:?} can't be shown: {error}", entry.key)))?;
+    Ok(Arc::new(entry.with_object(object)))
+}

@@ -1,0 +1,383 @@
+//! Expressions over the values of an object: which objects are in the answer.
+//!
+//! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`. An expression is
+//! read once, and an object is judged in its bytes; no form takes longer than in proportion to them, regular expressions included.
+//!
+//! A test of a value that is not there is false, but for `!=` and `notin`, which are the contrary of `==` and `in`. A path with several
+//! values passes a test if one of them does.
+
+mod parse;
+
+use keelson_codec::cursor::Cursor;
+use regex::bytes::Regex;
+
+use crate::error::QueryError;
+use crate::path::Path;
+use crate::place;
+use crate::value::{Subject, Value};
+
+/// Regular expressions look at so many bytes of a text.
+const MATCHED_BYTES: usize = 2048;
+
+/// A condition on objects.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    root: Expr,
+    text: String,
+    tests: usize,
+    patterns: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Expr {
+    All(Vec<Expr>),
+    Any(Vec<Expr>),
+    Not(Box<Expr>),
+    /// There is something at the path that is not null.
+    Exists(Path),
+    /// One of the values passes the test.
+    Value(Path, Test),
+    /// One of the items passes, or all that there are.
+    Items {
+        of: Path,
+        all: bool,
+        pass: Box<Expr>,
+    },
+}
+
+/// What is asked of a value.
+#[derive(Clone, Debug)]
+enum Test {
+    In(Vec<Literal>),
+    Less(Literal),
+    LessOrEqual(Literal),
+    Greater(Literal),
+    GreaterOrEqual(Literal),
+    StartsWith(String),
+    EndsWith(String),
+    Contains(String),
+    Matches(Regex),
+}
+
+/// A value that values are compared with, by their places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Literal {
+    form: Form,
+    place: Vec<u8>,
+}
+
+/// What a value has to be to be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Bool,
+    /// A number of JSON.
+    Number,
+    /// A text.
+    Text,
+    Quantity,
+    Time,
+    Version,
+}
+
+impl Filter {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// What is wrong where.
+    pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
+        let parse::Parsed { root, tests, patterns } = parse::parse(parameter, text)?;
+        Ok(Self { root, text: text.trim().to_owned(), tests, patterns })
+    }
+
+    /// How many walks through an object it takes at the most.
+    pub const fn tests(&self) -> usize {
+        self.tests
+    }
+
+    /// Whether it has regular expressions, each of which may take some milliseconds for an object.
+    pub const fn has_patterns(&self) -> bool {
+        self.patterns > 0
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether an object is in the answer.
+    ///
+    /// Cost: a walk over its bytes for each path.
+    pub fn holds(&self, subject: &Subject<'_>) -> bool {
+        self.root.holds(subject)
+    }
+}
+
+impl Expr {
+    fn holds(&self, subject: &Subject<'_>) -> bool {
+        match self {
+            Self::All(parts) => parts.iter().all(|part| part.holds(subject)),
+            Self::Any(parts) => parts.iter().any(|part| part.holds(subject)),
+            Self::Not(part) => !part.holds(subject),
+            Self::Exists(path) => {
+                let mut exists = path.is_revision();
+                path.visit(subject.json, |value| {
+                    exists |= value != b"null";
+                    !exists
+                });
+                exists
+            }
+            Self::Value(path, test) => {
+                let mut holds = false;
+                subject.visit(path, |value| {
+                    holds = test.holds(&value);
+                    !holds
+                });
+                holds
+            }
+            Self::Items { of, all, pass } => {
+                let mut decided = *all;
+                of.visit(subject.json, |value| {
+                    decided = items_hold(value, *all, pass, subject);
+                    decided == *all
+                });
+                decided
+            }
+        }
+    }
+}
+
+/// Whether one of the items of a list passes, or all of them; what is no list has none.
+fn items_hold(list: &[u8], all: bool, pass: &Expr, of: &Subject<'_>) -> bool {
+    let mut cursor = Cursor::new(list, 0);
+    if cursor.peek() != b'[' {
+        return all;
+    }
+    cursor.step();
+    while !matches!(cursor.peek(), b']' | 0) {
+        let item = Subject { json: cursor.raw(), revision: of.revision };
+        if pass.holds(&item) != all {
+            return !all;
+        }
+        if cursor.peek() == b',' {
+            cursor.step();
+        }
+    }
+    all
+}
+
+impl Test {
+    fn holds(&self, value: &Value<'_>) -> bool {
+        let text = |test: &dyn Fn(&str) -> bool| matches!(value, Value::Text(text) if test(text));
+        match self {
+            Self::In(literals) => {
+                literals.iter().any(|literal| literal.compared(value) == Some(std::cmp::Ordering::Equal))
+            }
+            Self::Less(literal) => literal.compared(value).is_some_and(std::cmp::Ordering::is_lt),
+            Self::LessOrEqual(literal) => literal.compared(value).is_some_and(std::cmp::Ordering::is_le),
+            Self::Greater(literal) => literal.compared(value).is_some_and(std::cmp::Ordering::is_gt),
+            Self::GreaterOrEqual(literal) => literal.compared(value).is_some_and(std::cmp::Ordering::is_ge),
+            Self::StartsWith(start) => text(&|text| text.starts_with(&**start)),
+            Self::EndsWith(end) => text(&|text| text.ends_with(&**end)),
+            Self::Contains(part) => text(&|text| text.contains(&**part)),
+            Self::Matches(pattern) => text(&|text| pattern.is_match(&text.as_bytes()[..text.len().min(MATCHED_BYTES)])),
+        }
+    }
+}
+
+impl Literal {
+    /// How a value compares with this one; `None` where it is something else.
+    fn compared(&self, value: &Value<'_>) -> Option<std::cmp::Ordering> {
+        if let (Form::Text, Value::Text(text)) = (self.form, value) {
+            // Whole: a place has only the beginning of a long text.
+            return Some(text.as_bytes().cmp(&self.place));
+        }
+        let mut place = Vec::new();
+        self.form.write(value, &mut place)?;
+        Some(place.cmp(&self.place))
+    }
+}
+
+impl Form {
+    fn write(self, value: &Value<'_>, out: &mut Vec<u8>) -> Option<()> {
+        match (self, value) {
+            (Self::Bool, Value::Bool(value)) => {
+                out.push((*value).into());
+                Some(())
+            }
+            (Self::Number, Value::Number(text)) => place::number(text, out),
+            (Self::Text, Value::Text(text)) => {
+                out.extend_from_slice(text.as_bytes());
+                Some(())
+            }
+            (Self::Quantity, Value::Text(text) | Value::Number(text)) => place::quantity(text, out),
+            (Self::Time, Value::Text(text)) => place::time(text, out),
+            (Self::Version, Value::Text(text)) => place::version(text, out),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::Revision;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const POD: &str = concat!(
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","labels":{"app":"web"},"ownerReferences":"#,
+        r#"[{"kind":"ReplicaSet","name":"web","uid":"u"}],"creationTimestamp":"2026-01-02T03:04:05Z"},"#,
+        r#""spec":{"nodeName":"n1","priority":10,"hostNetwork":true,"containers":[{"name":"a","image":"nginx:1.9","memory":"500Mi"},"#,
+        r#"{"name":"b","image":"redis:7"}],"none":null},"status":{"version":"v1.10.2"}}"#
+    );
+
+    fn holds(text: &str, json: &str) -> bool {
+        let filter = Filter::parse("filter", text).unwrap_or_else(|error| panic!("{error}"));
+        filter.holds(&Subject { json: json.as_bytes(), revision: Revision::new(7) })
+    }
+
+    #[track_caller]
+    fn check(holding: &[&str], failing: &[&str]) {
+        for text in holding {
+            assert!(holds(text, POD), "{text}");
+        }
+        for text in failing {
+            assert!(!holds(text, POD), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_compared_as_what_they_are() {
+        check(
+            &[
+                "spec.nodeName == 'n1'",
+                ".spec.nodeName='n1'",
+                "spec.nodeName != 'n2'",
+                "spec.missing != 'n2'",
+                "spec.priority > 9.5",
+                "spec.priority >= 10 and spec.priority <= 1e1",
+                "spec.priority < 11",
+                "spec.hostNetwork = true",
+                "spec.nodeName > 'm' && spec.nodeName < 'n2'",
+                "metadata.creationTimestamp < time('2026-01-02T05:04:06+02:00')",
+                "status.version > version('1.9') and status.version < version(v1.11)",
+                "spec.containers[0].memory >= quantity(500Mi)",
+                "spec.containers[0].memory == quantity('512000Ki')",
+                "spec.priority == quantity(10)",
+                "metadata.resourceVersion == 7",
+            ],
+            &[
+                "spec.nodeName == 'N1'",
+                "spec.priority == '10'",
+                "spec.nodeName == 1",
+                "spec.missing == 'n2'",
+                "spec.missing < 5",
+                "spec.priority != 10",
+                "spec.hostNetwork == false",
+                "spec.nodeName < 5",
+                "status.version == time('2026-01-02T05:04:06Z')",
+                "spec.containers == 'a'",
+            ],
+        );
+    }
+
+    #[test]
+    fn texts_lists_and_owners_are_looked_into() {
+        check(
+            &[
+                "metadata.name startsWith 'web-'",
+                "metadata.name endsWith '-0'",
+                "metadata.name contains 'eb-'",
+                "metadata.name matches '^web-[0-9]+$'",
+                "metadata.labels['app'] in ('db', \"web\")",
+                "spec.priority in (1, 10)",
+                "spec.nodeName notin ('n2', 'n3')",
+                "spec.missing notin ('n2')",
+                "exists(spec.nodeName) and !exists(.spec.none) and not exists(spec.missing)",
+                "exists(spec.containers)",
+                "spec.containers[*].image startsWith 'redis'",
+                "spec.containers[*].image notin ('mysql')",
+                "any(spec.containers, .image contains 'redis' and .name == 'b')",
+                "all(spec.containers, exists(.image))",
+                "all(spec.missing, exists(.image))",
+                "not any(spec.missing, exists(.image))",
+                "owner(ReplicaSet)",
+                "owner('ReplicaSet', 'web')",
+            ],
+            &[
+                "metadata.name matches '^eb'",
+                "spec.priority startsWith '1'",
+                "any(spec.containers, .image contains 'redis' and .name == 'a')",
+                "all(spec.containers, .name == 'a')",
+                "spec.containers[*].image notin ('redis:7')",
+                "owner(Job)",
+                "owner(ReplicaSet, other)",
+            ],
+        );
+    }
+
+    #[test]
+    fn connections_bind_as_they_usually_do() {
+        let (yes, no) = ("exists(kind)", "exists(no)");
+        check(
+            &[
+                &format!("{yes} or {no} and {no}"),
+                &format!("not {no} and {yes}"),
+                &format!("!({yes} and {no})"),
+                &format!("{no} || {yes}"),
+            ],
+            &[&format!("({yes} or {no}) and {no}"), &format!("not {yes} or {no}"), &format!("not not {no}")],
+        );
+        // A word alone connects; a field may begin like one.
+        assert!(holds("a == 1 and android == 2 and .or == 3", r#"{"a":1,"android":2,"or":3}"#));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_where_it_is() {
+        let check = |text: &str, expect: &str| {
+            let told = Filter::parse("f", text).unwrap_err().to_string();
+            assert!(told.starts_with("f: ") && told.contains(expect), "{text}: {told}");
+        };
+        check("", "the name of a field is expected at character 1");
+        check("a", "a comparison is expected at character 2");
+        check("a ==", "a value is expected at character 5");
+        check("a == b", "a value is expected at character 6");
+        check("a == 1 b == 2", "\"and\" or \"or\" is expected at character 8");
+        check("(a == 1", "the bracket should be closed at character 8");
+        check("a in 1", "a list of values in brackets is expected at character 6");
+        check("a in ()", "a value is expected at character 7");
+        check("a < true", "only texts, numbers, quantities, times and versions are larger or smaller at character 5");
+        check("a startsWith 1", "a text in quotes is expected at character 14");
+        check("a matches '('", "no regular expression");
+        check("a matches 'a{1000}{1000}'", "no regular expression");
+        check("a == quantity(5Q)", "this is no quantity at character 6");
+        check("a == time('soon')", "this is no time at character 6");
+        check("any(a == 1)", "a comma is expected at character 7");
+        check(&"not ".repeat(40), "nested too deeply");
+        check(&["a == 1"; 65].join(" or "), "at most 64 tests");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(a|any\\(|all\\(|owner\\(|and|or|not|in|matches|==|<|'b'|1|[ .,()\\[\\]*!&|-]){0,12}") {
+            if let Ok(filter) = Filter::parse("f", &text) {
+                let _ = filter.holds(&Subject { json: POD.as_bytes(), revision: Revision::new(1) });
+            }
+        }
+
+        #[test]
+        fn a_filter_and_its_contrary_divide_all_objects(a in "[ab]{0,3}", b in -3..3i32, value in "[ab]{0,3}", number in -3..3i32) {
+            let json = format!("{{\"a\":\"{value}\",\"b\":{number}}}");
+            for (text, expected) in [
+                (format!("a == '{a}'"), value == a),
+                (format!("a < '{a}'"), value < a),
+                (format!("a contains '{a}'"), value.contains(&a)),
+                (format!("b >= {b}"), number >= b),
+                (format!("a == '{a}' and b > {b} or b == {b}"), value == a && number > b || number == b),
+            ] {
+                prop_assert_eq!(holds(&text, &json), expected, "{}", text);
+                prop_assert_eq!(holds(&format!("not ({text})"), &json), !expected, "{}", text);
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Reading an expression, with bounds for how deep and how long it is.
+//!
+//! `or` binds less than `and`, and `not` most. A word before an opening bracket is one of `exists`, `any`, `all`, `owner`; any other is a
+//! path, and one that begins with a point always is.
+
+use regex::bytes::RegexBuilder;
+
+use super::{Expr, Form, Literal, Test};
+use crate::error::QueryError;
+use crate::path::Path;
+use crate::scan::Scanner;
+use crate::value::Value;
+
+/// How deep brackets, negations and functions may be nested.
+const MAX_DEPTH: usize = 32;
+/// How many tests there may be.
+const MAX_TESTS: usize = 64;
+/// How many values one list may have.
+const MAX_VALUES: usize = 256;
+/// How many bytes a regular expression may take when it is compiled.
+const REGEX_BYTES: usize = 64 << 10;
+/// How many bytes may be taken by what is found out about it while it runs, which keeps usual ones fast.
+const REGEX_CACHE_BYTES: usize = 256 << 10;
+
+/// Makes a test of a text.
+type OfText = fn(String) -> Test;
+
+/// The tests of parts of a text.
+const PARTS: [(&str, OfText); 3] =
+    [("startsWith", Test::StartsWith), ("endsWith", Test::EndsWith), ("contains", Test::Contains)];
+
+const FUNCTIONS: [&str; 4] = ["exists", "any", "all", "owner"];
+
+/// An expression that was read.
+pub(super) struct Parsed {
+    pub(super) root: Expr,
+    /// How many tests it has.
+    pub(super) tests: usize,
+    /// How many of these are regular expressions.
+    pub(super) patterns: usize,
+}
+
+/// Reads all of a text.
+pub(super) fn parse(parameter: &'static str, text: &str) -> Result<Parsed, QueryError> {
+    let mut parser = Parser { scanner: Scanner::new(parameter, text), depth: 0, tests: 0, patterns: 0 };
+    let root = parser.any()?;
+    parser.scanner.skip_spaces();
+    match parser.scanner.is_at_end() {
+        true => Ok(Parsed { root, tests: parser.tests, patterns: parser.patterns }),
+        false => Err(parser.scanner.error("\"and\" or \"or\" is expected")),
+    }
+}
+
+struct Parser<'t> {
+    scanner: Scanner<'t>,
+    depth: usize,
+    tests: usize,
+    patterns: usize,
+}
+
+type Read = Result<Expr, QueryError>;
+
+impl Parser<'_> {
+    /// Parts of which one has to hold.
+    fn any(&mut self) -> Read {
+        let mut parts = vec![self.all()?];
+        while self.connected("||", "or") {
+            parts.push(self.all()?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Expr::Any(parts) })
+    }
+
+    /// Parts that all have to hold.
+    fn all(&mut self) -> Read {
+        let mut parts = vec![self.one()?];
+        while self.connected("&&", "and") {
+            parts.push(self.one()?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Expr::All(parts) })
+    }
+
+    fn one(&mut self) -> Read {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.scanner.error("this is nested too deeply"));
+        }
+        self.scanner.skip_spaces();
+        let expr = if self.scanner.take("!") || self.word("not") {
+            Expr::Not(Box::new(self.one()?))
+        } else if self.scanner.take("(") {
+            let inner = self.any()?;
+            self.close()?;
+            inner
+        } else if let Some(function) = FUNCTIONS.into_iter().find(|function| self.called(function)) {
+            self.function(function)?
+        } else {
+            self.test()?
+        };
+        self.depth -= 1;
+        Ok(expr)
+    }
+
+    fn function(&mut self, name: &str) -> Read {
+        self.count()?;
+        let expr = match name {
+            "exists" => Expr::Exists(Path::read(&mut self.scanner)?),
+            "owner" => {
+                let kind = self.name()?;
+                let kind = Expr::Value(field("kind"), Test::In(vec![text(&kind)]));
+                let pass = if self.comma() {
+                    let name = self.name()?;
+                    Expr::All(vec![kind, Expr::Value(field("name"), Test::In(vec![text(&name)]))])
+                } else {
+                    kind
+                };
+                Expr::Items { of: Path::of_members(&["metadata", "ownerReferences"]), all: false, pass: Box::new(pass) }
+            }
+            _ => {
+                let of = Path::read(&mut self.scanner)?;
+                if !self.comma() {
+                    return Err(self.scanner.error("a comma is expected"));
+                }
+                Expr::Items { of, all: name == "all", pass: Box::new(self.any()?) }
+            }
+        };
+        self.close()?;
+        Ok(expr)
+    }
+
+    fn test(&mut self) -> Read {
+        self.count()?;
+        let path = Path::read(&mut self.scanner)?;
+        self.scanner.skip_spaces();
+        // Longer ones before those that they begin with.
+        let operators = ["==", "=", "!=", "<=", "<", ">=", ">"];
+        if let Some(operator) = operators.into_iter().find(|operator| self.scanner.take(operator)) {
+            return self.comparison(path, operator);
+        }
+        if self.word("in") {
+            return Ok(Expr::Value(path, Test::In(self.values()?)));
+        }
+        if self.word("notin") {
+            return Ok(Expr::Not(Box::new(Expr::Value(path, Test::In(self.values()?)))));
+        }
+        if let Some((_, test)) = PARTS.into_iter().find(|(word, _)| self.word(word)) {
+            self.scanner.skip_spaces();
+            return Ok(Expr::Value(path, test(self.scanner.quoted()?)));
+        }
+        if self.word("matches") {
+            self.scanner.skip_spaces();
+            let at = self.scanner.position();
+            self.patterns += 1;
+            let pattern = self.scanner.quoted()?;
+            let made = RegexBuilder::new(&pattern)
+                .unicode(false)
+                .size_limit(REGEX_BYTES)
+                .dfa_size_limit(REGEX_CACHE_BYTES)
+                .build();
+            let pattern = made.map_err(|error| {
+                let why = error.to_string();
+                let why = why.lines().last().unwrap_or_default().trim().to_owned();
+                self.scanner.error_at(at, format!("this is no regular expression that is taken ({why})"))
+            })?;
+            return Ok(Expr::Value(path, Test::Matches(pattern)));
+        }
+        Err(self.scanner.error("a comparison is expected"))
+    }
+
+    fn comparison(&mut self, path: Path, operator: &str) -> Read {
+        self.scanner.skip_spaces();
+        let at = self.scanner.position();
+        let literal = self.literal()?;
+        if literal.form == Form::Bool && !matches!(operator, "=" | "==" | "!=") {
+            let why = "only texts, numbers, quantities, times and versions are larger or smaller";
+            return Err(self.scanner.error_at(at, why));
+        }
+        Ok(match operator {
+            "<" => Expr::Value(path, Test::Less(literal)),
+            "<=" => Expr::Value(path, Test::LessOrEqual(literal)),
+            ">" => Expr::Value(path, Test::Greater(literal)),
+            ">=" => Expr::Value(path, Test::GreaterOrEqual(literal)),
+            "!=" => Expr::Not(Box::new(Expr::Value(path, Test::In(vec![literal])))),
+            _ => Expr::Value(path, Test::In(vec![literal])),
+        })
+    }
+
+    fn values(&mut self) -> Result<Vec<Literal>, QueryError> {
+        self.scanner.skip_spaces();
+        if !self.scanner.take("(") {
+            return Err(self.scanner.error("a list of values in brackets is expected"));
+        }
+        let mut values = Vec::new();
+        loop {
+            self.scanner.skip_spaces();
+            values.push(self.literal()?);
+            if values.len() > MAX_VALUES {
+                return Err(self.scanner.error(format!("a list has at most {MAX_VALUES} values")));
+            }
+            if !self.comma() {
+                self.close()?;
+                return Ok(values);
+            }
+        }
+    }
+
+    fn literal(&mut self) -> Result<Literal, QueryError> {
+        let at = self.scanner.position();
+        if matches!(self.scanner.peek(), Some('\'' | '"')) {
+            return Ok(text(&self.scanner.quoted()?));
+        }
+        for (word, value) in [("true", true), ("false", false)] {
+            if self.word(word) {
+                return Ok(Literal { form: Form::Bool, place: vec![value.into()] });
+            }
+        }
+        let forms = [("quantity", Form::Quantity), ("time", Form::Time), ("version", Form::Version)];
+        if let Some((word, form)) = forms.into_iter().find(|(word, _)| self.called(word)) {
+            let written = self.name()?;
+            self.close()?;
+            let mut place = Vec::new();
+            let known = form.write(&Value::Text(written.into()), &mut place);
+            return match known {
+                Some(()) => Ok(Literal { form, place }),
+                None => Err(self.scanner.error_at(at, format!("this is no {word}"))),
+            };
+        }
+        let number =
+            self.scanner.take_while(|next| next.is_ascii_digit() || matches!(next, '.' | '-' | '+' | 'e' | 'E'));
+        let mut place = Vec::new();
+        match Form::Number.write(&Value::Number(number.into()), &mut place) {
+            Some(()) => Ok(Literal { form: Form::Number, place }),
+            None => Err(self.scanner.error_at(at, "a value is expected")),
+        }
+    }
+
+    /// A text in quotes, or one without that ends before a comma or a bracket.
+    fn name(&mut self) -> Result<String, QueryError> {
+        self.scanner.skip_spaces();
+        if matches!(self.scanner.peek(), Some('\'' | '"')) {
+            return self.scanner.quoted();
+        }
+        let name = self.scanner.take_while(|next| !matches!(next, ',' | ')' | '(' | '\'' | '"')).trim();
+        if name.is_empty() {
+            return Err(self.scanner.error("a text is expected"));
+        }
+        Ok(name.to_owned())
+    }
+
+    fn comma(&mut self) -> bool {
+        self.scanner.skip_spaces();
+        self.scanner.take(",")
+    }
+
+    fn close(&mut self) -> Result<(), QueryError> {
+        self.scanner.skip_spaces();
+        if self.scanner.take(")") { Ok(()) } else { Err(self.scanner.error("the bracket should be closed")) }
+    }
+
+    fn connected(&mut self, sign: &str, word: &str) -> bool {
+        self.scanner.skip_spaces();
+        self.scanner.take(sign) || self.word(word)
+    }
+
+    /// Steps over a word that ends here.
+    fn word(&mut self, word: &str) -> bool {
+        let ends = |rest: &str| {
+            !rest.starts_with(|next: char| next.is_alphanumeric() || matches!(next, '_' | '-' | '/' | '.' | '['))
+        };
+        self.scanner.rest().strip_prefix(word).is_some_and(ends) && self.scanner.take(word)
+    }
+
+    /// Steps over a word and the bracket behind it.
+    fn called(&mut self, word: &str) -> bool {
+        self.scanner.rest().strip_prefix(word).is_some_and(|rest| rest.starts_with('('))
+            && self.scanner.take(word)
+            && self.scanner.take("(")
+    }
+
+    fn count(&mut self) -> Result<(), QueryError> {
+        self.tests += 1;
+        if self.tests > MAX_TESTS {
+            return Err(self.scanner.error(format!("there are at most {MAX_TESTS} tests")));
+        }
+        Ok(())
+    }
+}
+
+fn text(text: &str) -> Literal {
+    Literal { form: Form::Text, place: text.as_bytes().to_vec() }
+}
+
+fn field(name: &str) -> Path {
+    Path::of_members(&[name])
+}

@@ -1,0 +1,253 @@
+//! Masks: which fields of an object are shown.
+//!
+//! What says which object it is stays in any case: kind, apiVersion, and the name, namespace, uid and resourceVersion in the metadata.
+//! A mask cuts the bytes of an object and makes no tree of it.
+
+use keelson_codec::cursor::Cursor;
+
+use crate::error::QueryError;
+use crate::path::{Path, Step};
+use crate::scan::Scanner;
+
+/// The most paths of a mask.
+const MAX_PATHS: usize = 64;
+/// What is always shown.
+const IDENTITY: [&[&str]; 7] = [
+    &["kind"],
+    &["apiVersion"],
+    &["metadata", "name"],
+    &["metadata", "generateName"],
+    &["metadata", "namespace"],
+    &["metadata", "uid"],
+    &["metadata", "resourceVersion"],
+];
+
+/// Fields that are shown, and fields that are not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    /// `None` shows all.
+    kept: Option<Kept>,
+    omit_managed_fields: bool,
+}
+
+/// What is kept of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kept {
+    /// All of it.
+    Whole,
+    /// These members, or of each item this.
+    Parts { members: Vec<(Box<str>, Kept)>, each: Option<Box<Kept>> },
+}
+
+impl Kept {
+    const NOTHING: Self = Self::Parts { members: Vec::new(), each: None };
+
+    fn add(&mut self, steps: &[Step]) {
+        let Self::Parts { members, each } = self else { return };
+        let Some((step, rest)) = steps.split_first() else {
+            *self = Self::Whole;
+            return;
+        };
+        match step {
+            Step::Member(name) => match members.iter_mut().find(|(known, _)| known == name) {
+                Some((_, kept)) => kept.add(rest),
+                None => {
+                    let mut kept = Self::NOTHING;
+                    kept.add(rest);
+                    members.push((name.clone(), kept));
+                }
+            },
+            Step::Each | Step::Item(_) => each.get_or_insert_with(|| Box::new(Self::NOTHING)).add(rest),
+        }
+    }
+
+    /// What is kept of a member.
+    fn of(&self, name: &str) -> Option<&Self> {
+        match self {
+            Self::Whole => Some(&Self::Whole),
+            Self::Parts { members, each } => {
+                let member = members.iter().find(|(known, _)| **known == *name).map(|(_, kept)| kept);
+                member.or(each.as_deref())
+            }
+        }
+    }
+}
+
+impl Mask {
+    /// Reads paths that are separated by commas.
+    ///
+    /// # Errors
+    /// What is wrong where.
+    pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
+        let mut scanner = Scanner::new(parameter, text);
+        let mut kept = Kept::NOTHING;
+        IDENTITY.iter().for_each(|members| kept.add(Path::of_members(members).steps()));
+        for count in 1.. {
+            scanner.skip_spaces();
+            let at = scanner.position();
+            let path = Path::read(&mut scanner)?;
+            if path.steps().iter().any(|step| matches!(step, Step::Item(_))) {
+                return Err(scanner.error_at(at, "a mask has [*] for all items of a list, and none alone"));
+            }
+            if count > MAX_PATHS {
+                return Err(scanner.error_at(at, format!("a mask has at most {MAX_PATHS} paths")));
+            }
+            kept.add(path.steps());
+            scanner.skip_spaces();
+            if scanner.is_at_end() {
+                break;
+            }
+            if !scanner.take(",") {
+                return Err(scanner.error("a comma is expected before the next path"));
+            }
+        }
+        Ok(Self { kept: Some(kept), omit_managed_fields: false })
+    }
+
+    /// The same without `metadata.managedFields`, whatever else is shown.
+    #[must_use]
+    pub fn without_managed_fields(self) -> Self {
+        Self { omit_managed_fields: true, ..self }
+    }
+
+    /// Whether the owners of fields are not shown.
+    pub const fn omits_managed_fields(&self) -> bool {
+        self.omit_managed_fields
+    }
+
+    /// Whether all of an object is shown.
+    pub const fn shows_all(&self) -> bool {
+        self.kept.is_none() && !self.omit_managed_fields
+    }
+
+    /// Whether only some fields are shown, which tables are not made of.
+    pub const fn selects(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Appends what is shown of an object in compact JSON.
+    pub fn write(&self, json: &[u8], out: &mut Vec<u8>) {
+        let whole = Kept::Whole;
+        let omitted: &[&str] = if self.omit_managed_fields { &["metadata", "managedFields"] } else { &[] };
+        write(&mut Cursor::new(json, 0), self.kept.as_ref().unwrap_or(&whole), omitted, out);
+    }
+}
+
+/// Appends what is kept of the value at the cursor, but for the member that `omitted` leads to.
+fn write(cursor: &mut Cursor<'_>, kept: &Kept, omitted: &[&str], out: &mut Vec<u8>) {
+    if *kept == Kept::Whole && omitted.is_empty() {
+        out.extend_from_slice(cursor.raw());
+        return;
+    }
+    match cursor.peek() {
+        b'{' => {
+            cursor.step();
+            out.push(b'{');
+            let mut first = true;
+            while let Some(key) = cursor.key() {
+                let name = key.decode();
+                let below = match omitted.split_first() {
+                    Some((member, rest)) if *name == **member => Some(rest),
+                    _ => None,
+                };
+                let Some(kept) = kept.of(&name).filter(|_| below != Some(&[])) else {
+                    cursor.skip();
+                    continue;
+                };
+                if !std::mem::replace(&mut first, false) {
+                    out.push(b',');
+                }
+                out.push(b'"');
+                out.extend_from_slice(key.bytes());
+                out.extend_from_slice(b"\":");
+                write(cursor, kept, below.unwrap_or_default(), out);
+            }
+            out.push(b'}');
+        }
+        b'[' => {
+            let each = match kept {
+                Kept::Whole => Some(kept),
+                Kept::Parts { each, .. } => each.as_deref(),
+            };
+            cursor.step();
+            out.push(b'[');
+            let mut first = true;
+            while !matches!(cursor.peek(), b']' | 0) {
+                match each {
+                    Some(each) => {
+                        if !std::mem::replace(&mut first, false) {
+                            out.push(b',');
+                        }
+                        write(cursor, each, &[], out);
+                    }
+                    None => cursor.skip(),
+                }
+                if cursor.peek() == b',' {
+                    cursor.step();
+                }
+            }
+            cursor.step();
+            out.push(b']');
+        }
+        // Something else than the path says is shown as it is.
+        _ => out.extend_from_slice(cursor.raw()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = concat!(
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","uid":"u","resourceVersion":"7","#,
+        r#""labels":{"x.y/z":"1","w":"2"},"managedFields":[{"manager":"m"}]},"#,
+        r#""spec":{"nodeName":"n","containers":[{"name":"c","image":"i"},{"name":"d"}]},"status":{"phase":"Running"}}"#
+    );
+
+    #[track_caller]
+    fn check(mask: &Mask, expect: &str) {
+        let mut out = Vec::new();
+        mask.write(POD.as_bytes(), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expect);
+    }
+
+    const IDENTITY: &str =
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","uid":"u","resourceVersion":"7""#;
+
+    #[test]
+    fn what_is_asked_for_is_shown_with_what_it_is_of() {
+        let mask = |text: &str| Mask::parse("fields", text).unwrap();
+        check(&mask("status.phase"), &format!(r#"{IDENTITY}}},"status":{{"phase":"Running"}}}}"#));
+        check(
+            &mask("metadata.labels['x.y/z'], .spec.containers[*].image"),
+            &format!(r#"{IDENTITY},"labels":{{"x.y/z":"1"}}}},"spec":{{"containers":[{{"image":"i"}},{{}}]}}}}"#),
+        );
+        check(&mask("status.phase,status"), &format!(r#"{IDENTITY}}},"status":{{"phase":"Running"}}}}"#));
+        check(
+            &mask("spec.containers.x,spec.nodeName.x"),
+            &format!(r#"{IDENTITY}}},"spec":{{"nodeName":"n","containers":[]}}}}"#),
+        );
+        check(&mask("missing"), &format!("{IDENTITY}}}}}"));
+        let labels = r#","labels":{"x.y/z":"1","w":"2"}"#;
+        check(&mask("metadata").without_managed_fields(), &format!("{IDENTITY}{labels}}}}}"));
+    }
+
+    #[test]
+    fn owners_of_fields_are_left_out_alone() {
+        let expected = POD.replace(r#","managedFields":[{"manager":"m"}]"#, "");
+        check(&Mask::default().without_managed_fields(), &expected);
+        check(&Mask::default(), POD);
+    }
+
+    #[test]
+    fn masks_are_refused_where_they_are_wrong() {
+        let check = |text: &str, expect: &str| {
+            let told = Mask::parse("f", text).unwrap_err().to_string();
+            assert!(told.contains(expect), "{text}: {told}");
+        };
+        check("", "the name of a field is expected at character 1");
+        check("a[0].b", "a mask has [*] for all items of a list, and none alone at character 1");
+        check("a;b", "a comma is expected before the next path at character 2");
+        check(&["a"; 65].join(","), "at most 64 paths");
+    }
+}
