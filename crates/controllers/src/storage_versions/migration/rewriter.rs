@@ -23,7 +23,7 @@ const CHUNK: usize = 32;
 const FEWEST_AT_ONCE: usize = 4;
 const MOST_AT_ONCE: usize = 16;
 const TIME_FOR_EACH: Duration = Duration::from_micros(250);
-/// The part of the time that a chunk took for which nothing is written behind it: a half, and a chunk is mostly waiting itself.
+/// How long a walk rests after each chunk, in times of what that took: two thirds of the server's time are left to others.
 const REST: u32 = 2;
 /// The longest rest.
 const LONGEST_REST: Duration = Duration::from_secs(5);
@@ -90,7 +90,7 @@ impl Rewriter {
             *at_once = at_once_after(begun.elapsed());
             keys = rest;
         }
-        tokio::time::sleep((begun.elapsed() / REST).min(LONGEST_REST)).await;
+        tokio::time::sleep((begun.elapsed() * REST).min(LONGEST_REST)).await;
         page.next.filter(|_| failures.count < MOST_FAILURES)
     }
 
