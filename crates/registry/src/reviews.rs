@@ -4,6 +4,8 @@
 //! ask. An authorizer is told what is selected as the text that a request would say it in; what is no selector is left out, as
 //! upstream has it, which asks for more then, and the answer says so.
 
+mod validation;
+
 use keelson_access::{Attributes, Authorizer, Decision, PolicyRule, ResourceAttributes, User, Verdict};
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
@@ -16,20 +18,28 @@ use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::subresources::user_info;
 use crate::target::Target;
+use validation::About;
 
 impl Registry {
     /// Answers a review that the caller sent.
     ///
     /// # Errors
-    /// 405 for a resource that is no review which this server answers.
+    /// 405 for a resource that is no review which this server answers, 422 for one that asks nothing or too much.
     pub async fn review(&self, target: &Target, mut review: Object, caller: &Caller) -> Result<Object, ApiError> {
         self.admit_posted(target, caller, &mut review).await?;
         let (user, authorizer) = (caller.user(), &**caller.authorizer());
         let review_kind = target.resource.create_handler.ok_or(ApiError::MethodNotAllowed)?;
         let status = match review_kind {
             CreateHandler::SelfSubjectReview => json!({ "userInfo": user_info(user) }),
-            CreateHandler::SelfSubjectAccessReview => access_status(&review, user, authorizer).await,
-            CreateHandler::SubjectAccessReview => access_status(&review, &subject(&review), authorizer).await,
+            CreateHandler::SelfSubjectAccessReview => {
+                validation::check(&review, &About::Oneself)?;
+                access_status(&review, user, authorizer).await
+            }
+            CreateHandler::SubjectAccessReview => {
+                let about = target.namespace.as_deref().map_or(About::Anybody, About::AnybodyWithin);
+                validation::check(&review, &about)?;
+                access_status(&review, &subject(&review), authorizer).await
+            }
             CreateHandler::SelfSubjectRulesReview => rules_status(&review, user, authorizer).await?,
             // Others answer these.
             CreateHandler::Binding | CreateHandler::TokenReview => return Err(ApiError::MethodNotAllowed),

@@ -63,7 +63,7 @@ fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>) -> Attrib
         return Attributes::Path { verb: info.verb.as_str(), path: &info.path };
     }
     Attributes::Resource(ResourceAttributes {
-        verb: info.verb.as_str(),
+        verb: verb_of(info),
         group: &info.group,
         version: &info.version,
         resource: &info.resource,
@@ -75,11 +75,19 @@ fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>) -> Attrib
     })
 }
 
+/// The verb of a request. As upstream has it, a method that means nothing for a resource is none.
+fn verb_of(info: &RequestInfo) -> &str {
+    match &info.verb {
+        RequestVerb::Other(_) if info.is_resource_request => "",
+        verb => verb.as_str(),
+    }
+}
+
 fn refusal(user: &User, info: &RequestInfo, reason: String) -> ForbiddenDetail {
     let resource = GroupResource { group: info.group.clone(), resource: info.resource.clone() };
     ForbiddenDetail {
         user: user.name.clone(),
-        verb: info.verb.as_str().to_owned(),
+        verb: verb_of(info).to_owned(),
         resource: info.is_resource_request.then_some(resource),
         name: info.name.clone().unwrap_or_default(),
         namespace: info.namespace.clone(),
@@ -127,6 +135,20 @@ mod tests {
         );
         check(&[], "/foo", Err("forbidden: User \"alice\" cannot get path \"/foo\""));
         check(&["system:unauthenticated"], "/foo", Err("forbidden: User \"alice\" cannot get path \"/foo\""));
+    }
+
+    #[test]
+    fn a_method_without_meaning_for_a_resource_is_no_verb() {
+        let told = |target: &str| {
+            let uri: Uri = target.parse().unwrap();
+            let info = RequestInfo::parse(&Method::OPTIONS, &uri);
+            let outcome = permit(&User::default(), &info, &uri, &PrivilegedGroup).now_or_never();
+            outcome.expect("it needs no wait").unwrap_err().status().message
+        };
+        let of_resource =
+            "pods is forbidden: User \"\" cannot  resource \"pods\" in API group \"\" at the cluster scope";
+        assert_eq!(told("/api/v1/pods"), of_resource);
+        assert_eq!(told("/foo"), "forbidden: User \"\" cannot options path \"/foo\"");
     }
 
     /// Lets everybody read what is labelled as public, and takes its time for it.

@@ -251,6 +251,23 @@ async fn reviews_tell_why_something_is_allowed_and_what_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_review_that_asks_nothing_or_about_elsewhere_is_refused() {
+    let cluster = Cluster::start().await;
+    cluster.role(Some("a"), "pods", json!([rule("get", "pods")])).await;
+    cluster.bind(Some("a"), "ann-pods", "pods", ("User", "ann")).await;
+    let unclear =
+        cluster.admin.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &json!({ "spec": { "user": "ann" } }));
+    let fault = ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified";
+    assert_eq!(unclear.await.expect(422).json()["message"], fault);
+    let local = "/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews";
+    let about = |namespace: &str| json!({ "spec": { "user": "ann", "resourceAttributes": { "verb": "get", "resource": "pods", "namespace": namespace } } });
+    let told = cluster.admin.post(local, &about("a")).await.expect(201).json();
+    assert_eq!(told["status"]["allowed"], true, "{told}");
+    let told = cluster.admin.post(local, &about("b")).await.expect(422).json()["message"].clone();
+    assert!(told.as_str().unwrap().ends_with("must match metadata.namespace"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bootstrap_tokens_are_taken_where_they_are_switched_on_and_as_long_as_their_secret_is_there() {
     let token = "abc123.0123456789abcdef";
     let data = json!({
