@@ -6,6 +6,7 @@
 
 mod claims;
 mod key;
+mod legacy;
 
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +17,7 @@ use key::TokenKey;
 
 pub use claims::{Claims, ObjectRef, seconds};
 pub use key::KeyError;
+pub use legacy::{LegacyClaims, LegacyTokenError};
 
 /// The issuer of a cluster that is given no other name.
 pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -85,17 +87,7 @@ impl TokenIssuer {
     /// # Errors
     /// Says why it is not taken.
     pub fn verify(&self, token: &str, now: SystemTime) -> Result<Claims, TokenError> {
-        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Foreign)?;
-        let (header, payload) = signed.split_once('.').ok_or(TokenError::Foreign)?;
-        let payload = key::decode_json(payload).ok_or(TokenError::Foreign)?;
-        if payload.get("iss").and_then(Value::as_str) != Some(&self.name) {
-            return Err(TokenError::Foreign);
-        }
-        let algorithm = key::decode_json(header).and_then(|header| header.get("alg")?.as_str().map(str::to_owned));
-        let signature = key::decode(signature).filter(|_| algorithm.as_deref() == Some(ALGORITHM));
-        if !signature.is_some_and(|signature| self.key.verifies(signed.as_bytes(), &signature)) {
-            return Err(TokenError::Signature);
-        }
+        let payload = self.payload(token, &self.name)?;
         let claims = Claims::from_json(&payload).ok_or(TokenError::Claims)?;
         let (now, leeway) = (seconds(now), LEEWAY.as_secs().cast_signed());
         match () {
@@ -103,6 +95,22 @@ impl TokenIssuer {
             () if now + leeway < claims.not_before => Err(TokenError::NotYet),
             () => Ok(claims),
         }
+    }
+
+    /// The claims of a token that names this issuer, whose signature is right.
+    fn payload(&self, token: &str, issuer: &str) -> Result<Value, TokenError> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Foreign)?;
+        let (header, payload) = signed.split_once('.').ok_or(TokenError::Foreign)?;
+        let payload = key::decode_json(payload).ok_or(TokenError::Foreign)?;
+        if payload.get("iss").and_then(Value::as_str) != Some(issuer) {
+            return Err(TokenError::Foreign);
+        }
+        let algorithm = key::decode_json(header).and_then(|header| header.get("alg")?.as_str().map(str::to_owned));
+        let signature = key::decode(signature).filter(|_| algorithm.as_deref() == Some(ALGORITHM));
+        if !signature.is_some_and(|signature| self.key.verifies(signed.as_bytes(), &signature)) {
+            return Err(TokenError::Signature);
+        }
+        Ok(payload)
     }
 
     /// The keys by which others verify tokens (RFC 7517).

@@ -7,6 +7,7 @@ mod budget;
 mod conditions;
 pub(crate) mod ephemeral_containers;
 mod eviction;
+mod legacy_token;
 pub(crate) mod pod_status;
 mod remote;
 pub(crate) mod resize;

@@ -11,6 +11,7 @@ mod explain;
 mod foreign_values;
 mod garbage_collection;
 mod kinds;
+mod legacy_tokens;
 mod managed_fields;
 mod namespaces;
 mod nodes;

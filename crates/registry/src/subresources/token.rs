@@ -63,6 +63,10 @@ impl ServiceAccountTokens {
         Self { takes_bootstrap_tokens, ..self }
     }
 
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// Who signs.
     pub fn issuer(&self) -> &TokenIssuer {
         &self.issuer
@@ -190,7 +194,10 @@ impl ServiceAccountTokens {
     pub async fn authenticate(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
         let of_others = match self.listed.as_ref().and_then(|listed| listed.user(token)) {
             Some(user) => Some(user),
-            None => self.bootstrap_user(token).await?,
+            None => match self.bootstrap_user(token).await? {
+                Some(user) => Some(user),
+                None => self.legacy_user(token).await?,
+            },
         };
         if let Some(user) = of_others {
             let own = self.issuer.name();
@@ -306,7 +313,12 @@ impl ServiceAccountTokens {
         Ok(self.entry(plural, namespace, name).await?.map(|entry| Known::of(&entry)))
     }
 
-    async fn entry(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Arc<Entry>>, ApiError> {
+    pub(super) async fn entry(
+        &self,
+        plural: &str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
         let target = self.registry.target("", plural)?.in_namespace(namespace);
         let key = target.relative_key(name);
         match self.registry.collection(&target)?.get(&key) {
@@ -356,7 +368,7 @@ impl Known {
 }
 
 /// A fault in a token of this server: upstream names what every authenticator said.
-fn refused(why: &str) -> TokenFault {
+pub(super) fn refused(why: &str) -> TokenFault {
     TokenFault::Refused(format!("[{}, {why}]", TokenError::Foreign))
 }
 

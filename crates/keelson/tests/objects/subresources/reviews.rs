@@ -22,9 +22,13 @@ async fn a_question_is_answered_with_itself_and_a_status() {
     });
     assert_eq!(answer.expect(201).json(), expected);
     let other = json!({"user": "jane", "nonResourceAttributes": {"verb": "get", "path": "/metrics"}});
+    let path = format!("{group}/subjectaccessreviews");
+    let answer = lab.raw.post(path.as_str(), &json!({ "spec": other })).await.expect(201).json();
+    assert_eq!((&answer["metadata"], &answer["spec"]), (&json!({}), &other));
     let named = json!({"metadata": {"name": "a"}, "spec": other});
-    let answer = lab.raw.post(format!("{group}/subjectaccessreviews"), &named).await.expect(201).json();
-    assert_eq!((&answer["metadata"], &answer["spec"]), (&json!({"name": "a"}), &other));
+    let refused = lab.raw.post(path, &named).await.expect(422).json()["message"].clone();
+    let fault = r#".authorization.k8s.io "" is invalid: metadata: Invalid value: {"name":"a"}: must be empty"#;
+    assert_eq!(refused, fault);
     assert_eq!(answer["status"]["allowed"], false);
 }
 

@@ -1,0 +1,110 @@
+//! Legacy tokens of service accounts: those that a kube-controller-manager puts into secrets of the type
+//! `kubernetes.io/service-account-token`. They have no end and no audience, and hold as long as their secret has them.
+
+use keelson_meta::json::Value;
+
+use super::{TokenError, TokenIssuer};
+
+/// What they name as their issuer, whoever signed them.
+const ISSUER: &str = "kubernetes/serviceaccount";
+const PREFIX: &str = "kubernetes.io/serviceaccount/";
+
+/// What a legacy token says of whom it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LegacyClaims {
+    /// The namespace of the account and the secret.
+    pub namespace: String,
+    /// The secret that holds the token.
+    pub secret: String,
+    /// The account.
+    pub account: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// Why a legacy token is not taken. The texts are the reference server's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LegacyTokenError {
+    /// It is not one, or nobody's.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// It lacks a claim.
+    #[error("{0} claim is missing")]
+    Missing(&'static str),
+    /// Its subject is another than its account.
+    #[error("sub claim is invalid")]
+    Subject,
+}
+
+impl TokenIssuer {
+    /// Reads a legacy token and checks its signature. Whether it is still good only its secret knows.
+    ///
+    /// # Errors
+    /// Says why it is not taken; [`TokenError::Foreign`] for one that is no legacy token.
+    pub fn verify_legacy(&self, token: &str) -> Result<LegacyClaims, LegacyTokenError> {
+        let payload = self.payload(token, ISSUER)?;
+        let claim = |name: &str, told: &'static str| {
+            let text = payload.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+            text.map(str::to_owned).ok_or(LegacyTokenError::Missing(told))
+        };
+        let subject = claim("sub", "sub")?;
+        let claims = LegacyClaims {
+            namespace: claim(&format!("{PREFIX}namespace"), "namespace")?,
+            secret: claim(&format!("{PREFIX}secret.name"), "secretName")?,
+            account: claim(&format!("{PREFIX}service-account.name"), "serviceAccountName")?,
+            uid: claim(&format!("{PREFIX}service-account.uid"), "serviceAccountUID")?,
+        };
+        let expected = format!("system:serviceaccount:{}:{}", claims.namespace, claims.account);
+        if subject == expected { Ok(claims) } else { Err(LegacyTokenError::Subject) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::SystemClock;
+    use keelson_meta::json::json;
+    use keelson_meta::random::SystemRandom;
+
+    use super::*;
+    use crate::pki::{self, PkiOptions};
+    use crate::token::{ALGORITHM, key};
+
+    fn issuer() -> TokenIssuer {
+        let pki = pki::ephemeral(&PkiOptions::default(), &SystemClock, &SystemRandom).unwrap();
+        TokenIssuer::new("https://i".to_owned(), &pki.service_account).unwrap()
+    }
+
+    fn signed(issuer: &TokenIssuer, change: &[(&str, Option<&str>)]) -> String {
+        let mut claims = json!({
+            "iss": ISSUER, "sub": "system:serviceaccount:team:web",
+            "kubernetes.io/serviceaccount/namespace": "team", "kubernetes.io/serviceaccount/secret.name": "web-token",
+            "kubernetes.io/serviceaccount/service-account.name": "web", "kubernetes.io/serviceaccount/service-account.uid": "u",
+        });
+        for (name, value) in change {
+            claims[*name] = json!(value);
+        }
+        let signed =
+            format!("{}.{}", key::encode(json!({"alg": ALGORITHM}).to_string()), key::encode(claims.to_string()));
+        let signature = issuer.key.sign(signed.as_bytes()).unwrap();
+        format!("{signed}.{}", key::encode(signature))
+    }
+
+    #[test]
+    fn a_legacy_token_names_its_account_and_its_secret() {
+        let issuer = issuer();
+        let claims = issuer.verify_legacy(&signed(&issuer, &[])).unwrap();
+        let text = str::to_owned;
+        let expected =
+            LegacyClaims { namespace: text("team"), secret: text("web-token"), account: text("web"), uid: text("u") };
+        assert_eq!(claims, expected);
+        let check = |change: (&str, Option<&str>), told: &str| {
+            let fault = issuer.verify_legacy(&signed(&issuer, &[change])).unwrap_err();
+            assert_eq!(fault.to_string(), told);
+        };
+        check(("kubernetes.io/serviceaccount/secret.name", None), "secretName claim is missing");
+        check(("kubernetes.io/serviceaccount/service-account.uid", Some("")), "serviceAccountUID claim is missing");
+        check(("sub", Some("system:serviceaccount:kube-system:web")), "sub claim is invalid");
+        check(("iss", Some("https://i")), "invalid bearer token");
+        assert_eq!(self::issuer().verify_legacy(&signed(&issuer, &[])), Err(TokenError::Signature.into()));
+    }
+}

@@ -1,0 +1,90 @@
+//! Legacy tokens of service accounts, as a kube-controller-manager with the same key puts them into secrets.
+//!
+//! The texts are the reference server's.
+
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use keelson_testkit::TestServer;
+use rcgen::{KeyPair, SigningKey as _};
+use serde_json::{Value, json};
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const MERGE: &str = "application/merge-patch+json";
+/// How long a change may take to be seen, and how often it is looked for.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The two numbers of a signature in DER, one behind the other with 32 bytes each, as tokens have them (RFC 7518, section 3.4).
+fn joined(der: &[u8]) -> Vec<u8> {
+    let (mut rest, mut out) = (&der[2..], Vec::new());
+    for _ in 0..2 {
+        let length = usize::from(rest[1]);
+        let digits: Vec<u8> = rest[2..2 + length].iter().copied().skip_while(|digit| *digit == 0).collect();
+        out.extend(std::iter::repeat_n(0, 32 - digits.len()).chain(digits));
+        rest = &rest[2 + length..];
+    }
+    out
+}
+
+fn signed(server: &TestServer, secret: &str, uid: &str) -> String {
+    let key = KeyPair::from_pem(&server.running().pki().service_account.private_pem).unwrap();
+    let claims = json!({
+        "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:default:web",
+        "kubernetes.io/serviceaccount/namespace": "default", "kubernetes.io/serviceaccount/secret.name": secret,
+        "kubernetes.io/serviceaccount/service-account.name": "web", "kubernetes.io/serviceaccount/service-account.uid": uid,
+    });
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let signed = format!("{}.{}", part(&json!({"alg": "ES256"})), part(&claims));
+    let signature = key.sign(signed.as_bytes()).unwrap();
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(joined(&signature)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
+    let server = TestServer::start().await;
+    let admin = server.raw();
+    let account = json!({"metadata": {"name": "web"}});
+    let account = admin.post("/api/v1/namespaces/default/serviceaccounts", &account).await.expect(201).json();
+    let uid = account["metadata"]["uid"].as_str().unwrap();
+    let token = signed(&server, "web-token", uid);
+    let metadata = json!({"name": "web-token", "annotations": {"kubernetes.io/service-account.name": "web"}});
+    let secret =
+        json!({"metadata": metadata, "type": "kubernetes.io/service-account-token", "stringData": {"token": token}});
+    let review = async |token: &str| {
+        let sent = json!({"spec": {"token": token}});
+        admin.post("/apis/authentication.k8s.io/v1/tokenreviews", &sent).await.expect(201).json()["status"].clone()
+    };
+    let refused = |why: &str| json!({"user": {}, "error": format!("[invalid bearer token, {why}]")});
+    assert_eq!(review(&token).await, refused("Token has been invalidated"), "nobody has put it into a secret");
+
+    admin.post(SECRETS, &secret).await.expect(201);
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"];
+    let expected = json!({"username": "system:serviceaccount:default:web", "uid": uid, "groups": groups});
+    let whoami = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
+    let whoami = whoami.header("authorization", format!("Bearer {token}")).await.expect(201).json();
+    assert_eq!(whoami["status"]["userInfo"], expected);
+    assert_eq!((&review(&token).await["authenticated"], &review(&token).await["user"]), (&json!(true), &expected));
+    let used = admin.get(format!("{SECRETS}/web-token")).await.expect(200).json();
+    let day = used["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].as_str().unwrap().to_owned();
+    assert!(day.len() == 10 && day.starts_with("20"), "{day}");
+
+    let another = signed(&server, "web-token", uid);
+    assert_ne!(another, token, "signatures are random");
+    assert_eq!(review(&another).await, refused("Token does not match server's copy"));
+    let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": day}}});
+    admin.patch(format!("{SECRETS}/web-token"), MERGE, &invalid).await.expect(200);
+    let marked = "[invalid bearer token, the token in secret default/web-token for service account default/web has been marked invalid.";
+    let begun = Instant::now();
+    while !review(&token).await["error"].as_str().unwrap_or_default().starts_with(marked) {
+        assert!(begun.elapsed() < PATIENCE, "a token is taken that was marked");
+        tokio::time::sleep(LOOK).await;
+    }
+    admin.delete(format!("{SECRETS}/web-token")).await.expect(200);
+    let begun = Instant::now();
+    while review(&token).await != refused("Token has been invalidated") {
+        assert!(begun.elapsed() < PATIENCE, "a token outlives its secret");
+        tokio::time::sleep(LOOK).await;
+    }
+}
