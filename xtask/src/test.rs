@@ -24,20 +24,21 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
         servers.missing.push(missing);
         PathBuf::new()
     });
+    let selected = if names_a_package(args) { None } else { Some("--workspace") };
     let prepared = || {
         let mut command = run::cargo();
         command.current_dir(&workspace.root).args(["test", "--locked"]);
         command.env(KUBECTL_VARIABLE, &kubectl).envs(servers.variables.iter().cloned());
         command.env(definitions::VARIABLE, &definitions);
+        // What is chosen decides with which features everything is built, so it stays the same when tests are run again.
+        command.args(selected);
         command
     };
     let mut command = prepared();
     command.arg("--no-fail-fast");
-    if !names_a_package(args) {
-        command.arg("--workspace");
-    }
     let mut failures = Failures::default();
-    let passed = run::read(command.args(args), |line| failures.read(line))? || failures.pass_alone(prepared)?;
+    let passed = run::read(command.args(args), |line| failures.read(line))?
+        || failures.pass_alone(selected.is_some(), prepared)?;
     servers.missing.iter().for_each(|missing| eprintln!("{missing}"));
     Ok(run::code(passed))
 }

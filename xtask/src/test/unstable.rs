@@ -42,12 +42,12 @@ impl Failures {
         }
     }
 
-    /// Runs them again, each program's alone and one test at a time, by commands that are `cargo test` without options. Whether all
-    /// pass each time; where there are none, something else has failed.
+    /// Runs them again, each program's alone and one test at a time, by commands that are `cargo test` with the packages selected, if all
+    /// are. Whether all pass each time; where there are none, something else has failed.
     ///
     /// # Errors
     /// When cargo can't be run.
-    pub(super) fn pass_alone(&self, prepared: impl Fn() -> Command) -> Result<bool> {
+    pub(super) fn pass_alone(&self, are_all_selected: bool, prepared: impl Fn() -> Command) -> Result<bool> {
         let count: usize = self.programs.iter().map(|(_, tests)| tests.len()).sum();
         if count == 0 || count > MOST || self.programs.iter().any(|(_, tests)| tests.is_empty()) {
             return Ok(false);
@@ -55,7 +55,10 @@ impl Failures {
         for (program, tests) in &self.programs {
             for _ in 0..PASSES {
                 let mut command = prepared();
-                command.args(program.split(' ')).args(["--", "--test-threads=1", "--exact"]).args(tests);
+                command
+                    .args(options(program, are_all_selected))
+                    .args(["--", "--test-threads=1", "--exact"])
+                    .args(tests);
                 if !run::shown(&mut command)? {
                     return Ok(false);
                 }
@@ -70,9 +73,15 @@ impl Failures {
     }
 }
 
+/// The options that choose a program: without its package where all are selected.
+fn options(program: &str, are_all_selected: bool) -> impl Iterator<Item = &str> {
+    let package = if are_all_selected && program.starts_with("-p ") { 2 } else { 0 };
+    program.split(' ').skip(package)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Failures;
+    use super::{Failures, options};
 
     fn check(output: &str, expected: &[(&str, &[&str])]) {
         let mut found = Failures::default();
@@ -94,6 +103,15 @@ mod tests {
                       failures:\n    d\n\ntest result: FAILED.\n\nerror: test failed, to rerun pass `-p keelson-meta --lib`\n\
                       error: 2 targets failed:\n    `-p keelson --test lists`\n    `-p keelson-meta --lib`\n";
         check(output, &[("-p keelson --test lists", &["a::b", "c"]), ("-p keelson-meta --lib", &["d"])]);
+    }
+
+    #[test]
+    fn a_program_is_chosen_among_the_packages_that_are_selected() {
+        let check = |are_all_selected, expected: &[&str]| {
+            assert_eq!(options("-p keelson --test lists", are_all_selected).collect::<Vec<_>>(), expected);
+        };
+        check(true, &["--test", "lists"]);
+        check(false, &["-p", "keelson", "--test", "lists"]);
     }
 
     #[test]
