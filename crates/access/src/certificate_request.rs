@@ -10,7 +10,7 @@ use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer as _;
 
-use crate::der::{BOOLEAN, OBJECT_ID, OCTET_STRING, SEQUENCE, element};
+use crate::der;
 
 /// The label of its block.
 const LABEL: &str = "CERTIFICATE REQUEST";
@@ -112,11 +112,7 @@ fn alternative_names(request: &X509CertificationRequest<'_>) -> Option<Vec<u8>> 
         }
     })?;
     let names = asked.extensions.iter().find(|extension| extension.oid == OID_X509_EXT_SUBJECT_ALT_NAME)?;
-    let critical = if names.critical { element(BOOLEAN, &[&[0xff]]) } else { Vec::new() };
-    Some(element(
-        SEQUENCE,
-        &[&element(OBJECT_ID, &[names.oid.as_bytes()]), &critical, &element(OCTET_STRING, &[names.value])],
-    ))
+    Some(der::extension(names.oid.as_bytes(), names.critical, names.value))
 }
 
 #[cfg(test)]

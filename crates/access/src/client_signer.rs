@@ -15,7 +15,7 @@ use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::certificate_request::CertificateRequest;
-use crate::der::{self, BIT_STRING, BOOLEAN, INTEGER, OBJECT_ID, OCTET_STRING, SEQUENCE, element};
+use crate::der::{self, BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, SEQUENCE, element, extension};
 use crate::pki::PkiError;
 
 /// How long a certificate holds unless less is asked for.
@@ -119,10 +119,6 @@ impl ClientSigner {
     }
 
     fn extensions(&self, request: &CertificateRequest, usages: KeyUsages) -> Vec<Vec<u8>> {
-        let extension = |id: &[u8], is_critical: bool, value: &[u8]| {
-            let critical = if is_critical { element(BOOLEAN, &[&[0xff]]) } else { Vec::new() };
-            element(SEQUENCE, &[&element(OBJECT_ID, &[id]), &critical, &element(OCTET_STRING, &[value])])
-        };
         let bits = if usages.digital_signature { DIGITAL_SIGNATURE } else { 0 }
             | if usages.key_encipherment { KEY_ENCIPHERMENT } else { 0 };
         let mut extensions = Vec::new();

@@ -10,7 +10,7 @@ use crate::pki::PkiError;
 pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;
-pub(crate) const BOOLEAN: u8 = 0x01;
+const BOOLEAN: u8 = 0x01;
 const UTF8_STRING: u8 = 0x0c;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
@@ -43,6 +43,12 @@ pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
         out.extend_from_slice(part);
     }
     out
+}
+
+/// An extension of a certificate (RFC 5280, section 4.1).
+pub(crate) fn extension(id: &[u8], is_critical: bool, value: &[u8]) -> Vec<u8> {
+    let critical = if is_critical { element(BOOLEAN, &[&[0xff]]) } else { Vec::new() };
+    element(SEQUENCE, &[&element(OBJECT_ID, &[id]), &critical, &element(OCTET_STRING, &[value])])
 }
 
 /// A name of a common name and organizations, in the form that clients of Kubernetes have.

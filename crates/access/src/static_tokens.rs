@@ -7,10 +7,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
 use crate::user::{AUTHENTICATED, User};
-use crate::watched_file::WatchedFile;
+use crate::watched_file::{Contents, FileError, Watched, read_bounded};
 
 /// The largest file that is read, in bytes: some 100,000 tokens.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
@@ -18,12 +16,9 @@ const MOST_BYTES: u64 = 16 * 1024 * 1024;
 /// Why a file of tokens can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StaticTokensError {
-    /// It can't be read.
-    #[error("{0}: {1}")]
-    Unreadable(PathBuf, std::io::Error),
-    /// It is too large.
-    #[error("{0} has more than {MOST_BYTES} bytes")]
-    TooLarge(PathBuf),
+    /// It can't be read, or is too large.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A line says nothing that is a token.
     #[error("{file}, line {line}: {fault}")]
     Malformed {
@@ -37,10 +32,10 @@ pub enum StaticTokensError {
 }
 
 /// The users of the tokens in a file.
-pub struct StaticTokens {
-    file: PathBuf,
-    users: ArcSwap<HashMap<String, User>>,
-}
+pub struct StaticTokens(Watched<Users>);
+
+/// Users by their tokens.
+struct Users(HashMap<String, User>);
 
 impl StaticTokens {
     /// Reads the file.
@@ -48,38 +43,35 @@ impl StaticTokens {
     /// # Errors
     /// When it can't be read or a line is no token.
     pub fn read(file: &Path) -> Result<Self, StaticTokensError> {
-        Ok(Self { file: file.to_owned(), users: ArcSwap::from_pointee(users_in(file)?) })
+        Watched::read(file).map(Self)
     }
 
     /// The user of a token, if it is one of the file's.
     pub fn user(&self, token: &str) -> Option<User> {
-        self.users.load().get(token).cloned()
+        self.0.current().0.get(token).cloned()
     }
 
     /// Reads the file again whenever it changes. Never ends.
     pub async fn follow(self: Arc<Self>) {
-        let mut watched = WatchedFile::new(&self.file).await;
-        loop {
-            watched.changed().await;
-            let file = self.file.clone();
-            match tokio::task::spawn_blocking(move || users_in(&file)).await {
-                Ok(Ok(users)) => {
-                    tracing::info!(tokens = users.len(), file = %self.file.display(), "the tokens were read again");
-                    self.users.store(Arc::new(users));
-                }
-                Ok(Err(error)) => tracing::error!(%error, "the tokens of before are kept"),
-                Err(error) => tracing::error!(%error, "reading tokens failed; those of before are kept"),
-            }
-        }
+        self.0.follow().await;
+    }
+}
+
+impl Contents for Users {
+    const NAME: &str = "tokens";
+    type Error = StaticTokensError;
+
+    fn read(file: &Path) -> Result<Self, StaticTokensError> {
+        users_in(file).map(Self)
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
     }
 }
 
 fn users_in(file: &Path) -> Result<HashMap<String, User>, StaticTokensError> {
-    let unreadable = |error| StaticTokensError::Unreadable(file.to_owned(), error);
-    if std::fs::metadata(file).map_err(unreadable)?.len() > MOST_BYTES {
-        return Err(StaticTokensError::TooLarge(file.to_owned()));
-    }
-    let text = std::fs::read(file).map_err(unreadable)?;
+    let text = read_bounded(file, MOST_BYTES)?;
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(&*text);
     let mut users = HashMap::new();
@@ -112,7 +104,7 @@ fn users_in(file: &Path) -> Result<HashMap<String, User>, StaticTokensError> {
 
 impl std::fmt::Debug for StaticTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StaticTokens").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("StaticTokens").field("file", &self.0.file()).finish_non_exhaustive()
     }
 }
 

@@ -9,14 +9,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use keelson_meta::Random;
 
-use crate::watched_file::WatchedFile;
+use crate::watched_file::{Contents, FileError, Watched, read_bounded};
 
 /// How many bytes a key has.
 const KEY_BYTES: usize = 32;
@@ -35,12 +34,9 @@ const END: char = '\0';
 /// Why a file of keys can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenSealError {
-    /// It can't be read.
-    #[error("{0}: {1}")]
-    Unreadable(PathBuf, std::io::Error),
-    /// It is too large to be one.
-    #[error("{0} has more than {MOST_BYTES} bytes")]
-    TooLarge(PathBuf),
+    /// It can't be read, or is too large to be one.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A line is no key.
     #[error("{file}, line {line}: a key is {KEY_BYTES} bytes in base64 (openssl rand -base64 {KEY_BYTES})")]
     Malformed {
@@ -74,11 +70,12 @@ pub struct Opened {
 
 /// Seals tokens and opens them.
 pub struct TokenSeal {
-    file: PathBuf,
-    /// The first one seals.
-    keys: ArcSwap<Vec<SealKey>>,
+    keys: Watched<SealKeys>,
     random: Arc<dyn Random>,
 }
+
+/// The first one seals. There is always one.
+struct SealKeys(Vec<SealKey>);
 
 struct SealKey {
     id: [u8; ID_BYTES],
@@ -91,42 +88,26 @@ impl TokenSeal {
     /// # Errors
     /// When there is none, or a line is none.
     pub fn read(file: &Path, random: Arc<dyn Random>) -> Result<Self, TokenSealError> {
-        let keys = ArcSwap::from_pointee(keys_in(file)?);
-        Ok(Self { file: file.to_owned(), keys, random })
+        Ok(Self { keys: Watched::read(file)?, random })
     }
 
     /// Reads the file again whenever it changes; what can't be read then leaves the keys of before. Never ends.
     pub async fn follow(self: Arc<Self>) {
-        let mut watched = WatchedFile::new(&self.file).await;
-        loop {
-            watched.changed().await;
-            let file = self.file.clone();
-            match tokio::task::spawn_blocking(move || keys_in(&file)).await {
-                Ok(Ok(keys)) => {
-                    tracing::info!(keys = keys.len(), file = %self.file.display(), "the keys of tokens were read again");
-                    self.keys.store(Arc::new(keys));
-                }
-                Ok(Err(error)) => tracing::error!(%error, "the keys of before are kept"),
-                Err(error) => tracing::error!(%error, "reading keys failed; those of before are kept"),
-            }
-        }
+        self.keys.follow().await;
     }
 
     /// Seals a token of a list for a caller.
     pub fn seal(&self, token: &str, list: &str, caller: &str) -> String {
-        let keys = self.keys.load();
+        let keys = self.keys.current();
         let mut nonce = [0u8; NONCE_LEN];
         self.random.fill(&mut nonce);
         let mut content = format!("{caller}{END}{token}{END}").into_bytes();
         content.resize(content.len().next_multiple_of(FILL_BYTES), END as u8);
-        // There is a first key, or the file would not have been taken.
-        let Some(SealKey { id, key }) = keys.first() else { return String::new() };
+        let SealKey { id, key } = &keys.0[0];
         let (nonce_text, aad) = (nonce, Aad::from(list.as_bytes()));
-        let sealed = key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut content);
-        if sealed.is_err() {
-            // Only a text of gigabytes can't be sealed. Nothing is better than what is not.
-            return String::new();
-        }
+        // No token at all would say that the list is complete.
+        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut content)
+            .expect("only gigabytes can't be sealed, and keys of objects are bounded");
         URL_SAFE_NO_PAD.encode([&[SEALED][..], id, &nonce_text, &content].concat())
     }
 
@@ -141,8 +122,8 @@ impl TokenSeal {
         }
         let (head, content) = bytes.split_at_mut_checked(HEAD_BYTES).ok_or(SealFault::Foreign)?;
         let (id, nonce) = head[1..].split_at(ID_BYTES);
-        let keys = self.keys.load();
-        let key = keys.iter().find(|key| key.id == id).ok_or(SealFault::Retired)?;
+        let keys = self.keys.current();
+        let key = keys.0.iter().find(|key| key.id == id).ok_or(SealFault::Retired)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealFault::Foreign)?;
         let opened = key.key.open_in_place(nonce, Aad::from(list.as_bytes()), content);
         let text = opened.ok().and_then(|opened| std::str::from_utf8(opened).ok()).ok_or(SealFault::Foreign)?;
@@ -155,23 +136,33 @@ impl TokenSeal {
 /// Keys must never reach a log.
 impl fmt::Debug for TokenSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenSeal").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("TokenSeal").field("file", &self.keys.file()).finish_non_exhaustive()
+    }
+}
+
+impl Contents for SealKeys {
+    const NAME: &str = "keys of tokens";
+    type Error = TokenSealError;
+
+    fn read(file: &Path) -> Result<Self, TokenSealError> {
+        let keys = keys_in(file)?;
+        if keys.is_empty() { Err(TokenSealError::Empty(file.to_owned())) } else { Ok(Self(keys)) }
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
     }
 }
 
 fn keys_in(file: &Path) -> Result<Vec<SealKey>, TokenSealError> {
-    let unreadable = |error| TokenSealError::Unreadable(file.to_owned(), error);
-    if std::fs::metadata(file).map_err(unreadable)?.len() > MOST_BYTES {
-        return Err(TokenSealError::TooLarge(file.to_owned()));
-    }
-    let text = std::fs::read_to_string(file).map_err(unreadable)?;
+    let text = String::from_utf8(read_bounded(file, MOST_BYTES)?).map_err(|error| {
+        FileError::Unreadable(file.to_owned(), std::io::Error::new(std::io::ErrorKind::InvalidData, error.utf8_error()))
+    })?;
     let lines = text.lines().map(str::trim).enumerate();
-    let keys: Result<Vec<_>, _> = lines
+    lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .map(|(at, line)| key_of(line).ok_or_else(|| TokenSealError::Malformed { file: file.to_owned(), line: at + 1 }))
-        .collect();
-    let keys = keys?;
-    if keys.is_empty() { Err(TokenSealError::Empty(file.to_owned())) } else { Ok(keys) }
+        .collect()
 }
 
 fn key_of(line: &str) -> Option<SealKey> {

@@ -1,36 +1,101 @@
-//! A file that is looked at now and then, to be read again when it has changed.
+//! A file that says something, and is looked at now and then, to be read again when it has changed.
 //!
-//! Asking for the time and the size costs little and works on every file system, unlike being told of changes.
+//! Asking for the time and the size costs little and works on every file system, unlike being told of changes. What can't be read then
+//! leaves what was read before.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use arc_swap::{ArcSwap, Guard};
 
 /// How often it is looked at.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// A file whose changes are noticed.
-pub(crate) struct WatchedFile {
-    path: PathBuf,
-    known: Option<(SystemTime, u64)>,
+/// Why a file can't be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It can't be read.
+    #[error("{0}: {1}")]
+    Unreadable(PathBuf, std::io::Error),
+    /// It has more than so many bytes.
+    #[error("{0} has more than {1} bytes")]
+    TooLarge(PathBuf, u64),
 }
 
-impl WatchedFile {
-    /// The file as it is now.
-    pub(crate) async fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), known: modified(path).await }
+/// What a file can say.
+pub(crate) trait Contents: Sized + Send + Sync + 'static {
+    /// What it is called where it is told that it was read: a plural.
+    const NAME: &str;
+    /// Why a file does not say it.
+    type Error: Display + Send + 'static;
+
+    /// Reads it.
+    fn read(file: &Path) -> Result<Self, Self::Error>;
+
+    /// How many of them there are.
+    fn count(&self) -> usize;
+}
+
+/// What a file says, and the file.
+pub(crate) struct Watched<C> {
+    file: PathBuf,
+    current: ArcSwap<C>,
+}
+
+impl<C: Contents> Watched<C> {
+    /// Reads the file.
+    pub(crate) fn read(file: &Path) -> Result<Self, C::Error> {
+        Ok(Self { file: file.to_owned(), current: ArcSwap::from_pointee(C::read(file)?) })
     }
 
-    /// Waits until it is another than at the last look.
-    pub(crate) async fn changed(&mut self) {
+    /// The file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// What it said when it was read last.
+    pub(crate) fn current(&self) -> Guard<Arc<C>> {
+        self.current.load()
+    }
+
+    /// Reads the file again whenever it changes. Never ends.
+    pub(crate) async fn follow(&self) {
+        let mut known = modified(&self.file).await;
         loop {
             tokio::time::sleep(LOOK).await;
-            let now = modified(&self.path).await;
-            if now != self.known {
-                self.known = now;
-                return;
+            let now = modified(&self.file).await;
+            if now != known {
+                known = now;
+                self.read_again().await;
             }
         }
     }
+
+    async fn read_again(&self) {
+        let (name, file) = (C::NAME, self.file.clone());
+        match tokio::task::spawn_blocking(move || C::read(&file)).await {
+            Ok(Ok(contents)) => {
+                tracing::info!(count = contents.count(), file = %self.file.display(), "the {name} were read again");
+                self.current.store(Arc::new(contents));
+            }
+            Ok(Err(error)) => tracing::error!(%error, "the {name} of before are kept"),
+            Err(error) => tracing::error!(%error, "reading {name} failed; those of before are kept"),
+        }
+    }
+}
+
+/// The bytes of a file, of which there are `most` at the most.
+///
+/// # Errors
+/// When it has more, or can't be read.
+pub(crate) fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, FileError> {
+    let unreadable = |error| FileError::Unreadable(file.to_owned(), error);
+    if std::fs::metadata(file).map_err(unreadable)?.len() > most {
+        return Err(FileError::TooLarge(file.to_owned(), most));
+    }
+    std::fs::read(file).map_err(unreadable)
 }
 
 async fn modified(file: &Path) -> Option<(SystemTime, u64)> {

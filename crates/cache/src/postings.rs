@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::tree::{CowTree, LeafCursor, LeafSlice};
+use crate::tree::{CowTree, KeyCursor};
 
 const SEPARATOR: u8 = 0;
 /// Room for a term and a key of common length, in bytes.
@@ -99,13 +99,7 @@ impl Postings {
 
     /// The keys of a stretch.
     pub(crate) fn keys(&self, stretch: &Stretch) -> Keys {
-        Keys {
-            leaves: self.tree.leaves(stretch.first, stretch.last),
-            leaf: None,
-            next: 0,
-            term: stretch.term,
-            pair: Vec::new(),
-        }
+        Keys { pairs: self.tree.keys(stretch.first, stretch.last), term: stretch.term }
     }
 }
 
@@ -126,29 +120,18 @@ impl Stretch {
 
 /// Keys of one term, ascending.
 pub(crate) struct Keys {
-    leaves: LeafCursor<()>,
-    leaf: Option<LeafSlice<()>>,
-    /// The place of the next one in the leaf.
-    next: usize,
+    pairs: KeyCursor<()>,
     term: usize,
-    pair: Vec<u8>,
 }
 
 impl Keys {
     /// The next key.
     pub(crate) fn next(&mut self) -> Option<&str> {
-        if self.leaf.as_ref().is_none_or(|leaf| leaf.places().end == self.next) {
-            self.leaf = self.leaves.next();
-            self.next = self.leaf.as_ref()?.places().start;
-        }
-        self.pair.clear();
-        self.leaf.as_ref()?.leaf().keys().write(self.next, &mut self.pair);
-        self.next += 1;
-        std::str::from_utf8(&self.pair[self.term..]).ok()
+        std::str::from_utf8(&self.pairs.next_key()?[self.term..]).ok()
     }
 
     /// How many keys are left.
     pub(crate) fn left(&self) -> usize {
-        self.leaves.remaining() + self.leaf.as_ref().map_or(0, |leaf| leaf.places().end - self.next)
+        self.pairs.remaining()
     }
 }

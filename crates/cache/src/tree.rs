@@ -15,7 +15,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use diff::Diff;
-pub use iter::{Iter, LeafCursor, LeafSlice};
+pub use iter::{Iter, KeyCursor, LeafCursor, LeafSlice};
 pub use keys::Keys;
 use node::Node;
 pub use node::{Leaf, Sums};
@@ -172,6 +172,11 @@ impl<T: Item> CowTree<T> {
     /// The leaves that hold the items with ranks in `from..to`, as an iterator that owns what it needs.
     pub fn leaves(&self, from: usize, to: usize) -> LeafCursor<T> {
         LeafCursor::new(self.clone(), from, to.min(self.len()))
+    }
+
+    /// The keys of these ranks.
+    pub fn keys(&self, from: usize, to: usize) -> KeyCursor<T> {
+        KeyCursor::new(self.leaves(from, to))
     }
 
     /// The leaf that holds the item with this rank, and where in the leaf it is.

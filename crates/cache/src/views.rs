@@ -20,7 +20,7 @@ pub use self::kept::Found;
 pub(crate) use self::kept::KeptViews;
 use crate::entry::Entry;
 use crate::snapshot::Snapshot;
-use crate::tree::{CowTree, Diff, LeafCursor, LeafSlice};
+use crate::tree::{CowTree, Diff, KeyCursor};
 
 /// Says where entries stand.
 pub trait Sight: Send + Sync {
@@ -159,7 +159,7 @@ impl View {
 
     /// The positions with ranks in `from..to`.
     pub fn positions(&self, from: usize, to: usize) -> Positions {
-        Positions { leaves: self.tree.leaves(from, to.min(self.len())), leaf: None, next: 0, pair: Vec::new() }
+        Positions(self.tree.keys(from, to))
     }
 
     fn insert(&mut self, place: &[u8], key: &str) {
@@ -187,25 +187,12 @@ pub struct Position<'a> {
 }
 
 /// Neighbouring positions of a view. Owns what it needs, so it can be held across awaits.
-pub struct Positions {
-    leaves: LeafCursor<()>,
-    leaf: Option<LeafSlice<()>>,
-    /// The place of the next one in the leaf.
-    next: usize,
-    pair: Vec<u8>,
-}
+pub struct Positions(KeyCursor<()>);
 
 impl Positions {
     /// The next one.
     pub fn next_position(&mut self) -> Option<Position<'_>> {
-        if self.leaf.as_ref().is_none_or(|leaf| leaf.places().end == self.next) {
-            self.leaf = self.leaves.next();
-            self.next = self.leaf.as_ref()?.places().start;
-        }
-        self.pair.clear();
-        self.leaf.as_ref()?.leaf().keys().write(self.next, &mut self.pair);
-        self.next += 1;
-        parts(&self.pair)
+        parts(self.0.next_key()?)
     }
 }
 

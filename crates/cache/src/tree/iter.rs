@@ -124,6 +124,40 @@ impl<T: Item> Iterator for LeafCursor<T> {
     }
 }
 
+/// The keys of a range of ranks, one after the other. Owns its tree, so it can be held across awaits.
+///
+/// Cost: a key is copied together from its leaf into one buffer for all.
+pub struct KeyCursor<T: Item> {
+    leaves: LeafCursor<T>,
+    leaf: Option<LeafSlice<T>>,
+    /// The place of the next one in the leaf.
+    next: usize,
+    key: Vec<u8>,
+}
+
+impl<T: Item> KeyCursor<T> {
+    pub(super) const fn new(leaves: LeafCursor<T>) -> Self {
+        Self { leaves, leaf: None, next: 0, key: Vec::new() }
+    }
+
+    /// The next key.
+    pub fn next_key(&mut self) -> Option<&[u8]> {
+        if self.leaf.as_ref().is_none_or(|leaf| leaf.places().end == self.next) {
+            self.leaf = self.leaves.next();
+            self.next = self.leaf.as_ref()?.places().start;
+        }
+        self.key.clear();
+        self.leaf.as_ref()?.leaf().keys().write(self.next, &mut self.key);
+        self.next += 1;
+        Some(&self.key)
+    }
+
+    /// How many keys are left.
+    pub fn remaining(&self) -> usize {
+        self.leaves.remaining() + self.leaf.as_ref().map_or(0, |leaf| leaf.places().end - self.next)
+    }
+}
+
 /// A leaf, or the part of it that lies in a range.
 pub struct LeafSlice<T: Item> {
     leaf: Arc<Leaf<T>>,
