@@ -36,7 +36,7 @@ impl Asked {
                     .to_owned()
             }
             Self::Groups => "keelson.io/groupBy=status.phase".to_owned(),
-            Self::Search => format!("limit=100&keelson.io/search=app-0{number}"),
+            Self::Search => format!("limit=100&keelson.io/search=service-{number:03}"),
             Self::Scan => format!("limit=100&keelson.io/filter=status.podIP!='{number}'"),
             Self::Condition => format!("limit=100&keelson.io/where=object.spec.containers.size()%3C{}", number + 50),
         };
