@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use keelson_access::User;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Mutation, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
 use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -135,6 +135,11 @@ where
     K: Serialize + DeserializeOwned + Send + Sync + 'static,
     H: AdmissionHook<K>,
 {
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let is_asked = *attributes.target.version.kind() == self.kind && attributes.operation != Operation::Connect;
+        if is_asked { Interest::Whole } else { Interest::None }
+    }
+
     fn mutate<'a>(
         &'a self,
         attributes: &'a AdmissionAttributes<'a>,

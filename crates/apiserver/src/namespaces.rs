@@ -5,7 +5,7 @@
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, GroupResource, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Mutation, Operation, namespace_is_terminating};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation, namespace_is_terminating};
 
 use crate::main_server::{NamespaceState, Namespaces};
 
@@ -13,6 +13,15 @@ use crate::main_server::{NamespaceState, Namespaces};
 pub(crate) struct NamespaceLifecycle(pub(crate) Namespaces);
 
 impl Admission for NamespaceLifecycle {
+    fn name(&self) -> &'static str {
+        "NamespaceLifecycle"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let is_asked = attributes.operation == Operation::Create && attributes.target.is_namespaced();
+        if is_asked { Interest::Object } else { Interest::None }
+    }
+
     fn mutate<'a>(
         &'a self,
         attributes: &'a AdmissionAttributes<'a>,

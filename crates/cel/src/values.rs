@@ -11,7 +11,7 @@ mod tree;
 pub use self::json::to_json;
 pub use elements::Elements;
 pub use equality::{compare, equals, joined};
-pub use tree::{TreeMap, from_tree};
+pub use tree::{TreeMap, from_map, from_tree};
 
 use crate::decl::Decl;
 use crate::library::authorizer::Authorization;

@@ -142,6 +142,12 @@ pub(crate) struct Serve {
     /// goes by the stored roles and bindings, AlwaysAllow lets everybody do anything (for development).
     #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',', default_value = "Node,RBAC")]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
+    /// Plugins of admission to ask beside those that are asked by default, by upstream's names. The order does not matter.
+    #[arg(long, env = "KEELSON_ENABLE_ADMISSION_PLUGINS", value_delimiter = ',')]
+    pub(crate) enable_admission_plugins: Vec<String>,
+    /// Plugins of admission not to ask, such as PodSecurity.
+    #[arg(long, env = "KEELSON_DISABLE_ADMISSION_PLUGINS", value_delimiter = ',')]
+    pub(crate) disable_admission_plugins: Vec<String>,
     /// Feature gates, such as APIListChunking=false.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]
     pub(crate) feature_gates: Vec<(FeatureGate, bool)>,

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use keelson_server::{
-    Config, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges, StoreConfig, Switches, catalogue,
+    AdmissionPlugins, Config, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges, StoreConfig, Switches,
+    catalogue,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -163,6 +164,8 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.bootstrap_tokens = args.enable_bootstrap_token_auth;
     config.anonymous = args.anonymous_auth;
     config.authorization = args.authorization_mode;
+    config.admission = AdmissionPlugins::new(args.enable_admission_plugins, args.disable_admission_plugins)
+        .map_err(anyhow::Error::msg)?;
     config.peer_ca_file = args.peer_ca_file;
     config.peer_advertise_ip = args.peer_advertise_ip;
     config.peer_advertise_port = args.peer_advertise_port;

@@ -178,6 +178,8 @@ pub enum ApiError {
         /// Which, and why not.
         causes: Vec<StatusCause>,
     },
+    /// What somebody answered who was asked about the request, such as a webhook.
+    Answered(Box<Status>),
     /// 500: something broke inside.
     Internal(String),
 }
@@ -349,6 +351,7 @@ impl ApiError {
             Self::GenerateNameExhausted { resource, name } => answer::generate_name_exhausted(resource, name),
             Self::Unclassified(message) => Status::failure(500, None, message.clone()),
             Self::StoreRead { resource, causes } => answer::store_read(resource, causes),
+            Self::Answered(status) => (**status).clone(),
             Self::Internal(message) => answer::internal(message),
         }
     }
@@ -390,6 +393,7 @@ impl ApiError {
             | Self::RevisionOnCreate
             | Self::Unclassified(_)
             | Self::StoreRead { .. }
+            | Self::Answered(_)
             | Self::Internal(_) => false,
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use http::Uri;
 use keelson_cache::{Entry, IndexTerm, Snapshot};
@@ -82,8 +82,9 @@ impl FromIterator<ServiceRoute> for ServiceRoutes {
 
 /// The services of a cluster.
 pub struct ClusterServices {
-    /// Not held: what is called belongs to what is served, which the registry holds.
-    registry: Weak<Registry>,
+    /// Not held: what is called belongs to what is served, which the registry holds. Nothing until it is there: webhooks are a part of
+    /// what it is made of.
+    registry: OnceLock<Weak<Registry>>,
     routes: ServiceRoutes,
     random: Arc<dyn Random>,
 }
@@ -91,7 +92,18 @@ pub struct ClusterServices {
 impl ClusterServices {
     /// Those that a registry has, but for what is routed elsewhere.
     pub fn new(registry: &Arc<Registry>, routes: ServiceRoutes, random: Arc<dyn Random>) -> Self {
-        Self { registry: Arc::downgrade(registry), routes, random }
+        Self { registry: OnceLock::from(Arc::downgrade(registry)), routes, random }
+    }
+
+    /// The same of a registry that is still to come.
+    pub fn to_come(routes: ServiceRoutes, random: Arc<dyn Random>) -> Self {
+        Self { registry: OnceLock::new(), routes, random }
+    }
+
+    /// Says which registry has them.
+    pub fn are_those_of(&self, registry: &Arc<Registry>) {
+        // Who said it before keeps it: there is one registry in a server.
+        let _ = self.registry.set(Arc::downgrade(registry));
     }
 }
 
@@ -106,7 +118,8 @@ impl Services for ClusterServices {
         if let Some(routed) = self.routes.0.get(&(namespace.to_owned(), name.to_owned())) {
             return Ok(vec![routed.clone()]);
         }
-        let registry = self.registry.upgrade().ok_or("the server is stopping")?;
+        let registry = self.registry.get().ok_or("the server is starting")?;
+        let registry = registry.upgrade().ok_or("the server is stopping")?;
         let surface = registry.surface();
         let collection = |group, plural| {
             let target = surface.target(group, plural).map_err(|error| error.to_string())?;

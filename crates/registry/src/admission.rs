@@ -3,31 +3,31 @@
 //! A plugin is asked twice about each write, at the two places that `write::stages` has for it: once to change the object,
 //! once to judge what has become of it. It may wait for others; when the object changes meanwhile it is asked again, so it
 //! should have no effect of its own. What a plugin adds nobody owns. It may warn who writes (`caller.warnings()` of the
-//! attributes), whatever it answers, also where another plugin or a later stage refuses the write. The plugins are those of servers that
-//! are written with the library; what the server itself takes from classes is in `kinds`.
+//! attributes), whatever it answers, also where another plugin or a later stage refuses the write. Which plugins there are is no matter of
+//! this crate.
 
-mod certificates;
-mod node_restriction;
+mod chain;
+mod reinvocation;
+mod stats;
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use futures::future::{BoxFuture, ready};
 use keelson_meta::options::{CreateOptions, DeleteOptions, PatchOptions, UpdateOptions};
-use keelson_meta::{ApiError, GroupVersionKind, Object};
+use keelson_meta::{ApiError, Object};
 
-pub use certificates::CertificateRules;
-pub use node_restriction::NodeRestriction;
+pub use chain::AdmissionChain;
+pub(crate) use chain::reshape;
+pub use reinvocation::Reinvocation;
+pub use stats::{ADMISSION_BUCKETS, AdmissionStage, AdmissionStats, AdmissionTimes, PluginKey};
 
 use crate::caller::Caller;
-use crate::intake::{conform, match_url};
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::WriteRequest;
-use keelson_meta::options::FieldValidation;
 
 /// What a request does, as admission tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// An object is made, or an act posted.
     Create,
@@ -67,8 +67,10 @@ pub enum WriteOptions<'a> {
 }
 
 /// A write as admission sees it, but for the object that it leaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct AdmissionAttributes<'a> {
+    /// Where other objects are read.
+    pub registry: &'a Registry,
     /// Who writes, or only rehearses.
     pub caller: &'a Caller,
     /// What is done.
@@ -83,20 +85,65 @@ pub struct AdmissionAttributes<'a> {
     pub old: Option<&'a Object>,
     /// The options of the request.
     pub options: WriteOptions<'a>,
+    /// Which passage through the plugins that change objects this is, and who asks for another one.
+    pub reinvocation: &'a Reinvocation,
+}
+
+impl Debug for AdmissionAttributes<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdmissionAttributes")
+            .field("operation", &self.operation)
+            .field("target", &self.target)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> AdmissionAttributes<'a> {
-    pub(crate) fn of(request: &WriteRequest<'a>, operation: Operation, old: Option<&'a Object>) -> Self {
+    pub(crate) fn of(
+        registry: &'a Registry,
+        request: &WriteRequest<'a>,
+        operation: Operation,
+        reinvocation: &'a Reinvocation,
+    ) -> Self {
         let name = if request.of_collection { "" } else { request.name };
         let WriteRequest { target, caller, options, .. } = *request;
-        Self { caller, operation, target, name, old, options }
+        Self { registry, caller, operation, target, name, old: None, options, reinvocation }
+    }
+
+    /// The same of a write to an object that was like this.
+    #[must_use]
+    pub(crate) fn from(self, old: Option<&'a Object>) -> Self {
+        Self { old, ..self }
     }
 
     /// The same for a new object, whose name may have been generated since.
-    pub(crate) fn of_new(request: &WriteRequest<'a>, object: &'a Object) -> Self {
-        let attributes = Self::of(request, Operation::Create, None);
-        if attributes.name.is_empty() { Self { name: object.name(), ..attributes } } else { attributes }
+    #[must_use]
+    pub(crate) fn making(self, object: &'a Object) -> Self {
+        if self.name.is_empty() { Self { name: object.name(), ..self } } else { self }
     }
+
+    /// The name of the subresource that is written; empty for the object itself.
+    pub fn subresource(&self) -> &'a str {
+        self.target.subresource.as_ref().map_or("", |below| &*below.name)
+    }
+
+    /// 403 with a reason, as plugins refuse.
+    pub fn refused(&self, message: impl Into<String>) -> ApiError {
+        let (resource, name) = (self.target.group_resource(), self.name.to_owned());
+        ApiError::Refused { resource, name, message: message.into(), causes: Vec::new() }
+    }
+}
+
+/// How much of an object a plugin looks at. Each costs more than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Interest {
+    /// Nothing: it is not asked.
+    None,
+    /// The object but for who owns its fields, and for what of it depends on the version where it is stored in that of the request.
+    Object,
+    /// The whole of it, with `metadata.managedFields`.
+    Whole,
 }
 
 /// Whether a plugin changed an object.
@@ -110,12 +157,19 @@ pub enum Mutation {
 
 /// A plugin.
 pub trait Admission: Debug + Send + Sync {
-    /// Whether it has anything to say to what this caller writes there; it is not asked otherwise, and nothing is prepared for it.
-    fn concerns(&self, _caller: &Caller, _target: &Target) -> bool {
-        true
+    /// Its name, as settings and metrics have it.
+    fn name(&self) -> &'static str {
+        "Hook"
     }
 
-    /// Changes what is written, if it wants to; `None` for a deletion and for a connection, which leave no object.
+    /// What it has to see of such a write to say something to it. It is asked this before there is an object, and only where the answer
+    /// is [`Interest::None`] of every plugin nothing is prepared for them.
+    fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> Interest {
+        Interest::Whole
+    }
+
+    /// Changes what is written, if it wants to; `None` for a deletion, which leaves no object. Of a connection the object is what the
+    /// request says of it.
     ///
     /// # Errors
     /// What the client is told when the write is refused.
@@ -140,99 +194,5 @@ pub trait Admission: Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         let (_, _) = (attributes, object);
         Box::pin(ready(Ok(())))
-    }
-}
-
-/// Plugins, in the order in which they are asked.
-#[derive(Clone, Debug, Default)]
-pub struct AdmissionChain(Vec<Arc<dyn Admission>>);
-
-impl FromIterator<Arc<dyn Admission>> for AdmissionChain {
-    fn from_iter<I: IntoIterator<Item = Arc<dyn Admission>>>(plugins: I) -> Self {
-        Self(plugins.into_iter().collect())
-    }
-}
-
-impl AdmissionChain {
-    /// Whether a plugin has anything to say to what a caller writes there.
-    pub(crate) fn concerns(&self, caller: &Caller, target: &Target) -> bool {
-        self.0.iter().any(|plugin| plugin.concerns(caller, target))
-    }
-
-    fn asked(&self, attributes: &AdmissionAttributes<'_>) -> impl Iterator<Item = &Arc<dyn Admission>> {
-        let AdmissionAttributes { caller, target, .. } = *attributes;
-        self.0.iter().filter(|plugin| plugin.concerns(caller, target))
-    }
-
-    /// Whether any of them changed the object.
-    pub(crate) async fn mutate(
-        &self,
-        attributes: &AdmissionAttributes<'_>,
-        mut object: Option<&mut Object>,
-    ) -> Result<bool, ApiError> {
-        let mut changed = false;
-        for plugin in self.asked(attributes) {
-            changed |= plugin.mutate(attributes, object.as_deref_mut()).await? == Mutation::Changed;
-        }
-        Ok(changed)
-    }
-
-    pub(crate) async fn validate(
-        &self,
-        attributes: &AdmissionAttributes<'_>,
-        object: Option<&Object>,
-    ) -> Result<(), ApiError> {
-        for plugin in self.asked(attributes) {
-            plugin.validate(attributes, object).await?;
-        }
-        Ok(())
-    }
-}
-
-/// Gives what a plugin changed the shape of its kind again.
-///
-/// # Errors
-/// 400 when it is no longer the one of the URL, 500 when it does not fit its kind.
-pub(crate) fn reshape(target: &Target, kind: &GroupVersionKind, object: &mut Object) -> Result<(), ApiError> {
-    conform(target, kind, object, &[], FieldValidation::Ignore)
-        .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
-    match_url(target, object)
-}
-
-impl Registry {
-    /// Asks admission of something that is posted and not stored: a binding, an eviction, a review.
-    ///
-    /// # Errors
-    /// Why it is refused.
-    pub(crate) async fn admit_posted(
-        &self,
-        target: &Target,
-        caller: &Caller,
-        posted: &mut Object,
-    ) -> Result<(), ApiError> {
-        if !self.admission().concerns(caller, target) {
-            return Ok(());
-        }
-        let name = target.name.clone().unwrap_or_else(|| posted.name().to_owned());
-        let request = WriteRequest::new(target, &name, caller, WriteOptions::None);
-        let attributes = AdmissionAttributes::of(&request, Operation::Create, None);
-        if self.admission().mutate(&attributes, Some(posted)).await? {
-            reshape(target, &target.taken_kind(), posted)?;
-        }
-        self.admission().validate(&attributes, Some(posted)).await
-    }
-
-    /// Asks admission of a request that somebody else would answer.
-    ///
-    /// # Errors
-    /// Why it is refused.
-    pub(crate) async fn admit_connection(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
-        if !self.admission().concerns(caller, target) {
-            return Ok(());
-        }
-        let request = WriteRequest::new(target, name, caller, WriteOptions::None);
-        let attributes = AdmissionAttributes::of(&request, Operation::Connect, None);
-        self.admission().mutate(&attributes, None).await?;
-        self.admission().validate(&attributes, None).await
     }
 }

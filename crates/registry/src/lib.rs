@@ -47,8 +47,8 @@ mod watch;
 mod write;
 
 pub use admission::{
-    Admission, AdmissionAttributes, AdmissionChain, CertificateRules, Mutation, NodeRestriction, Operation,
-    WriteOptions,
+    ADMISSION_BUCKETS, Admission, AdmissionAttributes, AdmissionChain, AdmissionStage, AdmissionStats, AdmissionTimes,
+    Interest, Mutation, Operation, PluginKey, Reinvocation, WriteOptions,
 };
 pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
 pub use caller::Caller;

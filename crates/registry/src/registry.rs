@@ -123,7 +123,7 @@ impl Registry {
     }
 
     /// The plugins that change and judge what is written.
-    pub(crate) fn admission(&self) -> &AdmissionChain {
+    pub fn admission(&self) -> &AdmissionChain {
         &self.admission
     }
 

@@ -16,7 +16,7 @@ use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Condition, StoreKey, Transaction};
 
-use crate::admission::{AdmissionAttributes, Operation, WriteOptions};
+use crate::admission::{AdmissionAttributes, Operation, Reinvocation, WriteOptions};
 use crate::caller::Caller;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
@@ -83,8 +83,9 @@ impl Registry {
     async fn delete_unreadable_until_done(&self, request: &WriteRequest<'_>) -> Result<(), ApiError> {
         let WriteRequest { target, name, caller, .. } = *request;
         permit(target, name, caller).await?;
-        let attributes = AdmissionAttributes::of(request, Operation::Delete, None);
-        self.admission().mutate(&attributes, None).await?;
+        let reinvocation = Reinvocation::default();
+        let attributes = AdmissionAttributes::of(self, request, Operation::Delete, &reinvocation);
+        self.admission().mutate(&attributes, None, |_| Ok(())).await?;
         self.catch_up().await?;
         let (key, collection) = (target.relative_key(name), self.settled_collection(target).await?);
         let unreadable = collection.unreadable(&key);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use data_encoding::BASE32_NOPAD;
 use keelson_access::pki::PkiOptions;
 use keelson_access::token::DEFAULT_ISSUER;
+use keelson_admission::Selection;
 use keelson_cache::DEFAULT_CHECK_INTERVAL;
 use keelson_controllers::Switches;
 use keelson_controllers::{IdentityConfig, QUARANTINE};
@@ -74,6 +75,8 @@ pub struct Config {
     pub anonymous: bool,
     /// Who decides what users may do, in this order. Members of `system:masters` may do anything before anybody is asked.
     pub authorization: Vec<AuthorizationMode>,
+    /// Which plugins of admission are asked of each write.
+    pub admission: Selection,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
     /// The address at which others reach the server, where it is not the one that it listens on.
@@ -131,6 +134,7 @@ impl Default for Config {
             bootstrap_tokens: false,
             anonymous: true,
             authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],
+            admission: Selection::default(),
             registry: RegistryConfig::default(),
             advertise_address: None,
             peer_ca_file: None,

@@ -3,6 +3,8 @@
 //! Those crates count without knowing metrics; the names, kinds and help texts are given here. Requests are measured in
 //! `keelson_http`.
 
+mod admission;
+
 use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_outbound::{Durations, OutboundStats};
@@ -10,6 +12,8 @@ use keelson_registry::{KeptStats, Registry, StoredCollection};
 use keelson_schema::ProgramStats;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
+
+pub(crate) use admission::admission_times;
 
 /// All samples of one registry and its cache.
 pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
-    aggregation_samples, conversion_samples, conversion_times, peer_samples, program_samples, registry_samples,
-    server_info,
+    admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples, program_samples,
+    registry_samples, server_info,
 };
 use crate::store::StoreMetrics;
 use crate::tokens::issuer_documents;
@@ -47,6 +47,8 @@ impl PipelineParts {
         let calls = outbound.clone();
         metrics.add_source(move || conversion_samples(calls.stats()));
         metrics.add_histograms(move || conversion_times(outbound.stats()));
+        let admitting = registry.clone();
+        metrics.add_histograms(move || admission_times(admitting.admission()));
         let defined = extensions.clone();
         metrics.add_source(move || program_samples(defined.program_stats()));
         let info = server_info(&config.server_id);

@@ -11,7 +11,6 @@ use keelson_access::{
 };
 use keelson_cache::Cache;
 use keelson_meta::ApiError;
-use keelson_registry::{Admission, AdmissionChain, CertificateRules, NodeRestriction};
 use keelson_supervision::TaskGroup;
 use tokio_util::sync::CancellationToken;
 
@@ -103,17 +102,9 @@ impl Rights {
         self.chain.clone()
     }
 
-    /// What is asked of each write: who may have certificates signed, and where nodes have rights of their own, what they may use these
-    /// for.
-    ///
-    /// # Errors
-    /// When the cache does not hold what nodes write about.
-    pub(crate) fn admission(&self, cache: &Cache) -> anyhow::Result<AdmissionChain> {
-        let restriction = self.nodes.as_ref().map(|_| NodeRestriction::new(cache)).transpose();
-        let restriction = restriction.map_err(|error| anyhow::anyhow!("{error}"))?;
-        let restriction = restriction.map(|plugin| Arc::new(plugin) as Arc<dyn Admission>);
-        let certificates: Arc<dyn Admission> = Arc::new(CertificateRules);
-        Ok(restriction.into_iter().chain([certificates]).collect())
+    /// Whether nodes have rights of their own.
+    pub(crate) fn has_node_rights(&self) -> bool {
+        self.nodes.is_some()
     }
 
     /// The tokens of the file, if there is one.

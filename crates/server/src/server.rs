@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use keelson_access::pki::{self, Pki, Saved, Unsaved};
 use keelson_access::{AuthenticationInfo, PublishedAuthorities};
+use keelson_admission::Parts;
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
@@ -167,16 +168,10 @@ impl Prepared {
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
         let fenced = fenced(&config, &store, &fence);
         let rights = Rights::new(&config, &cache, files)?;
-        let registry = Arc::new(registry_of(&config, fenced.clone(), cache, &rights)?);
-        let services = ClusterServices::new(&registry, config.service_routes.clone(), config.random.clone());
+        let (outbound, services) = outbound_of(&config, &pki);
+        let registry = Arc::new(registry_of(&config, fenced.clone(), cache, &rights, &outbound)?);
+        services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
-        let outbound = Outbound::with_certificate(
-            Arc::new(services),
-            config.random.clone(),
-            config.proxy.clone(),
-            Some(remote::certificate(&pki)),
-            config.outbound_connections,
-        );
         let tokens = Arc::new(service_account_tokens(&config, &registry, issuer, &rights));
         let aggregation = controllers::aggregation(&config, &registry)?;
         let publication = controllers::publication(&config, &registry)?;
@@ -539,13 +534,33 @@ fn limits(config: &Config, registry: &Registry) -> Limits {
 }
 
 /// The verbs over a store, by the settings.
-fn registry_of(config: &Config, store: Arc<dyn Store>, cache: Arc<Cache>, rights: &Rights) -> anyhow::Result<Registry> {
+/// Calls to others, and the services that they may go to, which the registry will know.
+fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<ClusterServices>) {
+    let services = Arc::new(ClusterServices::to_come(config.service_routes.clone(), config.random.clone()));
+    let outbound = Outbound::with_certificate(
+        services.clone(),
+        config.random.clone(),
+        config.proxy.clone(),
+        Some(remote::certificate(pki)),
+        config.outbound_connections,
+    );
+    (outbound, services)
+}
+
+fn registry_of(
+    config: &Config,
+    store: Arc<dyn Store>,
+    cache: Arc<Cache>,
+    rights: &Rights,
+    outbound: &Arc<Outbound>,
+) -> anyhow::Result<Registry> {
     let settings = RegistryConfig {
         publishes_encodings: config.registry.storage_version_api,
         token_seal: rights.token_seal(),
         ..config.registry.clone()
     };
-    let admission = rights.admission(&cache)?;
+    let parts = Parts { cache: cache.clone(), outbound: outbound.clone(), has_node_rights: rights.has_node_rights() };
+    let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
     let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
     Ok(registry.with_authorizer(rights.authorizer()).with_admission(admission))
 }

@@ -33,11 +33,14 @@ pub fn from_tree<'a>(value: &'a json::Value, decl: Option<&'a Decl>) -> Value<'a
         json::Value::Array(elements) => {
             Value::List(List::Tree(elements, decl.filter(|decl| matches!(decl.kind, DeclKind::List(..)))))
         }
-        json::Value::Object(fields) => {
-            let decl = decl.filter(|decl| matches!(decl.kind, DeclKind::Map(_) | DeclKind::Object(_)));
-            Value::Map(Map::Tree(TreeMap { fields, decl }))
-        }
+        json::Value::Object(fields) => from_map(fields, decl),
     }
+}
+
+/// An object of the tree, read as it was declared.
+pub fn from_map<'a>(fields: &'a json::Map, decl: Option<&'a Decl>) -> Value<'a> {
+    let decl = decl.filter(|decl| matches!(decl.kind, DeclKind::Map(_) | DeclKind::Object(_)));
+    Value::Map(Map::Tree(TreeMap { fields, decl }))
 }
 
 fn whole(number: &json::Number) -> Option<i64> {

@@ -17,7 +17,7 @@ use keelson_meta::{ApiError, Object};
 
 use super::managed_fields::Lent;
 use super::{Change, Live, ManagedObject, Ownership, Proposed, Staged, WriteRequest};
-use crate::admission::{AdmissionAttributes, Operation, reshape};
+use crate::admission::{AdmissionAttributes, Interest, Operation, Reinvocation, reshape};
 use crate::caller::Caller;
 use crate::companions::Companions;
 use crate::intake::{check_type, fit};
@@ -69,17 +69,11 @@ impl Registry {
         match proposed {
             Proposed::New(object, ownership) => self.stages_of_new(passage, object, ownership).await,
             Proposed::Content { live, next, ownership } => self.stages_of_content(passage, live, next, ownership).await,
-            Proposed::Change(mut change, operation) => {
-                if let Some(operation) = operation
-                    && self.admission().concerns(request.caller, request.target)
-                {
-                    let old = match live {
-                        Some(live) => Some(Live::in_version_of(request.target, live).await?.with_managed_fields()),
-                        None => None,
-                    };
-                    let attributes = AdmissionAttributes::of(request, operation, old.as_ref());
-                    change = self.admit_own_change(&attributes, change).await?;
-                }
+            Proposed::Change(change, operation) => {
+                let change = match operation {
+                    Some(operation) => self.admit_own_change(request, operation, live, change).await?,
+                    None => change,
+                };
                 self.accompany_own_change(passage, change).await
             }
         }
@@ -117,9 +111,11 @@ impl Registry {
         let guards = self.guards(target, name_or_base(&object)).await?;
         refuse_where_nothing_is_new(target, &object)?;
         is_changed |= target.strategy().admit(self, target, &mut object)?;
-        if self.admission().concerns(caller, target) {
-            let attributes = AdmissionAttributes::of(request, Operation::Create, None);
-            self.admit_changes(&attributes, &mut object, &mut managed_fields).await?;
+        let reinvocation = Reinvocation::default();
+        let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
+        let interest = self.admission().interest(&asked);
+        if interest > Interest::None {
+            self.admit_changes(&asked, interest, &mut object, &mut managed_fields).await?;
         }
         // Convert, prepare. What the schema of the request's version says is asked before, and told with the rest.
         self.prepare_for_schema(target, &mut object);
@@ -136,9 +132,9 @@ impl Registry {
         }
         // Admission that may refuse.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
-        if self.admission().concerns(caller, target) {
-            let shown = shown_for_judgement(target, &new).await?;
-            self.admission().validate(&AdmissionAttributes::of_new(request, &shown), Some(&shown)).await?;
+        if interest > Interest::None {
+            let shown = shown_for_judgement(target, &new, interest).await?;
+            self.admission().validate(&asked.making(&shown), Some(&shown)).await?;
         }
         Ok(Staged { change: Change::Create { new, guards }, companions })
     }
@@ -165,13 +161,13 @@ impl Registry {
         };
         // Admission that may change.
         is_changed |= strategy.admit_update(self, target, &live.object, &mut next)?;
-        let old = self.admission().concerns(caller, target).then(|| {
-            let old = live.with_managed_fields();
-            scale::shown_to_admission(target, &old).unwrap_or(old)
-        });
-        let attributes = old.as_ref().map(|old| AdmissionAttributes::of(request, Operation::Update, Some(old)));
-        if let Some(attributes) = &attributes {
-            self.admit_changes(attributes, &mut next, &mut managed_fields).await?;
+        let reinvocation = Reinvocation::default();
+        let asked = AdmissionAttributes::of(self, request, Operation::Update, &reinvocation);
+        let interest = self.admission().interest(&asked);
+        let old = old_for_admission(target, &live, interest);
+        if interest > Interest::None {
+            let attributes = asked.from(Some(old.as_ref().unwrap_or(&live.object)));
+            self.admit_changes(&attributes, interest, &mut next, &mut managed_fields).await?;
         }
         // What an endpoint does not change is not judged.
         if target.version.structural().is_some() {
@@ -202,9 +198,10 @@ impl Registry {
         let managed_fields = managed::keep_times(&stored, live.managed_fields, &mut next, managed_fields);
         // Admission that may refuse.
         let next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
-        if let Some(attributes) = &attributes {
-            let shown = shown_for_judgement(target, &next).await?;
-            self.admission().validate(attributes, Some(&shown)).await?;
+        if interest > Interest::None {
+            let shown = shown_for_judgement(target, &next, interest).await?;
+            let attributes = asked.from(Some(old.as_ref().unwrap_or(&stored)));
+            self.admission().validate(&attributes, Some(&shown)).await?;
         }
         let change = if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) };
         Ok(Staged { change, companions })
@@ -295,67 +292,104 @@ impl Registry {
         Ok((Cow::Owned(stored), next))
     }
 
-    /// Has admission change an object, and gives what it changed the shape of the kind.
+    /// Has admission change an object. What a plugin changed is given the shape of the kind before the next one sees it.
     async fn admit_changes(
         &self,
         attributes: &AdmissionAttributes<'_>,
+        interest: Interest,
         object: &mut Object,
         managed_fields: &mut Option<String>,
     ) -> Result<(), ApiError> {
         let target = attributes.target;
         if let Some(mut scale) = scale::shown_to_admission(target, object) {
-            if self.admission().mutate(attributes, Some(&mut scale)).await? {
-                reshape(target, &target.taken_kind(), &mut scale)?;
+            let kind = target.taken_kind();
+            let fit = |scale: &mut Object| reshape(target, &kind, scale);
+            if self.admission().mutate(attributes, Some(&mut scale), fit).await? {
                 scale::rescale(target, &scale, object)?;
             }
             return Ok(());
         }
-        let lent = Lent::to(object, managed_fields.take());
-        let changed = self.admission().mutate(attributes, Some(object)).await?;
-        if changed {
+        let lent = (interest == Interest::Whole).then(|| Lent::to(object, managed_fields.take()));
+        let fit = |object: &mut Object| {
             check_type(target, object)?;
-            reshape(target, target.kind(), object)?;
+            reshape(target, target.kind(), object)
+        };
+        self.admission().mutate(attributes, Some(object), fit).await?;
+        if let Some(lent) = lent {
+            *managed_fields = lent.take_back(object);
         }
-        *managed_fields = lent.take_back(object);
         Ok(())
     }
 
-    /// Asks admission of a change that the server makes itself.
+    /// Asks admission of a change that the server makes itself to an object that is `live`.
     async fn admit_own_change(
         &self,
-        attributes: &AdmissionAttributes<'_>,
+        request: &WriteRequest<'_>,
+        operation: Operation,
+        live: Option<&Entry>,
         mut change: Change,
     ) -> Result<Change, ApiError> {
-        let admission = self.admission();
+        let (admission, target) = (self.admission(), request.target);
+        let reinvocation = Reinvocation::default();
+        let asked = AdmissionAttributes::of(self, request, operation, &reinvocation);
+        let interest = admission.interest(&asked);
+        if interest == Interest::None {
+            return Ok(change);
+        }
+        let old = match live {
+            Some(live) => Some(Live::in_version_of(target, live).await?.with_managed_fields()),
+            None => None,
+        };
+        let attributes = asked.from(old.as_ref());
         let next = match &mut change {
-            Change::Put(next) if attributes.operation != Operation::Delete => Some(next),
+            Change::Put(next) if operation != Operation::Delete => Some(next),
             _ => None,
         };
         let Some(next) = next else {
-            admission.mutate(attributes, None).await?;
-            admission.validate(attributes, None).await?;
+            admission.mutate(&attributes, None, |_| Ok(())).await?;
+            admission.validate(&attributes, None).await?;
             return Ok(change);
         };
-        let target = attributes.target;
         convert(target, &mut next.object, target.kind()).await?;
-        self.admit_changes(attributes, &mut next.object, &mut next.managed_fields).await?;
+        self.admit_changes(&attributes, interest, &mut next.object, &mut next.managed_fields).await?;
         next.object = self.to_storage(target, std::mem::take(&mut next.object)).await?;
         next.is_canonical = false;
-        let shown = shown_for_judgement(target, next).await?;
-        admission.validate(attributes, Some(&shown)).await?;
+        let shown = shown_for_judgement(target, next, interest).await?;
+        admission.validate(&attributes, Some(&shown)).await?;
         Ok(change)
     }
 }
 
-/// What admission judges of an object that shall be stored: the whole of it in the version of the request, like the one that it
-/// is to take the place of, or what the endpoint shows of it.
+/// What admission is shown of an object that is written to; `None` where the object itself will do.
+fn old_for_admission(target: &Target, live: &Live<'_>, interest: Interest) -> Option<Object> {
+    if interest == Interest::None || interest == Interest::Object && is_shown_as_stored(target) {
+        return None;
+    }
+    let old = live.with_managed_fields();
+    Some(scale::shown_to_admission(target, &old).unwrap_or(old))
+}
+
+/// Whether an endpoint shows objects as they are stored.
+fn is_shown_as_stored(target: &Target) -> bool {
+    target.kind() == target.storage_kind() && target.taken_kind() == *target.kind()
+}
+
+/// What admission judges of an object that shall be stored: in the version of the request, like the one that it is to take the place
+/// of, or what the endpoint shows of it.
 ///
 /// # Errors
 /// 500 when it can't be converted.
-async fn shown_for_judgement(target: &Target, next: &ManagedObject) -> Result<Object, ApiError> {
+async fn shown_for_judgement<'o>(
+    target: &Target,
+    next: &'o ManagedObject,
+    interest: Interest,
+) -> Result<Cow<'o, Object>, ApiError> {
+    if interest == Interest::Object && is_shown_as_stored(target) {
+        return Ok(Cow::Borrowed(&next.object));
+    }
     let mut shown = next.with_managed_fields();
     convert(target, &mut shown, target.kind()).await?;
-    Ok(scale::shown_to_admission(target, &shown).unwrap_or(shown))
+    Ok(Cow::Owned(scale::shown_to_admission(target, &shown).unwrap_or(shown)))
 }
 
 /// Refuses a new object of a resource that takes none, such as one whose definition is being deleted.

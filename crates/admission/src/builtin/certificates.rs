@@ -9,21 +9,43 @@ use keelson_access::{Attributes, CertificateRequest, ResourceAttributes};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 
-use super::{Admission, AdmissionAttributes, Operation};
-use crate::caller::Caller;
-use crate::target::Target;
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 
 const GROUP: &str = "certificates.k8s.io";
 /// The signer whose certificates make clients of this server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// Judges what is written of certificate signing requests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CertificateRules;
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CertificateRules {
+    /// Who approves them.
+    Approval,
+    /// Who signs them.
+    Signing,
+    /// Whose name they may ask for.
+    Subject,
+}
 
 impl Admission for CertificateRules {
-    fn concerns(&self, _caller: &Caller, target: &Target) -> bool {
-        &*target.resource.group == GROUP && &*target.resource.plural == "certificatesigningrequests"
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Approval => "CertificateApproval",
+            Self::Signing => "CertificateSigning",
+            Self::Subject => "CertificateSubjectRestriction",
+        }
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let resource = &attributes.target.resource;
+        if &*resource.group != GROUP || &*resource.plural != "certificatesigningrequests" {
+            return Interest::None;
+        }
+        match (self, attributes.operation, attributes.subresource()) {
+            (Self::Subject, Operation::Create, "")
+            | (Self::Approval, Operation::Update, "approval")
+            | (Self::Signing, Operation::Update, "status") => Interest::Object,
+            _ => Interest::None,
+        }
     }
 
     fn validate<'a>(
@@ -33,14 +55,11 @@ impl Admission for CertificateRules {
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(object) = object else { return Ok(()) };
-            let below = attributes.target.subresource.as_ref().map_or("", |below| &*below.name);
-            match (attributes.operation, below, attributes.old) {
-                (Operation::Create, "", _) => check_subject(attributes, object),
-                (Operation::Update, "approval", Some(old)) => check_signer(attributes, old, "approve").await,
-                (Operation::Update, "status", Some(old)) if hands_out(old, object) => {
-                    check_signer(attributes, old, "sign").await
-                }
-                _ => Ok(()),
+            match (self, attributes.old) {
+                (Self::Subject, _) => check_subject(attributes, object),
+                (Self::Approval, Some(old)) => check_signer(attributes, old, "approve").await,
+                (Self::Signing, Some(old)) if hands_out(old, object) => check_signer(attributes, old, "sign").await,
+                (Self::Approval | Self::Signing, _) => Ok(()),
             }
         })
     }
@@ -52,10 +71,10 @@ fn check_subject(attributes: &AdmissionAttributes<'_>, object: &Object) -> Resul
         return Ok(());
     }
     let request = CertificateRequest::of_base64(text(object, "request"));
-    let request = request.map_err(|error| refused(attributes, format!("failed to parse CSR: {error}")))?;
+    let request = request.map_err(|error| attributes.refused(format!("failed to parse CSR: {error}")))?;
     if request.organizations().iter().any(|group| group == MASTERS) {
         let message = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
-        return Err(refused(attributes, message));
+        return Err(attributes.refused(message));
     }
     Ok(())
 }
@@ -77,7 +96,7 @@ async fn check_signer(attributes: &AdmissionAttributes<'_>, request: &Object, ve
             return Ok(());
         }
     }
-    Err(refused(attributes, format!("user not permitted to {verb} requests with signerName \"{signer}\"")))
+    Err(attributes.refused(format!("user not permitted to {verb} requests with signerName \"{signer}\"")))
 }
 
 /// Whether a change is one of those that only a signer makes.
@@ -88,9 +107,4 @@ fn hands_out(old: &Object, new: &Object) -> bool {
 
 fn text<'o>(request: &'o Object, field: &str) -> &'o str {
     request.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn refused(attributes: &AdmissionAttributes<'_>, message: String) -> ApiError {
-    let (resource, name) = (attributes.target.group_resource(), attributes.name.to_owned());
-    ApiError::Refused { resource, name, message, causes: Vec::new() }
 }

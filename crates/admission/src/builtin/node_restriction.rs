@@ -14,12 +14,8 @@ use keelson_cache::{Cache, Collection};
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, GroupResource, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation, key_prefix};
 use keelson_validation::difference;
-
-use super::{Admission, AdmissionAttributes, Mutation, Operation};
-use crate::caller::Caller;
-use crate::key_prefix;
-use crate::target::Target;
 
 /// Marks a pod that shows what a kubelet runs by itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -49,7 +45,7 @@ const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
 /// Judges what nodes write, by the objects in the cache.
 #[derive(Debug)]
-pub struct NodeRestriction {
+pub(crate) struct NodeRestriction {
     pods: Stored,
     nodes: Stored,
     claims: Stored,
@@ -68,7 +64,7 @@ impl NodeRestriction {
     ///
     /// # Errors
     /// 500 when it does not hold what nodes write about.
-    pub fn new(cache: &Cache) -> Result<Self, ApiError> {
+    pub(crate) fn new(cache: &Cache) -> Result<Self, ApiError> {
         let stored = |group: &str, plural: &str, singular: &str| {
             let prefix = key_prefix(group, plural)?;
             let missing = GroupResource { group: group.to_owned(), resource: singular.to_owned() };
@@ -262,8 +258,12 @@ impl NodeRestriction {
 }
 
 impl Admission for NodeRestriction {
-    fn concerns(&self, caller: &Caller, _target: &Target) -> bool {
-        node_of(caller.user()).is_some()
+    fn name(&self) -> &'static str {
+        "NodeRestriction"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        if node_of(attributes.caller.user()).is_some() { Interest::Whole } else { Interest::None }
     }
 
     fn mutate<'a>(
@@ -349,10 +349,7 @@ impl From<ApiError> for Fault {
 impl Fault {
     fn told(self, attributes: &AdmissionAttributes<'_>) -> ApiError {
         match self {
-            Self::Said(message) => {
-                let (resource, name) = (attributes.target.group_resource(), attributes.name.to_owned());
-                ApiError::Refused { resource, name, message, causes: Vec::new() }
-            }
+            Self::Said(message) => attributes.refused(message),
             Self::Other(error) => error,
         }
     }

@@ -1,0 +1,9 @@
+//! Admission of writes, under the names that upstream has for its plugins: what is built in, policies, webhooks.
+//!
+//! [`plugins`] has them in their order, and which of them are asked. What a plugin judges by it finds in the cache, through the registry
+//! of the attributes that it is asked with; HTTP is unknown here, and whoever has to be called is called by `outbound`.
+
+mod builtin;
+mod plugins;
+
+pub use plugins::{Parts, Selection, chain};

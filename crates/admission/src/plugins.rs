@@ -1,0 +1,215 @@
+//! The plugins in their order, and which of them are asked.
+//!
+//! Names, order and which are on are upstream's. A name that upstream has and that nothing here does anything for can be given, so that
+//! settings which are meant for the reference server are taken; to switch on what is not there is refused.
+
+use std::fmt;
+use std::sync::Arc;
+
+use keelson_cache::Cache;
+use keelson_meta::ApiError;
+use keelson_outbound::Outbound;
+use keelson_registry::{Admission, AdmissionChain};
+
+use crate::builtin::{CertificateRules, NodeRestriction};
+use Built::{By, Inherent, Missing};
+
+/// What plugins are made of.
+pub struct Parts {
+    /// What is stored.
+    pub cache: Arc<Cache>,
+    /// By which others are called.
+    pub outbound: Arc<Outbound>,
+    /// Whether nodes have rights of their own, so that what they write is confined unless that is switched off.
+    pub has_node_rights: bool,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").finish_non_exhaustive()
+    }
+}
+
+/// A plugin that upstream has.
+struct Plugin {
+    name: &'static str,
+    is_on: IsOn,
+    built: Built,
+}
+
+/// Whether a plugin is asked where nothing is said of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsOn {
+    Always,
+    Never,
+    WithNodeRights,
+}
+
+/// How a plugin is made.
+enum Built {
+    /// So.
+    By(fn(&Parts) -> Result<Arc<dyn Admission>, ApiError>),
+    /// Not at all: what it does belongs to how objects are written here, and can't be switched off.
+    Inherent,
+    /// Not at all: there is no such thing here.
+    Missing,
+}
+
+const fn on(name: &'static str, built: Built) -> Plugin {
+    Plugin { name, is_on: IsOn::Always, built }
+}
+
+const fn off(name: &'static str, built: Built) -> Plugin {
+    Plugin { name, is_on: IsOn::Never, built }
+}
+
+const fn with_nodes(name: &'static str, built: Built) -> Plugin {
+    Plugin { name, is_on: IsOn::WithNodeRights, built }
+}
+
+/// All of them, in the order in which they are asked.
+const PLUGINS: &[Plugin] = &[
+    off("AlwaysAdmit", Missing),
+    off("NamespaceAutoProvision", Missing),
+    on("NamespaceLifecycle", Inherent),
+    off("NamespaceExists", Missing),
+    off("LimitPodHardAntiAffinityTopology", Missing),
+    on("LimitRanger", Missing),
+    on("ServiceAccount", Missing),
+    with_nodes("NodeRestriction", By(|parts| Ok(Arc::new(NodeRestriction::new(&parts.cache)?)))),
+    on("TaintNodesByCondition", Missing),
+    off("AlwaysPullImages", Missing),
+    off("ImagePolicyWebhook", Missing),
+    on("PodSecurity", Missing),
+    off("PodNodeSelector", Missing),
+    on("Priority", Inherent),
+    on("DefaultTolerationSeconds", Missing),
+    off("PodTolerationRestriction", Missing),
+    off("EventRateLimit", Missing),
+    off("ExtendedResourceToleration", Missing),
+    on("DefaultStorageClass", Inherent),
+    on("StorageObjectInUseProtection", Missing),
+    off("OwnerReferencesPermissionEnforcement", Missing),
+    on("PersistentVolumeClaimResize", Missing),
+    on("RuntimeClass", Missing),
+    on("CertificateApproval", By(|_| Ok(Arc::new(CertificateRules::Approval)))),
+    on("CertificateSigning", By(|_| Ok(Arc::new(CertificateRules::Signing)))),
+    on("ClusterTrustBundleAttest", Missing),
+    on("CertificateSubjectRestriction", By(|_| Ok(Arc::new(CertificateRules::Subject)))),
+    on("DefaultIngressClass", Inherent),
+    off("DenyServiceExternalIPs", Missing),
+    on("PodTopologyLabels", Inherent),
+    on("PodGroupWorkloadExists", Missing),
+    on("NodeDeclaredFeatureValidator", Missing),
+    on("JobValidation", Missing),
+    on("PodResizeValidator", Missing),
+    on("MutatingAdmissionPolicy", Missing),
+    on("MutatingAdmissionWebhook", Missing),
+    on("ValidatingAdmissionPolicy", Missing),
+    on("ValidatingAdmissionWebhook", Missing),
+    on("ResourceQuota", Missing),
+    off("AlwaysDeny", Missing),
+];
+
+/// Which plugins are switched on and off by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    enabled: Vec<String>,
+    disabled: Vec<String>,
+}
+
+impl Selection {
+    /// Those of two settings.
+    ///
+    /// # Errors
+    /// When there is no plugin of a name, or not here, or it is switched both on and off.
+    pub fn new(enabled: Vec<String>, disabled: Vec<String>) -> Result<Self, String> {
+        for (names, setting) in [(&enabled, "enable"), (&disabled, "disable")] {
+            for name in names {
+                let plugin = PLUGINS.iter().find(|plugin| plugin.name == name);
+                let plugin = plugin.ok_or_else(|| format!("{setting}-admission-plugins plugin {name:?} is unknown"))?;
+                match (&plugin.built, setting) {
+                    (Missing, "enable") if plugin.is_on == IsOn::Never => {
+                        return Err(format!("enable-admission-plugins plugin {name:?} is not there in this server"));
+                    }
+                    (Inherent, "disable") => {
+                        return Err(format!(
+                            "disable-admission-plugins plugin {name:?} can't be switched off in this server"
+                        ));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut both: Vec<&str> = enabled.iter().filter(|name| disabled.contains(name)).map(String::as_str).collect();
+        both.sort_unstable();
+        both.dedup();
+        if !both.is_empty() {
+            return Err(format!(
+                "[{}] in enable-admission-plugins and disable-admission-plugins overlapped",
+                both.join(" ")
+            ));
+        }
+        Ok(Self { enabled, disabled })
+    }
+
+    fn has(&self, plugin: &Plugin, parts: &Parts) -> bool {
+        let is_named = |names: &[String]| names.iter().any(|name| name == plugin.name);
+        let is_on = match plugin.is_on {
+            IsOn::Always => true,
+            IsOn::Never => false,
+            IsOn::WithNodeRights => parts.has_node_rights,
+        };
+        (is_on || is_named(&self.enabled)) && !is_named(&self.disabled)
+    }
+}
+
+/// The plugins that are switched on, in their order.
+///
+/// # Errors
+/// 500 when the cache does not hold what one of them judges by.
+pub fn chain(selection: &Selection, parts: &Parts) -> Result<AdmissionChain, ApiError> {
+    let made = PLUGINS.iter().filter(|plugin| selection.has(plugin, parts)).filter_map(|plugin| match plugin.built {
+        By(make) => Some(make(parts)),
+        Inherent | Missing => None,
+    });
+    made.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_is_switched_on_and_off_by_upstreams_name() {
+        let of = |enabled: &[&str], disabled: &[&str]| {
+            let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            Selection::new(names(enabled), names(disabled)).err()
+        };
+        let check = |enabled: &[&str], disabled: &[&str], expected: Option<&str>| {
+            assert_eq!(of(enabled, disabled).as_deref(), expected, "{enabled:?} {disabled:?}");
+        };
+        check(&[], &["ServiceAccount"], None);
+        check(&["NodeRestriction", "ValidatingAdmissionWebhook"], &[], None);
+        check(&["Nothing"], &[], Some("enable-admission-plugins plugin \"Nothing\" is unknown"));
+        check(&[], &["nodeRestriction"], Some("disable-admission-plugins plugin \"nodeRestriction\" is unknown"));
+        let both = "[CertificateSigning] in enable-admission-plugins and disable-admission-plugins overlapped";
+        check(&["CertificateSigning"], &["CertificateSigning"], Some(both));
+        let missing = "enable-admission-plugins plugin \"ImagePolicyWebhook\" is not there in this server";
+        check(&["ImagePolicyWebhook"], &[], Some(missing));
+    }
+
+    #[test]
+    fn the_plugins_that_change_and_judge_by_stored_rules_come_last_and_quotas_behind_them() {
+        let place = |name: &str| PLUGINS.iter().position(|plugin| plugin.name == name).unwrap();
+        let order = [
+            "Priority",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionWebhook",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionWebhook",
+            "ResourceQuota",
+        ];
+        assert!(order.windows(2).all(|pair| place(pair[0]) < place(pair[1])));
+    }
+}

@@ -1,0 +1,177 @@
+//! Plugins in their order, and how the stages of a write ask them.
+//!
+//! Each is asked only about what it is interested in, and how long it took is counted.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use keelson_meta::options::FieldValidation;
+use keelson_meta::{ApiError, GroupVersionKind, Object};
+
+use super::stats::{AdmissionStage, AdmissionStats, PluginKey};
+use super::{Admission, AdmissionAttributes, Interest, Mutation, Operation, Reinvocation, WriteOptions};
+use crate::caller::Caller;
+use crate::intake::{conform, match_url};
+use crate::registry::Registry;
+use crate::target::Target;
+use crate::write::WriteRequest;
+
+/// Plugins, in the order in which they are asked.
+#[derive(Clone, Debug, Default)]
+pub struct AdmissionChain {
+    plugins: Vec<Arc<dyn Admission>>,
+    stats: Arc<AdmissionStats>,
+}
+
+impl FromIterator<Arc<dyn Admission>> for AdmissionChain {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn Admission>>>(plugins: I) -> Self {
+        Self { plugins: plugins.into_iter().collect(), stats: Arc::default() }
+    }
+}
+
+impl AdmissionChain {
+    /// How long the plugins took.
+    pub fn stats(&self) -> &Arc<AdmissionStats> {
+        &self.stats
+    }
+
+    /// The names of the plugins, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.plugins.iter().map(|plugin| plugin.name())
+    }
+
+    /// How much the plugins have to see of such a write together.
+    pub(crate) fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        self.plugins.iter().map(|plugin| plugin.interest(attributes)).max().unwrap_or(Interest::None)
+    }
+
+    fn asked(&self, attributes: &AdmissionAttributes<'_>) -> impl Iterator<Item = &Arc<dyn Admission>> {
+        self.plugins.iter().filter(|plugin| plugin.interest(attributes) > Interest::None)
+    }
+
+    /// Whether any of them changed the object. What is changed is given its shape before the next one sees it.
+    pub(crate) async fn mutate(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        mut object: Option<&mut Object>,
+        reshape: impl Fn(&mut Object) -> Result<(), ApiError>,
+    ) -> Result<bool, ApiError> {
+        let begun = Instant::now();
+        let mut outcome = Ok(false);
+        loop {
+            let passed = self.mutate_once(attributes, object.as_deref_mut(), &reshape).await;
+            outcome = match (outcome, passed) {
+                (Ok(before), Ok(now)) => Ok(before | now),
+                (_, Err(error)) | (Err(error), _) => Err(error),
+            };
+            if outcome.is_err() || !attributes.reinvocation.begin_again() {
+                break;
+            }
+        }
+        self.note("", AdmissionStage::Admit, attributes, begun, outcome.is_err());
+        outcome
+    }
+
+    async fn mutate_once(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        mut object: Option<&mut Object>,
+        reshape: impl Fn(&mut Object) -> Result<(), ApiError>,
+    ) -> Result<bool, ApiError> {
+        let mut changed = false;
+        for plugin in self.asked(attributes) {
+            let begun = Instant::now();
+            let mut outcome = plugin.mutate(attributes, object.as_deref_mut()).await;
+            if let (Ok(Mutation::Changed), Some(object)) = (&outcome, object.as_deref_mut()) {
+                changed = true;
+                outcome = reshape(object).map(|()| Mutation::Changed);
+            }
+            self.note(plugin.name(), AdmissionStage::Admit, attributes, begun, outcome.is_err());
+            outcome?;
+        }
+        Ok(changed)
+    }
+
+    pub(crate) async fn validate(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: Option<&Object>,
+    ) -> Result<(), ApiError> {
+        let begun = Instant::now();
+        let outcome = async {
+            for plugin in self.asked(attributes) {
+                let begun = Instant::now();
+                let outcome = plugin.validate(attributes, object).await;
+                self.note(plugin.name(), AdmissionStage::Validate, attributes, begun, outcome.is_err());
+                outcome?;
+            }
+            Ok(())
+        }
+        .await;
+        self.note("", AdmissionStage::Validate, attributes, begun, outcome.is_err());
+        outcome
+    }
+
+    fn note(
+        &self,
+        plugin: &'static str,
+        stage: AdmissionStage,
+        attributes: &AdmissionAttributes<'_>,
+        begun: Instant,
+        rejected: bool,
+    ) {
+        let key = PluginKey { plugin, stage, operation: attributes.operation, rejected };
+        self.stats.note(key, begun.elapsed());
+    }
+}
+
+/// Gives what a plugin changed the shape of its kind again.
+///
+/// # Errors
+/// 400 when it is no longer the one of the URL, 500 when it does not fit its kind.
+pub(crate) fn reshape(target: &Target, kind: &GroupVersionKind, object: &mut Object) -> Result<(), ApiError> {
+    conform(target, kind, object, &[], FieldValidation::Ignore)
+        .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
+    match_url(target, object)
+}
+
+impl Registry {
+    /// Asks admission of something that is posted and not stored: a binding, an eviction, a review.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) async fn admit_posted(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        posted: &mut Object,
+    ) -> Result<(), ApiError> {
+        let name = target.name.clone().unwrap_or_else(|| posted.name().to_owned());
+        let request = WriteRequest::new(target, &name, caller, WriteOptions::None);
+        let reinvocation = Reinvocation::default();
+        let attributes = AdmissionAttributes::of(self, &request, Operation::Create, &reinvocation);
+        let admission = self.admission();
+        if admission.interest(&attributes) == Interest::None {
+            return Ok(());
+        }
+        let kind = target.taken_kind();
+        admission.mutate(&attributes, Some(posted), |posted| reshape(target, &kind, posted)).await?;
+        admission.validate(&attributes, Some(posted)).await
+    }
+
+    /// Asks admission of a request that somebody else would answer; `said` is what it says of the connection.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) async fn admit_connection(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
+        let request = WriteRequest::new(target, name, caller, WriteOptions::None);
+        let reinvocation = Reinvocation::default();
+        let attributes = AdmissionAttributes::of(self, &request, Operation::Connect, &reinvocation);
+        let admission = self.admission();
+        if admission.interest(&attributes) == Interest::None {
+            return Ok(());
+        }
+        admission.mutate(&attributes, None, |_| Ok(())).await?;
+        admission.validate(&attributes, None).await
+    }
+}

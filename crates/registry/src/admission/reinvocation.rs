@@ -1,0 +1,136 @@
+//! Passages of one object through the plugins that change it.
+//!
+//! When a webhook or a policy has changed an object, all of these plugins are asked once more, since what they did may no longer hold.
+//! Of the webhooks and the policies only those are asked again that want to be, and only for changes that came behind them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use keelson_meta::Object;
+
+/// What is noted between the passages.
+#[derive(Debug, Default)]
+pub struct Reinvocation(Mutex<Noted>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    is_again: bool,
+    is_wanted: bool,
+    of: HashMap<&'static str, OfPlugin>,
+}
+
+/// What one plugin noted, of those that it asks.
+#[derive(Debug, Default)]
+struct OfPlugin {
+    /// Who was asked and wants to be asked again where something changes behind it.
+    asked: Vec<String>,
+    /// Of these, who is to be asked again.
+    due: Vec<String>,
+    /// What the plugin left.
+    left: Option<Object>,
+}
+
+impl Reinvocation {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins another passage if it was asked for, which is done once.
+    pub(crate) fn begin_again(&self) -> bool {
+        let mut noted = self.noted();
+        let begins = noted.is_wanted && !noted.is_again;
+        noted.is_again |= begins;
+        begins
+    }
+
+    /// Whether this is the second passage.
+    pub fn is_again(&self) -> bool {
+        self.noted().is_again
+    }
+
+    /// Notes that somebody whom a plugin asks was asked, and wants to be asked again where something changes behind it.
+    pub fn add(&self, plugin: &'static str, asked: &str) {
+        self.noted().of.entry(plugin).or_default().asked.push(asked.to_owned());
+    }
+
+    /// Whether somebody is to be asked again.
+    pub fn is_due(&self, plugin: &'static str, asked: &str) -> bool {
+        self.noted().of.get(plugin).is_some_and(|of| of.due.iter().any(|due| due == asked))
+    }
+
+    /// Notes that a plugin, or somebody whom it asked, has changed the object: those who were asked before are to be asked again.
+    pub fn changed(&self, plugin: &'static str) {
+        let mut noted = self.noted();
+        noted.is_wanted = true;
+        noted.of.entry(plugin).or_default().due_again();
+    }
+
+    /// Compares the object at the beginning of a second passage with what the plugin left in the first: where others have changed it in
+    /// between, those who were asked are to be asked again.
+    pub fn compare(&self, plugin: &'static str, object: Option<&Object>) {
+        let mut noted = self.noted();
+        if !noted.is_again {
+            return;
+        }
+        if let Some(of) = noted.of.get_mut(plugin)
+            && of.left.as_ref() != object
+        {
+            of.due_again();
+        }
+    }
+
+    /// Notes what a plugin leaves, where it matters later.
+    pub fn leave(&self, plugin: &'static str, object: Option<&Object>) {
+        let mut noted = self.noted();
+        if noted.is_again {
+            return;
+        }
+        if let Some(of) = noted.of.get_mut(plugin).filter(|of| !of.asked.is_empty()) {
+            of.left = object.cloned();
+        }
+    }
+}
+
+impl OfPlugin {
+    fn due_again(&mut self) {
+        let asked = std::mem::take(&mut self.asked);
+        self.due.extend(asked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLUGIN: &str = "p";
+
+    #[test]
+    fn who_was_asked_before_a_change_is_asked_again_once() {
+        let passages = Reinvocation::default();
+        passages.add(PLUGIN, "first");
+        assert!(!passages.is_due(PLUGIN, "first"));
+        passages.changed(PLUGIN);
+        passages.add(PLUGIN, "second");
+        assert!(passages.is_due(PLUGIN, "first") && !passages.is_due(PLUGIN, "second"));
+        assert!(passages.begin_again() && passages.is_again());
+        assert!(!passages.begin_again(), "there is no third passage");
+    }
+
+    #[test]
+    fn what_others_change_in_between_has_all_asked_again() {
+        let object = |name: &str| {
+            let mut object = Object::default();
+            object.set_meta("name", name);
+            object
+        };
+        for (found, is_due) in [("a", false), ("b", true)] {
+            let passages = Reinvocation::default();
+            passages.add(PLUGIN, "asked");
+            passages.leave(PLUGIN, Some(&object("a")));
+            passages.changed("other");
+            assert!(passages.begin_again());
+            passages.compare(PLUGIN, Some(&object(found)));
+            assert_eq!(passages.is_due(PLUGIN, "asked"), is_due, "{found}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Times of admission, for metrics: of each plugin by what it is asked, and of all of them together.
+//!
+//! Only plugins that are asked are counted, so that a write which concerns none costs nothing here.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Operation;
+
+/// Upper ends of the buckets, in seconds: those of the reference server.
+pub const ADMISSION_BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
+
+/// What a plugin is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AdmissionStage {
+    /// To change the object.
+    Admit,
+    /// To judge it.
+    Validate,
+}
+
+impl AdmissionStage {
+    /// As metrics name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admit => "admit",
+            Self::Validate => "validate",
+        }
+    }
+}
+
+/// Of what times are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PluginKey {
+    /// The plugin; empty for all of them together.
+    pub plugin: &'static str,
+    /// What is asked.
+    pub stage: AdmissionStage,
+    /// What the request does.
+    pub operation: Operation,
+    /// Whether it was refused.
+    pub rejected: bool,
+}
+
+/// How long something took, how often.
+#[derive(Clone, Debug, Default)]
+pub struct AdmissionTimes {
+    /// How many took no longer than the end of each of [`ADMISSION_BUCKETS`], and longer than that of the one before.
+    pub counts: [u64; ADMISSION_BUCKETS.len()],
+    /// How many there were.
+    pub count: u64,
+    /// How long they took together, in seconds.
+    pub sum: f64,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct AdmissionStats(Mutex<BTreeMap<PluginKey, AdmissionTimes>>);
+
+impl AdmissionStats {
+    pub(crate) fn note(&self, key: PluginKey, took: Duration) {
+        let took = took.as_secs_f64();
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = noted.entry(key).or_default();
+        if let Some(bucket) = ADMISSION_BUCKETS.iter().position(|end| took <= *end) {
+            times.counts[bucket] += 1;
+        }
+        times.count += 1;
+        times.sum += took;
+    }
+
+    /// All that was counted.
+    pub fn all(&self) -> Vec<(PluginKey, AdmissionTimes)> {
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.iter().map(|(key, times)| (*key, times.clone())).collect()
+    }
+}
