@@ -18,7 +18,7 @@ const REST: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(60);
 
 /// What is kept of some collections.
-pub(crate) trait Index: Default {
+pub trait Index: Default {
     /// Tells the collections apart.
     type Kind: Copy;
 
@@ -43,7 +43,7 @@ pub(crate) trait Index: Default {
 pub struct NotCached(String);
 
 /// Keeps an index at the cache's watermark.
-pub(crate) struct Follower<I: Index> {
+pub struct Follower<I: Index> {
     cache: Arc<Cache>,
     followed: RwLock<Followed<I>>,
 }
@@ -57,7 +57,10 @@ struct Followed<I: Index> {
 
 impl<I: Index> Follower<I> {
     /// Follows what a cache holds below these prefixes. Takes about 30 us for each object that is read.
-    pub(crate) fn new<'p>(
+    ///
+    /// # Errors
+    /// When it holds nothing below one of them.
+    pub fn new<'p>(
         cache: Arc<Cache>,
         prefixes: impl IntoIterator<Item = (I::Kind, &'p str)>,
     ) -> Result<Self, NotCached> {
@@ -71,7 +74,7 @@ impl<I: Index> Follower<I> {
     }
 
     /// Takes up what changes also while nobody asks, so that nobody has to take up much of it. Never ends.
-    pub(crate) async fn keep_up(&self) {
+    pub async fn keep_up(&self) {
         loop {
             let seen = self.followed.read().seen;
             // When nothing was written for that long, there is nothing to take up.
@@ -84,7 +87,7 @@ impl<I: Index> Follower<I> {
     /// Asks the index as the cache has it now.
     ///
     /// Cost: a comparison where nothing was written since, and a look at each of the collections where something was.
-    pub(crate) fn current<T>(&self, ask: impl FnOnce(&I) -> T) -> T {
+    pub fn current<T>(&self, ask: impl FnOnce(&I) -> T) -> T {
         let watermark = self.cache.watermark();
         {
             let followed = self.followed.read();
@@ -101,7 +104,7 @@ impl<I: Index> Follower<I> {
 }
 
 /// The object of an entry.
-pub(crate) fn decoded(entry: &Entry) -> Object {
+pub fn decoded(entry: &Entry) -> Object {
     entry.object.decode(entry.revision)
 }
 

@@ -12,7 +12,7 @@ mod certificate_request;
 mod client_signer;
 pub mod delegated;
 mod der;
-mod follow;
+pub mod follow;
 pub mod front_proxy;
 pub mod kubeconfig;
 pub mod node;

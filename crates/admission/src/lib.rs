@@ -4,6 +4,15 @@
 //! of the attributes that it is asked with; HTTP is unknown here, and whoever has to be called is called by `outbound`.
 
 mod builtin;
+mod conditions;
+mod matching;
 mod plugins;
+mod policies;
+mod request;
+mod scene;
+mod shown;
+mod told;
+mod webhooks;
 
 pub use plugins::{Parts, Selection, chain};
+pub use webhooks::{Rejection, WebhookKey, WebhookKind, WebhookStats, WebhookTimes};

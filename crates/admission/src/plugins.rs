@@ -12,6 +12,8 @@ use keelson_outbound::Outbound;
 use keelson_registry::{Admission, AdmissionChain};
 
 use crate::builtin::{CertificateRules, NodeRestriction};
+use crate::policies::{MutatingPolicies, ValidatingPolicies};
+use crate::webhooks::{WebhookKind, WebhookStats, Webhooks};
 use Built::{By, Inherent, Missing};
 
 /// What plugins are made of.
@@ -20,6 +22,8 @@ pub struct Parts {
     pub cache: Arc<Cache>,
     /// By which others are called.
     pub outbound: Arc<Outbound>,
+    /// Where calls of webhooks are counted.
+    pub webhook_stats: Arc<WebhookStats>,
     /// Whether nodes have rights of their own, so that what they write is confined unless that is switched off.
     pub has_node_rights: bool,
 }
@@ -103,13 +107,17 @@ const PLUGINS: &[Plugin] = &[
     on("NodeDeclaredFeatureValidator", Missing),
     on("JobValidation", Missing),
     on("PodResizeValidator", Missing),
-    on("MutatingAdmissionPolicy", Missing),
-    on("MutatingAdmissionWebhook", Missing),
-    on("ValidatingAdmissionPolicy", Missing),
-    on("ValidatingAdmissionWebhook", Missing),
+    on("MutatingAdmissionPolicy", By(|parts| Ok(Arc::new(MutatingPolicies::new(&parts.cache)?)))),
+    on("MutatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Mutating, parts))),
+    on("ValidatingAdmissionPolicy", By(|parts| Ok(Arc::new(ValidatingPolicies::new(&parts.cache)?)))),
+    on("ValidatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Validating, parts))),
     on("ResourceQuota", Missing),
     off("AlwaysDeny", Missing),
 ];
+
+fn webhooks(kind: WebhookKind, parts: &Parts) -> Result<Arc<dyn Admission>, ApiError> {
+    Ok(Arc::new(Webhooks::new(kind, &parts.cache, &parts.outbound, &parts.webhook_stats)?))
+}
 
 /// Which plugins are switched on and off by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

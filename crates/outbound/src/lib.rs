@@ -35,7 +35,8 @@ pub use outbound::{Outbound, clean_path};
 pub use peer::{Call, Peer, PeerRequest, PeerResponse};
 pub use proxy::Proxy;
 pub use remote_service::{PEER_PROXIED, REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER, RemoteService};
-pub use response_status::failure_text;
+pub use response_status::{call_with_retries, failure_text, value_of};
+pub use review::ReviewKind;
 pub use services::{
     ClusterServices, SERVICE_NAME_LABEL, ServiceRoute, ServiceRoutes, Services, service_port_name, service_slices,
 };

@@ -199,7 +199,8 @@ impl Outbound {
         &self.stats
     }
 
-    pub(crate) fn random(&self) -> &dyn Random {
+    /// Randomness, for names by which answers are told apart.
+    pub fn random(&self) -> &dyn Random {
         &*self.random
     }
 }

@@ -19,7 +19,7 @@ const AGAIN: usize = 10;
 ///
 /// # Errors
 /// Those of a call.
-pub(crate) async fn call_with_retries(peer: &Peer, call: &Call) -> Result<PeerResponse, CallError> {
+pub async fn call_with_retries(peer: &Peer, call: &Call) -> Result<PeerResponse, CallError> {
     let until = Instant::now() + call.time;
     let mut again = 0;
     loop {
@@ -98,7 +98,7 @@ fn generic(answer: &PeerResponse) -> String {
 ///
 /// # Errors
 /// When it is neither, as upstream says it.
-pub(crate) fn value_of(body: &[u8]) -> Result<Value, String> {
+pub fn value_of(body: &[u8]) -> Result<Value, String> {
     let value = match json::parse(body) {
         Ok(parsed) => parsed.value,
         Err(error) => match keelson_codec::yaml::parse(body) {

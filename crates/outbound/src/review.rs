@@ -140,30 +140,58 @@ pub(crate) fn answer(version: ReviewVersion, uid: &str, body: &[u8]) -> Result<V
         .collect()
 }
 
+/// The kind of a review, as both sides have to state it.
+#[derive(Clone, Copy, Debug)]
+pub struct ReviewKind<'k> {
+    /// The group.
+    pub group: &'k str,
+    /// The version.
+    pub version: &'k str,
+    /// The kind.
+    pub kind: &'k str,
+}
+
+impl ReviewKind<'_> {
+    /// Whether an answer says that it is of this kind: one that does not say what it is is taken for that.
+    ///
+    /// # Errors
+    /// When it says that it is something else, in upstream's words.
+    pub fn check(&self, review: &Value) -> Result<bool, String> {
+        let text = |field: &str| review[field].as_str().unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let (group, stated) = api_version.split_once('/').unwrap_or(("", api_version));
+        let (wanted, wanted_kind) = (self.version, self.kind);
+        let is_review = group == self.group && kind == wanted_kind;
+        if is_review && stated == wanted {
+            return Ok(true);
+        }
+        if kind.is_empty() || api_version.is_empty() {
+            return Ok(false);
+        }
+        if (is_review && matches!(stated, "v1" | "v1beta1")) || (api_version == "v1" && kind == "Status") {
+            return Err(format!("converting ({stated}.{kind}) to ({wanted}.{wanted_kind}): unknown conversion"));
+        }
+        const SCHEME: &str = "k8s.io/apiserver/pkg/util/webhook/client.go:71";
+        let (kind, api_version) = (quote(kind), quote(api_version));
+        Err(format!("no kind {kind} is registered for version {api_version} in scheme {}", quote(SCHEME)))
+    }
+
+    /// What is told of an answer that does not say what it is.
+    pub fn missing(&self, review: &Value) -> String {
+        let text = |field: &str| review[field].as_str().unwrap_or_default();
+        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        let (own, kind) = (format!("{}/{}", self.group, self.version), self.kind);
+        format!("expected webhook response of {own}, Kind={kind}, got {group}/{version}, Kind={}", text("kind"))
+    }
+}
+
 fn check_kind(version: ReviewVersion, review: &Value) -> Result<(), String> {
-    let text = |field: &str| review[field].as_str().unwrap_or_default();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let (group, stated) = api_version.split_once('/').unwrap_or(("", api_version));
-    let wanted = version.name();
-    let is_review = group == GROUP && kind == KIND;
-    if is_review && stated == wanted {
-        return Ok(());
+    let kind = ReviewKind { group: GROUP, version: version.name(), kind: KIND };
+    // Upstream takes what does not say what it is for what was asked for, but tells the newer form apart behind it.
+    match kind.check(review)? || version == ReviewVersion::V1Beta1 {
+        true => Ok(()),
+        false => Err(kind.missing(review)),
     }
-    if kind.is_empty() || api_version.is_empty() {
-        // Upstream takes what does not say what it is for what was asked for, but tells the newer form apart behind it.
-        return match version {
-            ReviewVersion::V1Beta1 => Ok(()),
-            ReviewVersion::V1 => Err(format!(
-                "expected webhook response of {GROUP}/{wanted}, Kind={KIND}, got {group}/{stated}, Kind={kind}"
-            )),
-        };
-    }
-    if (is_review && matches!(stated, "v1" | "v1beta1")) || (api_version == "v1" && kind == "Status") {
-        return Err(format!("converting ({stated}.{kind}) to ({wanted}.{KIND}): unknown conversion"));
-    }
-    const SCHEME: &str = "k8s.io/apiserver/pkg/util/webhook/client.go:71";
-    let (kind, api_version) = (quote(kind), quote(api_version));
-    Err(format!("no kind {kind} is registered for version {api_version} in scheme {}", quote(SCHEME)))
 }
 
 fn wrong(value: &Value, field: &str, kind: &str) -> String {

@@ -13,8 +13,8 @@ mod stats;
 use std::fmt::Debug;
 
 use futures::future::{BoxFuture, ready};
-use keelson_meta::options::{CreateOptions, DeleteOptions, PatchOptions, UpdateOptions};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::options::{CreateOptions, DeleteOptions, FieldValidation, PatchOptions, UpdateOptions};
+use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 
 pub use chain::AdmissionChain;
 pub(crate) use chain::reshape;
@@ -22,8 +22,10 @@ pub use reinvocation::Reinvocation;
 pub use stats::{ADMISSION_BUCKETS, AdmissionStage, AdmissionStats, AdmissionTimes, PluginKey};
 
 use crate::caller::Caller;
+use crate::intake::conform;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::versions::convert;
 use crate::write::WriteRequest;
 
 /// What a request does, as admission tells it.
@@ -126,6 +128,35 @@ impl<'a> AdmissionAttributes<'a> {
     /// The name of the subresource that is written; empty for the object itself.
     pub fn subresource(&self) -> &'a str {
         self.target.subresource.as_ref().map_or("", |below| &*below.name)
+    }
+
+    /// Gives an object, in any version of what the request is about, the shape of that: what its kind does not have goes, and defaults
+    /// come.
+    ///
+    /// # Errors
+    /// Why it is none of its kind, in the words of upstream's decoder.
+    pub fn fit(&self, kind: &GroupVersionKind, object: &mut Object) -> Result<(), String> {
+        conform(self.target, kind, object, &[], FieldValidation::Ignore).map(|_| ())
+    }
+
+    /// Leads an object to another version, or to the other group in which its resource is served too.
+    ///
+    /// # Errors
+    /// 500 when it can't be converted.
+    pub async fn convert(&self, object: &mut Object, to: &GroupVersionKind) -> Result<(), ApiError> {
+        let target = self.target;
+        let from = object.api_version().and_then(GroupVersion::parse).unwrap_or_default();
+        if from.group == to.group {
+            return convert(target, object, to).await;
+        }
+        let of = |group: &str| {
+            let resource = target.surface.by_kind(group, &to.kind)?;
+            Some(target.surface.target_of(resource, resource.versions().first()?))
+        };
+        let unknown = || ApiError::Internal(format!("unable to convert to {to:?}: unknown kind"));
+        let (before, behind) = (of(&from.group).ok_or_else(unknown)?, of(&to.group).ok_or_else(unknown)?);
+        convert(&before, object, before.storage_kind()).await?;
+        convert(&behind, object, to).await
     }
 
     /// 403 with a reason, as plugins refuse.

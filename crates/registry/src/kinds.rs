@@ -44,9 +44,7 @@ pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
         ("", "secrets") => &config::Secrets,
         ("", "serviceaccounts") => &account::ServiceAccounts,
         ("", "services") => &services::Services,
-        ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "validatingadmissionpolicies") => {
-            &strategy::StatusAlone
-        }
+        ("admissionregistration.k8s.io", _) => &strategy::AdmissionRules,
         ("apiextensions.k8s.io", "customresourcedefinitions") => &apiextensions::CustomResourceDefinitions,
         ("apiregistration.k8s.io", "apiservices") => &apiregistration::ApiServices,
         ("apps", "daemonsets") => &workload::DaemonSets,

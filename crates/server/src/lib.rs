@@ -12,6 +12,7 @@ mod peer_access;
 mod peers;
 mod pipeline;
 mod probe;
+mod registry;
 mod remote;
 mod rights;
 mod server;

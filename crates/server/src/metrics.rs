@@ -13,7 +13,7 @@ use keelson_schema::ProgramStats;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
 
-pub(crate) use admission::admission_times;
+pub(crate) use admission::{admission_times, webhook_samples, webhook_times};
 
 /// All samples of one registry and its cache.
 pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use keelson_admission::WebhookStats;
 use keelson_extensions::Extensions;
 use keelson_http::Pipeline;
 use keelson_http::handlers::ResourceHandlers;
@@ -19,7 +20,7 @@ use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
     admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples, program_samples,
-    registry_samples, server_info,
+    registry_samples, server_info, webhook_samples, webhook_times,
 };
 use crate::store::StoreMetrics;
 use crate::tokens::issuer_documents;
@@ -29,6 +30,7 @@ use crate::{builtin, documents};
 pub(crate) struct PipelineParts {
     pub(crate) registry: Arc<Registry>,
     pub(crate) outbound: Arc<Outbound>,
+    pub(crate) webhook_stats: Arc<WebhookStats>,
     pub(crate) others: OtherServers,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) tokens: Arc<ServiceAccountTokens>,
@@ -39,7 +41,7 @@ pub(crate) struct PipelineParts {
 impl PipelineParts {
     /// The pipeline of a server that is reached at `addr`.
     pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
-        let Self { registry, outbound, others, extensions, tokens, health, store_metrics } = self;
+        let Self { registry, outbound, webhook_stats, others, extensions, tokens, health, store_metrics } = self;
         let metrics = Arc::new(Metrics::new());
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
@@ -49,6 +51,9 @@ impl PipelineParts {
         metrics.add_histograms(move || conversion_times(outbound.stats()));
         let admitting = registry.clone();
         metrics.add_histograms(move || admission_times(admitting.admission()));
+        let webhooks = webhook_stats.clone();
+        metrics.add_source(move || webhook_samples(&webhooks));
+        metrics.add_histograms(move || webhook_times(&webhook_stats));
         let defined = extensions.clone();
         metrics.add_source(move || program_samples(defined.program_stats()));
         let info = server_info(&config.server_id);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use keelson_access::pki::{self, Pki, Saved, Unsaved};
 use keelson_access::{AuthenticationInfo, PublishedAuthorities};
-use keelson_admission::Parts;
+use keelson_admission::WebhookStats;
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
@@ -24,8 +24,8 @@ use keelson_extensions::Extensions;
 use keelson_http::health::{CheckResult, Health, HealthChecks};
 use keelson_http::listener::{self, Limits};
 use keelson_meta::host_port;
-use keelson_outbound::{ClusterServices, Outbound};
-use keelson_registry::{Registry, RegistryConfig, ServiceAccountTokens};
+use keelson_outbound::Outbound;
+use keelson_registry::{Registry, ServiceAccountTokens};
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe};
 use keelson_supervision::{Failure, Supervisor, TaskGroup};
 use rustls::ServerConfig;
@@ -40,7 +40,8 @@ use crate::peer_access::{self, PeerAccess};
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
 use crate::probe::LogProbe;
-use crate::remote::{self, AggregatedServers, PublishedFields};
+use crate::registry::{outbound_of, registry_of};
+use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
 use crate::tokens::{service_account_tokens, token_issuer};
@@ -71,6 +72,7 @@ struct Prepared {
     fenced: Arc<dyn Store>,
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
+    webhook_stats: Arc<WebhookStats>,
     pki: Pki,
     unsaved: Unsaved,
     authentication: AuthenticationInfo,
@@ -169,7 +171,7 @@ impl Prepared {
         let fenced = fenced(&config, &store, &fence);
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
-        let registry = Arc::new(registry_of(&config, fenced.clone(), cache, &rights, &outbound)?);
+        let (registry, webhook_stats) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
         let tokens = Arc::new(service_account_tokens(&config, &registry, issuer, &rights));
@@ -190,6 +192,7 @@ impl Prepared {
             fenced,
             registry,
             outbound,
+            webhook_stats,
             pki,
             unsaved,
             authentication,
@@ -270,6 +273,7 @@ impl Prepared {
         let parts = PipelineParts {
             registry: registry.clone(),
             outbound: outbound.clone(),
+            webhook_stats: self.webhook_stats,
             others: OtherServers { aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,
@@ -285,11 +289,10 @@ impl Prepared {
         let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), limits(&config, &registry));
         let listener = Some(supervisor.spawn("listener", &stopping, serving));
         let shared = matches!(config.store, StoreConfig::Shared(_));
-        let server_id = config.server_id;
-        tracing::info!(server_id, %addr, "the server is ready");
+        tracing::info!(server_id = config.server_id, %addr, "the server is ready");
         RunningServer {
             addr,
-            server_id,
+            server_id: config.server_id,
             pki,
             kubeconfig,
             registry,
@@ -534,37 +537,6 @@ fn limits(config: &Config, registry: &Registry) -> Limits {
 }
 
 /// The verbs over a store, by the settings.
-/// Calls to others, and the services that they may go to, which the registry will know.
-fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<ClusterServices>) {
-    let services = Arc::new(ClusterServices::to_come(config.service_routes.clone(), config.random.clone()));
-    let outbound = Outbound::with_certificate(
-        services.clone(),
-        config.random.clone(),
-        config.proxy.clone(),
-        Some(remote::certificate(pki)),
-        config.outbound_connections,
-    );
-    (outbound, services)
-}
-
-fn registry_of(
-    config: &Config,
-    store: Arc<dyn Store>,
-    cache: Arc<Cache>,
-    rights: &Rights,
-    outbound: &Arc<Outbound>,
-) -> anyhow::Result<Registry> {
-    let settings = RegistryConfig {
-        publishes_encodings: config.registry.storage_version_api,
-        token_seal: rights.token_seal(),
-        ..config.registry.clone()
-    };
-    let parts = Parts { cache: cache.clone(), outbound: outbound.clone(), has_node_rights: rights.has_node_rights() };
-    let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
-    let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
-    Ok(registry.with_authorizer(rights.authorizer()).with_admission(admission))
-}
-
 /// What `/livez`, `/readyz` and `/healthz` check. A server lives as long as each of its background tasks does. One whose store is away
 /// lives too: it serves what it has, and to start it anew would take even that.
 fn health(

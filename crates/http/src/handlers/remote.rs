@@ -3,7 +3,8 @@
 //! This server reaches none of them, and says so in the words of the reference server, once it has looked for the object.
 
 use http::{Response, StatusCode};
-use keelson_meta::ApiError;
+use keelson_meta::json::json;
+use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Remote, Target};
 
 use super::resolve;
@@ -15,12 +16,42 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let container = request.query.pairs().get("container").unwrap_or_default();
-    match registry.remote(target, resolve::name(target)?, container, &request.caller).await? {
+    let said = said(target, &request);
+    match registry.remote(target, resolve::name(target)?, said, &request.caller).await? {
         Remote::Nothing => {
             let mut response = Response::new(empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
             Ok(response)
         }
     }
+}
+
+/// What a request says of the connection that it wants, as the object that upstream makes of its query.
+fn said(target: &Target, request: &ApiRequest) -> Object {
+    let mut said = Object::default();
+    said.set_type(&target.taken_kind());
+    let query = request.query.pairs();
+    for flag in ["stdin", "stdout", "stderr", "tty"] {
+        if query.flag(flag) == Some(true) {
+            said.0.insert(flag, json!(true));
+        }
+    }
+    if let Some(container) = query.get("container").filter(|container| !container.is_empty()) {
+        said.0.insert("container", json!(container));
+    }
+    let command: Vec<&str> = query.all("command").collect();
+    if !command.is_empty() {
+        said.0.insert("command", json!(command));
+    }
+    let ports = query.all("ports").flat_map(|ports| ports.split(','));
+    let ports: Vec<i64> = ports.filter_map(|port| port.trim().parse().ok()).collect();
+    if !ports.is_empty() {
+        said.0.insert("ports", json!(ports));
+    }
+    // What stands behind the endpoint goes to whoever answers.
+    let endpoint = target.subresource_name().unwrap_or_default();
+    if let Some((_, path)) = request.parts.uri.path().split_once(&format!("/{endpoint}/")) {
+        said.0.insert("path", json!(format!("/{path}")));
+    }
+    said
 }

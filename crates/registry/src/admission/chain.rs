@@ -155,15 +155,24 @@ impl Registry {
             return Ok(());
         }
         let kind = target.taken_kind();
-        admission.mutate(&attributes, Some(posted), |posted| reshape(target, &kind, posted)).await?;
-        admission.validate(&attributes, Some(posted)).await
+        let asked = async {
+            admission.mutate(&attributes, Some(posted), |posted| reshape(target, &kind, posted)).await?;
+            admission.validate(&attributes, Some(posted)).await
+        };
+        caller.in_time(asked).await
     }
 
     /// Asks admission of a request that somebody else would answer; `said` is what it says of the connection.
     ///
     /// # Errors
     /// Why it is refused.
-    pub(crate) async fn admit_connection(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
+    pub(crate) async fn admit_connection(
+        &self,
+        target: &Target,
+        name: &str,
+        caller: &Caller,
+        mut said: Object,
+    ) -> Result<(), ApiError> {
         let request = WriteRequest::new(target, name, caller, WriteOptions::None);
         let reinvocation = Reinvocation::default();
         let attributes = AdmissionAttributes::of(self, &request, Operation::Connect, &reinvocation);
@@ -171,7 +180,7 @@ impl Registry {
         if admission.interest(&attributes) == Interest::None {
             return Ok(());
         }
-        admission.mutate(&attributes, None, |_| Ok(())).await?;
-        admission.validate(&attributes, None).await
+        admission.mutate(&attributes, Some(&mut said), |_| Ok(())).await?;
+        admission.validate(&attributes, Some(&said)).await
     }
 }

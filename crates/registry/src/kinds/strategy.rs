@@ -140,10 +140,14 @@ pub(crate) trait Strategy: Send + Sync {
         Ok(())
     }
 
-    /// Whether objects give rights to users: then who writes one is asked whether it has them, and a write counts for every request that
-    /// comes after its answer. Most do not, and cost nothing.
+    /// Whether objects give rights to users: then who writes one is asked whether it has them. Most do not, and cost nothing.
     fn grants_rights(&self) -> bool {
         false
+    }
+
+    /// Whether a write counts for every request that comes after its answer, also where these are judged by what the cache has.
+    fn counts_at_once(&self) -> bool {
+        self.grants_rights()
     }
 
     /// Refuses to give rights that the caller does not have, in an object that becomes `after` where it was `before` (`None`: that is
@@ -256,6 +260,19 @@ impl Strategy for Ordinary {}
 pub(super) struct StatusAlone;
 
 impl Strategy for StatusAlone {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+}
+
+/// What configures admission: webhooks, policies, and who binds these.
+pub(super) struct AdmissionRules;
+
+impl Strategy for AdmissionRules {
+    fn counts_at_once(&self) -> bool {
+        true
+    }
+
     fn kept(&self, subresource: &str) -> &'static [FieldPath] {
         metadata_of_status(subresource)
     }

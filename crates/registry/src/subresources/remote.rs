@@ -23,20 +23,18 @@ pub enum Remote {
 }
 
 impl Registry {
-    /// Answers a request that would be passed on to somebody else. `container` is the one that the request names.
+    /// Answers a request that would be passed on to somebody else; `said` is what it says of the connection, of the kind that the
+    /// endpoint takes. To read a log is no connection.
     ///
     /// # Errors
-    /// 404 when the object is not there, 400 when the request could not be passed on by anybody, and 503 otherwise.
-    pub async fn remote(
-        &self,
-        target: &Target,
-        name: &str,
-        container: &str,
-        caller: &Caller,
-    ) -> Result<Remote, ApiError> {
+    /// 404 when the object is not there, 400 when the request could not be passed on by anybody, 503 otherwise, and what admission says.
+    pub async fn remote(&self, target: &Target, name: &str, said: Object, caller: &Caller) -> Result<Remote, ApiError> {
         let answer = async {
-            self.admit_connection(target, name, caller).await?;
-            self.answer_for(target, name, container).await
+            let container = said.get(&["container"]).and_then(Value::as_str).unwrap_or_default().to_owned();
+            if target.taken_kind() != *target.kind() {
+                self.admit_connection(target, object_name(name), caller, said).await?;
+            }
+            self.answer_for(target, name, &container).await
         };
         caller.in_time(answer).await
     }

@@ -141,7 +141,7 @@ impl Registry {
         match self.store().commit(transaction).await {
             Ok(committed) => {
                 if let Some(newest) = committed.revisions.last()
-                    && request.target.strategy().grants_rights()
+                    && request.target.strategy().counts_at_once()
                 {
                     self.count_at_once(*newest).await;
                 }
@@ -165,11 +165,11 @@ impl Registry {
         }
     }
 
-    /// Waits until a write that gives or takes rights is in the cache, by which rights are judged. It has happened, so whoever made it
-    /// is told so also where that takes too long.
+    /// Waits until a write is in the cache, by which rights and others' writes are judged. It has happened, so whoever made it is told so
+    /// also where that takes too long.
     async fn count_at_once(&self, revision: Revision) {
         if let Err(behind) = self.cache().wait_for(revision, self.config.revision_wait).await {
-            tracing::warn!(%revision, reached = %behind.current, "rights count later, since the cache is behind the store");
+            tracing::warn!(%revision, reached = %behind.current, "a rule counts later, since the cache is behind the store");
         }
     }
 

@@ -12,6 +12,7 @@ use crate::intake::conform;
 use crate::managed::{set_managed, take_managed};
 use crate::target::Target;
 use crate::versions::convert;
+use crate::warnings::Warnings;
 
 /// An object that shall be stored.
 pub(crate) struct ManagedObject {
@@ -115,18 +116,28 @@ impl Lent {
         Self { text, value }
     }
 
-    /// Takes them out again: as they were, or as admission left them. As upstream has it, what can't be read is not
-    /// heeded; what can stays in the object, to be checked like all that others say of it.
-    pub(super) fn take_back(self, object: &mut Object) -> Option<String> {
+    /// Takes them out again: as they were, or as admission left them. As upstream has it, what can't be read is not heeded, of which
+    /// whoever writes is warned; what can stays in the object, to be checked like all that others say of it.
+    pub(super) fn take_back(self, object: &mut Object, warnings: &Warnings) -> Option<String> {
         let Self { text, value } = self;
         let text = text?;
         let left = take_managed(object);
-        match &left {
-            Some(changed) if left != value && Owners::read(changed).is_ok() => {
-                set_managed(object, left);
+        if left == value {
+            return Some(text);
+        }
+        let changed = left?;
+        match Owners::read(&changed) {
+            Ok(_) => {
+                set_managed(object, Some(changed));
                 None
             }
-            _ => Some(text),
+            Err(error) => {
+                warnings.add(format!(
+                    ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
+                     mutating admission controller; please fix your requests: {error}"
+                ));
+                Some(text)
+            }
         }
     }
 }

@@ -133,7 +133,7 @@ impl Registry {
         // Admission that may refuse.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if interest > Interest::None {
-            let shown = shown_for_judgement(target, &new, interest).await?;
+            let shown = shown_for_judgement(target, &new, None, interest).await?;
             self.admission().validate(&asked.making(&shown), Some(&shown)).await?;
         }
         Ok(Staged { change: Change::Create { new, guards }, companions })
@@ -199,8 +199,8 @@ impl Registry {
         // Admission that may refuse.
         let next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
         if interest > Interest::None {
-            let shown = shown_for_judgement(target, &next, interest).await?;
             let attributes = asked.from(Some(old.as_ref().unwrap_or(&stored)));
+            let shown = shown_for_judgement(target, &next, attributes.old, interest).await?;
             self.admission().validate(&attributes, Some(&shown)).await?;
         }
         let change = if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) };
@@ -316,7 +316,7 @@ impl Registry {
         };
         self.admission().mutate(attributes, Some(object), fit).await?;
         if let Some(lent) = lent {
-            *managed_fields = lent.take_back(object);
+            *managed_fields = lent.take_back(object, attributes.caller.warnings());
         }
         Ok(())
     }
@@ -354,7 +354,7 @@ impl Registry {
         self.admit_changes(&attributes, interest, &mut next.object, &mut next.managed_fields).await?;
         next.object = self.to_storage(target, std::mem::take(&mut next.object)).await?;
         next.is_canonical = false;
-        let shown = shown_for_judgement(target, next, interest).await?;
+        let shown = shown_for_judgement(target, next, attributes.old, interest).await?;
         admission.validate(&attributes, Some(&shown)).await?;
         Ok(change)
     }
@@ -374,14 +374,15 @@ fn is_shown_as_stored(target: &Target) -> bool {
     target.kind() == target.storage_kind() && target.taken_kind() == *target.kind()
 }
 
-/// What admission judges of an object that shall be stored: in the version of the request, like the one that it is to take the place
-/// of, or what the endpoint shows of it.
+/// What admission judges of an object that shall be stored: in the version of the request, like the `old` one that it is to take the
+/// place of, or what the endpoint shows of it.
 ///
 /// # Errors
 /// 500 when it can't be converted.
 async fn shown_for_judgement<'o>(
     target: &Target,
     next: &'o ManagedObject,
+    old: Option<&Object>,
     interest: Interest,
 ) -> Result<Cow<'o, Object>, ApiError> {
     if interest == Interest::Object && is_shown_as_stored(target) {
@@ -389,6 +390,10 @@ async fn shown_for_judgement<'o>(
     }
     let mut shown = next.with_managed_fields();
     convert(target, &mut shown, target.kind()).await?;
+    // As upstream has it, that is the one which the change is made to, whatever was sent.
+    if let Some(old) = old.filter(|old| !old.resource_version().is_empty()) {
+        shown.set_meta("resourceVersion", old.resource_version());
+    }
     Ok(Cow::Owned(scale::shown_to_admission(target, &shown).unwrap_or(shown)))
 }
 

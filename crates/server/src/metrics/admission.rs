@@ -2,8 +2,11 @@
 //!
 //! The registry counts what plugins take; a plugin that is not asked has no series.
 
-use keelson_http::metrics::HistogramSample;
+use keelson_admission::{WebhookKey, WebhookStats};
+use keelson_http::metrics::{HistogramSample, Sample};
 use keelson_registry::{ADMISSION_BUCKETS, AdmissionChain};
+
+use super::{counter, gauge};
 
 /// How long plugins took: each, and all of them together.
 pub(crate) fn admission_times(admission: &AdmissionChain) -> Vec<HistogramSample> {
@@ -27,4 +30,66 @@ pub(crate) fn admission_times(admission: &AdmissionChain) -> Vec<HistogramSample
         HistogramSample { name, help, labels, sum: times.sum, count: times.count, buckets }
     })
     .collect()
+}
+
+/// How long webhooks took.
+pub(crate) fn webhook_times(stats: &WebhookStats) -> Vec<HistogramSample> {
+    let all = stats.times().into_iter();
+    all.map(|(key, times)| HistogramSample {
+        name: "apiserver_admission_webhook_admission_duration_seconds",
+        help: "How long a webhook took, in seconds, by what it does, what the request does and whether it was refused",
+        buckets: times.buckets(),
+        sum: times.sum,
+        count: times.count,
+        labels: labels(key),
+    })
+    .collect()
+}
+
+/// How often webhooks were called, refused requests, failed and were passed over. Upstream's names of counts that do not end in `_total`
+/// are told as gauges, which may have them.
+pub(crate) fn webhook_samples(stats: &WebhookStats) -> Vec<Sample> {
+    let help = "Calls of a webhook, by the code of what it answered (0: nothing) and whether the request was refused";
+    let requests = stats.requests().into_iter().map(|((key, code), count)| {
+        let mut labels = labels(key);
+        labels.insert(0, ("code", code.to_string()));
+        Sample { labels, ..counter("apiserver_admission_webhook_request_total", help, count) }
+    });
+    let help = "Requests refused for a webhook, by what went wrong and the code of its refusal";
+    let rejections = stats.rejections().into_iter().map(|(rejection, count)| {
+        let labels = vec![
+            ("error_type", rejection.error.to_owned()),
+            ("name", rejection.name),
+            ("operation", rejection.operation.as_str().to_owned()),
+            ("rejection_code", rejection.code.to_string()),
+            ("type", rejection.kind.as_str().to_owned()),
+        ];
+        Sample { labels, ..gauge("apiserver_admission_webhook_rejection_count", help, count) }
+    });
+    let help = "Requests that went on without a webhook that failed";
+    let open = stats.failures_open().into_iter().map(|((name, kind), count)| {
+        let labels = vec![("name", name), ("type", kind.as_str().to_owned())];
+        Sample { labels, ..gauge("apiserver_admission_webhook_fail_open_count", help, count) }
+    });
+    let help = "Requests of which a webhook was not asked for its conditions";
+    let excluded = stats.exclusions().into_iter().map(|((name, kind, operation), count)| {
+        let operation = operation.as_str().to_owned();
+        let labels = vec![
+            ("kind", "webhook".to_owned()),
+            ("name", name),
+            ("operation", operation),
+            ("type", kind.as_str().to_owned()),
+        ];
+        Sample { labels, ..counter("apiserver_admission_match_condition_exclusions_total", help, count) }
+    });
+    requests.chain(rejections).chain(open).chain(excluded).collect()
+}
+
+fn labels(key: WebhookKey) -> Vec<(&'static str, String)> {
+    vec![
+        ("name", key.name),
+        ("operation", key.operation.as_str().to_owned()),
+        ("rejected", key.rejected.to_string()),
+        ("type", key.kind.as_str().to_owned()),
+    ]
 }

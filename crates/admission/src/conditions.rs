@@ -1,0 +1,99 @@
+//! Conditions in expressions, under which somebody is asked about a request (`matchConditions`).
+//!
+//! They are compiled when they are first asked. One that does not hold counts before one that can't be told.
+
+use std::sync::OnceLock;
+
+use keelson_cel::cost::limits;
+use keelson_cel::environments::{self, Admission};
+use keelson_cel::{Environment, Meter, Program, Value as Cel};
+use keelson_meta::json::Value;
+
+/// What all conditions of one webhook or policy may use together.
+const COST: u64 = 2_500_000;
+/// What one may do of what that leaves out, in nanoseconds, about.
+const WORK: u64 = 20_000_000;
+/// What is told of conditions that use more.
+pub(crate) const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// Whose conditions they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConditionsOf {
+    Webhook,
+    Policy { has_params: bool },
+}
+
+impl ConditionsOf {
+    fn environment(self) -> Environment {
+        match self {
+            Self::Webhook => environments::match_condition(true),
+            Self::Policy { has_params } => {
+                environments::admission(&Admission { params: has_params, authorizer: true, ..Admission::default() })
+            }
+        }
+    }
+}
+
+/// Conditions.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    of: ConditionsOf,
+    texts: Vec<String>,
+    compiled: OnceLock<Vec<Result<Program, String>>>,
+}
+
+/// Whether somebody is asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Met {
+    Yes,
+    No,
+    /// It can't be told, and why.
+    Unknown(String),
+}
+
+impl Conditions {
+    pub(crate) fn of(of: ConditionsOf, stated: &Value) -> Self {
+        let texts = stated.as_array().into_iter().flatten();
+        let texts = texts.filter_map(|condition| condition["expression"].as_str()).map(|text| text.trim().to_owned());
+        Self { of, texts: texts.collect(), compiled: OnceLock::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Whether all hold, for these values of their variables.
+    pub(crate) fn are_met(&self, variables: &[Cel<'_>]) -> Met {
+        if self.is_empty() {
+            return Met::Yes;
+        }
+        let compiled = self.compiled.get_or_init(|| {
+            let environment = self.of.environment();
+            let compile = |text: &String| Program::compile(text, &environment).map_err(|error| error.to_string());
+            self.texts.iter().map(compile).collect()
+        });
+        let (mut faults, mut left) = (Vec::new(), COST);
+        for (text, program) in self.texts.iter().zip(compiled) {
+            let mut meter = Meter::new(limits::EVALUATION).with_work(WORK);
+            let holds = match program {
+                Ok(program) => program.holds(variables, &mut meter).map_err(|error| error.to_string()),
+                Err(error) => Err(error.clone()),
+            };
+            match left.checked_sub(meter.used()) {
+                Some(rest) => left = rest,
+                None => return Met::Unknown(OUT_OF_BUDGET.to_owned()),
+            }
+            match holds {
+                Ok(true) => {}
+                Ok(false) => return Met::No,
+                Err(error) => faults.push(format!("expression '{text}' resulted in error: {error}")),
+            }
+        }
+        match faults.as_slice() {
+            [] => Met::Yes,
+            [one] => Met::Unknown(one.clone()),
+            many => Met::Unknown(format!("[{}]", many.join(", "))),
+        }
+    }
+}

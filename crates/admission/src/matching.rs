@@ -1,0 +1,262 @@
+//! Rules and selectors by which webhooks and policies say which requests they want to see.
+//!
+//! A rule is held against the endpoint of a request, and where others are as good (`matchPolicy: Equivalent`) against the same objects
+//! in other versions and groups. Which of them it was decides in which version they are shown.
+
+use std::sync::Arc;
+
+use keelson_meta::json::Value;
+use keelson_meta::label_selector::LabelSelector;
+use keelson_meta::{ApiError, GroupResource, GroupVersionKind, Object};
+use keelson_registry::{AdmissionAttributes, KindVersion, Operation, ServedResource, Target};
+
+/// The group of the objects that configure admission.
+const OWN_GROUP: &str = "admissionregistration.k8s.io";
+
+/// Who is asked. Some objects nobody of a kind is asked about, or who refuses everything could not be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A webhook, which sees nothing that configures admission.
+    Webhook,
+    /// A policy, which sees no policies and nothing that binds them.
+    Policy,
+}
+
+impl Asked {
+    fn sees(self, target: &Target) -> bool {
+        if &*target.resource.group != OWN_GROUP || !target.resource.is_builtin() {
+            return true;
+        }
+        self == Self::Policy && target.resource.plural.ends_with("webhookconfigurations")
+    }
+}
+
+/// The resource and the kind as which a request is shown to somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resource: String,
+    /// The kind of what is shown: an object, or what a subresource takes.
+    pub(crate) kind: GroupVersionKind,
+}
+
+/// One rule.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    /// Resources and subresources.
+    resources: Vec<(String, String)>,
+    scope: Scope,
+    /// The names of objects; empty for all.
+    names: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    All,
+    Namespaced,
+    Cluster,
+}
+
+/// Which requests somebody wants to see.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    asked: Asked,
+    rules: Vec<Rule>,
+    excluded: Vec<Rule>,
+    takes_equivalents: bool,
+    namespaces: Option<LabelSelector>,
+    objects: Option<LabelSelector>,
+}
+
+impl Rule {
+    fn of(rule: &Value) -> Self {
+        let resources = texts(&rule["resources"]);
+        Self {
+            operations: texts(&rule["operations"]),
+            groups: texts(&rule["apiGroups"]),
+            versions: texts(&rule["apiVersions"]),
+            resources: resources
+                .into_iter()
+                .map(|resource| match resource.split_once('/') {
+                    Some((resource, below)) => (resource.to_owned(), below.to_owned()),
+                    None => (resource, String::new()),
+                })
+                .collect(),
+            scope: match rule["scope"].as_str() {
+                Some("Namespaced") => Scope::Namespaced,
+                Some("Cluster") => Scope::Cluster,
+                _ => Scope::All,
+            },
+            names: texts(&rule["resourceNames"]),
+        }
+    }
+
+    /// Whether it is about a resource in a version.
+    fn matches(&self, attributes: &AdmissionAttributes<'_>, group: &str, version: &str, resource: &str) -> bool {
+        let is_one = |values: &[String], value: &str| values.iter().any(|known| known == "*" || known == value);
+        let below = attributes.subresource();
+        is_one(&self.groups, group)
+            && is_one(&self.versions, version)
+            && is_one(&self.operations, attributes.operation.as_str())
+            && self.resources.iter().any(|(known, known_below)| {
+                (known == "*" || known == resource) && (known_below == "*" || known_below == below)
+            })
+            && self.is_in_scope(attributes)
+            && (self.names.is_empty() || self.names.iter().any(|name| name == attributes.name))
+    }
+
+    fn is_in_scope(&self, attributes: &AdmissionAttributes<'_>) -> bool {
+        match self.scope {
+            Scope::All => true,
+            Scope::Namespaced => attributes.target.is_namespaced(),
+            Scope::Cluster => !attributes.target.is_namespaced(),
+        }
+    }
+}
+
+impl Matching {
+    /// That of a webhook, or of the constraints of a policy.
+    pub(crate) fn of(asked: Asked, stated: &Value, rules: &str) -> Self {
+        let each = |field: &str| stated[field].as_array().into_iter().flatten().map(Rule::of).collect();
+        let selector = |field: &str| match &stated[field] {
+            // What can't be understood selects nothing: validation has refused it when it was written.
+            selector @ Value::Object(_) => LabelSelector::of_object(selector),
+            _ => Some(LabelSelector::everything()),
+        };
+        Self {
+            asked,
+            rules: each(rules),
+            excluded: each("excludeResourceRules"),
+            takes_equivalents: stated["matchPolicy"] != "Exact",
+            namespaces: selector("namespaceSelector"),
+            objects: selector("objectSelector"),
+        }
+    }
+
+    /// As what a request is shown by these rules, if at all. What it is about is not looked at yet.
+    pub(crate) fn endpoint(&self, attributes: &AdmissionAttributes<'_>) -> Option<Endpoint> {
+        if self.rules.is_empty() || !self.asked.sees(attributes.target) || self.excludes(attributes) {
+            return None;
+        }
+        self.find(&self.rules, attributes)
+    }
+
+    /// Whether a request is among those that these rules are about: all where there are none.
+    pub(crate) fn covers(&self, attributes: &AdmissionAttributes<'_>) -> bool {
+        !self.excludes(attributes) && (self.rules.is_empty() || self.find(&self.rules, attributes).is_some())
+    }
+
+    fn excludes(&self, attributes: &AdmissionAttributes<'_>) -> bool {
+        !self.excluded.is_empty() && self.find(&self.excluded, attributes).is_some()
+    }
+
+    fn find(&self, rules: &[Rule], attributes: &AdmissionAttributes<'_>) -> Option<Endpoint> {
+        let target = attributes.target;
+        let (group, version, plural) = (&*target.resource.group, &*target.version.name, &*target.resource.plural);
+        if rules.iter().any(|rule| rule.matches(attributes, group, version, plural)) {
+            return Some(endpoint(target, &target.resource, version));
+        }
+        if !self.takes_equivalents {
+            return None;
+        }
+        let others = equivalents(target);
+        // As upstream has it, earlier rules count before later ones.
+        rules.iter().find_map(|rule| {
+            let mut others = others.iter();
+            others
+                .find(|(of, version)| rule.matches(attributes, &of.group, &version.name, &of.plural))
+                .map(|(resource, version)| endpoint(target, resource, &version.name))
+        })
+    }
+
+    /// Whether the object and its namespace are selected.
+    ///
+    /// # Errors
+    /// 404 when the namespace is not there.
+    pub(crate) fn selects(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: Option<&Object>,
+    ) -> Result<bool, ApiError> {
+        let (Some(namespaces), Some(objects)) = (&self.namespaces, &self.objects) else { return Ok(false) };
+        if !objects.is_empty() {
+            let is_selected = |object: Option<&Object>| object.is_some_and(|object| objects.selects(object));
+            if !is_selected(object) && !is_selected(attributes.old) {
+                return Ok(false);
+            }
+        }
+        if namespaces.is_empty() {
+            return Ok(true);
+        }
+        let of_namespaces = is_namespaces(attributes.target);
+        if of_namespaces
+            && attributes.subresource().is_empty()
+            && matches!(attributes.operation, Operation::Create | Operation::Update)
+        {
+            return Ok(object.is_some_and(|object| namespaces.selects(object)));
+        }
+        let Some(name) = namespace_of(attributes) else { return Ok(true) };
+        Ok(namespaces.selects(&namespace(attributes, name)?))
+    }
+}
+
+/// The namespace that a request is about: that of the object, or the namespace itself.
+pub(crate) fn namespace_of<'a>(attributes: &AdmissionAttributes<'a>) -> Option<&'a str> {
+    let target = attributes.target;
+    if is_namespaces(target) {
+        // As upstream has it: a namespace is in itself as soon as the path names it.
+        let is_named = attributes.operation != Operation::Create || !attributes.subresource().is_empty();
+        return Some(attributes.name).filter(|name| is_named && !name.is_empty());
+    }
+    target.namespace.as_deref().filter(|_| target.is_namespaced())
+}
+
+/// A namespace, as the cache has it.
+///
+/// # Errors
+/// 404 when it is not there.
+pub(crate) fn namespace(attributes: &AdmissionAttributes<'_>, name: &str) -> Result<Object, ApiError> {
+    let namespaces = attributes.target.surface.target("", "namespaces")?;
+    let found = namespaces.collection()?.get(name).map(|entry| entry.object.decode(entry.revision));
+    found.ok_or_else(|| {
+        let resource = GroupResource { group: String::new(), resource: "namespaces".to_owned() };
+        ApiError::NotFound { resource, name: name.to_owned() }
+    })
+}
+
+pub(crate) fn is_namespaces(target: &Target) -> bool {
+    target.resource.group.is_empty() && &*target.resource.plural == "namespaces"
+}
+
+/// The same objects in other versions and groups: resources with a version each.
+fn equivalents(target: &Target) -> Vec<(Arc<ServedResource>, Arc<KindVersion>)> {
+    let stored = target.stored().map_or(&[][..], |stored| &stored.layout.resources);
+    let others = stored.iter().filter(|other| !other.is(&target.resource));
+    let others = others.filter_map(|other| target.surface.resource(&other.group, &other.plural));
+    let all = [&target.resource].into_iter().chain(others);
+    all.flat_map(|resource| resource.versions().iter().map(|version| (resource.clone(), version.clone())))
+        .filter(|(_, version)| !Arc::ptr_eq(version, &target.version))
+        .collect()
+}
+
+/// A request as one for this resource in this version.
+fn endpoint(target: &Target, resource: &ServedResource, version: &str) -> Endpoint {
+    let kind = match &target.subresource {
+        Some(below) if target.taken_kind() != *target.kind() => below.gvk(resource, version),
+        _ => resource.gvk(version),
+    };
+    Endpoint {
+        group: resource.group.to_string(),
+        version: version.to_owned(),
+        resource: resource.plural.to_string(),
+        kind,
+    }
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,0 +1,128 @@
+//! Policies in expressions (`ValidatingAdmissionPolicy`, `MutatingAdmissionPolicy`), with what binds them.
+//!
+//! Policies and bindings are followed through the cache, and a policy without a binding does nothing. Expressions look at objects where
+//! they stand. They are run on the thread of the request as long as that takes next to nothing; those that take longer are begun anew
+//! where nobody waits for the thread.
+
+mod judgement;
+mod mutating;
+mod parameters;
+mod policy;
+mod run;
+mod seen;
+mod validating;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use keelson_access::follow::{Follower, Index, decoded};
+use keelson_cache::{Cache, Entry};
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{AdmissionAttributes, Interest, key_prefix};
+
+pub(crate) use mutating::MutatingPolicies;
+pub(crate) use validating::ValidatingPolicies;
+
+use policy::{Binding, Policy};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// What is followed.
+#[derive(Clone, Copy, Debug)]
+enum Followed {
+    Policies,
+    Bindings,
+}
+
+/// A policy with what binds it.
+#[derive(Debug)]
+struct Bound {
+    policy: Arc<Policy>,
+    bindings: Vec<Arc<Binding>>,
+}
+
+/// All policies and bindings of one kind.
+#[derive(Default)]
+struct Policies {
+    policies: BTreeMap<String, Arc<Policy>>,
+    bindings: BTreeMap<String, Arc<Binding>>,
+    /// Those policies that are bound, by name.
+    bound: Arc<[Bound]>,
+}
+
+impl Policies {
+    fn arrange(&mut self) {
+        let bound = self.policies.values().map(|policy| {
+            let bindings = self.bindings.values().filter(|binding| binding.policy == policy.name);
+            Bound { policy: policy.clone(), bindings: bindings.cloned().collect() }
+        });
+        self.bound = bound.filter(|bound| !bound.bindings.is_empty()).collect();
+    }
+}
+
+impl Index for Policies {
+    type Kind = Followed;
+
+    fn clear(&mut self, kind: Followed) {
+        match kind {
+            Followed::Policies => self.policies.clear(),
+            Followed::Bindings => self.bindings.clear(),
+        }
+        self.arrange();
+    }
+
+    fn put(&mut self, kind: Followed, entry: &Entry) {
+        let object = decoded(entry);
+        let (name, spec) = (object.name(), object.0.get("spec").unwrap_or(&Value::Null));
+        match kind {
+            Followed::Policies => {
+                self.policies.insert(name.to_owned(), Arc::new(Policy::of(name, spec)));
+            }
+            Followed::Bindings => {
+                self.bindings.insert(name.to_owned(), Arc::new(Binding::of(name, spec)));
+            }
+        }
+        self.arrange();
+    }
+
+    fn remove(&mut self, kind: Followed, key: &str) {
+        match kind {
+            Followed::Policies => drop(self.policies.remove(key)),
+            Followed::Bindings => drop(self.bindings.remove(key)),
+        }
+        self.arrange();
+    }
+}
+
+/// Follows the policies of one kind, and what binds them.
+///
+/// # Errors
+/// 500 when the cache does not hold them.
+fn follow(cache: &Arc<Cache>, policies: &str, bindings: &str) -> Result<Follower<Policies>, ApiError> {
+    let (policies, bindings) = (key_prefix(GROUP, policies)?, key_prefix(GROUP, bindings)?);
+    let followed = [(Followed::Policies, policies.as_str()), (Followed::Bindings, bindings.as_str())];
+    Follower::new(cache.clone(), followed).map_err(|error| ApiError::Internal(error.to_string()))
+}
+
+/// How much policies have to see of a request.
+fn interest(bound: &[Bound], attributes: &AdmissionAttributes<'_>) -> Interest {
+    let asked = bound.iter().filter(|bound| bound.policy.matching.endpoint(attributes).is_some());
+    let wanted = asked.map(|bound| if bound.policy.sees_owners { Interest::Whole } else { Interest::Object });
+    wanted.max().unwrap_or(Interest::None)
+}
+
+/// Whether a binding is about a request that its policy is about.
+///
+/// # Errors
+/// When that can't be told.
+fn is_about(
+    binding: &Binding,
+    attributes: &AdmissionAttributes<'_>,
+    object: Option<&Object>,
+) -> Result<bool, ApiError> {
+    match &binding.matching {
+        None => Ok(true),
+        Some(matching) => Ok(matching.covers(attributes) && matching.selects(attributes, object)?),
+    }
+}

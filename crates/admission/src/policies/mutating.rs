@@ -1,0 +1,314 @@
+//! The plugin of mutating policies: what their expressions apply to an object, one mutation after another.
+//!
+//! What a mutation applies is merged as server-side apply merges, but nobody owns it, and what is owned as one value it may not touch.
+//! Mutations that fail are told together, and the others have no effect then.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use keelson_access::follow::Follower;
+use keelson_cache::Cache;
+use keelson_cel::values::to_json;
+use keelson_meta::json::{Map, Value};
+use keelson_meta::status::{StatusCause, StatusDetails};
+use keelson_meta::{ApiError, Object, Status};
+use keelson_patch::PatchError;
+use keelson_patch::fields::{Duplicates, FieldSchema, Granularity, Member, merge, validate};
+use keelson_patch::json_patch::{Limits, Operations};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation as Changed, Operation};
+
+use super::parameters::{self, Decoded};
+use super::policy::{Binding, Mutation, Policy};
+use super::seen::Seen;
+use super::{Bound, Policies, follow, interest, is_about};
+use crate::matching::Endpoint;
+use crate::shown::Shown;
+use crate::told::{told_name, told_of_patch};
+
+const PLUGIN: &str = "MutatingAdmissionPolicy";
+
+/// The plugin.
+pub(crate) struct MutatingPolicies {
+    policies: Follower<Policies>,
+    decoded: Decoded,
+}
+
+impl fmt::Debug for MutatingPolicies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MutatingPolicies").finish_non_exhaustive()
+    }
+}
+
+impl MutatingPolicies {
+    pub(crate) fn new(cache: &Arc<Cache>) -> Result<Self, ApiError> {
+        let policies = follow(cache, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")?;
+        Ok(Self { policies, decoded: Decoded::default() })
+    }
+
+    fn bound(&self) -> Arc<[Bound]> {
+        self.policies.current(|policies| policies.bound.clone())
+    }
+}
+
+impl Admission for MutatingPolicies {
+    fn name(&self) -> &'static str {
+        PLUGIN
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        match attributes.operation {
+            Operation::Create | Operation::Update => interest(&self.bound(), attributes),
+            Operation::Delete | Operation::Connect => Interest::None,
+        }
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a mut Object>,
+    ) -> BoxFuture<'a, Result<Changed, ApiError>> {
+        Box::pin(async move {
+            let Some(object) = object else { return Ok(Changed::Unchanged) };
+            let passages = attributes.reinvocation;
+            passages.compare(PLUGIN, Some(object));
+            let mut mutating = Mutating { attributes, decoded: &self.decoded, is_changed: false, failures: Vec::new() };
+            for bound in self.bound().iter() {
+                mutating.policy(bound, object).await?;
+            }
+            passages.leave(PLUGIN, Some(object));
+            mutating.end(object)
+        })
+    }
+}
+
+/// One request before all policies.
+struct Mutating<'a> {
+    attributes: &'a AdmissionAttributes<'a>,
+    decoded: &'a Decoded,
+    is_changed: bool,
+    failures: Vec<Failure>,
+}
+
+/// Why a mutation has no effect.
+struct Failure {
+    reason: &'static str,
+    message: String,
+}
+
+/// Why a policy could not do what it says.
+enum Fault {
+    /// It can't be asked.
+    Configuration(String),
+    /// A mutation fails.
+    Mutation(String),
+    /// What it makes of the object is none.
+    Broken(ApiError),
+}
+
+impl From<ApiError> for Fault {
+    fn from(error: ApiError) -> Self {
+        Self::Configuration(error.to_string())
+    }
+}
+
+impl Mutating<'_> {
+    async fn policy(&mut self, bound: &Bound, object: &mut Object) -> Result<(), ApiError> {
+        let policy = &*bound.policy;
+        let Some(endpoint) = policy.matching.endpoint(self.attributes) else { return Ok(()) };
+        for binding in &bound.bindings {
+            match self.binding(policy, &endpoint, binding, object).await {
+                Ok(()) => {}
+                Err(Fault::Broken(error)) => return Err(error),
+                Err(Fault::Mutation(why)) => self.fail(policy, binding, "Invalid", &why),
+                Err(Fault::Configuration(why)) => {
+                    self.fail(policy, binding, "Forbidden", &format!("failed to configure binding: {why}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a policy change an object as it is bound so: for each of the parameters.
+    async fn binding(
+        &mut self,
+        policy: &Policy,
+        endpoint: &Endpoint,
+        binding: &Binding,
+        object: &mut Object,
+    ) -> Result<(), Fault> {
+        let attributes = self.attributes;
+        if !policy.matching.selects(attributes, Some(object))? || !is_about(binding, attributes, Some(object))? {
+            return Ok(());
+        }
+        let target = parameters::place(attributes, policy).map_err(Fault::Configuration)?;
+        let params = parameters::collect(attributes, target.as_ref(), binding, self.decoded).await;
+        let seen = Seen::of(attributes, endpoint, self.decoded).await?;
+        for params in params.map_err(Fault::Configuration)? {
+            let params = params.as_deref();
+            let key = format!("{}/{}/{}", policy.name, binding.name, params.map_or_else(String::new, named));
+            let passages = attributes.reinvocation;
+            if passages.is_again() && !passages.is_due(PLUGIN, &key) {
+                continue;
+            }
+            let before = object.clone();
+            for place in 0..policy.compiled().mutations.len() {
+                let changed = self.mutation(policy, (place, endpoint), &seen, params, object).await;
+                match changed {
+                    Ok(()) => {}
+                    Err(Fault::Mutation(why)) => self.fail(policy, binding, "Invalid", &why),
+                    Err(other) => return Err(other),
+                }
+            }
+            // As upstream has it, who changes something is asked again for that too, if it wants to be.
+            if policy.is_reinvoked {
+                passages.add(PLUGIN, &key);
+            }
+            if *object != before {
+                self.is_changed = true;
+                passages.changed(PLUGIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has one mutation change an object.
+    async fn mutation(
+        &self,
+        policy: &Policy,
+        (place, endpoint): (usize, &Endpoint),
+        seen: &Seen<'_>,
+        params: Option<&Object>,
+        object: &mut Object,
+    ) -> Result<(), Fault> {
+        let attributes = self.attributes;
+        let shown = Shown::of(attributes, endpoint, Some(object)).await?;
+        let objects = (Some(&*object), attributes.old);
+        let made = seen.run(policy, &shown, objects, params, |run| {
+            let mutation = &run.compiled().mutations[place];
+            match run.evaluate(&mutation.program, &run.variables(true)) {
+                Ok(Ok(value)) => to_json(&value),
+                Ok(Err(error)) => Err(format!("expression '{}' resulted in error: {error}", mutation.text)),
+                Err(budget) => Err(budget.to_string()),
+            }
+        });
+        let Some(made) = made.map_err(Fault::Mutation)? else { return Ok(()) };
+        let made = made.map_err(Fault::Mutation)?;
+        let before = shown.object(Some(object)).cloned().unwrap_or_default();
+        let changed = match &policy.compiled().mutations[place] {
+            Mutation { is_json_patch: true, .. } => json_patched(before, &made).map_err(Fault::Mutation)?,
+            Mutation { .. } => {
+                let applied = applied(attributes, endpoint, before, made);
+                Some(applied.map_err(|why| Fault::Mutation(format!("error applying patch: {why}")))?)
+            }
+        };
+        let Some(mut changed) = changed else { return Ok(()) };
+        let fitted = attributes.fit(&endpoint.kind, &mut changed);
+        fitted.map_err(|why| Fault::Broken(ApiError::Internal(why)))?;
+        *object = shown.taken_back(attributes, changed).await.map_err(Fault::Broken)?;
+        Ok(())
+    }
+
+    fn fail(&mut self, policy: &Policy, binding: &Binding, reason: &'static str, why: &str) {
+        if !policy.fails_open {
+            let (policy, binding) = (&policy.name, &binding.name);
+            let message = format!("policy '{policy}' with binding '{binding}' denied request: {why}");
+            self.failures.push(Failure { reason, message });
+        }
+    }
+
+    fn end(self, object: &Object) -> Result<Changed, ApiError> {
+        let Some(first) = self.failures.first() else {
+            return Ok(if self.is_changed { Changed::Changed } else { Changed::Unchanged });
+        };
+        let mut status = Status::failure(403, Some(first.reason), first.message.clone());
+        let resource = self.attributes.target.group_resource();
+        let causes = self.failures.iter();
+        let causes = causes.map(|failure| StatusCause { message: failure.message.clone(), ..StatusCause::default() });
+        status.details = Some(StatusDetails {
+            name: told_name(self.attributes.name, Some(object)),
+            group: resource.group,
+            kind: resource.resource,
+            causes: causes.collect(),
+            ..StatusDetails::default()
+        });
+        Err(ApiError::Answered(Box::new(status)))
+    }
+}
+
+fn named(object: &Object) -> String {
+    format!("{}/{}", object.namespace(), object.name())
+}
+
+/// An object to which a JSON patch is applied; `None` where one of its tests does not hold, which is no fault.
+fn json_patched(object: Object, patch: &Value) -> Result<Option<Object>, String> {
+    let operations = Operations::read(patch, Limits::default()).map_err(|error| format!("JSON Patch: {error}"))?;
+    match operations.apply(object.into_value()) {
+        Ok(patched) => Ok(Object::from_value(patched)),
+        Err(PatchError::TestFailed { .. }) => Ok(None),
+        Err(error) => Err(format!("JSON Patch: {}", told_of_patch(&error, patch))),
+    }
+}
+
+/// An object to which what an expression makes is applied.
+fn applied(
+    attributes: &AdmissionAttributes<'_>,
+    endpoint: &Endpoint,
+    object: Object,
+    made: Value,
+) -> Result<Object, String> {
+    let kind = &endpoint.kind;
+    let unknown = || {
+        let of = kind.group_version();
+        format!("failed to convert patch object to typed object: no corresponding type for {of}, Kind={}", kind.kind)
+    };
+    let surface = &attributes.target.surface;
+    let version = surface.by_kind(&kind.group, &kind.kind).and_then(|resource| resource.version(&kind.version));
+    let schema = version.and_then(|version| version.schema()).ok_or_else(unknown)?;
+    let mut applied = Object(match made {
+        Value::Object(made) => made,
+        _ => Map::default(),
+    });
+    // It is of the kind of the object, whatever it says.
+    applied.set_type(kind);
+    let applied = applied.into_value();
+    validate(schema, &applied, Duplicates::Refused)
+        .map_err(|faults| format!("failed to convert patch object to typed object: {faults}"))?;
+    let mut atomic = Vec::new();
+    find_atomic(schema, &applied, &mut String::new(), &mut atomic);
+    if !atomic.is_empty() {
+        let atomic = atomic.join(", ");
+        return Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomic}"));
+    }
+    let merged = merge(schema, &object.into_value(), &applied);
+    Object::from_value(merged).ok_or_else(|| "the merged value is no object".to_owned())
+}
+
+/// Where lists and objects stand that are owned as one value.
+fn find_atomic<'a>(schema: impl FieldSchema<'a>, value: &Value, path: &mut String, found: &mut Vec<String>) {
+    let begun = path.len();
+    match (schema.form(), value) {
+        (Granularity::AtomicList, Value::Array(_)) | (Granularity::AtomicMap, Value::Object(_)) => {
+            found.push(path.clone());
+        }
+        (Granularity::Map, Value::Object(members)) => {
+            for (name, member) in members.iter() {
+                if let Member::Field(schema) | Member::Entry(schema) = schema.member(name) {
+                    path.push('.');
+                    path.push_str(name);
+                    find_atomic(schema, member, path, found);
+                    path.truncate(begun);
+                }
+            }
+        }
+        (Granularity::KeyedList, Value::Array(items)) => {
+            let Some(schema) = schema.items() else { return };
+            for (place, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{place}]"));
+                find_atomic(schema, item, path, found);
+                path.truncate(begun);
+            }
+        }
+        _ => {}
+    }
+}

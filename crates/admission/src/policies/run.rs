@@ -1,0 +1,160 @@
+//! One evaluation of the expressions of a policy, for one request and one set of parameters.
+//!
+//! Variables are evaluated when they are first used, and once. Values look at objects where they stand and hold what only one thread may
+//! hold, so that all of it happens between two awaits.
+
+use std::cell::{Cell, OnceCell};
+
+use keelson_cel::values::Fields;
+use keelson_cel::{EvalError, Meter, Value as Cel, values};
+use keelson_meta::Object;
+
+use super::policy::{Compilation, Compiled};
+use crate::conditions::OUT_OF_BUDGET;
+use crate::scene::Scene;
+
+/// What all expressions of one kind of a policy may use for one request, as upstream counts it.
+const BUDGET: u64 = 10_000_000;
+
+/// How far evaluations go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// What one may cost.
+    cost: u64,
+    /// What it may do of what that leaves out, in nanoseconds.
+    work: u64,
+}
+
+impl Reach {
+    /// As far as a thread may be held that others need: nearly all expressions end long before.
+    pub(crate) const SHORT: Self = Self { cost: 50_000, work: 1_000_000 };
+    /// As far as upstream lets them.
+    pub(crate) const WHOLE: Self = Self { cost: keelson_cel::cost::limits::EVALUATION, work: 1_000_000_000 };
+}
+
+/// What a policy sees beside a scene.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'s> {
+    pub(crate) scene: Scene<'s>,
+    pub(crate) namespace: Option<&'s Object>,
+    /// Its parameters: `None` where it has no such variable.
+    pub(crate) params: Option<Option<&'s Object>>,
+    pub(crate) compiled: &'s Compiled,
+    pub(crate) reach: Reach,
+}
+
+/// The evaluation.
+pub(crate) struct Run<'s> {
+    stage: Stage<'s>,
+    cells: Vec<OnceCell<Result<Cel<'s>, EvalError>>>,
+    /// What variables have used since it was last asked.
+    spent: Cell<u64>,
+    left: Cell<u64>,
+    /// Whether something was given up that a longer reach may end.
+    is_cut: Cell<bool>,
+    own: OnceCell<&'s Run<'s>>,
+}
+
+/// No more expressions are evaluated.
+pub(crate) struct OutOfBudget;
+
+impl std::fmt::Display for OutOfBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(OUT_OF_BUDGET)
+    }
+}
+
+impl<'s> Run<'s> {
+    pub(crate) fn new(stage: Stage<'s>) -> Self {
+        let cells = stage.compiled.variables.iter().map(|_| OnceCell::new()).collect();
+        let (spent, left) = (Cell::new(0), Cell::new(BUDGET));
+        Self { stage, cells, spent, left, is_cut: Cell::new(false), own: OnceCell::new() }
+    }
+
+    /// Lets expressions find the variables, and these each other.
+    pub(crate) fn begin(&'s self) {
+        let _ = self.own.set(self);
+    }
+
+    /// The expressions of the policy.
+    pub(crate) fn compiled(&self) -> &'s Compiled {
+        self.stage.compiled
+    }
+
+    /// Whether something was given up because the reach was short.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.get()
+    }
+
+    /// Begins to count anew.
+    pub(crate) fn renew_budget(&self) {
+        self.left.set(BUDGET);
+    }
+
+    /// The values of the variables of an expression.
+    pub(crate) fn variables(&self, authorizer: bool) -> Vec<Cel<'s>> {
+        let Stage { scene, namespace, params, compiled, .. } = self.stage;
+        let mut variables = scene.variables_of_policy(authorizer, namespace);
+        if let Some(params) = params {
+            variables.push(params.map_or(Cel::Null, |params| values::from_map(&params.0, None)));
+        }
+        if let Some(own) = self.own.get().filter(|_| !compiled.variables.is_empty()) {
+            variables.push(Cel::Fields(*own));
+        }
+        variables
+    }
+
+    /// The value of an expression.
+    pub(crate) fn evaluate(
+        &self,
+        program: &'s Compilation,
+        variables: &[Cel<'s>],
+    ) -> Result<Result<Cel<'s>, String>, OutOfBudget> {
+        let program = match program {
+            Ok(program) => program,
+            Err(error) => return Ok(Err(error.clone())),
+        };
+        let mut meter = self.meter();
+        let value = program.evaluate(variables, &mut meter);
+        if matches!(value, Err(EvalError::TooCostly)) {
+            self.is_cut.set(true);
+        }
+        let used = meter.used().saturating_add(self.spent.take());
+        match self.left.get().checked_sub(used) {
+            Some(left) => self.left.set(left),
+            None => return Err(OutOfBudget),
+        }
+        Ok(value.map_err(|error| error.to_string()))
+    }
+
+    fn meter(&self) -> Meter {
+        Meter::new(self.stage.reach.cost).with_work(self.stage.reach.work)
+    }
+
+    fn variable(&self, own: &'s Self, place: usize) -> Result<Cel<'s>, EvalError> {
+        let (name, program) = &own.stage.compiled.variables[place];
+        let failed = |why: &str| EvalError::new(format!("composited variable {name:?} fails to evaluate: {why}"));
+        let program = program.as_ref().map_err(|error| failed(error))?;
+        let mut meter = self.meter();
+        let value = program.evaluate(&own.variables(true), &mut meter);
+        self.spent.set(self.spent.get().saturating_add(meter.used()));
+        if matches!(value, Err(EvalError::TooCostly)) {
+            self.is_cut.set(true);
+        }
+        value.map_err(|error| failed(&error.to_string()))
+    }
+}
+
+impl std::fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").finish_non_exhaustive()
+    }
+}
+
+impl Fields for Run<'_> {
+    fn field(&self, name: &str) -> Option<Result<Cel<'_>, EvalError>> {
+        let own = *self.own.get()?;
+        let place = own.stage.compiled.variables.iter().position(|(known, _)| known == name)?;
+        Some(own.cells[place].get_or_init(|| own.variable(own, place)).clone())
+    }
+}

@@ -1,0 +1,102 @@
+//! A request as a policy sees it, and the thread on which its expressions run.
+//!
+//! Nothing of an evaluation outlives it, so that requests may wait between two of them.
+
+use std::sync::Arc;
+
+use keelson_cel::Value as Cel;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::AdmissionAttributes;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use super::parameters::Decoded;
+use super::policy::Policy;
+use super::run::{Reach, Run, Stage};
+use crate::conditions::Met;
+use crate::matching::{Endpoint, is_namespaces, namespace_of};
+use crate::request;
+use crate::scene::{Rights, Scene};
+use crate::shown::Shown;
+
+/// A request as a policy sees it.
+pub(crate) struct Seen<'a> {
+    request: Value,
+    rights: Rights<'a>,
+    namespace: Option<Arc<Object>>,
+}
+
+impl<'a> Seen<'a> {
+    /// # Errors
+    /// 404 when the namespace of the object is not there.
+    pub(crate) async fn of(
+        attributes: &AdmissionAttributes<'a>,
+        endpoint: &Endpoint,
+        decoded: &Decoded,
+    ) -> Result<Self, ApiError> {
+        let named = namespace_of(attributes).filter(|_| !is_namespaces(attributes.target));
+        let namespace = match named {
+            None => None,
+            Some(name) => {
+                let namespaces = attributes.target.surface.target("", "namespaces")?;
+                match namespaces.collection()?.get(name) {
+                    Some(entry) => Some(decoded.get(&namespaces, &entry).await?),
+                    None => Some(Arc::new(crate::matching::namespace(attributes, name)?)),
+                }
+            }
+        };
+        let request = request::for_expressions(attributes, endpoint);
+        Ok(Self { request, rights: Rights::of(attributes, endpoint), namespace })
+    }
+
+    /// What comes of the expressions of a policy: on this thread, unless they take long.
+    pub(crate) fn run<T>(
+        &self,
+        policy: &Policy,
+        shown: &Shown,
+        (object, old): (Option<&Object>, Option<&Object>),
+        params: Option<&Object>,
+        evaluate: impl for<'s> Fn(&'s Run<'s>) -> T,
+    ) -> Result<Option<T>, String> {
+        let scene =
+            Scene { object: shown.object(object), old: shown.old(old), request: &self.request, rights: &self.rights };
+        let namespace = self.namespace.as_deref();
+        let stage = |reach| Stage {
+            scene,
+            namespace,
+            params: policy.params.is_some().then_some(params),
+            compiled: policy.compiled(),
+            reach,
+        };
+        let conditions = || {
+            let mut variables: Vec<Cel<'_>> = scene.variables_of_policy(true, namespace);
+            if policy.params.is_some() {
+                variables.push(params.map_or(Cel::Null, |params| keelson_cel::values::from_map(&params.0, None)));
+            }
+            policy.conditions.are_met(&variables)
+        };
+        match if policy.conditions.is_empty() { Met::Yes } else { conditions() } {
+            Met::Yes => {}
+            Met::No => return Ok(None),
+            Met::Unknown(why) => return Err(why),
+        }
+        let within = |reach| {
+            let run = Run::new(stage(reach));
+            run.begin();
+            let value = evaluate(&run);
+            (value, run.is_cut())
+        };
+        match within(Reach::SHORT) {
+            (value, false) => Ok(Some(value)),
+            (_, true) => Ok(Some(apart(|| within(Reach::WHOLE).0))),
+        }
+    }
+}
+
+/// Does work that takes long where no other request waits for the thread.
+fn apart<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}

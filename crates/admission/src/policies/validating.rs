@@ -1,0 +1,237 @@
+//! The plugin of validating policies: what of their judgements refuses a request, is told to who makes it, and is noted.
+//!
+//! All policies are asked; of several refusals the first is told, as upstream has it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use keelson_access::follow::Follower;
+use keelson_cache::Cache;
+use keelson_meta::json::{Value, json};
+use keelson_meta::status::{StatusCause, StatusDetails};
+use keelson_meta::{ApiError, Object, Status};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Target};
+
+use super::judgement::{Judgement, Refusal, judge};
+use super::parameters::{self, Decoded};
+use super::policy::{Binding, Policy};
+use super::seen::Seen;
+use super::{Bound, Policies, follow, interest, is_about};
+use crate::matching::Endpoint;
+use crate::shown::Shown;
+use crate::told::told_name;
+
+/// The annotation that tells of what was refused.
+const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
+
+/// The plugin.
+pub(crate) struct ValidatingPolicies {
+    policies: Follower<Policies>,
+    decoded: Decoded,
+}
+
+impl fmt::Debug for ValidatingPolicies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValidatingPolicies").finish_non_exhaustive()
+    }
+}
+
+impl ValidatingPolicies {
+    pub(crate) fn new(cache: &Arc<Cache>) -> Result<Self, ApiError> {
+        let policies = follow(cache, "validatingadmissionpolicies", "validatingadmissionpolicybindings")?;
+        Ok(Self { policies, decoded: Decoded::default() })
+    }
+
+    fn bound(&self) -> Arc<[Bound]> {
+        self.policies.current(|policies| policies.bound.clone())
+    }
+}
+
+impl Admission for ValidatingPolicies {
+    fn name(&self) -> &'static str {
+        "ValidatingAdmissionPolicy"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        interest(&self.bound(), attributes)
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let decoded = &self.decoded;
+            let mut judging = Judging { attributes, object, decoded, seen: None, denied: None, noted: Vec::new() };
+            for bound in self.bound().iter() {
+                judging.policy(bound).await;
+            }
+            judging.end()
+        })
+    }
+}
+
+/// One request before all policies.
+struct Judging<'a> {
+    attributes: &'a AdmissionAttributes<'a>,
+    object: Option<&'a Object>,
+    decoded: &'a Decoded,
+    /// The request as the last policy saw it, which is mostly as all do.
+    seen: Option<(Endpoint, Shown, Seen<'a>)>,
+    /// The first refusal, with what is told of it.
+    denied: Option<Refusal>,
+    /// What is noted of refusals.
+    noted: Vec<Value>,
+}
+
+/// What policies are asked as.
+struct Asking<'p> {
+    policy: &'p Policy,
+    endpoint: Endpoint,
+    /// Where the parameters are.
+    params: Option<Target>,
+}
+
+impl Judging<'_> {
+    /// Asks one policy with all that binds it.
+    async fn policy(&mut self, bound: &Bound) {
+        let (policy, attributes) = (&*bound.policy, self.attributes);
+        let Some(endpoint) = policy.matching.endpoint(attributes) else { return };
+        let asked = match policy.matching.selects(attributes, self.object) {
+            Ok(false) => return,
+            Ok(true) => parameters::place(attributes, policy),
+            Err(error) => Err(error.to_string()),
+        };
+        let asking = match asked {
+            Ok(params) => Asking { policy, endpoint, params },
+            Err(why) => return self.fail(policy, None, format!("failed to configure policy: {why}")),
+        };
+        let mut annotations: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for binding in &bound.bindings {
+            match self.binding(&asking, binding).await {
+                Ok(judgements) => {
+                    for judgement in judgements {
+                        self.take_up(policy, binding, judgement, &mut annotations);
+                    }
+                }
+                Err(why) => self.fail(policy, Some(binding), format!("failed to configure binding: {why}")),
+            }
+        }
+        // AUDIT annotations
+        drop(annotations);
+    }
+
+    /// What a policy says as it is bound so: for each of the parameters.
+    ///
+    /// # Errors
+    /// Why it can't be asked.
+    async fn binding(&mut self, asking: &Asking<'_>, binding: &Binding) -> Result<Vec<Judgement>, String> {
+        let (attributes, object) = (self.attributes, self.object);
+        let text = |error: ApiError| error.to_string();
+        if !is_about(binding, attributes, object).map_err(text)? {
+            return Ok(Vec::new());
+        }
+        let params = parameters::collect(attributes, asking.params.as_ref(), binding, self.decoded).await?;
+        if self.seen.as_ref().is_none_or(|(endpoint, ..)| *endpoint != asking.endpoint) {
+            let shown = Shown::of(attributes, &asking.endpoint, object).await;
+            let shown = shown.map_err(|error| format!("failed to convert object version: {error}"))?;
+            let seen = Seen::of(attributes, &asking.endpoint, self.decoded).await.map_err(text)?;
+            self.seen = Some((asking.endpoint.clone(), shown, seen));
+        }
+        let Some((_, shown, seen)) = &self.seen else { return Ok(Vec::new()) };
+        let policy = asking.policy;
+        let judged = params.iter().filter_map(|params| {
+            let run = seen.run(policy, shown, (object, attributes.old), params.as_deref(), |run| judge(policy, run));
+            match run {
+                Ok(judgement) => judgement,
+                Err(why) => {
+                    let refusals = if policy.fails_open { Vec::new() } else { vec![(0, Refusal::new(why))] };
+                    Some(Judgement { refusals, ..Judgement::default() })
+                }
+            }
+        });
+        Ok(judged.collect())
+    }
+
+    fn take_up(
+        &mut self,
+        policy: &Policy,
+        binding: &Binding,
+        judgement: Judgement,
+        annotations: &mut BTreeMap<String, Vec<String>>,
+    ) {
+        let caller = self.attributes.caller;
+        for (place, refusal) in judgement.refusals {
+            if binding.warns {
+                let (policy, binding, message) = (&policy.name, &binding.name, &refusal.message);
+                caller.warnings().add(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
+                ));
+            }
+            if binding.audits {
+                self.noted.push(json!({
+                    "message": refusal.message, "policy": policy.name, "binding": binding.name,
+                    "expressionIndex": place, "validationActions": binding.actions,
+                }));
+            }
+            if binding.denies {
+                self.deny(policy, Some(binding), refusal);
+            }
+        }
+        for fault in judgement.faults {
+            self.deny(policy, Some(binding), Refusal::new(fault));
+        }
+        for (key, value) in judgement.annotations {
+            let values = annotations.entry(key).or_default();
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+    }
+
+    fn fail(&mut self, policy: &Policy, binding: Option<&Binding>, why: String) {
+        if !policy.fails_open {
+            self.deny(policy, binding, Refusal::new(why));
+        }
+    }
+
+    fn deny(&mut self, policy: &Policy, binding: Option<&Binding>, refusal: Refusal) {
+        let policy = &policy.name;
+        let by = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
+        let message = format!("ValidatingAdmissionPolicy '{policy}'{by} denied request: {}", refusal.message);
+        self.denied.get_or_insert(Refusal { message, reason: refusal.reason });
+    }
+
+    fn end(self) -> Result<(), ApiError> {
+        if !self.noted.is_empty() {
+            let text = keelson_codec::json::to_vec(&Value::Array(self.noted));
+            // AUDIT failures
+            tracing::trace!(key = FAILURES, bytes = text.len());
+        }
+        match self.denied {
+            None => Ok(()),
+            Some(refusal) => Err(refused(self.attributes, self.object, refusal)),
+        }
+    }
+}
+
+/// What is told of a refusal: in the words of a 403, whatever its reason is.
+fn refused(attributes: &AdmissionAttributes<'_>, object: Option<&Object>, refusal: Refusal) -> ApiError {
+    let (resource, name) = (attributes.target.group_resource(), told_name(attributes.name, object));
+    let reason = refusal.reason.unwrap_or_else(|| "Invalid".to_owned());
+    let code = match reason.as_str() {
+        "Forbidden" => 403,
+        "Unauthorized" => 401,
+        "RequestEntityTooLarge" => 413,
+        _ => 422,
+    };
+    let message = format!("{resource} \"{name}\" is forbidden: {}", refusal.message);
+    let mut status = Status::failure(code, Some(&reason), message);
+    let causes = vec![StatusCause { message: refusal.message, ..StatusCause::default() }];
+    let (group, kind) = (resource.group, resource.resource);
+    status.details = Some(StatusDetails { name, group, kind, causes, ..StatusDetails::default() });
+    ApiError::Answered(Box::new(status))
+}

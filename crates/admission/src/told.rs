@@ -1,0 +1,35 @@
+//! Words in which refusals and faults are told by more than one plugin: upstream's.
+//!
+//! Each of them is compared by clients or looked for by operators.
+
+use keelson_meta::Object;
+use keelson_meta::json::Value;
+use keelson_patch::PatchError;
+
+/// The name of an object as refusals have it.
+pub(crate) fn told_name(name: &str, object: Option<&Object>) -> String {
+    let of = |object: &Object| match (object.name(), object.generate_name()) {
+        ("", "") => None,
+        ("", base) => Some(base.to_owned()),
+        (name, _) => Some(name.to_owned()),
+    };
+    if name.is_empty() { object.and_then(of).unwrap_or_else(|| "Unknown".to_owned()) } else { name.to_owned() }
+}
+
+/// What upstream's library says of an operation of a JSON patch that does not apply.
+pub(crate) fn told_of_patch(error: &PatchError, patch: &Value) -> String {
+    match error {
+        PatchError::MissingPath { operation: "remove", path } => {
+            let key = path.rsplit('/').next().unwrap_or_default();
+            format!("error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value")
+        }
+        PatchError::MissingPath { .. } => format!("{error}: missing value"),
+        PatchError::MissingField(field) => {
+            let mut operations = patch.as_array().into_iter().flatten();
+            let lacking = operations.find(|operation| operation[*field].is_null());
+            let operation = lacking.and_then(|operation| operation["op"].as_str()).unwrap_or_default();
+            format!("{operation} operation failed to decode {field}: missing value")
+        }
+        other => other.to_string(),
+    }
+}

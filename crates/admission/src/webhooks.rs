@@ -1,0 +1,365 @@
+//! Webhooks: who is asked of a write, in which order, and what becomes of the answers.
+//!
+//! Webhooks that change an object are asked one after another, in the order of the names of their configurations; those that judge it are
+//! asked all at once. Configurations are followed through the cache. What a webhook does not answer, or answers wrongly, fails the request
+//! or is passed over, as its failure policy says; nobody else waits for it.
+
+mod call;
+mod hook;
+mod patch;
+mod review;
+mod stats;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use keelson_access::follow::{Follower, Index, decoded};
+use keelson_cache::{Cache, Entry};
+use keelson_meta::go_format::quote;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_outbound::Outbound;
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, key_prefix};
+
+use crate::conditions::Met;
+use crate::matching::Endpoint;
+use crate::request;
+use crate::scene::{Rights, Scene};
+use crate::shown::Shown;
+use call::{CallFault, Invocation};
+use hook::Hook;
+use patch::Patched;
+pub use stats::{Rejection, WebhookKey, WebhookStats, WebhookTimes};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// What webhooks of a kind do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WebhookKind {
+    /// They change objects.
+    Mutating,
+    /// They judge them.
+    Validating,
+}
+
+impl WebhookKind {
+    /// As metrics name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mutating => "admit",
+            Self::Validating => "validating",
+        }
+    }
+
+    fn plugin(self) -> &'static str {
+        match self {
+            Self::Mutating => "MutatingAdmissionWebhook",
+            Self::Validating => "ValidatingAdmissionWebhook",
+        }
+    }
+
+    fn configurations(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutatingwebhookconfigurations",
+            Self::Validating => "validatingwebhookconfigurations",
+        }
+    }
+}
+
+/// The webhooks of the configurations of one kind.
+#[derive(Default)]
+struct Hooks {
+    by_configuration: BTreeMap<String, Vec<Arc<Hook>>>,
+    /// All of them in their order.
+    all: Arc<[Arc<Hook>]>,
+}
+
+impl Hooks {
+    fn arrange(&mut self) {
+        self.all = self.by_configuration.values().flatten().cloned().collect();
+    }
+}
+
+impl Index for Hooks {
+    type Kind = ();
+
+    fn clear(&mut self, (): ()) {
+        *self = Self::default();
+    }
+
+    fn put(&mut self, (): (), entry: &Entry) {
+        let configuration = decoded(entry);
+        let webhooks = configuration.0.get("webhooks").unwrap_or(&Value::Null);
+        let hooks = Hook::all_of(configuration.name(), webhooks).into_iter().map(Arc::new).collect();
+        self.by_configuration.insert(entry.key.to_string(), hooks);
+        self.arrange();
+    }
+
+    fn remove(&mut self, (): (), key: &str) {
+        self.by_configuration.remove(key);
+        self.arrange();
+    }
+}
+
+/// The plugin.
+pub(crate) struct Webhooks {
+    kind: WebhookKind,
+    hooks: Follower<Hooks>,
+    outbound: Arc<Outbound>,
+    stats: Arc<WebhookStats>,
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhooks").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl Webhooks {
+    pub(crate) fn new(
+        kind: WebhookKind,
+        cache: &Arc<Cache>,
+        outbound: &Arc<Outbound>,
+        stats: &Arc<WebhookStats>,
+    ) -> Result<Self, ApiError> {
+        let prefix = key_prefix(GROUP, kind.configurations())?;
+        let hooks = Follower::new(cache.clone(), [((), prefix.as_str())]);
+        let hooks = hooks.map_err(|error| ApiError::Internal(error.to_string()))?;
+        Ok(Self { kind, hooks, outbound: outbound.clone(), stats: stats.clone() })
+    }
+
+    fn hooks(&self) -> Arc<[Arc<Hook>]> {
+        self.hooks.current(|hooks| hooks.all.clone())
+    }
+
+    /// What a webhook is asked of a request; `None` where it is not asked.
+    ///
+    /// # Errors
+    /// Why it can't be told whether it is.
+    async fn invocation<'a>(
+        &self,
+        hook: &'a Hook,
+        attributes: &AdmissionAttributes<'a>,
+        object: Option<&Object>,
+    ) -> Result<Option<Invocation<'a>>, ApiError> {
+        let Some(endpoint) = hook.matching.endpoint(attributes) else { return Ok(None) };
+        if !hook.matching.selects(attributes, object)? {
+            return Ok(None);
+        }
+        let shown = Shown::of(attributes, &endpoint, object).await?;
+        match self.is_met(hook, attributes, &endpoint, &shown, object) {
+            Met::Yes => {}
+            Met::No => return Ok(None),
+            Met::Unknown(_) if hook.fails_open => return Ok(None),
+            Met::Unknown(why) => return Err(attributes.refused(why)),
+        }
+        if attributes.caller.is_dry_run() && !hook.takes_dry_run {
+            let name = quote(&hook.name);
+            return Err(ApiError::BadRequest(format!("admission webhook {name} does not support dry run")));
+        }
+        Ok(Some(Invocation { hook, endpoint, shown }))
+    }
+
+    fn is_met(
+        &self,
+        hook: &Hook,
+        attributes: &AdmissionAttributes<'_>,
+        endpoint: &Endpoint,
+        shown: &Shown,
+        object: Option<&Object>,
+    ) -> Met {
+        if hook.conditions.is_empty() {
+            return Met::Yes;
+        }
+        let request = request::for_expressions(attributes, endpoint);
+        let rights = Rights::of(attributes, endpoint);
+        let (object, old) = (shown.object(object), shown.old(attributes.old));
+        let scene = Scene { object, old, request: &request, rights: &rights };
+        let met = hook.conditions.are_met(&scene.variables(true));
+        if met == Met::No {
+            self.stats.excluded(&hook.name, self.kind, attributes.operation);
+        }
+        met
+    }
+
+    /// Has all webhooks change an object, one after another.
+    async fn change(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        mut object: Option<&mut Object>,
+    ) -> Result<Mutation, ApiError> {
+        let (plugin, passages) = (self.kind.plugin(), attributes.reinvocation);
+        let mut mutation = Mutation::Unchanged;
+        passages.compare(plugin, object.as_deref());
+        for (place, hook) in self.hooks().iter().enumerate() {
+            let Some(invocation) = self.invocation(hook, attributes, object.as_deref()).await? else { continue };
+            // As upstream has it, nobody is asked for the first time in a second passage.
+            if passages.is_again() && !passages.is_due(plugin, &hook.id) {
+                continue;
+            }
+            let changed = self.change_by(&invocation, attributes, object.as_deref_mut(), place).await?;
+            if changed {
+                mutation = Mutation::Changed;
+                passages.changed(plugin);
+            }
+            if hook.is_reinvoked {
+                passages.add(plugin, &hook.id);
+            }
+        }
+        passages.leave(plugin, object.as_deref());
+        Ok(mutation)
+    }
+
+    /// Has one webhook change an object, and says whether it did.
+    async fn change_by(
+        &self,
+        invocation: &Invocation<'_>,
+        attributes: &AdmissionAttributes<'_>,
+        object: Option<&mut Object>,
+        place: usize,
+    ) -> Result<bool, ApiError> {
+        let hook = invocation.hook;
+        let answer = match self.call(invocation, attributes, object.as_deref()).await {
+            Ok(answer) => answer,
+            Err(fault) => {
+                let round = usize::from(attributes.reinvocation.is_again());
+                return self.failed(hook, attributes, fault, (round, place)).map(|()| false);
+            }
+        };
+        let Some(patch) = &answer.patch else { return Ok(false) };
+        let shown = invocation.shown.object(object.as_deref()).cloned();
+        match patch::apply(hook, patch, shown) {
+            Ok(Patched::Nothing) => Ok(false),
+            Ok(Patched::Object(mut changed)) => {
+                let Some(object) = object else { return Ok(false) };
+                check_kind(&invocation.endpoint, &changed)?;
+                attributes.fit(&invocation.endpoint.kind, &mut changed).map_err(ApiError::Internal)?;
+                *object = invocation.shown.taken_back(attributes, changed).await?;
+                Ok(true)
+            }
+            Err(fault) => {
+                let round = usize::from(attributes.reinvocation.is_again());
+                self.failed(hook, attributes, fault, (round, place)).map(|()| false)
+            }
+        }
+    }
+
+    /// Has all webhooks judge an object at once. All of them answer before anybody is told: of several refusals the first.
+    async fn judge(&self, attributes: &AdmissionAttributes<'_>, object: Option<&Object>) -> Result<(), ApiError> {
+        let hooks = self.hooks();
+        let mut invocations = Vec::new();
+        for (place, hook) in hooks.iter().enumerate() {
+            if let Some(invocation) = self.invocation(hook, attributes, object).await? {
+                invocations.push((place, invocation));
+            }
+        }
+        let asked = invocations.iter().map(|(place, invocation)| async move {
+            match self.call(invocation, attributes, object).await {
+                Ok(_) => Ok(()),
+                Err(fault) => self.failed(invocation.hook, attributes, fault, (0, *place)),
+            }
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut refused = Ok(());
+        while let Some(judged) = asked.next().await {
+            refused = refused.and(judged);
+        }
+        refused
+    }
+
+    /// What becomes of a request of which a webhook says nothing that can be used, or no.
+    fn failed(
+        &self,
+        hook: &Hook,
+        attributes: &AdmissionAttributes<'_>,
+        fault: CallFault,
+        (round, place): (usize, usize),
+    ) -> Result<(), ApiError> {
+        match fault {
+            CallFault::Refused(status) => {
+                self.stats.rejected(hook, self.kind, attributes.operation, "no_error", status.code);
+                Err(ApiError::Answered(status))
+            }
+            CallFault::Broken(error) => {
+                self.stats.rejected(hook, self.kind, attributes.operation, "apiserver_internal_error", 0);
+                Err(error)
+            }
+            CallFault::Calling(why) if hook.fails_open => {
+                let (name, configuration) = (&hook.name, &hook.configuration);
+                tracing::warn!(
+                    name,
+                    configuration,
+                    round,
+                    place,
+                    why,
+                    "a webhook failed, and the request goes on without it"
+                );
+                self.stats.failed_open(&hook.name, self.kind);
+                Ok(())
+            }
+            CallFault::Calling(why) => {
+                self.stats.rejected(hook, self.kind, attributes.operation, "calling_webhook_error", 0);
+                let (name, configuration) = (&hook.name, &hook.configuration);
+                tracing::warn!(name, configuration, round, place, why, "a webhook failed, and the request with it");
+                Err(ApiError::Internal(format!("failed calling webhook {}: {why}", quote(&hook.name))))
+            }
+        }
+    }
+}
+
+/// Checks that what a webhook made of an object still is of its kind.
+///
+/// # Errors
+/// 500 when it is not, in upstream's words.
+fn check_kind(endpoint: &Endpoint, changed: &Object) -> Result<(), ApiError> {
+    let (version, kind) = (changed.api_version().unwrap_or_default(), changed.kind().unwrap_or_default());
+    if kind == endpoint.kind.kind && version == endpoint.kind.group_version().to_string() {
+        return Ok(());
+    }
+    let version = version.rsplit('/').next().unwrap_or_default();
+    Err(ApiError::Internal(format!(
+        "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        quote(kind),
+        quote(version)
+    )))
+}
+
+impl Admission for Webhooks {
+    fn name(&self) -> &'static str {
+        self.kind.plugin()
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let is_asked = |hook: &Arc<Hook>| hook.matching.endpoint(attributes).is_some();
+        if self.hooks().iter().any(is_asked) { Interest::Whole } else { Interest::None }
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a mut Object>,
+    ) -> BoxFuture<'a, Result<Mutation, ApiError>> {
+        Box::pin(async move {
+            match self.kind {
+                WebhookKind::Mutating => self.change(attributes, object).await,
+                WebhookKind::Validating => Ok(Mutation::Unchanged),
+            }
+        })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            match self.kind {
+                WebhookKind::Mutating => Ok(()),
+                WebhookKind::Validating => self.judge(attributes, object).await,
+            }
+        })
+    }
+}

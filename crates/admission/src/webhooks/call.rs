@@ -1,0 +1,140 @@
+//! One call of one webhook.
+//!
+//! It takes as long as the webhook may take and whoever writes waits, and an answer is read up to a bound.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use keelson_meta::go_format::quote;
+use keelson_meta::{ApiError, Object, Status};
+use keelson_outbound::{Call, CallError, call_with_retries, failure_text};
+use keelson_registry::AdmissionAttributes;
+
+use super::hook::Hook;
+use super::review::{self, Answer, Fault};
+use super::{WebhookKey, Webhooks};
+use crate::matching::Endpoint;
+use crate::request;
+use crate::shown::Shown;
+
+/// How many bytes an answer may have: a patch may put a whole object, in base64.
+const RESPONSE_BYTES: usize = 8 << 20;
+/// Larger answers are read on a thread that no request needs.
+const LARGE_BYTES: usize = 256 << 10;
+
+/// What a webhook is asked.
+pub(super) struct Invocation<'h> {
+    pub(super) hook: &'h Hook,
+    /// As what it is shown the request.
+    pub(super) endpoint: Endpoint,
+    pub(super) shown: Shown,
+}
+
+/// Why there is nothing to go on with.
+pub(super) enum CallFault {
+    /// It says no.
+    Refused(Box<Status>),
+    /// It could not be asked, or did not answer what it was asked.
+    Calling(String),
+    /// What it answered can't be done.
+    Broken(ApiError),
+}
+
+impl Webhooks {
+    /// What a webhook answers. It is counted, and who writes is warned of what it warns of.
+    pub(super) async fn call(
+        &self,
+        invocation: &Invocation<'_>,
+        attributes: &AdmissionAttributes<'_>,
+        object: Option<&Object>,
+    ) -> Result<Answer, CallFault> {
+        let begun = Instant::now();
+        let answered = self.ask(invocation, attributes, object).await;
+        let refused = answered.as_ref().map_or(true, |answer| !answer.allowed);
+        let code = match &answered {
+            Ok(answer) if answer.allowed => 200,
+            Ok(answer) => answer.result.as_ref().map_or(400, |status| status.code.max(400)),
+            Err(_) => 0,
+        };
+        let key = WebhookKey {
+            name: invocation.hook.name.clone(),
+            kind: self.kind,
+            operation: attributes.operation,
+            rejected: refused,
+        };
+        self.stats.called(key, code, begun.elapsed());
+        let answer = answered?;
+        let name = &invocation.hook.name;
+        attributes.caller.warnings().extend(answer.warnings.iter().cloned());
+        if answer.allowed { Ok(answer) } else { Err(CallFault::Refused(Box::new(refusal(name, answer.result)))) }
+    }
+
+    async fn ask(
+        &self,
+        invocation: &Invocation<'_>,
+        attributes: &AdmissionAttributes<'_>,
+        object: Option<&Object>,
+    ) -> Result<Answer, CallFault> {
+        let Invocation { hook, endpoint, shown } = invocation;
+        let version = hook.version.ok_or_else(|| {
+            let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+            CallFault::Calling(format!("could not create admission objects: {why}"))
+        })?;
+        let peer = hook.peer(&self.outbound);
+        let peer = peer.map_err(|why| CallFault::Calling(format!("could not get REST client: {why}")))?;
+        let uid = self.outbound.random().uuid();
+        let (first, last) = (request::members(attributes, endpoint), request::last_members(attributes));
+        let (object, old) = (shown.object(object), shown.old(attributes.old));
+        let body = review::request(version, &uid, (&first, &last), object, old);
+        let time = whole_seconds(hook.time, attributes);
+        let call = Call { method: Method::POST, body: body.into(), time, response_bytes: RESPONSE_BYTES };
+        let failed = |why: String| CallFault::Calling(format!("failed to call webhook: {why}"));
+        let answer = call_with_retries(peer, &call).await.map_err(|error| match error {
+            // Whoever writes waits no longer, whatever the failure policy is.
+            CallError::Late(_) if time < hook.time => {
+                CallFault::Broken(ApiError::Timeout("request did not complete within the allotted timeout".to_owned()))
+            }
+            // Upstream's client for webhooks says no more of it.
+            CallError::Late(why) => failed(why.replace(" (Client.Timeout exceeded while awaiting headers)", "")),
+            error => failed(error.to_string()),
+        })?;
+        if let Some(why) = failure_text(&answer) {
+            return Err(failed(why));
+        }
+        let is_mutating = self.kind == super::WebhookKind::Mutating;
+        let read = move |body: &[u8]| review::answer(version, &uid, is_mutating, body);
+        let answer = if answer.body.len() > LARGE_BYTES {
+            let reading = tokio::task::spawn_blocking(move || read(&answer.body));
+            reading.await.map_err(|error| failed(error.to_string()))?
+        } else {
+            read(&answer.body)
+        };
+        answer.map_err(|fault| match fault {
+            Fault::Unreadable(why) => failed(why),
+            Fault::Wrong(why) => CallFault::Calling(format!("received invalid webhook response: {why}")),
+        })
+    }
+}
+
+/// How long a webhook may take, but no longer than whoever writes waits: in whole seconds, as it is told.
+fn whole_seconds(time: Duration, attributes: &AdmissionAttributes<'_>) -> Duration {
+    let Some(deadline) = attributes.caller.deadline() else { return time };
+    let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+    let left = Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
+    time.min(left.max(Duration::from_secs(1)))
+}
+
+/// What is told of a refusal. As upstream has it, that is never a success, whatever the webhook says.
+fn refusal(name: &str, result: Option<Status>) -> Status {
+    let mut status = result.unwrap_or_else(|| Status::failure(0, None, String::new()));
+    status.code = status.code.max(400);
+    status.status = keelson_meta::status::Outcome::Failure;
+    let denied = format!("admission webhook {} denied the request", quote(name));
+    let reason = status.reason.as_deref().filter(|reason| !reason.is_empty());
+    status.message = match (status.message.as_str(), reason) {
+        ("", None) => format!("{denied} without explanation"),
+        ("", Some(reason)) => format!("{denied}: {reason}"),
+        (message, _) => format!("{denied}: {message}"),
+    };
+    status
+}

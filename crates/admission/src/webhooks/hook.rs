@@ -1,0 +1,91 @@
+//! One webhook, as a configuration has it.
+//!
+//! Configurations are stored with all defaults; what validation lets nobody write is read as upstream reads it.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use keelson_meta::json::Value;
+use keelson_outbound::{ClientConfig, Outbound, Peer};
+
+use crate::conditions::{Conditions, ConditionsOf};
+use crate::matching::{Asked, Matching};
+
+/// How long a webhook may take where nothing is said of it.
+const DEFAULT_TIME: u64 = 10;
+
+/// The form of reviews that a webhook takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReviewVersion {
+    V1,
+    V1Beta1,
+}
+
+impl ReviewVersion {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+}
+
+/// A webhook.
+#[derive(Debug)]
+pub(crate) struct Hook {
+    /// The configuration that it stands in.
+    pub(crate) configuration: String,
+    pub(crate) name: String,
+    /// What tells it from all others.
+    pub(crate) id: String,
+    pub(crate) matching: Matching,
+    pub(crate) conditions: Conditions,
+    /// Whether requests go on that it does not answer.
+    pub(crate) fails_open: bool,
+    /// Whether it is asked of what is only rehearsed.
+    pub(crate) takes_dry_run: bool,
+    pub(crate) time: Duration,
+    pub(crate) version: Option<ReviewVersion>,
+    /// Whether it is asked again where something changes behind it.
+    pub(crate) is_reinvoked: bool,
+    client: Value,
+    peer: OnceLock<Result<Peer, String>>,
+}
+
+impl Hook {
+    /// The webhooks of a configuration, in their order.
+    pub(crate) fn all_of(configuration: &str, webhooks: &Value) -> Vec<Self> {
+        let webhooks = webhooks.as_array().into_iter().flatten().enumerate();
+        webhooks.map(|(place, webhook)| Self::of(configuration, place, webhook)).collect()
+    }
+
+    fn of(configuration: &str, place: usize, webhook: &Value) -> Self {
+        let name = webhook["name"].as_str().unwrap_or_default().to_owned();
+        let versions = webhook["admissionReviewVersions"].as_array().into_iter().flatten();
+        let version = versions.filter_map(Value::as_str).find_map(|version| match version {
+            "v1" => Some(ReviewVersion::V1),
+            "v1beta1" => Some(ReviewVersion::V1Beta1),
+            _ => None,
+        });
+        Self {
+            configuration: configuration.to_owned(),
+            id: format!("{configuration}/{name}/{place}"),
+            name,
+            matching: Matching::of(Asked::Webhook, webhook, "rules"),
+            conditions: Conditions::of(ConditionsOf::Webhook, &webhook["matchConditions"]),
+            fails_open: webhook["failurePolicy"] == "Ignore",
+            takes_dry_run: matches!(webhook["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")),
+            time: Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIME)),
+            version,
+            is_reinvoked: webhook["reinvocationPolicy"] == "IfNeeded",
+            client: webhook["clientConfig"].clone(),
+            peer: OnceLock::new(),
+        }
+    }
+
+    /// Who is called.
+    pub(crate) fn peer(&self, outbound: &Outbound) -> Result<&Peer, String> {
+        let peer = self.peer.get_or_init(|| ClientConfig::of(&self.client).and_then(|config| outbound.peer(&config)));
+        peer.as_ref().map_err(Clone::clone)
+    }
+}

@@ -1,0 +1,64 @@
+//! Patches of webhooks.
+//!
+//! They may do what patches of clients may. What is told of one that does not apply is upstream's.
+
+use keelson_codec::json;
+use keelson_meta::go_format::quote;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_patch::PatchError;
+use keelson_patch::json_patch::{Limits, Operations};
+
+use super::call::CallFault;
+use super::hook::Hook;
+use crate::told::told_of_patch;
+
+/// What a patch makes.
+pub(super) enum Patched {
+    /// Nothing: it is empty.
+    Nothing,
+    /// Another object.
+    Object(Object),
+}
+
+/// Applies a patch of a type to an object; `None` where there is nothing to be patched.
+pub(super) fn apply(
+    hook: &Hook,
+    (patch, of): &(Vec<u8>, String),
+    object: Option<Object>,
+) -> Result<Patched, CallFault> {
+    let undecodable =
+        |why: String| CallFault::Calling(format!("received undecodable patch in webhook response: {why}"));
+    let patch = json::parse(patch).map_err(|error| undecodable(error.to_string()))?.value;
+    let operations = Operations::read(&patch, Limits::default()).map_err(|error| undecodable(unread(&error)))?;
+    if patch.as_array().is_none_or(Vec::is_empty) {
+        return Ok(Patched::Nothing);
+    }
+    let internal = |why: String| CallFault::Broken(ApiError::Internal(why));
+    let Some(object) = object else {
+        let name = quote(&hook.name);
+        return Err(internal(format!(
+            "admission webhook {name} attempted to modify the object, which is not supported for this operation"
+        )));
+    };
+    if of != "JSONPatch" {
+        return Err(CallFault::Calling(format!("unsupported patch type {}", quote(of))));
+    }
+    let patched = operations.apply(object.into_value()).map_err(|error| internal(told_of_patch(&error, &patch)))?;
+    match patched {
+        Value::Null => Err(internal("replace operation value must be object or array: %!w(<nil>)".to_owned())),
+        patched => match Object::from_value(patched) {
+            Some(object) => Ok(Patched::Object(object)),
+            None => Err(internal("the patched value is no object".to_owned())),
+        },
+    }
+}
+
+fn unread(error: &PatchError) -> String {
+    match error {
+        PatchError::Malformed { found, .. } => {
+            format!("json: cannot unmarshal {found} into Go value of type jsonpatch.Patch")
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,188 @@
+//! Reviews: what a webhook is sent, and what of its answer is believed.
+//!
+//! The order of members and the words for what is wrong are upstream's.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use keelson_codec::json as text;
+use keelson_meta::go_format::{self, quote};
+use keelson_meta::json::{Map, Value, ValueKind};
+use keelson_meta::{Object, Status};
+use keelson_outbound::{ReviewKind, value_of};
+
+use super::hook::ReviewVersion;
+
+const GROUP: &str = "admission.k8s.io";
+const KIND: &str = "AdmissionReview";
+
+/// What a webhook answered.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) allowed: bool,
+    /// Why not.
+    pub(crate) result: Option<Status>,
+    /// A patch and its type, if there is one.
+    pub(crate) patch: Option<(Vec<u8>, String)>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What is wrong with an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is no answer.
+    Unreadable(String),
+    /// It is one that may not be given.
+    Wrong(String),
+}
+
+/// What a webhook is sent.
+pub(crate) fn request(
+    version: ReviewVersion,
+    uid: &str,
+    members: (&Map, &Map),
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4096);
+    let head = format!(r#"{{"kind":"{KIND}","apiVersion":"{GROUP}/{}","request":{{"uid":"#, version.name());
+    out.extend_from_slice(head.as_bytes());
+    text::write_string(uid, &mut out);
+    let (first, last) = members;
+    write_members(first, &mut out);
+    for (name, object) in [("object", object), ("oldObject", old)] {
+        out.extend_from_slice(format!(r#","{name}":"#).as_bytes());
+        match object {
+            None => out.extend_from_slice(b"null"),
+            Some(object) => write_object(object, &mut out),
+        }
+    }
+    write_members(last, &mut out);
+    out.extend_from_slice(b"}}");
+    out
+}
+
+fn write_members(members: &Map, out: &mut Vec<u8>) {
+    for (name, value) in members.iter() {
+        out.push(b',');
+        text::write_string(name, out);
+        out.push(b':');
+        text::write(value, out);
+    }
+}
+
+fn write_object(object: &Object, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (place, (name, value)) in object.0.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        text::write_string(name, out);
+        out.push(b':');
+        text::write(value, out);
+    }
+    out.push(b'}');
+}
+
+/// What a webhook answers.
+///
+/// # Errors
+/// When that is no answer, or not one to this review.
+pub(crate) fn answer(version: ReviewVersion, uid: &str, is_mutating: bool, body: &[u8]) -> Result<Answer, Fault> {
+    let review = value_of(body).map_err(Fault::Unreadable)?;
+    let kind = ReviewKind { group: GROUP, version: version.name(), kind: KIND };
+    let is_stated = kind.check(&review).map_err(Fault::Unreadable)?;
+    let response = match &review["response"] {
+        Value::Null => return Err(Fault::Wrong("webhook response was absent".to_owned())),
+        Value::Object(response) => response,
+        other => return Err(unreadable(other, "AdmissionReview.response", "v1.AdmissionResponse", version)),
+    };
+    let Read { answered, answer, patch, patch_type } = read(response, version)?;
+    let wrong = |why: String| Err(Fault::Wrong(why));
+    if version == ReviewVersion::V1Beta1 {
+        // Upstream checks nothing of the older form, and takes any patch for a JSON patch.
+        let patch = patch.filter(|patch| is_mutating && !patch.is_empty());
+        return Ok(Answer { patch: patch.map(|patch| (patch, "JSONPatch".to_owned())), ..answer });
+    }
+    if answered != uid {
+        return wrong(format!("expected response.uid={}, got {}", quote(uid), quote(&answered)));
+    }
+    if !is_stated {
+        return wrong(kind.missing(&review));
+    }
+    let patch = patch.filter(|patch| !patch.is_empty());
+    match (is_mutating, patch, patch_type) {
+        (false, Some(_), _) => wrong("validating webhook may not return response.patch".to_owned()),
+        (false, None, Some(_)) => wrong("validating webhook may not return response.patchType".to_owned()),
+        (true, Some(_), None) => wrong("webhook returned response.patch but not response.patchType".to_owned()),
+        (true, None, Some(_)) => wrong("webhook returned response.patchType but not response.patch".to_owned()),
+        (true, Some(_), Some(empty)) if empty.is_empty() => {
+            wrong(r#"webhook returned invalid response.patchType of """#.to_owned())
+        }
+        (true, Some(patch), Some(of)) => Ok(Answer { patch: Some((patch, of)), ..answer }),
+        (_, None, None) => Ok(answer),
+    }
+}
+
+struct Read {
+    answered: String,
+    answer: Answer,
+    patch: Option<Vec<u8>>,
+    patch_type: Option<String>,
+}
+
+fn read(response: &Map, version: ReviewVersion) -> Result<Read, Fault> {
+    let member = |name: &str| response.get(name).unwrap_or(&Value::Null);
+    let path = |name: &str| format!("AdmissionResponse.response.{name}");
+    let string = |name: &str, kind: &str| match member(name) {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text.to_string())),
+        other => Err(unreadable(other, &path(name), kind, version)),
+    };
+    let allowed = match member("allowed") {
+        Value::Null => false,
+        Value::Bool(allowed) => *allowed,
+        other => return Err(unreadable(other, &path("allowed"), "bool", version)),
+    };
+    let result = match member("status") {
+        Value::Null => None,
+        stated @ Value::Object(_) => {
+            let read = serde_json::to_vec(stated).and_then(|bytes| serde_json::from_slice(&bytes));
+            Some(read.map_err(|error| Fault::Unreadable(error.to_string()))?)
+        }
+        other => return Err(unreadable(other, &path("status"), "v1.Status", version)),
+    };
+    let patch = match string("patch", "[]uint8")? {
+        None => None,
+        Some(patch) => Some(decode(&patch)?),
+    };
+    let warnings = match member("warnings") {
+        Value::Null => Vec::new(),
+        Value::Array(texts) => texts.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        other => return Err(unreadable(other, &path("warnings"), "[]string", version)),
+    };
+    if let other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) = member("auditAnnotations")
+    {
+        return Err(unreadable(other, &path("auditAnnotations"), "map[string]string", version));
+    }
+    Ok(Read {
+        answered: string("uid", "types.UID")?.unwrap_or_default(),
+        answer: Answer { allowed, result, patch: None, warnings },
+        patch,
+        patch_type: string("patchType", "v1.PatchType")?,
+    })
+}
+
+fn decode(patch: &str) -> Result<Vec<u8>, Fault> {
+    BASE64.decode(patch).map_err(|_| {
+        let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+        let place = patch.as_bytes().iter().position(|byte| !is_base64(byte));
+        // As upstream has it, what is too short is wrong at its last four bytes.
+        let place = place.unwrap_or(patch.len() / 4 * 4);
+        Fault::Unreadable(format!("illegal base64 data at input byte {place}"))
+    })
+}
+
+fn unreadable(value: &Value, field: &str, kind: &str, version: ReviewVersion) -> Fault {
+    let kind = kind.replacen("v1.", &format!("{}.", version.name()), usize::from(!kind.contains("Status")));
+    Fault::Unreadable(go_format::type_error(field, &ValueKind::of(value), &kind))
+}

@@ -1,0 +1,140 @@
+//! Counts and times of webhooks, for metrics.
+//!
+//! Names come from configurations, so that only so many are told apart.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use keelson_registry::Operation;
+use parking_lot::Mutex;
+
+use super::WebhookKind;
+use super::hook::Hook;
+
+/// Upper ends of the buckets, in seconds: those of the reference server.
+const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+/// How many series there are of each metric at the most.
+const SERIES: usize = 5_000;
+
+/// Which calls are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WebhookKey {
+    /// The name of the webhook.
+    pub name: String,
+    /// What it does.
+    pub kind: WebhookKind,
+    /// What the request does.
+    pub operation: Operation,
+    /// Whether it was refused.
+    pub rejected: bool,
+}
+
+/// How long calls took.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookTimes {
+    /// How many took no longer than the end of each bucket, and longer than that of the one before.
+    pub counts: [u64; BUCKETS.len()],
+    /// How many there were.
+    pub count: u64,
+    /// How long they took together, in seconds.
+    pub sum: f64,
+}
+
+impl WebhookTimes {
+    /// The ends of the buckets with how many calls each has that those before have not.
+    pub fn buckets(&self) -> Vec<(f64, u64)> {
+        BUCKETS.into_iter().zip(self.counts).collect()
+    }
+}
+
+/// Which refusals are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rejection {
+    /// The name of the webhook.
+    pub name: String,
+    /// What it does.
+    pub kind: WebhookKind,
+    /// What the request does.
+    pub operation: Operation,
+    /// What went wrong, in upstream's words.
+    pub error: &'static str,
+    /// The code of the refusal; 0 where there is none.
+    pub code: u16,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct WebhookStats {
+    times: Mutex<BTreeMap<WebhookKey, WebhookTimes>>,
+    requests: Mutex<BTreeMap<(WebhookKey, u16), u64>>,
+    rejections: Mutex<BTreeMap<Rejection, u64>>,
+    failed_open: Mutex<BTreeMap<(String, WebhookKind), u64>>,
+    excluded: Mutex<BTreeMap<(String, WebhookKind, Operation), u64>>,
+}
+
+fn count<K: Ord>(counts: &Mutex<BTreeMap<K, u64>>, key: K) {
+    let mut counts = counts.lock();
+    if counts.len() < SERIES || counts.contains_key(&key) {
+        *counts.entry(key).or_default() += 1;
+    }
+}
+
+impl WebhookStats {
+    pub(super) fn called(&self, key: WebhookKey, code: u16, took: Duration) {
+        count(&self.requests, (key.clone(), code));
+        let mut times = self.times.lock();
+        if times.len() >= SERIES && !times.contains_key(&key) {
+            return;
+        }
+        let (times, took) = (times.entry(key).or_default(), took.as_secs_f64());
+        if let Some(bucket) = BUCKETS.iter().position(|end| took <= *end) {
+            times.counts[bucket] += 1;
+        }
+        times.count += 1;
+        times.sum += took;
+    }
+
+    pub(super) fn rejected(
+        &self,
+        hook: &Hook,
+        kind: WebhookKind,
+        operation: Operation,
+        error: &'static str,
+        code: u16,
+    ) {
+        count(&self.rejections, Rejection { name: hook.name.clone(), kind, operation, error, code });
+    }
+
+    pub(super) fn failed_open(&self, name: &str, kind: WebhookKind) {
+        count(&self.failed_open, (name.to_owned(), kind));
+    }
+
+    pub(super) fn excluded(&self, name: &str, kind: WebhookKind, operation: Operation) {
+        count(&self.excluded, (name.to_owned(), kind, operation));
+    }
+
+    /// How long calls took.
+    pub fn times(&self) -> Vec<(WebhookKey, WebhookTimes)> {
+        self.times.lock().iter().map(|(key, times)| (key.clone(), times.clone())).collect()
+    }
+
+    /// How often webhooks were called, by the code of what they answered; 0 where they answered nothing.
+    pub fn requests(&self) -> Vec<((WebhookKey, u16), u64)> {
+        self.requests.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
+    }
+
+    /// How often requests were refused for webhooks.
+    pub fn rejections(&self) -> Vec<(Rejection, u64)> {
+        self.rejections.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
+    }
+
+    /// How often requests went on without a webhook that failed.
+    pub fn failures_open(&self) -> Vec<((String, WebhookKind), u64)> {
+        self.failed_open.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
+    }
+
+    /// How often a webhook was not called for its conditions.
+    pub fn exclusions(&self) -> Vec<((String, WebhookKind, Operation), u64)> {
+        self.excluded.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! Admission by webhooks and policies, over the wire: who is asked of which write, in which order, and what becomes of the answers.
+//!
+//! Texts and codes are those that were recorded from the reference server.
+
+mod answers;
+mod policies;
+mod process;
+mod webhooks;
+
+use std::sync::{Arc, Mutex};
+
+use keelson_testkit::{Answer, HookReply, HookRequest, HookServer, Raw, TestServer};
+use serde_json::{Value, json};
+
+pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+pub(crate) const MAPS: &str = "/api/v1/namespaces/hooked/configmaps";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+
+/// A server, and somebody whom it asks.
+pub(crate) struct Hooked {
+    pub(crate) raw: Raw,
+    pub(crate) hook: HookServer,
+    calls: Arc<Mutex<Vec<(String, Value)>>>,
+    /// Ends with the test.
+    _server: TestServer,
+}
+
+impl Hooked {
+    /// A server with the namespace `hooked`, and a webhook that answers by its path.
+    pub(crate) async fn open(answer: fn(&HookRequest) -> HookReply) -> Self {
+        let calls: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+        let noted = calls.clone();
+        let hook = HookServer::start(&["127.0.0.1"], move |request: HookRequest| {
+            noted.lock().unwrap().push((request.path.clone(), request.body["request"].clone()));
+            let reply = answer(&request);
+            async move { reply }
+        })
+        .await;
+        let server = TestServer::start().await;
+        let raw = server.raw();
+        let namespace = json!({ "metadata": { "name": "hooked", "labels": { "hooks": "on" } } });
+        raw.post("/api/v1/namespaces", &namespace).await.expect(201);
+        Self { raw, hook, calls, _server: server }
+    }
+
+    /// What the webhook was asked since it was last looked at: the path without the query, and the request of the review. What the
+    /// server's own controllers write meanwhile is left out.
+    pub(crate) fn asked(&self) -> Vec<(String, Value)> {
+        let calls = std::mem::take(&mut *self.calls.lock().unwrap());
+        let is_ours = |request: &Value| !request["userInfo"]["username"].as_str().unwrap().starts_with("system:");
+        let calls = calls.into_iter().filter(|(_, request)| is_ours(request));
+        calls.map(|(path, request)| (path.split('?').next().unwrap().to_owned(), request)).collect()
+    }
+
+    /// The paths alone.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.asked().into_iter().map(|(path, _)| path).collect()
+    }
+
+    /// A webhook of this name, which is asked at the path of its name about config maps in the namespace.
+    pub(crate) fn webhook(&self, name: &str, with: Value) -> Value {
+        let mut webhook = json!({
+            "name": format!("{name}.example.org"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": { "url": self.hook.url(&format!("/{name}")), "caBundle": self.hook.ca_bundle() },
+            "rules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }],
+            "namespaceSelector": { "matchLabels": { "hooks": "on" } },
+        });
+        let Value::Object(with) = with else { panic!("no fields: {with}") };
+        for (field, value) in with {
+            webhook[field] = value;
+        }
+        webhook
+    }
+
+    /// Configures webhooks of a kind (`mutating`, `validating`); they count when this returns.
+    pub(crate) async fn configure(&self, kind: &str, name: &str, webhooks: Vec<Value>) {
+        let configuration = json!({ "metadata": { "name": name }, "webhooks": webhooks });
+        self.raw.post(format!("{GROUP}/{kind}webhookconfigurations"), &configuration).await.expect(201);
+    }
+
+    /// Takes a configuration away.
+    pub(crate) async fn forget(&self, kind: &str, name: &str) {
+        self.raw.delete(format!("{GROUP}/{kind}webhookconfigurations/{name}")).await.expect(200);
+    }
+}
+
+/// A review that is answered so.
+pub(crate) fn review(request: &HookRequest, response: Value) -> HookReply {
+    let mut response = response;
+    if response["uid"].is_null() {
+        response["uid"] = request.body["request"]["uid"].clone();
+    }
+    let mut review = json!({ "apiVersion": request.body["apiVersion"], "kind": "AdmissionReview" });
+    review["response"] = response;
+    HookReply::Json(review)
+}
+
+pub(crate) fn allowed(request: &HookRequest) -> HookReply {
+    review(request, json!({ "allowed": true }))
+}
+
+/// A review that is answered with a patch.
+pub(crate) fn patched(request: &HookRequest, patch: &Value) -> HookReply {
+    use base64::Engine as _;
+    let patch = base64::engine::general_purpose::STANDARD.encode(patch.to_string());
+    review(request, json!({ "allowed": true, "patchType": "JSONPatch", "patch": patch }))
+}
+
+/// The warnings of an answer, one after another.
+pub(crate) fn warnings(answer: &Answer) -> Vec<String> {
+    answer.headers.get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+}
+
+/// A config map.
+pub(crate) fn map(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "data": { "a": "b" } })
+}

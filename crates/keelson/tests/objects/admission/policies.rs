@@ -1,0 +1,398 @@
+//! Policies in expressions: what they see of a write, what they refuse and in which words, and with which parameters they are bound.
+//!
+//! Texts are as recorded.
+
+use std::time::Duration;
+
+use keelson_testkit::{Answer, Raw, TestServer};
+use serde_json::{Value, json};
+
+use super::{GROUP, MAPS, MERGE, map};
+
+/// Longest time that something is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server with the namespace `hooked`, and policies about config maps with a label that names them.
+struct Judged {
+    raw: Raw,
+    _server: TestServer,
+}
+
+impl Judged {
+    async fn open() -> Self {
+        let server = TestServer::start().await;
+        let raw = server.raw();
+        let namespace = json!({ "metadata": { "name": "hooked", "labels": { "team": "red" } } });
+        raw.post("/api/v1/namespaces", &namespace).await.expect(201);
+        Self { raw, _server: server }
+    }
+
+    /// A policy that judges, of this name, and what binds it.
+    async fn policy(&self, name: &str, spec: Value, binding: Value) {
+        let mut bound = json!({ "validationActions": ["Deny"] });
+        merge(&mut bound, binding);
+        self.policy_of("validating", name, spec, bound).await;
+    }
+
+    /// A policy that changes objects.
+    async fn mutation(&self, name: &str, mutations: Value, with: Value) {
+        let mut spec = json!({ "mutations": mutations, "reinvocationPolicy": "Never" });
+        spec["matchConstraints"] = json!({ "resourceRules": [
+            { "operations": ["CREATE", "UPDATE"], "apiGroups": ["", "apps"], "apiVersions": ["v1"], "resources": ["configmaps", "deployments"] },
+        ], "objectSelector": { "matchLabels": { "case": name } } });
+        merge(&mut spec, with);
+        self.policy_of("mutating", name, spec, json!({})).await;
+    }
+
+    async fn policy_of(&self, kind: &str, name: &str, spec: Value, binding: Value) {
+        let rule =
+            json!({ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] });
+        let selector = json!({ "matchLabels": { "case": name } });
+        let mut whole = json!({ "matchConstraints": { "resourceRules": [rule], "objectSelector": selector } });
+        merge(&mut whole, spec);
+        let policy = json!({ "metadata": { "name": name }, "spec": whole });
+        self.raw.post(format!("{GROUP}/{kind}admissionpolicies"), &policy).await.expect(201);
+        let mut bound = json!({ "policyName": name });
+        merge(&mut bound, binding);
+        let binding = json!({ "metadata": { "name": format!("{name}-b") }, "spec": bound });
+        self.raw.post(format!("{GROUP}/{kind}admissionpolicybindings"), &binding).await.expect(201);
+    }
+
+    /// The answer to a config map with data that the policy of this name is about.
+    async fn asks(&self, name: &str, data: Value) -> Answer {
+        let mut sent = map("x");
+        sent["metadata"]["labels"] = json!({ "case": name });
+        sent["data"] = data;
+        self.raw.post(format!("{MAPS}?dryRun=All"), &sent).await
+    }
+
+    /// What a policy says against a config map with `a: b`.
+    async fn refuses(&self, name: &str, code: u16, why: &str) {
+        let told = self.asks(name, json!({ "a": "b" })).await.expect(code).json();
+        let message = format!("ValidatingAdmissionPolicy '{name}' with binding '{name}-b' denied request: {why}");
+        assert_eq!(told["message"], format!("configmaps \"x\" is forbidden: {message}"), "{name}");
+        assert_eq!(told["details"]["causes"], json!([{ "message": message }]), "{name}");
+    }
+}
+
+fn merge(into: &mut Value, from: Value) {
+    let Value::Object(from) = from else { return };
+    for (field, value) in from {
+        into[field] = value;
+    }
+}
+
+fn valid(expression: &str) -> Value {
+    json!({ "validations": [{ "expression": expression }] })
+}
+
+#[tokio::test]
+async fn what_does_not_hold_is_refused_with_the_message_and_the_reason_of_the_policy() {
+    let judged = Judged::open().await;
+    let none = || json!({});
+    judged.policy("plain", valid("  object.data.a == 'ok' "), none()).await;
+    judged.refuses("plain", 422, "failed expression: object.data.a == 'ok'").await;
+    judged.asks("plain", json!({ "a": "ok" })).await.expect(201);
+    let messages = [
+        ("said", json!({ "message": "a must be ok" }), "a must be ok"),
+        ("made", json!({ "messageExpression": "'a is ' + object.data.a", "message": "no" }), "a is b"),
+        ("unmade", json!({ "messageExpression": "string(object.data.none)", "message": "the message" }), "the message"),
+        ("blank", json!({ "messageExpression": "'  '", "message": "the message" }), "the message"),
+    ];
+    for (name, with, expected) in messages {
+        let mut validation = json!({ "expression": "object.data.a == 'ok'" });
+        merge(&mut validation, with);
+        judged.policy(name, json!({ "validations": [validation] }), none()).await;
+        judged.refuses(name, 422, expected).await;
+    }
+    for (reason, code) in [("Forbidden", 403), ("RequestEntityTooLarge", 413)] {
+        let name = format!("r{code}");
+        let validations =
+            json!([{ "expression": "true" }, { "expression": "false", "reason": reason }, { "expression": "false" }]);
+        judged.policy(&name, json!({ "validations": validations }), none()).await;
+        judged.refuses(&name, code, "failed expression: false").await;
+    }
+    judged.policy("fails", valid("object.data.none == 'x'"), none()).await;
+    judged.refuses("fails", 422, "expression 'object.data.none == 'x'' resulted in error: no such key: none").await;
+    let open = json!({ "failurePolicy": "Ignore", "validations": [{ "expression": "object.data.none == 'x'" }] });
+    judged.policy("open", open, none()).await;
+    judged.asks("open", json!({})).await.expect(201);
+    let warns = json!({ "validationActions": ["Warn", "Audit"] });
+    judged.policy("warns", json!({ "validations": [{ "expression": "false", "message": "soft" }] }), warns).await;
+    let told = judged.asks("warns", json!({})).await.expect(201);
+    assert_eq!(
+        told.header("warning"),
+        "299 - \"Validation failed for ValidatingAdmissionPolicy 'warns' with binding 'warns-b': soft\""
+    );
+    judged.raw.delete(format!("{GROUP}/validatingadmissionpolicybindings/plain-b")).await.expect(200);
+    judged.asks("plain", json!({ "a": "b" })).await.expect(201);
+}
+
+#[tokio::test]
+async fn expressions_see_the_request_the_namespace_and_variables_that_are_evaluated_when_they_are_needed() {
+    let judged = Judged::open().await;
+    let told =
+        |expression: &str| json!({ "validations": [{ "expression": "false", "messageExpression": expression }] });
+    let check = async |name: &str, spec: Value, expected: &str| {
+        judged.policy(name, spec, json!({})).await;
+        judged.refuses(name, 422, expected).await;
+    };
+    let request = "request.operation + ' ' + request.kind.kind + ' ' + request.namespace + '/' + request.name + ' ' + string(request.dryRun)";
+    check("request", told(request), "CREATE ConfigMap hooked/x true").await;
+    check(
+        "namespace",
+        told("namespaceObject.metadata.labels.team + ' ' + namespaceObject.metadata.name"),
+        "red hooked",
+    )
+    .await;
+    check("old", told("oldObject == null ? 'none' : 'some'"), "none").await;
+    let variables = json!([
+        { "name": "n", "expression": "size(object.data.a)" },
+        { "name": "twice", "expression": "variables.n + variables.n" },
+        { "name": "bad", "expression": "object.data.none" },
+    ]);
+    let mut with = told("string(variables.twice)");
+    with["variables"] = variables.clone();
+    check("variables", with, "2").await;
+    let mut with = valid("variables.bad == 1");
+    with["variables"] = variables;
+    let bad = "expression 'variables.bad == 1' resulted in error: composited variable \"bad\" fails to evaluate: no such key: none";
+    check("bad-variable", with, bad).await;
+    check(
+        "rights",
+        valid("!authorizer.group('').resource('pods').namespace('x').check('list').allowed()"),
+        "failed expression: !authorizer.group('').resource('pods').namespace('x').check('list').allowed()",
+    )
+    .await;
+    let conditions = json!([{ "name": "a", "expression": "object.data.a == 'other'" }]);
+    judged
+        .policy(
+            "condition",
+            json!({ "matchConditions": conditions, "validations": [{ "expression": "false" }] }),
+            json!({}),
+        )
+        .await;
+    judged.asks("condition", json!({ "a": "b" })).await.expect(201);
+    judged.asks("condition", json!({ "a": "other" })).await.expect(422);
+    // More than an evaluation may cost.
+    let numbers = "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32]";
+    let costly = "variables.l.all(a, variables.l.all(b, variables.l.all(c, variables.l.all(d, a + b + c + d >= 0))))";
+    let with =
+        json!({ "variables": [{ "name": "l", "expression": numbers }], "validations": [{ "expression": costly }] });
+    check(
+        "costly",
+        with,
+        &format!("expression '{costly}' resulted in error: operation cancelled: actual cost limit exceeded"),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn updates_and_deletions_are_judged_by_both_objects() {
+    let judged = Judged::open().await;
+    judged.policy("update", json!({
+        "matchConstraints": { "resourceRules": [{ "operations": ["UPDATE", "DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] },
+        "validations": [{ "expression": "object != null && object.data.a == oldObject.data.a", "message": "a stays" }],
+    }), json!({})).await;
+    judged.raw.post(MAPS, &map("x")).await.expect(201);
+    judged.raw.patch(format!("{MAPS}/x"), MERGE, &json!({ "data": { "c": "d" } })).await.expect(200);
+    judged.raw.patch(format!("{MAPS}/x"), MERGE, &json!({ "data": { "a": "c" } })).await.expect(422);
+    judged.raw.delete(format!("{MAPS}/x")).await.expect(422);
+    let told = judged.raw.delete(MAPS).await.expect(422).json();
+    let expected = "configmaps \"Unknown\" is forbidden: ValidatingAdmissionPolicy 'update' with binding 'update-b' denied request: a stays";
+    assert_eq!(told["message"], expected);
+    assert_eq!(judged.raw.get(format!("{MAPS}/x")).await.expect(200).json()["data"], json!({ "a": "b", "c": "d" }));
+}
+
+#[tokio::test]
+async fn parameters_of_any_kind_are_found_where_the_binding_says() {
+    let judged = Judged::open().await;
+    let raw = &judged.raw;
+    let limit = |name: &str, most: &str| json!({ "metadata": { "name": name, "labels": { "limit": "yes" } }, "data": { "most": most } });
+    raw.post(MAPS, &limit("small", "2")).await.expect(201);
+    raw.post("/api/v1/namespaces/default/configmaps", &limit("tiny", "1")).await.expect(201);
+    let spec = |kind: &str| {
+        json!({
+            "paramKind": { "apiVersion": "v1", "kind": kind },
+            "validations": [{ "expression": "params == null || size(object.data.a) <= int(params.data.most)", "messageExpression": "'beyond ' + params.metadata.name" }],
+        })
+    };
+    let reference = |with: Value| {
+        let mut reference = json!({ "parameterNotFoundAction": "Deny" });
+        merge(&mut reference, with);
+        json!({ "paramRef": reference })
+    };
+    let long = json!({ "a": "bbb" });
+    let check = async |name: &str, kind: &str, binding: Value, expected: Option<&str>| {
+        judged.policy(name, spec(kind), binding).await;
+        let told = judged.asks(name, long.clone()).await;
+        let message =
+            told.json()["message"].as_str().map(|text| text.split(" denied request: ").last().unwrap().to_owned());
+        assert_eq!((told.status, message.as_deref()), (if expected.is_some() { 422 } else { 201 }, expected), "{name}");
+    };
+    check("named", "ConfigMap", reference(json!({ "name": "small" })), Some("beyond small")).await;
+    check("elsewhere", "ConfigMap", reference(json!({ "name": "tiny", "namespace": "default" })), Some("beyond tiny"))
+        .await;
+    check(
+        "selected",
+        "ConfigMap",
+        reference(json!({ "selector": { "matchLabels": { "limit": "yes" } } })),
+        Some("beyond small"),
+    )
+    .await;
+    let missing = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
+    check("missing", "ConfigMap", reference(json!({ "name": "none" })), Some(missing)).await;
+    let allowed = json!({ "paramRef": { "name": "none", "parameterNotFoundAction": "Allow" } });
+    check("allowed", "ConfigMap", allowed, None).await;
+    check("unbound", "ConfigMap", json!({}), None).await;
+    let unknown = "failed to configure policy: failed to find resource referenced by paramKind: '/v1, Kind=Nothing'";
+    check("unknown", "Nothing", reference(json!({ "name": "x" })), Some(unknown)).await;
+    // What changes counts as soon as the server has seen it.
+    raw.patch(format!("{MAPS}/small"), MERGE, &json!({ "data": { "most": "9" } })).await.expect(200);
+    let seen = async {
+        while judged.asks("named", long.clone()).await.status != 201 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, seen).await.expect("the parameters count");
+}
+
+#[tokio::test]
+async fn policies_judge_what_configures_webhooks_but_no_policies() {
+    let judged = Judged::open().await;
+    let everything = json!({ "resourceRules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"] }] });
+    judged
+        .policy("all", json!({ "matchConstraints": everything, "validations": [{ "expression": "false" }] }), json!({}))
+        .await;
+    judged.raw.post(MAPS, &map("x")).await.expect(422);
+    let webhooks = json!({ "metadata": { "name": "w" }, "webhooks": [] });
+    judged.raw.post(format!("{GROUP}/validatingwebhookconfigurations"), &webhooks).await.expect(422);
+    judged.raw.delete(format!("{GROUP}/validatingadmissionpolicies/all")).await.expect(200);
+    judged.raw.post(MAPS, &map("x")).await.expect(201);
+}
+
+fn applies(expression: &str) -> Value {
+    json!({ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": expression } })
+}
+
+fn patches(expression: &str) -> Value {
+    json!({ "patchType": "JSONPatch", "jsonPatch": { "expression": expression } })
+}
+
+#[tokio::test]
+async fn mutations_are_applied_in_order_and_owned_by_nobody() {
+    let judged = Judged::open().await;
+    let check = async |name: &str, mutations: Value, with: Value, expected: Value| {
+        judged.mutation(name, mutations, with).await;
+        let made = judged.asks(name, json!({ "a": "b" })).await.expect(201).json();
+        assert_eq!(json!([made["metadata"]["labels"]["added"], made["data"]]), expected, "{name}");
+    };
+    let none = || json!({});
+    check(
+        "label",
+        json!([applies("Object{metadata: Object.metadata{labels: {'added': 'yes'}}}")]),
+        none(),
+        json!(["yes", { "a": "b" }]),
+    )
+    .await;
+    let three = json!([
+        applies("Object{data: {'one': 'x'}}"),
+        applies("Object{data: {'two': object.data.one + 'y'}}"),
+        patches("[JSONPatch{op: 'add', path: '/data/three', value: object.data.two + 'z'}]"),
+    ]);
+    check("three", three, none(), json!([null, { "a": "b", "one": "x", "two": "xy", "three": "xyz" }])).await;
+    let moved = "[JSONPatch{op: 'copy', from: '/data/a', path: '/data/c'}, JSONPatch{op: 'move', from: '/data/a', path: '/data/m'}]";
+    check("moved", json!([patches(moved)]), none(), json!([null, { "c": "b", "m": "b" }])).await;
+    let test =
+        "[JSONPatch{op: 'test', path: '/data/a', value: 'x'}, JSONPatch{op: 'add', path: '/data/t', value: 'x'}]";
+    check("test", json!([patches(test)]), none(), json!([null, { "a": "b" }])).await;
+    let named = json!([patches(
+        "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('added'), value: variables.v}]"
+    )]);
+    check(
+        "variable",
+        named,
+        json!({ "variables": [{ "name": "v", "expression": "namespaceObject.metadata.labels.team" }] }),
+        json!(["red", { "a": "b" }]),
+    )
+    .await;
+    let again = json!({ "reinvocationPolicy": "IfNeeded" });
+    let counts = json!([applies("Object{data: {'n': (has(object.data.n) ? object.data.n : '') + 'x'}}")]);
+    check("again", counts.clone(), again, json!([null, { "a": "b", "n": "xx" }])).await;
+    check("once", counts, none(), json!([null, { "a": "b", "n": "x" }])).await;
+    let unmet = json!({ "matchConditions": [{ "name": "c", "expression": "object.data.a == 'other'" }] });
+    check("unmet", json!([applies("Object{data: {'n': 'x'}}")]), unmet, json!([null, { "a": "b" }])).await;
+
+    let mut sent = map("owned");
+    sent["metadata"]["labels"] = json!({ "case": "label" });
+    let made = judged.raw.post(MAPS, &sent).await.expect(201).json();
+    let labels = &made["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]["f:labels"];
+    assert_eq!((labels["f:case"].is_object(), labels["f:added"].is_null()), (true, true), "{labels}");
+}
+
+#[tokio::test]
+async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
+    let judged = Judged::open().await;
+    let check = async |name: &str, mutations: Value, expected: &[&str]| {
+        judged.mutation(name, mutations.clone(), json!({})).await;
+        let told = judged.asks(name, json!({ "a": "b" })).await.expect(403).json();
+        let message =
+            |why: &&str| json!({ "message": format!("policy '{name}' with binding '{name}-b' denied request: {why}") });
+        let causes: Vec<Value> = expected.iter().map(message).collect();
+        assert_eq!((&told["message"], &told["details"]["causes"]), (&causes[0]["message"], &json!(causes)), "{name}");
+        assert_eq!((&told["reason"], &told["details"]["name"]), (&json!("Invalid"), &json!("x")), "{name}");
+        let ignored = format!("{name}-open");
+        judged.mutation(&ignored, mutations, json!({ "failurePolicy": "Ignore" })).await;
+        judged.asks(&ignored, json!({ "a": "b" })).await.expect(201);
+    };
+    let two = json!([
+        applies("Object{data: {'two': object.data.none}}"),
+        applies("Object{data: {'three': object.data.other}}")
+    ]);
+    let told = |text: &str, key: &str| format!("expression '{text}' resulted in error: no such key: {key}");
+    let (one, other) = (
+        told("Object{data: {'two': object.data.none}}", "none"),
+        told("Object{data: {'three': object.data.other}}", "other"),
+    );
+    check("two", two, &[&one, &other]).await;
+    let bogus =
+        "error applying patch: failed to convert patch object to typed object: .bogus: field not declared in schema";
+    check("bogus", json!([applies("Object{bogus: 'x'}")]), &[bogus]).await;
+    let missing =
+        "JSON Patch: add operation does not apply: doc is missing path: \"/metadata/annotations/x\": missing value";
+    check(
+        "missing",
+        json!([patches("[JSONPatch{op: 'add', path: '/metadata/annotations/x', value: 'y'}]")]),
+        &[missing],
+    )
+    .await;
+
+    judged
+        .mutation(
+            "atomic",
+            json!([applies("Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'a': 'c'}}}}")]),
+            json!({}),
+        )
+        .await;
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": containers } });
+    let spec = json!({ "selector": { "matchLabels": { "a": "b" } }, "template": template });
+    let deployment = json!({ "metadata": { "name": "d", "labels": { "case": "atomic" } }, "spec": spec });
+    let told = judged.raw.post("/apis/apps/v1/namespaces/hooked/deployments", &deployment).await.expect(403).json();
+    let message = "policy 'atomic' with binding 'atomic-b' denied request: error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.selector";
+    assert_eq!(told["message"], message);
+
+    let image = "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: [Object.spec.template.spec.containers{name: 'c', image: 'j'}, Object.spec.template.spec.containers{name: 'side', image: 's'}]}}}}";
+    judged.mutation("merged", json!([applies(image)]), json!({})).await;
+    let mut deployment = deployment;
+    deployment["metadata"]["labels"]["case"] = json!("merged");
+    let made = judged.raw.post("/apis/apps/v1/namespaces/hooked/deployments", &deployment).await.expect(201).json();
+    let containers = made["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    let images: Vec<_> = containers
+        .iter()
+        .map(|container| (&container["name"], &container["image"], &container["imagePullPolicy"]))
+        .collect();
+    let row = |name: &'static str, image: &'static str| (json!(name), json!(image), json!("Always"));
+    let expected = [row("c", "j"), row("side", "s")];
+    assert_eq!(images, expected.iter().map(|(name, image, policy)| (name, image, policy)).collect::<Vec<_>>());
+}

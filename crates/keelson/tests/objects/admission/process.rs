@@ -1,0 +1,96 @@
+//! Webhooks that are processes of their own: one that is killed and comes back, and one whose service is behind a pod that it has to
+//! admit.
+
+use keelson_testkit::{HookProcess, HookReply, HookRequest, TestServer, hook_process};
+use serde_json::{Value, json};
+
+use super::{GROUP, MAPS, map};
+
+/// The webhook itself, where this program was started as that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_process_that_admits() {
+    hook_process(answer).await;
+}
+
+fn answer(mood: &str, request: &HookRequest) -> HookReply {
+    let uid = request.body["request"]["uid"].clone();
+    let uid = if mood == "lies" { json!("other") } else { uid };
+    let response = json!({ "uid": uid, "allowed": mood != "refuses" });
+    if mood == "hangs" {
+        return HookReply::Hangs;
+    }
+    HookReply::Json(json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response }))
+}
+
+fn webhook(hook: &HookProcess, client: Value, resources: &str, policy: &str) -> Value {
+    let mut client = client;
+    client["caBundle"] = json!(hook.ca_bundle());
+    json!({ "metadata": { "name": "w" }, "webhooks": [{
+        "name": "w.example.org", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": client,
+        "rules": [{ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resources] }],
+        "failurePolicy": policy, "timeoutSeconds": 30,
+    }] })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_is_killed_keeps_up_only_what_it_is_asked_about() {
+    let mut hook = HookProcess::start("admission::process::the_process_that_admits").await;
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "hooked" } })).await.expect(201);
+    let configuration = webhook(&hook, json!({ "url": hook.url("/w") }), "configmaps", "Fail");
+    raw.post(format!("{GROUP}/validatingwebhookconfigurations"), &configuration).await.expect(201);
+    raw.post(MAPS, &map("a")).await.expect(201);
+    hook.be("hangs").await;
+    let waits = tokio::spawn({
+        let raw = raw.clone();
+        async move { raw.post(MAPS, &map("b")).await }
+    });
+    hook.asked().await;
+    let secrets = "/api/v1/namespaces/hooked/secrets";
+    raw.post(secrets, &json!({ "metadata": { "name": "s" } })).await.expect(201);
+    raw.patch(format!("{MAPS}/a"), super::MERGE, &json!({ "data": { "c": "d" } })).await.expect(200);
+    hook.kill().await;
+    let told = waits.await.unwrap().expect(500).json();
+    assert!(told["message"].as_str().unwrap().contains("failed to call webhook: Post "), "{told}");
+    let told = raw.post(MAPS, &map("c")).await.expect(500).json();
+    let refused = ": dial tcp ";
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains(refused) && message.ends_with("connect: connection refused"), "{told}");
+    raw.post(secrets, &json!({ "metadata": { "name": "t" } })).await.expect(201);
+    hook.restart().await;
+    hook.be("admits").await;
+    raw.post(MAPS, &map("c")).await.expect(201);
+    hook.be("lies").await;
+    raw.post(MAPS, &map("d")).await.expect(500);
+    hook.be("refuses").await;
+    raw.post(MAPS, &map("d")).await.expect(400);
+    for name in ["b", "d"] {
+        raw.get(format!("{MAPS}/{name}")).await.expect(404);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_behind_a_pod_that_it_admits_is_there_once_it_is_passed_over() {
+    let hook = HookProcess::start("admission::process::the_process_that_admits").await;
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "hooked" } })).await.expect(201);
+    let ports = json!([{ "port": 443, "targetPort": 8443 }]);
+    let service = json!({ "metadata": { "name": "hook" }, "spec": { "selector": { "app": "hook" }, "ports": ports } });
+    raw.post("/api/v1/namespaces/hooked/services", &service).await.expect(201);
+    let pods = "/api/v1/namespaces/hooked/pods";
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    let pod = |name: &str| json!({ "metadata": { "name": name, "labels": { "app": "hook" } }, "spec": { "containers": containers } });
+    let client = json!({ "service": { "namespace": "hooked", "name": "hook", "path": "/w" } });
+    let configuration = |policy: &str| webhook(&hook, client.clone(), "pods", policy);
+    let place = format!("{GROUP}/validatingwebhookconfigurations");
+    raw.post(&*place, &configuration("Fail")).await.expect(201);
+    let told = raw.post(pods, &pod("one")).await.expect(500).json();
+    let none = "failed to call webhook: Post \"https://hook.hooked.svc:443/w?timeout=30s\": no endpoints available for service \"hook\"";
+    assert!(told["message"].as_str().unwrap().ends_with(none), "nobody could ever answer: {told}");
+    // An operator who passes over it while it is away gets its first pod.
+    raw.delete(format!("{place}/w")).await.expect(200);
+    raw.post(&*place, &configuration("Ignore")).await.expect(201);
+    raw.post(pods, &pod("one")).await.expect(201);
+}

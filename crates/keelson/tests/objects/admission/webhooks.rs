@@ -1,0 +1,344 @@
+//! Webhooks that answer well: which writes they are asked about and in which order, what they are shown, and what their patches leave.
+//!
+//! Each is told apart by the path at which it is asked.
+
+use keelson_testkit::{HookReply, HookRequest};
+use serde_json::{Value, json};
+
+use super::{Hooked, MAPS, MERGE, allowed, map, patched, review};
+
+#[tokio::test]
+async fn a_webhook_is_shown_the_write_as_it_will_be_stored() {
+    let hooked = Hooked::open(allowed).await;
+    hooked.configure("validating", "v", vec![hooked.webhook("seen", json!({}))]).await;
+    let raw = &hooked.raw;
+    let made = raw.post(format!("{MAPS}?fieldManager=me"), &map("a")).await.expect(201).json();
+    let (_, create) = hooked.asked().pop().expect("it counts for the next request");
+    let object = json!({ "group": "", "version": "v1", "kind": "ConfigMap" });
+    let resource = json!({ "group": "", "version": "v1", "resource": "configmaps" });
+    assert_eq!((&create["kind"], &create["requestKind"]), (&object, &object));
+    assert_eq!((&create["resource"], &create["requestResource"]), (&resource, &resource));
+    assert_eq!(
+        (&create["name"], &create["namespace"], &create["operation"]),
+        (&json!("a"), &json!("hooked"), &json!("CREATE"))
+    );
+    assert_eq!(create["userInfo"]["groups"][0], "system:masters");
+    assert_eq!((&create["dryRun"], &create["oldObject"]), (&json!(false), &Value::Null));
+    assert_eq!(
+        create["options"],
+        json!({ "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me" })
+    );
+    assert_eq!(create["object"]["metadata"]["uid"], made["metadata"]["uid"], "it has its uid");
+    assert_eq!(create["object"]["metadata"]["managedFields"][0]["manager"], "me");
+    let order: Vec<&str> = create.as_object().unwrap().keys().map(String::as_str).collect();
+    let expected = "uid kind resource requestKind requestResource name namespace operation userInfo object oldObject dryRun options";
+    assert_eq!(order.join(" "), expected);
+
+    raw.patch(format!("{MAPS}/a"), MERGE, &json!({ "data": { "b": "c" } })).await.expect(200);
+    let (_, update) = hooked.asked().pop().unwrap();
+    assert_eq!((&update["operation"], &update["options"]["kind"]), (&json!("UPDATE"), &json!("UpdateOptions")));
+    assert_eq!((&update["object"]["data"]["b"], &update["oldObject"]["data"]), (&json!("c"), &json!({ "a": "b" })));
+    for object in ["object", "oldObject"] {
+        assert_eq!(update[object]["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"], "{object}");
+    }
+
+    raw.delete(format!("{MAPS}/a?dryRun=All&gracePeriodSeconds=0")).await.expect(200);
+    let (_, delete) = hooked.asked().pop().unwrap();
+    assert_eq!(
+        (&delete["operation"], &delete["object"], &delete["dryRun"]),
+        (&json!("DELETE"), &Value::Null, &json!(true))
+    );
+    assert_eq!(delete["oldObject"]["data"], json!({ "a": "b", "b": "c" }));
+    let options =
+        json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 0, "dryRun": ["All"] });
+    assert_eq!(delete["options"], options);
+
+    raw.delete(MAPS).await.expect(200);
+    let collection = hooked.asked();
+    assert_eq!(collection.len(), 1);
+    assert_eq!(collection[0].1["name"], Value::Null, "a collection names none");
+
+    raw.post(MAPS, &json!({ "metadata": { "generateName": "g-" } })).await.expect(201);
+    let (_, named) = hooked.asked().pop().unwrap();
+    assert!(named["name"].as_str().unwrap().starts_with("g-") && named["object"]["metadata"]["name"] == named["name"]);
+}
+
+#[tokio::test]
+async fn rules_and_selectors_say_who_is_asked() {
+    let hooked = Hooked::open(allowed).await;
+    let rule = |operations: &str, group: &str, resources: &str, scope: &str| json!({ "rules": [{ "operations": [operations], "apiGroups": [group], "apiVersions": ["*"], "resources": [resources], "scope": scope }] });
+    let selects = |labels: Value| json!({ "objectSelector": labels });
+    let hooks = [
+        ("any", rule("*", "*", "*", "*")),
+        ("all", rule("*", "*", "*/*", "*")),
+        ("create", rule("CREATE", "", "configmaps", "*")),
+        ("apps", rule("*", "apps", "deployments", "Namespaced")),
+        ("scale", rule("UPDATE", "*", "deployments/scale", "*")),
+        ("cluster", rule("*", "*", "*", "Cluster")),
+        ("on", selects(json!({ "matchLabels": { "x": "on" } }))),
+    ];
+    let webhooks = hooks.iter().map(|(name, with)| hooked.webhook(name, with.clone())).collect();
+    hooked.configure("validating", "v", webhooks).await;
+    let raw = &hooked.raw;
+    let check = |what: &str, expected: &[&str]| {
+        let mut paths = hooked.paths();
+        paths.sort();
+        let expected: Vec<String> = expected.iter().map(|name| format!("/{name}")).collect();
+        assert_eq!(paths, expected, "{what}");
+    };
+    raw.post(MAPS, &map("a")).await.expect(201);
+    check("a config map", &["all", "any", "create"]);
+    raw.patch(format!("{MAPS}/a"), MERGE, &json!({ "metadata": { "labels": { "x": "on" } } })).await.expect(200);
+    check("the new object is selected", &["all", "any", "on"]);
+    raw.patch(format!("{MAPS}/a"), MERGE, &json!({ "metadata": { "labels": null } })).await.expect(200);
+    check("the old object is selected", &["all", "any", "on"]);
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": containers } });
+    let spec = json!({ "selector": { "matchLabels": { "a": "b" } }, "template": template });
+    let deployments = "/apis/apps/v1/namespaces/hooked/deployments";
+    raw.post(deployments, &json!({ "metadata": { "name": "d" }, "spec": spec })).await.expect(201);
+    check("a deployment", &["all", "any", "apps"]);
+    raw.patch(format!("{deployments}/d/scale"), MERGE, &json!({ "spec": { "replicas": 2 } })).await.expect(200);
+    check("its scale", &["all", "scale"]);
+    raw.post("/api/v1/namespaces/default/configmaps", &map("a")).await.expect(201);
+    check("another namespace", &[]);
+    raw.patch("/api/v1/namespaces/hooked", MERGE, &json!({ "metadata": { "labels": { "more": "1" } } }))
+        .await
+        .expect(200);
+    check("the namespace itself", &["all", "any", "cluster"]);
+    let class = json!({ "metadata": { "name": "s" }, "provisioner": "x" });
+    raw.post("/apis/storage.k8s.io/v1/storageclasses", &class).await.expect(201);
+    check("what is in no namespace", &["all", "any", "cluster"]);
+    raw.get(format!("{MAPS}/a")).await.expect(200);
+    raw.delete(format!("{MAPS}/none")).await.expect(404);
+    raw.post(MAPS, &json!({ "metadata": { "name": "Bad_Name" } })).await.expect(422);
+    check("what is read, is missing, or not valid", &[]);
+    hooked.forget("validating", "v").await;
+    check("what configures webhooks", &[]);
+    raw.post(MAPS, &map("b")).await.expect(201);
+    check("the configuration is gone", &[]);
+}
+
+#[tokio::test]
+async fn another_version_is_as_good_and_converted_unless_the_version_has_to_be_exact() {
+    let hooked = Hooked::open(|request| match request.path.split('?').next().unwrap() {
+        "/changes" => patched(
+            request,
+            &json!([{ "op": "replace", "path": "/spec/metrics/0/resource/target/averageUtilization", "value": 33 }]),
+        ),
+        _ => allowed(request),
+    })
+    .await;
+    let on = |version: &str, policy: &str| {
+        json!({ "matchPolicy": policy, "rules": [{
+            "operations": ["*"], "apiGroups": ["autoscaling"], "apiVersions": [version], "resources": ["horizontalpodautoscalers"],
+        }] })
+    };
+    hooked.configure("mutating", "m", vec![hooked.webhook("changes", on("v2", "Equivalent"))]).await;
+    let judges = [
+        ("like-v1", "v1", "Equivalent"),
+        ("like-v2", "v2", "Equivalent"),
+        ("just-v1", "v1", "Exact"),
+        ("just-v2", "v2", "Exact"),
+    ];
+    let judges = judges.iter().map(|(name, version, policy)| hooked.webhook(name, on(version, policy))).collect();
+    hooked.configure("validating", "v", judges).await;
+    let scaler = json!({ "metadata": { "name": "h" }, "spec": {
+        "maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
+        "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" },
+    } });
+    let made =
+        hooked.raw.post("/apis/autoscaling/v1/namespaces/hooked/horizontalpodautoscalers", &scaler).await.expect(201);
+    assert_eq!(
+        made.json()["spec"]["targetCPUUtilizationPercentage"],
+        33,
+        "it is led back to the version of the request"
+    );
+    let mut asked = hooked.asked();
+    asked.sort_by(|one, other| one.0.cmp(&other.0));
+    let told: Vec<_> = asked
+        .iter()
+        .map(|(path, request)| {
+            let version = |member: &str| request[member]["version"].as_str().unwrap().to_owned();
+            (
+                path.as_str(),
+                version("kind"),
+                version("requestKind"),
+                request["object"]["apiVersion"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    let row =
+        |path: &'static str, shown: &str| (path, shown.to_owned(), "v1".to_owned(), format!("autoscaling/{shown}"));
+    assert_eq!(told, [row("/changes", "v2"), row("/just-v1", "v1"), row("/like-v1", "v1"), row("/like-v2", "v2")]);
+    let event = json!({ "metadata": { "name": "e" }, "involvedObject": { "namespace": "hooked" }, "reason": "r", "message": "m" });
+    let events = json!({ "rules": [{ "operations": ["*"], "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "resources": ["events"] }] });
+    hooked.configure("validating", "w", vec![hooked.webhook("events", events)]).await;
+    hooked.raw.post("/api/v1/namespaces/hooked/events", &event).await.expect(201);
+    let (path, request) = hooked.asked().pop().unwrap();
+    assert_eq!((path.as_str(), &request["object"]["apiVersion"]), ("/events", &json!("events.k8s.io/v1")));
+    assert_eq!(request["object"]["note"], "m", "in the words of the other group");
+}
+
+/// Adds what the path names to the data: its last segment as a key.
+fn adds(request: &HookRequest) -> HookReply {
+    let path = request.path.split('?').next().unwrap().trim_start_matches('/').to_owned();
+    let data = &request.body["request"]["object"]["data"];
+    let Some(key) = path.strip_prefix("adds-") else { return allowed(request) };
+    let before = data[key].as_str().unwrap_or_default();
+    patched(request, &json!([{ "op": "add", "path": format!("/data/{key}"), "value": format!("{before}x") }]))
+}
+
+#[tokio::test]
+async fn webhooks_are_asked_in_order_and_again_where_something_changed_behind_them() {
+    let hooked = Hooked::open(adds).await;
+    let again = json!({ "reinvocationPolicy": "IfNeeded" });
+    let never = json!({});
+    let check = async |what: &str, hooks: &[(&str, &Value)], expected: &[&str], data: Value| {
+        // Configurations count by their names, whatever was made first.
+        for (place, (name, with)) in hooks.iter().enumerate().rev() {
+            hooked.configure("mutating", &format!("m{place}"), vec![hooked.webhook(name, (*with).clone())]).await;
+        }
+        hooked.asked();
+        let made = hooked.raw.post(format!("{MAPS}?dryRun=All"), &map("x")).await.expect(201).json();
+        let expected: Vec<String> = expected.iter().map(|name| format!("/{name}")).collect();
+        assert_eq!((hooked.paths(), &made["data"]), (expected, &data), "{what}");
+        for place in 0..hooks.len() {
+            hooked.forget("mutating", &format!("m{place}")).await;
+        }
+    };
+    hooked.configure("validating", "a", vec![hooked.webhook("judges", json!({}))]).await;
+    let twice = ["adds-one", "adds-two", "adds-one", "judges"];
+    check(
+        "the first again",
+        &[("adds-one", &again), ("adds-two", &never)],
+        &twice,
+        json!({ "a": "b", "one": "xx", "two": "x" }),
+    )
+    .await;
+    check(
+        "not the first",
+        &[("adds-one", &never), ("adds-two", &never)],
+        &["adds-one", "adds-two", "judges"],
+        json!({ "a": "b", "one": "x", "two": "x" }),
+    )
+    .await;
+    check(
+        "nothing behind it",
+        &[("adds-one", &again), ("plain", &again)],
+        &["adds-one", "plain", "judges"],
+        json!({ "a": "b", "one": "x" }),
+    )
+    .await;
+    let both = ["adds-one", "adds-two", "adds-one", "adds-two", "judges"];
+    check(
+        "both once more",
+        &[("adds-one", &again), ("adds-two", &again)],
+        &both,
+        json!({ "a": "b", "one": "xx", "two": "xx" }),
+    )
+    .await;
+    let first = ["plain", "adds-two", "plain", "judges"];
+    check(
+        "not for its own change",
+        &[("plain", &again), ("adds-two", &again)],
+        &first,
+        json!({ "a": "b", "two": "x" }),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
+    let hooked = Hooked::open(|request| {
+        let case = request.body["request"]["object"]["metadata"]["labels"]["case"].as_str().unwrap_or_default();
+        let patch = match case {
+            "unknown" => json!([{ "op": "add", "path": "/bogus", "value": 1 }]),
+            "replaced" => json!([{ "op": "replace", "path": "/data/none", "value": "y" }]),
+            "name" => json!([{ "op": "replace", "path": "/metadata/name", "value": "renamed" }]),
+            "namespace" => json!([{ "op": "replace", "path": "/metadata/namespace", "value": "default" }]),
+            "type" => json!([{ "op": "add", "path": "/data/n", "value": 1 }]),
+            "missing" => json!([{ "op": "add", "path": "/metadata/annotations/x", "value": "y" }]),
+            "test" => json!([{ "op": "test", "path": "/data/a", "value": "other" }]),
+            "kind" => json!([{ "op": "frobnicate", "path": "/data/a" }]),
+            "invalid" => json!([{ "op": "add", "path": "/data/a b", "value": "y" }]),
+            "list" => json!({ "op": "add" }),
+            _ => json!([{ "op": "add", "path": "/data/hook", "value": "h" }]),
+        };
+        patched(request, &patch)
+    })
+    .await;
+    hooked.configure("mutating", "m", vec![hooked.webhook("m", json!({}))]).await;
+    let check = async |case: &str, code: u16, expected: Value| {
+        let mut sent = map("x");
+        sent["metadata"]["labels"] = json!({ "case": case });
+        let told = hooked.raw.post(format!("{MAPS}?dryRun=All"), &sent).await.expect(code).json();
+        let found = if code == 201 { json!([told["metadata"]["name"], told["data"]]) } else { told["message"].clone() };
+        assert_eq!(found, expected, "{case}");
+    };
+    check("plain", 201, json!(["x", { "a": "b", "hook": "h" }])).await;
+    check("unknown", 201, json!(["x", { "a": "b" }])).await;
+    check("replaced", 201, json!(["x", { "a": "b", "none": "y" }])).await;
+    check("name", 201, json!(["renamed", { "a": "b" }])).await;
+    let other = "the namespace of the provided object does not match the namespace sent on the request";
+    check("namespace", 400, json!(other)).await;
+    let internal = |why: &str| json!(format!("Internal error occurred: {why}"));
+    check("type", 500, internal("json: cannot unmarshal number into Go struct field ConfigMap.data of type string"))
+        .await;
+    check(
+        "missing",
+        500,
+        internal("add operation does not apply: doc is missing path: \"/metadata/annotations/x\": missing value"),
+    )
+    .await;
+    check("test", 500, internal("testing value /data/a failed: test failed")).await;
+    check("kind", 500, internal("Unexpected kind: frobnicate")).await;
+    let failed = "failed calling webhook \"m.example.org\": received undecodable patch in webhook response: json: cannot unmarshal object into Go value of type jsonpatch.Patch";
+    check("list", 500, internal(failed)).await;
+    let told = hooked
+        .raw
+        .post(MAPS, &json!({ "metadata": { "name": "i", "labels": { "case": "invalid" } }, "data": { "a": "b" } }))
+        .await;
+    assert!(told.expect(422).json()["message"].as_str().unwrap().contains("data[a b]"), "it is validated");
+
+    let made = hooked.raw.post(MAPS, &map("owned")).await.expect(201).json();
+    let owned = made["metadata"]["managedFields"][0]["fieldsV1"]["f:data"].clone();
+    assert_eq!((owned["f:a"].is_object(), owned["f:hook"].is_null()), (true, true), "{owned}");
+    let patched = hooked.raw.delete(format!("{MAPS}/owned")).await.expect(500).json();
+    let told = "Internal error occurred: admission webhook \"m.example.org\" attempted to modify the object, which is not supported for this operation";
+    assert_eq!(patched["message"], told);
+}
+
+#[tokio::test]
+async fn conditions_decide_whether_a_webhook_is_asked() {
+    let hooked =
+        Hooked::open(|request| review(request, json!({ "allowed": false, "status": { "message": "asked" } }))).await;
+    let check = async |expressions: &[&str], policy: &str, expected: (u16, &str)| {
+        let conditions: Vec<Value> = expressions
+            .iter()
+            .enumerate()
+            .map(|(place, expression)| json!({ "name": format!("c{place}"), "expression": expression }))
+            .collect();
+        let with = json!({ "matchConditions": conditions, "failurePolicy": policy });
+        hooked.configure("validating", "v", vec![hooked.webhook("v", with)]).await;
+        let told = hooked.raw.post(format!("{MAPS}?dryRun=All"), &map("x")).await;
+        let message = told.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((told.status, message.as_str()), expected, "{expressions:?}");
+        hooked.forget("validating", "v").await;
+    };
+    const ASKED: (u16, &str) = (400, "admission webhook \"v.example.org\" denied the request: asked");
+    const NOT: (u16, &str) = (201, "");
+    check(&["true"], "Fail", ASKED).await;
+    check(&["true", "false"], "Fail", NOT).await;
+    check(&["object.data.a == 'b' && oldObject == null"], "Fail", ASKED).await;
+    check(&["request.operation == 'CREATE' && request.dryRun && request.namespace == 'hooked'"], "Fail", ASKED).await;
+    check(&["has(request.options) && request.options.kind == 'CreateOptions'"], "Fail", ASKED).await;
+    check(&["'system:masters' in request.userInfo.groups"], "Fail", ASKED).await;
+    check(&["authorizer.group('').resource('secrets').namespace('x').check('get').allowed()"], "Fail", ASKED).await;
+    check(&["!authorizer.requestResource.check('update').allowed()"], "Fail", NOT).await;
+    let fault =
+        "configmaps \"x\" is forbidden: expression 'object.data.none == 'x'' resulted in error: no such key: none";
+    check(&["object.data.none == 'x'"], "Fail", (403, fault)).await;
+    check(&["object.data.none == 'x'"], "Ignore", NOT).await;
+    check(&["object.data.none == 'x'", "false"], "Fail", NOT).await;
+}

@@ -1,0 +1,56 @@
+//! The registry of a server, and the calls that it makes.
+//!
+//! Webhooks are a part of what is asked of each write, so that whatever calls them is there before the registry is.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use keelson_access::Pki;
+use keelson_admission::{Parts, WebhookStats};
+use keelson_cache::Cache;
+use keelson_outbound::{ClusterServices, Outbound};
+use keelson_registry::{Registry, RegistryConfig};
+use keelson_storage::Store;
+
+use crate::config::Config;
+use crate::remote;
+use crate::rights::Rights;
+
+/// Calls to others, and the services that they may go to, which the registry will know.
+pub(crate) fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<ClusterServices>) {
+    let services = Arc::new(ClusterServices::to_come(config.service_routes.clone(), config.random.clone()));
+    let outbound = Outbound::with_certificate(
+        services.clone(),
+        config.random.clone(),
+        config.proxy.clone(),
+        Some(remote::certificate(pki)),
+        config.outbound_connections,
+    );
+    (outbound, services)
+}
+
+/// The registry of a server, with what is asked of each write, and the counts of what that calls.
+pub(crate) fn registry_of(
+    config: &Config,
+    store: Arc<dyn Store>,
+    cache: Arc<Cache>,
+    rights: &Rights,
+    outbound: &Arc<Outbound>,
+) -> anyhow::Result<(Arc<Registry>, Arc<WebhookStats>)> {
+    let settings = RegistryConfig {
+        publishes_encodings: config.registry.storage_version_api,
+        token_seal: rights.token_seal(),
+        ..config.registry.clone()
+    };
+    let webhook_stats = Arc::default();
+    let parts = Parts {
+        cache: cache.clone(),
+        outbound: outbound.clone(),
+        webhook_stats: Arc::clone(&webhook_stats),
+        has_node_rights: rights.has_node_rights(),
+    };
+    let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
+    let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
+    let registry = registry.with_authorizer(rights.authorizer()).with_admission(admission);
+    Ok((Arc::new(registry), webhook_stats))
+}
