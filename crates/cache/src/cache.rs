@@ -4,7 +4,7 @@
 //! removed. What follows the store is in `tail`; what is shared with it is in `shared`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use keelson_meta::Revision;
 use keelson_storage::Store;
@@ -141,6 +141,12 @@ impl Cache {
     /// and the store may or may not have dropped them already.
     pub fn unexpired(&self) -> Revision {
         self.shared.environment.unexpired()
+    }
+
+    /// The newest revision at a time, as far as this server knows; `None` where it knows nothing of that time, because it is longer ago
+    /// than history is kept, or before its start. It is as exact as a tenth of a second, and less where history is kept for long.
+    pub fn revision_at(&self, time: SystemTime) -> Option<Revision> {
+        self.shared.environment.times.revision_at(time)
     }
 
     /// Waits until the history of before the start has been filled in down to a revision, or as far as it will be, but no

@@ -337,6 +337,12 @@ impl Collection {
         }
     }
 
+    /// Notes that the view of this name, which is not kept, would have been of use, and tells how often that was so, as far as that is
+    /// remembered.
+    pub fn miss_view(&self, name: &str) -> usize {
+        self.environment.views.miss(self.decoder.id, name)
+    }
+
     /// The turn to make a view, so that many who want the same have it made once.
     pub fn view_turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         self.environment.views.turn(self.decoder.id, name)

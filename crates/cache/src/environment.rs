@@ -10,6 +10,7 @@ use keelson_meta::Revision;
 
 use crate::history::Budget;
 use crate::stats::Counters;
+use crate::times::Times;
 use crate::views::KeptViews;
 use crate::watermark::Watermark;
 use crate::written::Written;
@@ -21,6 +22,7 @@ pub(crate) struct Environment {
     pub(crate) written: Written,
     pub(crate) counters: Counters,
     pub(crate) views: KeptViews,
+    pub(crate) times: Times,
     /// States below this revision are too old to be shown, whether or not they could be.
     expired: AtomicU64,
 }
@@ -34,6 +36,7 @@ impl Environment {
             written: Written::default(),
             counters: Counters::default(),
             views: KeptViews::default(),
+            times: Times::default(),
             expired: AtomicU64::new(0),
         }
     }

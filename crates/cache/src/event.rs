@@ -54,7 +54,8 @@ enum Frames {
 }
 
 impl Event {
-    pub(crate) const fn new(revision: Revision, previous: Option<Arc<Entry>>, current: Option<Arc<Entry>>) -> Self {
+    /// A change at a revision.
+    pub const fn new(revision: Revision, previous: Option<Arc<Entry>>, current: Option<Arc<Entry>>) -> Self {
         Self { revision, previous, current, frames: Mutex::new(Frames::Kept(Vec::new())) }
     }
 

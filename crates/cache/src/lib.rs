@@ -37,6 +37,7 @@ mod snapshot;
 mod spec;
 mod stats;
 mod tail;
+mod times;
 pub mod tree;
 mod trees;
 mod views;

@@ -191,6 +191,16 @@ impl Shared {
         }
     }
 
+    /// Notes that a revision is the newest from now on.
+    pub(crate) fn note_time(&self, now: SystemTime, revision: Revision) {
+        self.environment.times.note(now, revision);
+    }
+
+    /// Forgets when revisions before a time were the newest.
+    pub(crate) fn forget_times(&self, before: SystemTime) {
+        self.environment.times.forget_before(before);
+    }
+
     /// Drops the events up to a revision, and lets the states before it expire. Costs nothing for collections that have no
     /// events.
     pub(crate) fn trim(&self, oldest: Revision) {

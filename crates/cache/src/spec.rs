@@ -50,6 +50,11 @@ impl Layout {
         Self { typed_items, ..self }
     }
 
+    /// The paths of the fields that are kept, by their places.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
     /// The place of a field, such as `spec.nodeName`, among those that are kept. Linear in their number, of which there are
     /// a few.
     pub fn place(&self, path: &str) -> Option<usize> {

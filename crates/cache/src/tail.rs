@@ -116,7 +116,10 @@ impl Follower {
                     Ok(batch) => {
                         let after = self.shared.watermark().get();
                         self.additions.note(&batch, after);
-                        self.shared.publish(self.shared.prepare(&batch, after));
+                        let prepared = self.shared.prepare(&batch, after);
+                        // ORDER: before anybody can see it, so that who has seen it finds it by the time.
+                        self.shared.note_time(self.config.clock.now(), prepared.watermark);
+                        self.shared.publish(prepared);
                         self.additions.got_on();
                         self.shared.clear_fault();
                         // Batches may follow each other without a wait; readers on this worker have their turn between.
@@ -207,6 +210,7 @@ impl Follower {
         for (collection, loaded) in collections.iter().zip(loaded) {
             collection.restart(revision, loaded.trees, loaded.unreadable);
         }
+        self.shared.note_time(self.config.clock.now(), revision);
         self.shared.watermark().advance(revision);
         Ok(())
     }
@@ -219,6 +223,9 @@ impl Follower {
             self.marks.push_back((now, reached));
         }
         let history = self.config.history;
+        if let Some(begin) = now.checked_sub(history) {
+            self.shared.forget_times(begin);
+        }
         let aged = |time: SystemTime| now.duration_since(time).is_ok_and(|age| age > history);
         let mut oldest = None;
         while let Some((time, revision)) = self.marks.front().copied()

@@ -152,6 +152,11 @@ impl View {
         self.tree.before(pair).count
     }
 
+    /// How many positions come before those of a place. O(log n).
+    pub fn rank_before_place(&self, place: &[u8]) -> usize {
+        self.tree.before(place).count
+    }
+
     /// How many positions come before those behind a place. O(log n).
     pub fn rank_behind_place(&self, place: &[u8]) -> usize {
         self.tree.before([place, &[BEHIND_KEYS]].concat()).count

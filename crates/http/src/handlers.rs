@@ -11,6 +11,7 @@ mod eviction;
 mod get;
 mod list;
 mod list_body;
+mod live_page;
 mod patch;
 mod posted;
 mod query;
@@ -64,8 +65,10 @@ impl ResourceHandlers {
     /// What answers a request. Each is boxed alone: one value that had room for the largest would be copied for the smallest.
     fn dispatch<'r>(&'r self, request: Box<ApiRequest>, target: &'r Target) -> Answering<'r> {
         let registry = &*self.registry;
-        if request.query.is_extended() && request.info.verb != RequestVerb::Resource(Verb::List) {
-            return future::ready(Err(query::only_for_lists())).boxed();
+        let takes_queries = target.subresource.is_none()
+            && matches!(request.info.verb, RequestVerb::Resource(Verb::Get | Verb::List | Verb::Watch));
+        if request.query.is_extended() && !takes_queries {
+            return future::ready(Err(query::only_for_reads())).boxed();
         }
         match target.subresource.as_ref().map(|below| below.handler) {
             None if target.resource.create_handler == Some(CreateHandler::Binding) => {
@@ -188,6 +191,12 @@ impl ResourceHandlers {
             // The object is named in the body.
             RequestVerb::Resource(Verb::Create) if target.resource.create_handler == Some(CreateHandler::Binding) => {
                 Estimate::any_object()
+            }
+            RequestVerb::Resource(Verb::Watch) if query.is_extended() => {
+                let (Ok(options), Ok(Some(extended))) = (query.list_options(), query.extended()) else {
+                    return Estimate::default();
+                };
+                self.registry.estimate_query_watch(target, options, extended)
             }
             RequestVerb::Resource(Verb::Watch) => {
                 query.list_options().map(|options| self.registry.estimate_watch(target, options)).unwrap_or_default()

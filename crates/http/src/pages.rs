@@ -4,6 +4,7 @@
 //! changes meanwhile. They are kept as bytes: an answer copies them. What takes longer to make than a request may hold a thread of
 //! the runtime is made beside it, once.
 
+mod announcement;
 mod documentation;
 mod openapi;
 
@@ -34,6 +35,7 @@ use openapi::Description;
 /// Paths at `/` beside those of groups and versions.
 const OTHER_PATHS: &[&str] = &[
     CONFIGURATION_PATH,
+    announcement::PATH,
     "/healthz",
     "/livez",
     "/metrics",
@@ -200,6 +202,7 @@ impl Pages {
                     Some(document) => {
                         respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?)
                     }
+                    None if announcement::is_at(group, version) => announcement::answer(parts),
                     // What is no part of the program is unknown to upstream's router.
                     None if discovery.is_builtin(group) => Err(ApiError::UnknownResource),
                     None => Ok(respond::no_such_page()),
@@ -275,7 +278,8 @@ fn has_method(documents: &ServedDocuments, page: &Page<'_>, method: &Method) -> 
     match page {
         Page::Group(group) if documents.discovery_of(Serving::Any).group(group).is_none() => true,
         Page::GroupVersion(group, version)
-            if documents.discovery_of(Serving::Any).resources(group, version).is_none() =>
+            if documents.discovery_of(Serving::Any).resources(group, version).is_none()
+                && !announcement::is_at(group, version) =>
         {
             true
         }
@@ -440,6 +444,31 @@ mod tests {
         let response = get("/apis/apps/v9", &[]).await;
         assert_eq!(response.status(), 404);
         assert!(text(response).await.contains("the server could not find the requested resource"));
+    }
+
+    #[tokio::test]
+    async fn the_parameters_of_queries_are_announced_where_nobody_stumbles_upon_them() {
+        let path = "/apis/keelson.io/v1alpha1";
+        let announced = text(get(path, &[]).await).await;
+        let announced = keelson_codec::json::parse(announced.trim().as_bytes()).unwrap().value;
+        assert_eq!(
+            (&announced["kind"], &announced["groupVersion"]),
+            (&"APIResourceList".into(), &"keelson.io/v1alpha1".into())
+        );
+        assert!(announced["resources"].as_array().unwrap().is_empty());
+        let names: Vec<&str> =
+            announced["parameters"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert!(names.contains(&"keelson.io/sortBy") && names.len() == keelson_query::PARAMETERS.len(), "{names:?}");
+        assert!(text(get(path, &[("accept", "application/yaml")]).await).await.contains("kind: APIResourceList\n"));
+        let documents = ServedDocuments::builtin();
+        assert_eq!(ask(&documents, Method::POST, path, "*/*").await, 405);
+        assert_eq!(ask(&documents, Method::GET, path, "application/vnd.kubernetes.protobuf").await, 406);
+        // Who looks for what is served finds no group that has no resources.
+        for listed in ["/apis", "/openapi/v3"] {
+            assert!(!text(get(listed, &[]).await).await.contains("keelson.io"), "{listed}");
+        }
+        assert!(!text(get("/apis", &[("accept", V2)]).await).await.contains("keelson.io"));
+        assert!(text(get("/", &[]).await).await.contains(path));
     }
 
     async fn ask(documents: &Arc<ServedDocuments>, method: Method, target: &str, accept: &str) -> u16 {

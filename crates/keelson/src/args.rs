@@ -158,6 +158,10 @@ pub(crate) struct Serve {
     /// Honour limit at resourceVersion=0 also when no resourceVersionMatch is stated.
     #[arg(long, env = "KEELSON_LIMIT_AT_ANY_VERSION")]
     pub(crate) limit_at_any_version: bool,
+    /// Have queries find objects by their values at some paths without a look at all of them, from the first query on:
+    /// pods=spec.nodeName,status.phase. Other paths are indexed when queries have asked for them a few times. May be repeated.
+    #[arg(long, value_name = "RESOURCE=PATHS")]
+    pub(crate) index: Vec<String>,
     /// Store a resource in another version than usual, such as horizontalpodautoscalers.autoscaling=v1, as long as servers
     /// run that do not know the usual one; kubernetes=1.33 stores all resources as servers of that release can read them. May be repeated,
     /// and of settings for one resource the last counts.

@@ -129,6 +129,9 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         skip_unreadable: args.skip_unreadable,
         ..RegistryConfig::default()
     };
+    for setting in &args.index {
+        registry.index(setting).map_err(anyhow::Error::msg).context("reading --index")?;
+    }
     versions.read_into(&mut registry)?;
     registry
         .serve(catalogue(), &args.runtime_config)

@@ -135,7 +135,7 @@ impl Action {
             Self::Get if origin == Origin::Custom => vec![parameters::READ],
             // The parameters of watches stand on their path, which has no other operation.
             Self::Discover | Self::Get | Self::Watch | Self::WatchList => vec![],
-            Self::List => vec![parameters::LIST],
+            Self::List => vec![parameters::LIST, parameters::query_of_lists()],
             Self::Post | Self::Put => vec![parameters::WRITE],
             Self::Patch => vec![parameters::PATCH],
             Self::Delete => vec![parameters::DELETE],

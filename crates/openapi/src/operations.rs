@@ -178,7 +178,15 @@ impl<'a> Naming<'a> {
         };
         let operations = |actions: Vec<Action>| {
             let resource = subject.resource;
-            actions.into_iter().map(|a| self.operation(a, &scoped, resource, &resource.kind)).collect()
+            let described = |action| {
+                let mut operation = self.operation(action, &scoped, resource, &resource.kind);
+                if action == Action::Get {
+                    // Parts of objects take none of these.
+                    operation.parameters.push(parameters::query_of_objects());
+                }
+                operation
+            };
+            actions.into_iter().map(described).collect()
         };
         let verbs = &subject.resource.verbs;
         let mut items = vec![

@@ -1,6 +1,10 @@
 //! The parameters of requests, as tables: name, place, type and description, and which actions take which.
 //!
-//! Only parameters that this server honours are here.
+//! Only parameters that this server honours are here. Those that begin with `keelson.io/` are told by the crate that reads them.
+
+use std::sync::LazyLock;
+
+use keelson_query::{PARAMETERS, ParameterValue, Request};
 
 /// A parameter.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,8 +105,40 @@ pub(crate) const DELETE: &[Parameter] = &[
     text("propagationPolicy", "What happens to dependents: 'Orphan', 'Background' or 'Foreground'."),
 ];
 
+/// What a list, a watch among them, and the read of an object take beyond what Kubernetes knows.
+static QUERY_OF_LISTS: LazyLock<Box<[Parameter]>> = LazyLock::new(|| query_of(&[Request::List, Request::Watch]));
+static QUERY_OF_OBJECTS: LazyLock<Box<[Parameter]>> = LazyLock::new(|| query_of(&[Request::Get]));
+
+fn query_of(requests: &[Request]) -> Box<[Parameter]> {
+    let taken = PARAMETERS.iter().filter(|parameter| requests.iter().any(|taking| parameter.requests.contains(taking)));
+    let described = |parameter: &keelson_query::Parameter| Parameter {
+        name: parameter.name,
+        place: Location::Query,
+        value: match parameter.value {
+            ParameterValue::Text => ValueType::Text,
+            ParameterValue::Boolean => ValueType::Boolean,
+            ParameterValue::Integer => ValueType::Integer,
+        },
+        description: parameter.description,
+    };
+    taken.map(described).collect()
+}
+
+/// What a list takes beyond what Kubernetes knows.
+pub(crate) fn query_of_lists() -> &'static [Parameter] {
+    &QUERY_OF_LISTS
+}
+
+/// What the read of an object takes beyond what Kubernetes knows.
+pub(crate) fn query_of_objects() -> &'static [Parameter] {
+    &QUERY_OF_OBJECTS
+}
+
 /// All of them; some are in several lists.
-pub(crate) const ALL: &[&[Parameter]] = &[&[NAME, NAMESPACE, PRETTY], READ, LIST, SELECTION, WRITE, PATCH, DELETE];
+pub(crate) fn all() -> impl Iterator<Item = &'static Parameter> {
+    const OWN: &[&[Parameter]] = &[&[NAME, NAMESPACE, PRETTY], READ, LIST, SELECTION, WRITE, PATCH, DELETE];
+    OWN.iter().copied().flatten().chain(query_of_lists())
+}
 
 const CONTINUE: Parameter = text("continue", "The token of the chunk before, to get the next one.");
 const FIELD_SELECTOR: Parameter = text("fieldSelector", "Restricts the answer to objects with these field values.");

@@ -126,7 +126,7 @@ fn parameter(parameter: &Parameter) -> Value {
 
 /// Every parameter under the name by which operations refer to it.
 fn all_parameters() -> BTreeMap<String, Value> {
-    parameters::ALL.iter().copied().flatten().map(shared_parameter).collect()
+    parameters::all().map(shared_parameter).collect()
 }
 
 /// A parameter, and its name in the document, which is another one if the parameter becomes another one. As in the reference server
@@ -143,5 +143,6 @@ fn shared_parameter(parameter: &Parameter) -> (String, Value) {
     }
     let value = Value::Object(fields);
     let hash = document::hash(value.to_string().as_bytes());
-    (format!("{}-{}", parameter.name, &hash[..SHOWN_OF_HASH]), value)
+    // A slash would have to be escaped wherever it is referred to, which not every reader undoes.
+    (format!("{}-{}", parameter.name.replace('/', "."), &hash[..SHOWN_OF_HASH]), value)
 }

@@ -4,6 +4,8 @@
 
 use thiserror::Error;
 
+use crate::parameters::PARAMETERS;
+
 /// The most of a parameter that is repeated to who sent it, in characters.
 const SHOWN: usize = 80;
 
@@ -11,12 +13,10 @@ const SHOWN: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// There is no such parameter.
-    #[error("unknown query parameter {}: there are {}", quoted(.name), .known.join(", "))]
+    #[error("unknown query parameter {}: there are {}", quoted(.name), PARAMETERS.iter().map(|known| known.name).collect::<Vec<_>>().join(", "))]
     Unknown {
         /// Its name.
         name: String,
-        /// Those that there are.
-        known: &'static [&'static str],
     },
     /// A parameter is there twice.
     #[error("{name} is given more than once")]

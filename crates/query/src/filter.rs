@@ -1,16 +1,20 @@
 //! Expressions over the values of an object: which objects are in the answer.
 //!
 //! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`. An expression is
-//! read once, and an object is judged in its bytes; no form takes longer than in proportion to them, regular expressions included.
+//! read once, and an object is judged in its bytes; no form takes longer than in proportion to them, regular expressions included. Of these
+//! what they look at in one object is bounded besides: a byte may cost them thousands of steps.
 //!
 //! A test of a value that is not there is false, but for `!=` and `notin`, which are the contrary of `==` and `in`. A path with several
 //! values passes a test if one of them does.
 
 mod parse;
 
+use std::cell::Cell;
+
 use keelson_codec::cursor::Cursor;
 use regex::bytes::Regex;
 
+use crate::condition::TooCostly;
 use crate::error::QueryError;
 use crate::path::Path;
 use crate::place;
@@ -18,6 +22,9 @@ use crate::value::{Subject, Value};
 
 /// Regular expressions look at so many bytes of a text.
 const MATCHED_BYTES: usize = 2048;
+/// So many bytes of one object regular expressions may look at together, those of larger ones counted several times: some
+/// milliseconds of the worst that there are.
+const MATCHED_BYTES_OF_OBJECT: u64 = 16 << 10;
 
 /// A condition on objects.
 #[derive(Clone, Debug)]
@@ -56,7 +63,36 @@ enum Test {
     StartsWith(String),
     EndsWith(String),
     Contains(String),
-    Matches(Regex),
+    Matches(Pattern),
+}
+
+/// A regular expression.
+#[derive(Clone, Debug)]
+struct Pattern {
+    regex: Regex,
+    /// How many times each byte counts that it looks at.
+    weight: u64,
+}
+
+/// How much regular expressions may still look at in an object.
+struct Work {
+    left: Cell<u64>,
+    is_exceeded: Cell<bool>,
+}
+
+impl Work {
+    const fn new() -> Self {
+        Self { left: Cell::new(MATCHED_BYTES_OF_OBJECT), is_exceeded: Cell::new(false) }
+    }
+
+    /// Whether so much may be looked at.
+    fn take(&self, bytes: u64) -> bool {
+        match self.left.get().checked_sub(bytes) {
+            Some(left) => self.left.set(left),
+            None => self.is_exceeded.set(true),
+        }
+        !self.is_exceeded.get()
+    }
 }
 
 /// A value that values are compared with, by their places.
@@ -99,6 +135,20 @@ impl Filter {
         self.patterns > 0
     }
 
+    /// The texts that every object has which passes, by the paths of single values: what an index of such a path finds.
+    pub fn exact_texts(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let parts = match &self.root {
+            Expr::All(parts) => parts.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        parts.iter().filter_map(|part| {
+            let Expr::Value(path, Test::In(literals)) = part else { return None };
+            let [Literal { form: Form::Text, place }] = literals.as_slice() else { return None };
+            let text = std::str::from_utf8(place).ok()?;
+            (path.is_single() && !path.is_revision()).then_some((path, text))
+        })
+    }
+
     /// As it was written.
     pub fn text(&self) -> &str {
         &self.text
@@ -107,17 +157,22 @@ impl Filter {
     /// Whether an object is in the answer.
     ///
     /// Cost: a walk over its bytes for each path.
-    pub fn holds(&self, subject: &Subject<'_>) -> bool {
-        self.root.holds(subject)
+    ///
+    /// # Errors
+    /// When regular expressions have too much of it to look at.
+    pub fn holds(&self, subject: &Subject<'_>) -> Result<bool, TooCostly> {
+        let work = Work::new();
+        let holds = self.root.holds(subject, &work);
+        if work.is_exceeded.get() { Err(TooCostly) } else { Ok(holds) }
     }
 }
 
 impl Expr {
-    fn holds(&self, subject: &Subject<'_>) -> bool {
+    fn holds(&self, subject: &Subject<'_>, work: &Work) -> bool {
         match self {
-            Self::All(parts) => parts.iter().all(|part| part.holds(subject)),
-            Self::Any(parts) => parts.iter().any(|part| part.holds(subject)),
-            Self::Not(part) => !part.holds(subject),
+            Self::All(parts) => parts.iter().all(|part| part.holds(subject, work)),
+            Self::Any(parts) => parts.iter().any(|part| part.holds(subject, work)),
+            Self::Not(part) => !part.holds(subject, work),
             Self::Exists(path) => {
                 let mut exists = path.is_revision();
                 path.visit(subject.json, |value| {
@@ -129,16 +184,16 @@ impl Expr {
             Self::Value(path, test) => {
                 let mut holds = false;
                 subject.visit(path, |value| {
-                    holds = test.holds(&value);
-                    !holds
+                    holds = test.holds(&value, work);
+                    !holds && !work.is_exceeded.get()
                 });
                 holds
             }
             Self::Items { of, all, pass } => {
                 let mut decided = *all;
                 of.visit(subject.json, |value| {
-                    decided = items_hold(value, *all, pass, subject);
-                    decided == *all
+                    decided = items_hold(value, *all, pass, (subject, work));
+                    decided == *all && !work.is_exceeded.get()
                 });
                 decided
             }
@@ -147,7 +202,7 @@ impl Expr {
 }
 
 /// Whether one of the items of a list passes, or all of them; what is no list has none.
-fn items_hold(list: &[u8], all: bool, pass: &Expr, of: &Subject<'_>) -> bool {
+fn items_hold(list: &[u8], all: bool, pass: &Expr, (of, work): (&Subject<'_>, &Work)) -> bool {
     let mut cursor = Cursor::new(list, 0);
     if cursor.peek() != b'[' {
         return all;
@@ -155,7 +210,7 @@ fn items_hold(list: &[u8], all: bool, pass: &Expr, of: &Subject<'_>) -> bool {
     cursor.step();
     while !matches!(cursor.peek(), b']' | 0) {
         let item = Subject { json: cursor.raw(), revision: of.revision };
-        if pass.holds(&item) != all {
+        if pass.holds(&item, work) != all || work.is_exceeded.get() {
             return !all;
         }
         if cursor.peek() == b',' {
@@ -166,7 +221,7 @@ fn items_hold(list: &[u8], all: bool, pass: &Expr, of: &Subject<'_>) -> bool {
 }
 
 impl Test {
-    fn holds(&self, value: &Value<'_>) -> bool {
+    fn holds(&self, value: &Value<'_>, work: &Work) -> bool {
         let text = |test: &dyn Fn(&str) -> bool| matches!(value, Value::Text(text) if test(text));
         match self {
             Self::In(literals) => {
@@ -179,7 +234,11 @@ impl Test {
             Self::StartsWith(start) => text(&|text| text.starts_with(&**start)),
             Self::EndsWith(end) => text(&|text| text.ends_with(&**end)),
             Self::Contains(part) => text(&|text| text.contains(&**part)),
-            Self::Matches(pattern) => text(&|text| pattern.is_match(&text.as_bytes()[..text.len().min(MATCHED_BYTES)])),
+            Self::Matches(Pattern { regex, weight }) => text(&|text| {
+                let looked_at = &text.as_bytes()[..text.len().min(MATCHED_BYTES)];
+                // One at the least, since many texts may be empty.
+                work.take((looked_at.len() as u64 + 1) * weight) && regex.is_match(looked_at)
+            }),
         }
     }
 }
@@ -233,7 +292,7 @@ mod tests {
 
     fn holds(text: &str, json: &str) -> bool {
         let filter = Filter::parse("filter", text).unwrap_or_else(|error| panic!("{error}"));
-        filter.holds(&Subject { json: json.as_bytes(), revision: Revision::new(7) })
+        filter.holds(&Subject { json: json.as_bytes(), revision: Revision::new(7) }).unwrap()
     }
 
     #[track_caller]
@@ -350,11 +409,56 @@ mod tests {
         check("a startsWith 1", "a text in quotes is expected at character 14");
         check("a matches '('", "no regular expression");
         check("a matches 'a{1000}{1000}'", "no regular expression");
+        check(&["a matches 'b'"; 17].join(" or "), "at most 16 regular expressions");
         check("a == quantity(5Q)", "this is no quantity at character 6");
         check("a == time('soon')", "this is no time at character 6");
         check("any(a == 1)", "a comma is expected at character 7");
         check(&"not ".repeat(40), "nested too deeply");
         check(&["a == 1"; 65].join(" or "), "at most 64 tests");
+    }
+
+    #[test]
+    fn what_an_index_finds_is_what_all_that_pass_have() {
+        let check = |text: &str, expect: &[(&str, &str)]| {
+            let filter = Filter::parse("f", text).unwrap();
+            let found: Vec<_> = filter.exact_texts().map(|(path, text)| (path.to_string(), text.to_owned())).collect();
+            let expect: Vec<_> = expect.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+            assert_eq!(found, expect, "{text}");
+        };
+        check("a == 'x'", &[(".a", "x")]);
+        check(
+            "a.b in ('x') and c > 5 and metadata.labels['d/e'] = \"y\"",
+            &[(".a.b", "x"), (".metadata.labels.d/e", "y")],
+        );
+        for none in ["a != 'x'", "a == 'x' or b == 'y'", "not a == 'x'", "a[*] == 'x'", "a == 5", "a in ('x', 'y')"] {
+            check(none, &[]);
+        }
+    }
+
+    #[test]
+    fn regular_expressions_look_at_no_more_of_an_object_than_they_may() {
+        let of = |values: usize, bytes: usize| {
+            let values: Vec<String> = (0..values).map(|_| format!("\"{}\"", "a".repeat(bytes))).collect();
+            format!("{{\"a\":[{}]}}", values.join(","))
+        };
+        let check = |pattern: &str, json: &str| {
+            let filter = Filter::parse("f", &format!("a[*] matches '{pattern}'")).unwrap();
+            filter.holds(&Subject { json: json.as_bytes(), revision: Revision::new(7) })
+        };
+        assert_eq!(check("b$", &of(100, 100)), Ok(false));
+        assert_eq!(check("b$", &of(1000, 100)), Err(TooCostly));
+        assert_eq!(check("b$", &of(100_000, 0)), Err(TooCostly));
+        // What is found before that is found.
+        assert_eq!(check("a$", &of(1000, 100)), Ok(true));
+        // Of a long text the first bytes, and of a large expression less.
+        assert_eq!(check("b$", &of(7, 1 << 20)), Ok(false));
+        assert_eq!(check("(a|b){0,100}c", &of(7, 1 << 20)), Err(TooCostly));
+        assert_eq!(check("(a|b){0,100}c", &of(30, 10)), Ok(false));
+        for (connected, expect) in [("not ", Err(TooCostly)), ("a[0] == 'x' and ", Ok(false))] {
+            let filter = Filter::parse("f", &format!("{connected}a[*] matches 'b$'")).unwrap();
+            let json = of(1000, 100);
+            assert_eq!(filter.holds(&Subject { json: json.as_bytes(), revision: Revision::new(7) }), expect);
+        }
     }
 
     proptest! {

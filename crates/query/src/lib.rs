@@ -3,7 +3,7 @@
 //! A [`Query`] is read from the parameters of a request whose names begin with [`PREFIX`]; no client of Kubernetes sends those. It
 //! says whether an object is wanted ([`Filter`], [`Condition`], [`Search`]) and where it stands ([`SortBy`]), by a place in bytes that
 //! compare as the values do, which page is wanted, and what is shown of each object ([`Mask`]). A [`QueryToken`] says where a walk
-//! goes on. Nothing here knows HTTP, stores, or which objects there are.
+//! goes on. [`PARAMETERS`] is what is announced of all that. Nothing here knows HTTP, stores, or which objects there are.
 //!
 //! Invariants:
 //! - Places compare as the values that they are of, whatever the direction, and no place begins another one.
@@ -13,7 +13,9 @@ mod condition;
 mod error;
 mod filter;
 mod mask;
+mod moment;
 mod order;
+mod parameters;
 mod path;
 mod place;
 mod query;
@@ -26,9 +28,11 @@ pub use condition::{Condition, TooCostly};
 pub use error::QueryError;
 pub use filter::Filter;
 pub use mask::Mask;
+pub use moment::Moment;
 pub use order::{Comparison, SortBy, SortTerm};
+pub use parameters::{GROUP_VERSION, PARAMETERS, Parameter, ParameterValue, Request};
 pub use path::{Path, Step};
 pub use query::{PREFIX, Query};
-pub use search::Search;
+pub use search::{Manner, Search, WordMatch};
 pub use token::{QueryToken, TokenError, TokenRevision, fingerprint};
 pub use value::{Subject, Value};

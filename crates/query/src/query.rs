@@ -9,24 +9,17 @@ use crate::condition::Condition;
 use crate::error::QueryError;
 use crate::filter::Filter;
 use crate::mask::Mask;
+use crate::moment::Moment;
 use crate::order::{SortBy, write_value};
+use crate::parameters::{
+    AT, COUNT, FIELDS, FILTER, GROUP_BY, MATCHES, OMIT_MANAGED_FIELDS, PAGE, PARAMETERS, SEARCH, SORT_BY, WHERE,
+};
 use crate::path::Path;
 use crate::search::Search;
 use crate::value::{Subject, Value};
 
 /// How the names of all parameters of a query begin.
 pub const PREFIX: &str = "keelson.io/";
-
-const SORT_BY: &str = "keelson.io/sortBy";
-const PAGE: &str = "keelson.io/page";
-const COUNT: &str = "keelson.io/count";
-const GROUP_BY: &str = "keelson.io/groupBy";
-const FILTER: &str = "keelson.io/filter";
-const WHERE: &str = "keelson.io/where";
-const SEARCH: &str = "keelson.io/search";
-const FIELDS: &str = "keelson.io/fields";
-const OMIT_MANAGED_FIELDS: &str = "keelson.io/omitManagedFields";
-const KNOWN: &[&str] = &[SORT_BY, PAGE, COUNT, GROUP_BY, FILTER, WHERE, SEARCH, FIELDS, OMIT_MANAGED_FIELDS];
 
 /// The longest value of a parameter, in bytes.
 const MAX_BYTES: usize = 4096;
@@ -38,6 +31,8 @@ pub struct Query {
     pub sort_by: SortBy,
     /// `page`: which page of `limit` objects, from 1.
     pub page: Option<NonZeroUsize>,
+    /// `count`: nothing but what every query is told is asked for.
+    pub counts: bool,
     /// `groupBy`: how many objects have which value is told in place of the objects.
     pub group_by: Option<Path>,
     /// `filter`: what holds of the objects in the answer.
@@ -46,6 +41,10 @@ pub struct Query {
     pub condition: Option<Condition>,
     /// `search`: the words that are found in them, and the order where no other one is given.
     pub search: Option<Search>,
+    /// `at`: the moment of the past that is read.
+    pub at: Option<Moment>,
+    /// `matches`: where the words are found is told in place of the objects.
+    pub matches: bool,
     /// `fields` and `omitManagedFields`: what is shown of each object.
     pub mask: Mask,
 }
@@ -59,8 +58,8 @@ impl Query {
         let mut query = None;
         let mut seen = Vec::new();
         for (name, value) in pairs.filter(|(name, _)| name.starts_with(PREFIX)) {
-            let Some(known) = KNOWN.iter().copied().find(|known| *known == name) else {
-                return Err(QueryError::Unknown { name: name.to_owned(), known: KNOWN });
+            let Some(known) = PARAMETERS.iter().map(|parameter| parameter.name).find(|known| *known == name) else {
+                return Err(QueryError::Unknown { name: name.to_owned() });
             };
             if seen.contains(&known) {
                 return Err(QueryError::Repeated { name: known });
@@ -72,14 +71,59 @@ impl Query {
             }
             query.get_or_insert_with(Self::default).set(known, value)?;
         }
-        if let Some(Self { sort_by, page, group_by: Some(_), .. }) = &query
-            && (!sort_by.is_by_key() || page.is_some())
-        {
+        query.as_ref().map_or(Ok(()), Self::check)?;
+        Ok(query)
+    }
+
+    /// # Errors
+    /// Which parameters can't be given together.
+    fn check(&self) -> Result<(), QueryError> {
+        if self.group_by.is_some() && (!self.sort_by.is_by_key() || self.page.is_some() || self.matches) {
             return Err(QueryError::Together(
-                "keelson.io/groupBy tells of values, which have no keelson.io/sortBy and no keelson.io/page",
+                "keelson.io/groupBy tells of values, which have no keelson.io/sortBy, keelson.io/page and keelson.io/matches",
             ));
         }
-        Ok(query)
+        if self.matches && self.search.is_none() {
+            return Err(QueryError::Together("keelson.io/matches is about the words of a keelson.io/search"));
+        }
+        if self.matches && !self.mask.shows_all() {
+            return Err(QueryError::Together(
+                "keelson.io/matches shows no objects of which keelson.io/fields or keelson.io/omitManagedFields show a part",
+            ));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// What a watch is not asked for.
+    pub fn check_watch(&self) -> Result<(), QueryError> {
+        if self.group_by.is_some() || self.matches {
+            return Err(QueryError::Together(
+                "keelson.io/groupBy and keelson.io/matches are for lists alone: a watch tells of objects",
+            ));
+        }
+        if self.at.is_some() {
+            return Err(QueryError::Together(
+                "keelson.io/at is for lists and single objects: a watch begins with its resourceVersion",
+            ));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// What is not asked of a single object.
+    pub fn check_get(&self) -> Result<(), QueryError> {
+        match self.is_plain() && self.page.is_none() && !self.counts {
+            true => Ok(()),
+            false => Err(QueryError::Together(
+                "of a single object keelson.io/at, keelson.io/fields and keelson.io/omitManagedFields can be asked",
+            )),
+        }
+    }
+
+    /// Whether a watch with these parameters follows a page, and not all objects that are wanted.
+    pub fn is_live_page(&self) -> bool {
+        self.page.is_some() || !self.sort_by.is_by_key()
     }
 
     fn set(&mut self, name: &'static str, value: &str) -> Result<(), QueryError> {
@@ -99,17 +143,15 @@ impl Query {
                 self.mask = Mask::parse(name, value)?.without_managed_fields();
             }
             FIELDS => self.mask = Mask::parse(name, value)?,
-            OMIT_MANAGED_FIELDS => match value {
-                "true" => self.mask = std::mem::take(&mut self.mask).without_managed_fields(),
-                "false" => {}
-                _ => {
-                    let why = "true or false is expected";
-                    return Err(QueryError::Value { name, why, value: value.to_owned() });
-                }
-            },
-            // That it is there is all it says: what is counted is told with every answer to a query.
+            AT => self.at = Some(Moment::parse(name, value)?),
+            MATCHES => self.matches = switch(name, value)?,
+            OMIT_MANAGED_FIELDS if switch(name, value)? => {
+                self.mask = std::mem::take(&mut self.mask).without_managed_fields();
+            }
+            OMIT_MANAGED_FIELDS => {}
+            // What is counted is told with every answer to a query.
             COUNT => match value {
-                "true" => {}
+                "true" => self.counts = true,
                 _ => return Err(QueryError::Value { name, why: "true is expected", value: value.to_owned() }),
             },
             _ => unreachable!("only names that are known come here"),
@@ -179,6 +221,18 @@ impl Query {
         }
     }
 
+    /// The query by which objects are found that have one value or another at a path: they are grouped by it.
+    pub fn index(path: Path) -> Self {
+        Self { group_by: Some(path), ..Self::default() }
+    }
+
+    /// The place of the objects with a text in an [index](Self::index).
+    pub fn place_in_index(text: &str) -> Vec<u8> {
+        let mut place = Vec::new();
+        write_value(Some(&Value::Text(text.into())), &mut place);
+        place
+    }
+
     /// The value of the object that put it at this place of a grouped list; `None` where it has none.
     pub fn value_at<'a>(&self, subject: &Subject<'a>, place: &[u8]) -> Option<Value<'a>> {
         let mut found = None;
@@ -193,6 +247,15 @@ impl Query {
             !is_it
         });
         found
+    }
+}
+
+/// A parameter that is `true` or `false`.
+fn switch(name: &'static str, value: &str) -> Result<bool, QueryError> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(QueryError::Value { name, why: "true or false is expected", value: value.to_owned() }),
     }
 }
 
@@ -221,16 +284,18 @@ mod tests {
         check(
             &[("keelson.io/sort", "a")],
             "unknown query parameter \"keelson.io/sort\": there are keelson.io/sortBy, keelson.io/page, keelson.io/count, \
-             keelson.io/groupBy, keelson.io/filter, keelson.io/where, keelson.io/search, keelson.io/fields, \
-             keelson.io/omitManagedFields",
+             keelson.io/groupBy, keelson.io/filter, keelson.io/where, keelson.io/search, keelson.io/matches, \
+             keelson.io/at, keelson.io/fields, keelson.io/omitManagedFields",
         );
         check(&[("keelson.io/page", "1"), ("keelson.io/page", "2")], "keelson.io/page is given more than once");
         check(&[("keelson.io/page", "0")], "keelson.io/page: pages are numbered from 1, not \"0\"");
         check(&[("keelson.io/count", "")], "keelson.io/count: true is expected, not \"\"");
         check(
             &[("keelson.io/groupBy", "a"), ("keelson.io/page", "1")],
-            "keelson.io/groupBy tells of values, which have no keelson.io/sortBy and no keelson.io/page",
+            "keelson.io/groupBy tells of values, which have no keelson.io/sortBy, keelson.io/page and keelson.io/matches",
         );
+        check(&[("keelson.io/matches", "true")], "keelson.io/matches is about the words of a keelson.io/search");
+        check(&[("keelson.io/matches", "1")], "keelson.io/matches: true or false is expected, not \"1\"");
     }
 
     proptest! {

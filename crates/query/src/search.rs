@@ -4,9 +4,11 @@
 //! containers, or a field that objects are selected by. Letters of either case are the same. What is found in the name counts most, and a
 //! whole text or word more than its beginning, a part of it, or one with a typing error.
 
+use keelson_codec::cursor::Cursor;
+
 use crate::error::QueryError;
 use crate::path::{Path, Step};
-use crate::value::Subject;
+use crate::value::{Subject, Value};
 
 /// The most words of a search.
 const MAX_WORDS: usize = 8;
@@ -16,16 +18,6 @@ const MAX_WORD: usize = 64;
 const ONE_ERROR_FROM: usize = 4;
 const TWO_ERRORS_FROM: usize = 8;
 
-/// How well a word answers to what is searched for.
-mod points {
-    pub(super) const WHOLE_TEXT: u16 = 100;
-    pub(super) const WHOLE_WORD: u16 = 80;
-    pub(super) const BEGINS_TEXT: u16 = 60;
-    pub(super) const BEGINS_WORD: u16 = 50;
-    pub(super) const PART: u16 = 30;
-    pub(super) const ERROR: u16 = 10;
-}
-
 /// How much a place counts where a word is found.
 mod weight {
     pub(super) const NAME: u16 = 3;
@@ -33,11 +25,72 @@ mod weight {
     pub(super) const OTHER: u16 = 1;
 }
 
+/// How many bytes of a text are told.
+const TOLD_BYTES: usize = 256;
+
 /// Words that are searched for.
 #[derive(Clone, Debug)]
 pub struct Search {
     words: Vec<String>,
     places: Vec<(Path, u16)>,
+}
+
+/// Where a word was found best in an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WordMatch {
+    /// The word, as it was searched for, in small letters.
+    pub word: String,
+    /// The field: the path of its text, or of the texts among which it is.
+    pub field: String,
+    /// The beginning of the text.
+    pub text: String,
+    /// How it was found.
+    pub manner: Manner,
+    /// What it counts.
+    pub points: u16,
+}
+
+/// How a word was found in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Manner {
+    /// A word of the text is the same but for typing errors.
+    Error,
+    /// It is a part of it.
+    Part,
+    /// A word of it begins so.
+    BeginsWord,
+    /// It begins so.
+    BeginsText,
+    /// It is one of its words.
+    WholeWord,
+    /// It is all of it.
+    WholeText,
+}
+
+impl Manner {
+    /// How well a word answers that was found so.
+    const fn points(self) -> u16 {
+        match self {
+            Self::WholeText => 100,
+            Self::WholeWord => 80,
+            Self::BeginsText => 60,
+            Self::BeginsWord => 50,
+            Self::Part => 30,
+            Self::Error => 10,
+        }
+    }
+
+    /// As clients are told.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::WholeText => "wholeText",
+            Self::WholeWord => "wholeWord",
+            Self::BeginsText => "beginsText",
+            Self::BeginsWord => "beginsWord",
+            Self::Part => "part",
+            Self::Error => "typingError",
+        }
+    }
 }
 
 impl Search {
@@ -73,21 +126,88 @@ impl Search {
     /// How well an object answers: more for a better answer, `None` where a word is not found. `fields` are texts of other fields.
     pub fn score<'f>(&self, subject: &Subject<'_>, fields: impl Iterator<Item = &'f str>) -> Option<u16> {
         let mut best = vec![0; self.words.len()];
-        let mut look = |text: &str, weight: u16| {
-            let text = text.to_lowercase();
-            for (word, best) in self.words.iter().zip(&mut best) {
-                *best = (*best).max(found(word, &text) * weight);
+        self.visit(subject, fields.map(|text| ((), text)), |word, _, manner, weight| {
+            best[word] = best[word].max(manner.points() * weight);
+        });
+        best.iter().all(|points| *points > 0).then(|| best.iter().sum())
+    }
+
+    /// Where each word is found best, in the order in which they were given; of an object in which all are found there is one for each.
+    /// `fields` are other fields, by their paths.
+    pub fn matches<'f>(
+        &self,
+        subject: &Subject<'_>,
+        fields: impl Iterator<Item = (&'f str, &'f str)>,
+    ) -> Vec<WordMatch> {
+        let mut best: Vec<Option<WordMatch>> = vec![None; self.words.len()];
+        self.visit(subject, fields, |word, (field, text), manner, weight| {
+            let points = manner.points() * weight;
+            if best[word].as_ref().is_none_or(|known| known.points < points) {
+                let field = match field {
+                    Looked::At(path) => match path.steps().split_last() {
+                        // Which label it is says more than that it is one.
+                        Some((Step::Each, of)) => member_with(subject, of, text).unwrap_or_else(|| path.to_string()),
+                        _ => path.to_string(),
+                    },
+                    Looked::In(field) => format!(".{field}"),
+                };
+                let text = text[..text.floor_char_boundary(TOLD_BYTES)].to_owned();
+                best[word] = Some(WordMatch { word: self.words[word].clone(), field, text, manner, points });
+            }
+        });
+        best.into_iter().flatten().collect()
+    }
+
+    /// Hands each text in which a word is found to `found`, with the place of the word, how it is found and what the field counts.
+    fn visit<'s, 'f, F: Copy>(
+        &'s self,
+        subject: &Subject<'_>,
+        fields: impl Iterator<Item = (F, &'f str)>,
+        mut found: impl FnMut(usize, (Looked<'s, F>, &str), Manner, u16),
+    ) {
+        let mut look = |field: Looked<'s, F>, text: &str, weight: u16| {
+            let small = text.to_lowercase();
+            for (place, word) in self.words.iter().enumerate() {
+                if let Some(manner) = found_in(word, &small) {
+                    found(place, (field, text), manner, weight);
+                }
             }
         };
         for (path, weight) in &self.places {
             subject.visit(path, |value| {
-                look(value.text(), *weight);
+                look(Looked::At(path), value.text(), *weight);
                 true
             });
         }
-        fields.for_each(|field| look(field, weight::OTHER));
-        best.iter().all(|points| *points > 0).then(|| best.iter().sum())
+        fields.for_each(|(field, text)| look(Looked::In(field), text, weight::OTHER));
     }
+}
+
+/// A field that was looked into.
+#[derive(Clone, Copy)]
+enum Looked<'s, F> {
+    /// One of every object.
+    At(&'s Path),
+    /// Another one.
+    In(F),
+}
+
+/// The path of the member with this text of the object that the steps lead to.
+fn member_with(subject: &Subject<'_>, steps: &[Step], text: &str) -> Option<String> {
+    let of = Path::of_steps(steps.iter().cloned());
+    let mut cursor = Cursor::new(of.first(subject.json)?, 0);
+    if cursor.peek() != b'{' {
+        return None;
+    }
+    cursor.step();
+    while let Some(key) = cursor.key() {
+        let name = key.decode();
+        if Value::of(cursor.raw()).is_some_and(|value| value.text() == text) {
+            let member = Step::Member((&*name).into());
+            return Some(Path::of_steps(steps.iter().cloned().chain([member])).to_string());
+        }
+    }
+    None
 }
 
 /// Where words are looked for in every object.
@@ -104,28 +224,28 @@ fn places() -> Vec<(Path, u16)> {
     ]
 }
 
-/// How well a text answers to a word; 0 where it does not. Both are in small letters.
-fn found(word: &str, text: &str) -> u16 {
+/// How a word is found in a text. Both are in small letters.
+fn found_in(word: &str, text: &str) -> Option<Manner> {
     if text == word {
-        return points::WHOLE_TEXT;
+        return Some(Manner::WholeText);
     }
     let words = || text.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty());
     if !text.contains(word) {
         let errors = match word.chars().count() {
-            0..ONE_ERROR_FROM => return 0,
+            0..ONE_ERROR_FROM => return None,
             ONE_ERROR_FROM..TWO_ERRORS_FROM => 1,
             _ => 2,
         };
-        return if words().any(|part| is_near(word, part, errors)) { points::ERROR } else { 0 };
+        return words().any(|part| is_near(word, part, errors)).then_some(Manner::Error);
     }
     if words().any(|part| part == word) {
-        return points::WHOLE_WORD;
+        return Some(Manner::WholeWord);
     }
-    match text.starts_with(word) {
-        true => points::BEGINS_TEXT,
-        false if words().any(|part| part.starts_with(word)) => points::BEGINS_WORD,
-        false => points::PART,
-    }
+    Some(match text.starts_with(word) {
+        true => Manner::BeginsText,
+        false if words().any(|part| part.starts_with(word)) => Manner::BeginsWord,
+        false => Manner::Part,
+    })
 }
 
 /// Whether one word becomes the other by so many errors at the most: a letter too many, too few, another one, or two that are swapped.
@@ -204,6 +324,32 @@ mod tests {
         assert_eq!(refused(" "), "s: a word to search for is expected, not \" \"");
         assert!(refused("a b c d e f g h i").contains("at most 8 words"));
         assert!(refused(&"a".repeat(65)).contains("at most 64 characters"));
+    }
+
+    #[test]
+    fn what_matched_is_told_for_each_word() {
+        let subject = Subject { json: POD.as_bytes(), revision: Revision::new(1) };
+        let matches = |search: &str| {
+            let fields = [("spec.nodeName", "node-seven")].into_iter();
+            let matches = Search::parse("search", search).unwrap().matches(&subject, fields);
+            matches.into_iter().map(|one| (one.word, one.field, one.text, one.manner.as_str())).collect::<Vec<_>>()
+        };
+        let found =
+            |word: &str, field: &str, text: &str, manner| (word.to_owned(), field.to_owned(), text.to_owned(), manner);
+        assert_eq!(
+            matches("Checkout seven ngnix"),
+            [
+                found("checkout", ".metadata.name", "checkout-web-0", "wholeWord"),
+                found("seven", ".spec.nodeName", "node-seven", "wholeWord"),
+                found("ngnix", ".spec.containers[*].image", "registry.example.com/nginx:1.27", "typingError"),
+            ]
+        );
+        assert_eq!(matches("front"), [found("front", ".metadata.labels.tier", "front", "wholeText")]);
+        assert_eq!(matches("mysql"), []);
+        // The points of all words are the score.
+        let search = Search::parse("search", "checkout web").unwrap();
+        let points: u16 = search.matches(&subject, std::iter::empty()).iter().map(|one| one.points).sum();
+        assert_eq!(search.score(&subject, std::iter::empty()), Some(points));
     }
 
     proptest! {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use keelson_access::TokenSeal;
 use keelson_meta::GroupResource;
 use keelson_meta::version_names::{Maturity, maturity};
+use keelson_query::Path;
 use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
 
 use crate::allocation::ServiceRanges;
@@ -44,6 +45,9 @@ pub struct RegistryConfig {
     pub publishes_encodings: bool,
     /// Whether lists leave out what can't be read, rather than fail.
     pub skip_unreadable: bool,
+    /// The paths by which queries find the objects of a resource (`pods`, `deployments.apps`) without a look at all of them, from
+    /// the first one on. [`RegistryConfig::index`] fills it.
+    pub indexes: BTreeMap<String, Vec<Path>>,
     /// How much work one chunk may be.
     pub bounds: ListBounds,
     /// What services are given addresses and node ports from. Servers that share a store share these.
@@ -78,6 +82,23 @@ const MATURITIES: [(&str, Covers); 4] = [
 ];
 
 impl RegistryConfig {
+    /// Reads a setting such as `pods=spec.nodeName,status.phase`.
+    ///
+    /// # Errors
+    /// What of it can't be read.
+    pub fn index(&mut self, setting: &str) -> Result<(), String> {
+        let (resource, paths) = setting.split_once('=').ok_or("RESOURCE=PATH,... is expected")?;
+        let indexes = self.indexes.entry(resource.to_owned()).or_default();
+        for path in paths.split(',') {
+            let path = Path::parse("index", path).map_err(|error| error.to_string())?;
+            if !path.is_single() {
+                return Err(format!("{path} has many values, and an index one of each object"));
+            }
+            indexes.push(path);
+        }
+        Ok(())
+    }
+
     /// Has a resource stored in another version than usual: `horizontalpodautoscalers.autoscaling=v1`. Objects that are
     /// stored in another version are read as before, and rewritten when they change. The catalogue is that of the resources
     /// which settings may name. `kubernetes=1.34` has all resources stored as servers of that release of Kubernetes can read them.
@@ -179,6 +200,7 @@ impl Default for RegistryConfig {
             storage_states: false,
             publishes_encodings: false,
             skip_unreadable: false,
+            indexes: BTreeMap::new(),
             bounds: ListBounds::default(),
             service_ranges: ServiceRanges::default(),
             revision_wait: Duration::from_secs(3),

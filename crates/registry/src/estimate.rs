@@ -22,10 +22,12 @@ pub struct Estimate {
     /// Whether a selector picks from these.
     pub is_selected: bool,
     /// How often each byte of an object may be looked at when one is written, beyond what any write takes; `u64::MAX` where even a
-    /// small one may take long.
+    /// small one may take long, of a query too.
     pub effort: u64,
 }
 
+/// More walks than these through one large object take longer than a request may hold a thread.
+const MANY_WALKS: usize = 4;
 /// How many bytes an object has in JSON, about which nothing is known: those of the largest that are stored, unless more are allowed.
 const ANY_OBJECT_BYTES: u64 = 3 << 19;
 
@@ -80,7 +82,10 @@ impl Registry {
         let shown =
             if query.group_by.is_some() { 0 } else { options.limit.map_or(objects, |limit| limit.get().min(objects)) };
         let looked_at = (looks + shown) as u64;
-        Estimate { bytes: part_of(bytes, shown, objects), looked_at, is_selected: true, ..Estimate::default() }
+        // Of a few objects too, each of which may take long.
+        let is_long = looks > 0 && (query.is_slow() || query.walks() > MANY_WALKS);
+        let effort = if is_long { u64::MAX } else { 0 };
+        Estimate { bytes: part_of(bytes, shown, objects), looked_at, is_selected: true, effort }
     }
 
     /// The objects that a watch begins with: nothing, unless it was asked to tell them.
@@ -91,6 +96,15 @@ impl Registry {
         // Of a list it would say too little.
         let listed = ListOptions { resource_version_match: None, ..options.clone() };
         Estimate { is_selected: false, ..self.estimate_list(target, &listed) }
+    }
+
+    /// The objects that a watch with a query begins with, each of which it looks into.
+    pub fn estimate_query_watch(&self, target: &Target, options: &ListOptions, query: &Query) -> Estimate {
+        if query.is_live_page() {
+            return Estimate { is_selected: false, ..self.estimate_query(target, options, query) };
+        }
+        let begun = self.estimate_watch(target, options);
+        Estimate { looked_at: begun.looked_at.saturating_mul(query.walks() as u64), ..begun }
     }
 
     /// The objects that a list looks at whose selectors nobody has read, be it one of a limit.

@@ -68,7 +68,7 @@ pub use list::{HistoryItems, HistoryPages, ListItems, ListPage};
 pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
-pub use query::{Group, Groups, QueryPage};
+pub use query::{Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChange, QueryPage};
 pub use registry::Registry;
 pub use selection::Selection;
 pub use subresources::{Remote, ServiceAccountTokens, TokenFault};

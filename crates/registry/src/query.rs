@@ -8,7 +8,11 @@
 //! reads what its request would not; what a page and what is counted are of one snapshot.
 
 mod groups;
+mod indexes;
+mod live;
 mod making;
+mod matches;
+mod moment;
 mod page;
 mod plan;
 mod wanted;
@@ -22,6 +26,8 @@ use keelson_meta::{ApiError, Revision};
 use keelson_query::Query;
 
 pub use self::groups::{Group, Groups};
+pub use self::live::{LiveOutput, LivePage, PageChange};
+pub use self::matches::{Matched, Matches};
 pub use self::page::QueryPage;
 use self::plan::QueryPlan;
 pub(crate) use self::wanted::Wanted;
@@ -79,6 +85,20 @@ impl Registry {
         caller.in_time(self.read_groups(target, options, query, caller)).await
     }
 
+    /// Tells where the words of a search are found in the objects of a page.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub async fn query_matches(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        options: &ListOptions,
+        query: &Query,
+    ) -> Result<Matches, ApiError> {
+        caller.in_time(self.read_matches(target, options, query, caller)).await
+    }
+
     async fn read_query(
         &self,
         target: &Target,
@@ -86,17 +106,44 @@ impl Registry {
         query: &Query,
         caller: &Caller,
     ) -> Result<QueryPage, ApiError> {
-        let plan = QueryPlan::new(target, options, query, self.token_form(target, caller))?;
+        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?;
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(QueryPage::empty(self.newest_revision().await?));
         }
         let asked = self.ask(target, options, query, plan, selection).await?;
-        let (shown, looked_at) = self.shown(&asked).await?;
+        self.page_of(&asked).await
+    }
+
+    async fn page_of(&self, asked: &Asked) -> Result<QueryPage, ApiError> {
+        let (shown, looked_at) = making::shown(asked).await?;
         if asked.plan.limit.is_some() {
             asked.collection.pin(&asked.snapshot);
         }
-        page::cut(&asked, shown, looked_at).await
+        page::cut(asked, shown, looked_at).await
+    }
+
+    async fn read_matches(
+        &self,
+        target: &Target,
+        options: &ListOptions,
+        query: &Query,
+        caller: &Caller,
+    ) -> Result<Matches, ApiError> {
+        let mut plan =
+            QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?;
+        let limit = *plan.limit.get_or_insert(matches::DEFAULT_LIMIT);
+        if limit > matches::MAX_LIMIT {
+            let most = matches::MAX_LIMIT;
+            return Err(ApiError::BadRequest(format!("keelson.io/matches tells of at most {most} objects at once")));
+        }
+        let selection = Selection::new(target, options)?;
+        if target.is_empty_by_nature() {
+            return Ok(Matches::of(QueryPage::empty(self.newest_revision().await?), Vec::new()));
+        }
+        let asked = self.ask(target, options, query, plan, selection).await?;
+        let page = self.page_of(&asked).await?;
+        matches::told(&asked, page).await
     }
 
     fn token_form(&self, target: &Target, caller: &Caller) -> TokenForm {
@@ -110,13 +157,13 @@ impl Registry {
         query: &Query,
         caller: &Caller,
     ) -> Result<Groups, ApiError> {
-        let plan = QueryPlan::new(target, options, query, self.token_form(target, caller))?;
+        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?;
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(Groups::empty(self.newest_revision().await?));
         }
         let asked = self.ask(target, options, query, plan, selection).await?;
-        let (view, looked_at) = self.view_of(&asked).await?;
+        let (view, looked_at) = making::view_of(&asked).await?;
         groups::count(&asked, &view, looked_at).await
     }
 
@@ -139,17 +186,9 @@ impl Registry {
         // ORDER: after the snapshot, which is as new as what it lacks.
         self.check_readable(target, &collection)?;
         self.counters().count_list_from_cache();
-        let wanted = Arc::new(Wanted::new(target, options, query.clone(), selection));
+        let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config.indexes);
+        let wanted = Arc::new(wanted);
         Ok(Asked { plan, collection, snapshot, wanted })
-    }
-
-    /// Where the objects are, and how many were looked at to find that out.
-    async fn shown(&self, asked: &Asked) -> Result<(Shown, usize), ApiError> {
-        if asked.wanted.is_range() {
-            return Ok((Shown::Range(asked.wanted.range.clone()), 0));
-        }
-        let (view, looked_at) = self.view_of(asked).await?;
-        Ok((Shown::View(view), looked_at))
     }
 }
 
@@ -157,6 +196,10 @@ impl QueryPlan {
     /// What is told when the revision is gone.
     fn expired(&self) -> ApiError {
         match self.token() {
+            // Of what was then there is no rest that is newer.
+            Some(_) if self.is_past => {
+                ApiError::Expired { message: ExpiredKind::ContinueTokenNoRest, continue_token: None }
+            }
             Some(token) => {
                 let continue_token = Some(self.form.give(token.newest().encode()));
                 ApiError::Expired { message: ExpiredKind::ContinueToken, continue_token }

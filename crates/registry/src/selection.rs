@@ -96,6 +96,12 @@ impl Selection {
         Ok(Self { labels: options.label_selector.clone(), fields, within, namespace, name })
     }
 
+    /// The selection of everything, wherever it is.
+    pub(crate) fn of_everything() -> Self {
+        let labels = ListOptions::default().label_selector;
+        Self { labels, fields: Vec::new(), within: None, namespace: None, name: None }
+    }
+
     /// Whether nothing is selected away: the only case in which the remaining items can be counted.
     pub fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()

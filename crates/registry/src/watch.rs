@@ -2,7 +2,10 @@
 //!
 //! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md live here:
 //! a list at R followed by a watch from R loses and repeats nothing, nothing follows an error, exactly one bookmark ends
-//! the initial events, and what leaves the selection is deleted with its old content.
+//! the initial events, and what leaves the selection is deleted with its old content. What a query chooses besides is decided in
+//! `watch/chosen.rs`.
+
+mod chosen;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -14,10 +17,13 @@ use keelson_cache::{Collection, CursorBatch, Entry, Event, FrameKind, RangeCurso
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::options::{ListOptions, RequestedVersion};
 use keelson_meta::{ApiError, Revision};
+use keelson_query::Query;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use self::chosen::Chosen;
 use crate::caller::Caller;
 use crate::list::KeyRange;
+use crate::query::Wanted;
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
@@ -79,6 +85,8 @@ pub struct WatchStream {
     collection: Arc<Collection>,
     cursor: Option<WatchCursor>,
     selection: Selection,
+    /// What a query chooses of that.
+    chosen: Option<Chosen>,
     /// Events up to this revision are not sent: a watch may start in the future.
     floor: Revision,
     bookmarks: bool,
@@ -121,11 +129,33 @@ impl Registry {
         caller: &Caller,
         options: &ListOptions,
     ) -> Result<WatchStream, ApiError> {
-        caller.in_time(self.begin_watch(target, options)).await
+        caller.in_time(self.begin_watch(target, options, None)).await
     }
 
-    async fn begin_watch(&self, target: &Target, options: &ListOptions) -> Result<WatchStream, ApiError> {
+    /// The same of the objects that a query wants, in no order but that of the events.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch). That it can't be told of an object whether it is wanted is told in the stream.
+    pub async fn watch_query(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        options: &ListOptions,
+        query: &Query,
+    ) -> Result<WatchStream, ApiError> {
+        caller.in_time(self.begin_watch(target, options, Some(query))).await
+    }
+
+    async fn begin_watch(
+        &self,
+        target: &Target,
+        options: &ListOptions,
+        query: Option<&Query>,
+    ) -> Result<WatchStream, ApiError> {
         let selection = Selection::new(target, options)?;
+        let chosen = query
+            .filter(|query| !query.is_plain())
+            .map(|query| Chosen::new(Arc::new(Wanted::new(target, options, query.clone(), selection.clone()))));
         let requested = options.requested_version()?;
         let collection = self.settled_collection(target).await?;
         let (state, cursor, floor) = match self.begin(target, options, requested, &selection, &collection).await {
@@ -144,6 +174,7 @@ impl Registry {
             cursor,
             collection,
             selection,
+            chosen,
             floor,
             bookmarks: options.allow_bookmarks,
             bookmark_interval: interval,
@@ -199,7 +230,7 @@ impl Registry {
     }
 
     /// Spread between once and twice the minimum, so that watches that began together don't end together.
-    fn random_watch_timeout(&self) -> Duration {
+    pub(crate) fn random_watch_timeout(&self) -> Duration {
         let shortest = self.config.min_watch_timeout;
         let spread = u64::try_from(shortest.as_millis()).unwrap_or(u64::MAX).max(1);
         shortest + Duration::from_millis(self.random.u64() % spread)
@@ -210,8 +241,20 @@ fn follow(collection: &Arc<Collection>, after: Revision, scope: keelson_cache::S
     collection.watch(after, scope).map_err(|gone| too_old(after, gone.oldest))
 }
 
-fn too_old(requested: Revision, oldest: Revision) -> ApiError {
+pub(crate) fn too_old(requested: Revision, oldest: Revision) -> ApiError {
     ApiError::Expired { message: ExpiredKind::WatchTooOld { requested, oldest }, continue_token: None }
+}
+
+/// The first pending outputs, at least one, at most [`STEP_BYTES`] of them.
+pub(crate) fn hand_out(pending: &mut VecDeque<WatchOutput>) -> Vec<WatchOutput> {
+    let mut bytes = 0;
+    let fitting = pending.iter().take_while(|output| {
+        let fits = bytes < STEP_BYTES;
+        bytes += output.size();
+        fits
+    });
+    let count = fitting.count();
+    pending.drain(..count).collect()
 }
 
 /// The next events, once the watch has rested.
@@ -235,13 +278,16 @@ impl WatchStream {
     /// Dropping the future between two calls loses nothing.
     pub async fn next(&mut self) -> Option<Vec<WatchOutput>> {
         if !self.pending.is_empty() {
-            return Some(self.hand_out());
+            return Some(hand_out(&mut self.pending));
         }
         loop {
-            let outputs = self.step().await?;
+            let outputs = match self.decide().await {
+                Some(outputs) => outputs,
+                None => self.step().await?,
+            };
             self.pending.extend(outputs);
             if !self.pending.is_empty() {
-                return Some(self.hand_out());
+                return Some(hand_out(&mut self.pending));
             }
             // Nothing of it is selected, and there may be much more of that. Others have their turn.
             tokio::task::yield_now().await;
@@ -253,16 +299,24 @@ impl WatchStream {
         self.deadline.deadline()
     }
 
-    /// The first pending outputs, at least one, at most [`STEP_BYTES`] of them.
-    fn hand_out(&mut self) -> Vec<WatchOutput> {
-        let mut bytes = 0;
-        let fitting = self.pending.iter().take_while(|output| {
-            let fits = bytes < STEP_BYTES;
-            bytes += output.size();
-            fits
-        });
-        let count = fitting.count();
-        self.pending.drain(..count).collect()
+    /// What is told of that which came and is not decided yet; `None` where there is nothing left.
+    async fn decide(&mut self) -> Option<Vec<WatchOutput>> {
+        let chosen = self.chosen.as_mut().filter(|chosen| !chosen.is_settled())?;
+        Some(match chosen.decide().await {
+            Ok(outputs) => {
+                let told = outputs.iter().filter_map(|output| match output {
+                    WatchOutput::Event(_, event) => Some(event.revision),
+                    WatchOutput::Initial(_) | WatchOutput::Bookmark { .. } | WatchOutput::Error(_) => None,
+                });
+                self.sent = told.fold(self.sent, Revision::max);
+                outputs
+            }
+            Err(error) => {
+                self.chosen = None;
+                self.state = State::Done;
+                vec![WatchOutput::Error(error)]
+            }
+        })
     }
 
     async fn step(&mut self) -> Option<Vec<WatchOutput>> {
@@ -276,10 +330,15 @@ impl WatchStream {
 
     fn initial(&mut self, mut rest: RangeCursor, revision: Revision) -> Vec<WatchOutput> {
         if let Some(leaf) = rest.next_leaf() {
-            let selected = leaf.entries().iter().filter(|entry| self.selection.matches(entry));
-            let outputs = selected.map(|entry| WatchOutput::Initial(entry.clone())).collect();
             self.state = State::Initial { rest, revision };
-            return outputs;
+            let mut selected = leaf.entries().iter().filter(|entry| self.selection.matches(entry));
+            return match &mut self.chosen {
+                Some(chosen) => {
+                    chosen.take_objects(selected.by_ref());
+                    Vec::new()
+                }
+                None => selected.map(|entry| WatchOutput::Initial(entry.clone())).collect(),
+            };
         }
         self.state = State::Live;
         self.sent = revision;
@@ -335,6 +394,10 @@ impl WatchStream {
     /// deleted.
     fn select(&mut self, events: &[Arc<Event>]) -> Vec<WatchOutput> {
         let mut outputs = Vec::with_capacity(events.len());
+        if let Some(chosen) = &mut self.chosen {
+            chosen.take_events(events.iter().filter(|event| event.revision > self.floor));
+            return outputs;
+        }
         for event in events.iter().filter(|event| event.revision > self.floor) {
             let selected =
                 |entry: &Option<Arc<Entry>>| entry.as_ref().is_some_and(|entry| self.selection.matches(entry));

@@ -70,7 +70,7 @@ const ALLOWED: [(&str, &[&str]); 35] = [
     ),
     // documents that are built once and served as they are
     ("discovery", &["meta", "resources"]),
-    ("openapi", &["meta", "resources", "schema"]),
+    ("openapi", &["meta", "resources", "schema", "query"]),
     ("controllers", &["meta", "resources", "storage", "cache", "access", "registry"]),
     // who else serves a part of the API
     (

@@ -16,6 +16,8 @@ use crate::written::DecoderId;
 
 /// How many bytes all views that are kept may take together.
 const KEPT_BYTES: u64 = 128 << 20;
+/// Of how many views it is remembered how often they would have been of use.
+const MISSED: usize = 256;
 /// How many moments of one view are kept.
 const MOMENTS: usize = 4;
 
@@ -41,6 +43,8 @@ pub(crate) struct KeptViews {
     kept: Mutex<Vec<Kept>>,
     /// Who makes which view now.
     turns: Mutex<Vec<Turn>>,
+    /// Views that are not kept and would have been of use, with how often; the one that was missed last stands last.
+    missed: Mutex<Vec<(DecoderId, Arc<str>, usize)>>,
     /// How many are kept, to be read without the lock.
     count: AtomicUsize,
 }
@@ -105,6 +109,21 @@ impl KeptViews {
         let over = over.count();
         kept.drain(..over);
         self.count.store(kept.len(), Ordering::Relaxed);
+    }
+
+    /// Notes that a view would have been of use, and tells how often that was so.
+    pub(crate) fn miss(&self, of: DecoderId, name: &str) -> usize {
+        let mut missed = self.missed.lock();
+        let known = missed.iter().position(|(known, named, _)| *known == of && **named == *name);
+        let (of, name, times) = match known {
+            Some(place) => missed.remove(place),
+            None => (of, name.into(), 0),
+        };
+        if missed.len() == MISSED {
+            missed.remove(0);
+        }
+        missed.push((of, name, times + 1));
+        times + 1
     }
 
     /// The turn to make a view: who waits for it finds what the one before has made.

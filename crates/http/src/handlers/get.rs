@@ -7,8 +7,9 @@ use keelson_meta::ApiError;
 use keelson_meta::options::GetOptions;
 use keelson_registry::{Registry, Target};
 
+use super::list_body::masked_object;
 use super::render::Renderer;
-use super::resolve;
+use super::{query, resolve};
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::service::ApiRequest;
@@ -21,6 +22,18 @@ pub(super) async fn handle(
     let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
     let options = GetOptions::parse(request.query.pairs());
     let name = resolve::name(target)?;
-    let entry = registry.get(target, name, &request.caller, &options).await?;
-    renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await
+    let Some(query) = request.query.extended()? else {
+        let entry = registry.get(target, name, &request.caller, &options).await?;
+        return renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await;
+    };
+    query.check_get().map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    let mask = query::mask(query, &renderer)?;
+    let entry = registry.get_at(target, name, &request.caller, &options, query).await?;
+    let Some(mask) = mask else {
+        return renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await;
+    };
+    // The paths of the mask are those of the version that is shown.
+    let shown = renderer.view().show(&entry.object).await?;
+    let object = masked_object(&entry.key, &shown, &mask)?;
+    renderer.answer(StatusCode::OK, &object, Some(entry.revision)).await
 }

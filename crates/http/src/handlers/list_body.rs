@@ -28,7 +28,7 @@ use keelson_registry::HistoryItems;
 use self::ahead::in_order;
 pub(super) use self::ahead::{AHEAD_FROM_BYTES, AheadBody, HEAVY_BYTES, done};
 pub(super) use self::convert::converted;
-pub(super) use self::masked::masked;
+pub(super) use self::masked::{cut, masked, masked_object};
 pub(super) use self::paced::Paced;
 use super::render::ListWriter;
 use crate::body::BodyError;

@@ -9,7 +9,8 @@ use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
-use keelson_registry::{Groups, ListPage, Registry, Target};
+use keelson_query::{GROUP_VERSION, Mask, Query, WordMatch};
+use keelson_registry::{Groups, ListPage, Matched, Matches, Registry, Target};
 
 use super::list::{self, Showing};
 use super::render::Renderer;
@@ -29,24 +30,26 @@ pub(super) async fn handle(
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let options = request.query.list_options()?;
-    let query = request.query.extended()?.ok_or_else(only_for_lists)?;
+    let query = request.query.extended()?.ok_or_else(only_for_reads)?;
     if query.group_by.is_some() {
         let groups = registry.query_groups(target, &request.caller, options, query).await?;
         let mut response = respond::value(StatusCode::OK, &document(&groups), request.error_form);
         tell(response.headers_mut(), LOOKED_AT, groups.looked_at);
         return Ok(response);
     }
-    let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
-    if query.mask.selects() && !renderer.shows_whole_objects() {
-        return Err(ApiError::BadRequest(
-            "keelson.io/fields is for whole objects, not for tables and metadata".to_owned(),
-        ));
+    if query.matches {
+        let matches = registry.query_matches(target, &request.caller, options, query).await?;
+        let mut response = respond::value(StatusCode::OK, &document_of_matches(&matches), request.error_form);
+        tell(response.headers_mut(), TOTAL_COUNT, matches.total);
+        tell(response.headers_mut(), LOOKED_AT, matches.looked_at);
+        return Ok(response);
     }
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
+    let mask = mask(query, &renderer)?;
     let page = registry.query(target, &request.caller, options, query).await?;
     let (total, looked_at) = (page.total, page.looked_at);
     // A table of a few kinds has an order of its own where none is asked for.
     let order = renderer.row_order().filter(|_| query.sort_by.is_by_key());
-    let mask = (!query.mask.shows_all()).then(|| Arc::new(query.mask.clone()));
     let showing = Showing { order, mask };
     let page = ListPage {
         revision: page.revision,
@@ -60,9 +63,22 @@ pub(super) async fn handle(
     Ok(response)
 }
 
-/// What is told who asks something else than a list so.
-pub(super) fn only_for_lists() -> ApiError {
-    ApiError::BadRequest("parameters that begin with keelson.io/ are for lists alone".to_owned())
+/// What is told who asks something else than a read so.
+pub(super) fn only_for_reads() -> ApiError {
+    ApiError::BadRequest("parameters that begin with keelson.io/ are for reads of objects alone".to_owned())
+}
+
+/// What is left out of each object.
+///
+/// # Errors
+/// 400 where what is shown is made of whole objects.
+pub(super) fn mask(query: &Query, renderer: &Renderer) -> Result<Option<Arc<Mask>>, ApiError> {
+    if query.mask.selects() && !renderer.shows_whole_objects() {
+        return Err(ApiError::BadRequest(
+            "keelson.io/fields is for whole objects, not for tables and metadata".to_owned(),
+        ));
+    }
+    Ok((!query.mask.shows_all()).then(|| Arc::new(query.mask.clone())))
 }
 
 fn tell(headers: &mut HeaderMap, name: HeaderName, count: usize) {
@@ -82,10 +98,54 @@ fn document(groups: &Groups) -> Value {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion", Value::from(groups.revision.to_string()));
     let mut document = Map::new();
-    document.insert("kind", Value::from("ValueCounts"));
-    document.insert("apiVersion", Value::from("keelson.io/v1alpha1"));
-    document.insert("metadata", Value::Object(metadata));
+    head("ValueCounts", metadata, &mut document);
     document.insert("values", Value::Array(told.collect()));
     document.insert("totalValues", Value::from(groups.total));
     Value::Object(document)
+}
+
+/// What a document of the extension begins with.
+pub(super) fn head(kind: &str, metadata: Map, document: &mut Map) {
+    document.insert("kind", Value::from(kind));
+    document.insert("apiVersion", Value::from(format!("{}/{}", GROUP_VERSION.0, GROUP_VERSION.1)));
+    document.insert("metadata", Value::Object(metadata));
+}
+
+/// The matches as they are sent.
+fn document_of_matches(matches: &Matches) -> Value {
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion", Value::from(matches.revision.to_string()));
+    if let Some(token) = &matches.continue_token {
+        metadata.insert("continue", Value::from(token.as_str()));
+    }
+    if let Some(remaining) = matches.remaining {
+        metadata.insert("remainingItemCount", Value::from(remaining));
+    }
+    let mut document = Map::new();
+    head("SearchMatches", metadata, &mut document);
+    document.insert("items", Value::Array(matches.objects.iter().map(matched).collect()));
+    Value::Object(document)
+}
+
+fn matched(object: &Matched) -> Value {
+    let mut told = Map::new();
+    if let Some(namespace) = &object.namespace {
+        told.insert("namespace", Value::from(namespace.as_str()));
+    }
+    told.insert("name", Value::from(object.name.as_str()));
+    let score: u64 = object.matches.iter().map(|word| u64::from(word.points)).sum();
+    told.insert("score", Value::from(score));
+    told.insert("matches", Value::Array(object.matches.iter().map(word_match).collect()));
+    Value::Object(told)
+}
+
+fn word_match(found: &WordMatch) -> Value {
+    let mut told = Map::new();
+    for (name, text) in
+        [("word", &*found.word), ("field", &*found.field), ("text", &*found.text), ("manner", found.manner.as_str())]
+    {
+        told.insert(name, Value::from(text));
+    }
+    told.insert("points", Value::from(u64::from(found.points)));
+    Value::Object(told)
 }

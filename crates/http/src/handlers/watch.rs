@@ -13,6 +13,7 @@ use keelson_registry::{Registry, Target, WatchStream};
 use tokio_util::sync::CancellationToken;
 
 use super::render::{EventEncoder, Renderer};
+use super::{live_page, query};
 use crate::body::{self, BodyError, ResponseBody};
 use crate::filters::InitialSeats;
 use crate::negotiation::Subject;
@@ -29,12 +30,25 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request, Subject::Watch)?;
     let content_type = renderer.media().kind.watch_content_type();
-    let watch = registry.watch(target, &request.caller, request.query.list_options()?).await?;
+    let options = request.query.list_options()?;
+    let (watch, mask) = match request.query.extended()? {
+        None => (registry.watch(target, &request.caller, options).await?, None),
+        Some(query) => {
+            query.check_watch().map_err(|error| ApiError::BadRequest(error.to_string()))?;
+            let mask = query::mask(query, &renderer)?;
+            if query.is_live_page() {
+                let encoder = EventEncoder::new(renderer).masked(mask);
+                return Box::pin(live_page::handle(registry, target, request, encoder)).await;
+            }
+            (registry.watch_query(target, &request.caller, options, query).await?, mask)
+        }
+    };
     let watch = match request.parts.extensions.remove::<InitialSeats>() {
         Some(seats) => watch.holding(seats),
         None => watch,
     };
-    let frames = frames(watch, EventEncoder::new(renderer), request.stopping);
+    let encoder = EventEncoder::new(renderer).masked(mask);
+    let frames = frames(watch, encoder, request.stopping);
     let body = body::stream(StreamBody::new(frames.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)))));
     Ok(respond::stream(StatusCode::OK, content_type, body))
 }

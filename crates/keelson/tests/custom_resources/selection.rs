@@ -130,6 +130,20 @@ async fn each_version_has_fields_of_its_own_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_take_declared_fields_and_search_in_them() {
+    let (_server, raw) = filled().await;
+    assert_eq!(found(&raw, "fieldSelector=spec.s!%3Done&keelson.io/sortBy=-metadata.name").await, "dcb");
+    assert_eq!(found(&raw, "fieldSelector=spec.b%3Dtrue&keelson.io/filter=spec.i+%3E+0").await, "a");
+    assert_eq!(found(&raw, "keelson.io/search=two").await, "b");
+    let told = raw.get(format!("{SELS}?keelson.io/search=two&keelson.io/matches=true")).await.expect(200).json();
+    assert_eq!(told["items"][0]["matches"][0]["field"], ".spec.s");
+    // Of another version other fields are declared.
+    let v2 = SELS.replace("/v1/", "/v2/");
+    let refused = raw.get(format!("{v2}?fieldSelector=spec.s%3Done&keelson.io/count=true")).await.expect(400).json();
+    assert!(refused["message"].as_str().unwrap().contains("field label not supported: spec.s"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_sees_objects_enter_and_leave_its_selection() {
     let (_server, raw) = filled().await;
     let mut watch = raw.get(format!("{SELS}?watch=1&fieldSelector=spec.s%3Done&resourceVersion=0")).stream().await;

@@ -8,5 +8,7 @@
 mod chunking;
 mod client;
 mod large_lists;
+mod past;
 mod queries;
+mod query_watches;
 mod sealed_tokens;

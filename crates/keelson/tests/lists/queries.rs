@@ -160,6 +160,71 @@ async fn objects_are_found_by_words_and_the_best_come_first() {
 }
 
 #[tokio::test]
+async fn where_words_are_found_is_told_beside_the_page() {
+    let server = TestServer::start().await;
+    let raw = pods(&server, 12).await;
+    let search = format!("{PODS}?limit=5&keelson.io/search=POD-0+node");
+    let page = raw.get(&*search).await.expect(200);
+    let told = raw.get(format!("{search}&keelson.io/matches=true")).await.expect(200);
+    assert_eq!(told.header("keelson-total-count"), page.header("keelson-total-count"));
+    let (page, told) = (page.json(), told.json());
+    assert_eq!((&told["kind"], &told["apiVersion"]), (&json!("SearchMatches"), &json!("keelson.io/v1alpha1")));
+    assert_eq!(told["metadata"], page["metadata"], "they are of one page, and have one token");
+    let of = |document: &Value| -> Vec<String> {
+        let names = document["items"].as_array().unwrap().iter();
+        names.map(|item| item.get("name").unwrap_or(&item["metadata"]["name"]).to_string()).collect()
+    };
+    assert_eq!(of(&told), of(&page));
+    let expected = json!({
+        "namespace": "default", "name": "pod-01", "score": 3 * 60 + 60,
+        "matches": [
+            {"word": "pod-0", "field": ".metadata.name", "text": "pod-01", "manner": "beginsText", "points": 180},
+            {"word": "node", "field": ".spec.nodeName", "text": "node-1", "manner": "wholeWord", "points": 80},
+        ],
+    });
+    assert_eq!(told["items"][0]["matches"], expected["matches"]);
+    assert_eq!((&told["items"][0]["name"], &told["items"][0]["score"]), (&json!("pod-01"), &json!(260)));
+    let next = format!("{search}&keelson.io/matches=true&continue={}", page["metadata"]["continue"].as_str().unwrap());
+    let rest = raw.get(next).await.expect(200).json();
+    assert_eq!(rest["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_parameters_are_announced_and_described() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let announced = raw.get("/apis/keelson.io/v1alpha1").await.expect(200).json();
+    let parameters = announced["parameters"].as_array().unwrap();
+    let index = raw.get("/openapi/v3").await.expect(200).json();
+    let place = index["paths"]["api/v1"]["serverRelativeURL"].as_str().unwrap();
+    let v3 = raw.get(place).await.expect(200).json();
+    let v2 = raw.get("/openapi/v2").await.expect(200).json();
+    for (path, request) in [
+        ("/api/v1/namespaces/{namespace}/pods", "list"),
+        ("/api/v1/pods", "list"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}", "get"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}/status", "none"),
+    ] {
+        let expected: Vec<&str> = parameters
+            .iter()
+            .filter(|one| one["requests"].as_array().unwrap().contains(&json!(request)))
+            .map(|one| one["name"].as_str().unwrap())
+            .collect();
+        let ours = |all: &Value, name: &dyn Fn(&Value) -> String| -> Vec<String> {
+            let all = all.as_array().map(Vec::as_slice).unwrap_or_default();
+            all.iter().map(name).filter(|name| name.starts_with("keelson.io/")).collect()
+        };
+        let in_v3 = ours(&v3["paths"][path]["get"]["parameters"], &|one| one["name"].as_str().unwrap().to_owned());
+        assert_eq!(in_v3, expected, "{path}");
+        let resolved = |one: &Value| {
+            let place = one["$ref"].as_str().unwrap().strip_prefix('#').unwrap();
+            v2.pointer(place).unwrap_or_else(|| panic!("{place} leads nowhere"))["name"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(ours(&v2["paths"][path]["get"]["parameters"], &resolved), expected, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_page_carries_what_it_shows() {
     let server = TestServer::start().await;
     let raw = pods(&server, 3).await;
@@ -223,8 +288,16 @@ async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     .await;
     check("keelson.io/fields=a[0]", "a mask has [*] for all items").await;
     check("keelson.io/search=", "a word to search for is expected").await;
-    check("watch=true&keelson.io/count=true", "for lists alone").await;
-    raw.get(format!("{PODS}/pod-00?keelson.io/count=true")).await.expect(400);
+    check("keelson.io/matches=true", "is about the words of a keelson.io/search").await;
+    check("keelson.io/search=a&keelson.io/matches=true&limit=1001", "of at most 1000 objects").await;
+    check("watch=true&keelson.io/groupBy=.spec.nodeName", "are for lists alone").await;
+    check("watch=true&keelson.io/at=7", "a watch begins with its resourceVersion").await;
+    check("watch=true&keelson.io/page=1", "keelson.io/page needs a limit").await;
+    check("watch=true&keelson.io/sortBy=.spec.nodeName", "a live page needs a limit of at most 500").await;
+    check("watch=true&keelson.io/page=1&limit=501", "a live page needs a limit of at most 500").await;
+    let one = raw.get(format!("{PODS}/pod-00?keelson.io/count=true")).await.expect(400).json();
+    assert!(one["message"].as_str().unwrap().starts_with("of a single object keelson.io/at"), "{one}");
+    raw.get(format!("{PODS}/pod-00/status?keelson.io/fields=kind")).await.expect(400);
     raw.delete(format!("{PODS}?keelson.io/page=1&limit=1")).await.expect(400);
     raw.delete(format!("{PODS}/pod-00?keelson.io/count=true")).await.expect(400);
 

@@ -5,7 +5,7 @@
 
 use regex::bytes::RegexBuilder;
 
-use super::{Expr, Form, Literal, Test};
+use super::{Expr, Form, Literal, Pattern, Test};
 use crate::error::QueryError;
 use crate::path::Path;
 use crate::scan::Scanner;
@@ -17,8 +17,11 @@ const MAX_DEPTH: usize = 32;
 const MAX_TESTS: usize = 64;
 /// How many values one list may have.
 const MAX_VALUES: usize = 256;
-/// How many bytes a regular expression may take when it is compiled.
-const REGEX_BYTES: usize = 64 << 10;
+/// How many regular expressions there may be.
+const MAX_PATTERNS: usize = 16;
+/// How many bytes a regular expression may take when it is compiled, and how often a byte counts then that it looks at: the more it takes,
+/// the more steps a byte may cost it.
+const REGEX_BYTES: [(usize, u64); 3] = [(4 << 10, 1), (16 << 10, 4), (64 << 10, 16)];
 /// How many bytes may be taken by what is found out about it while it runs, which keeps usual ones fast.
 const REGEX_CACHE_BYTES: usize = 256 << 10;
 
@@ -148,22 +151,34 @@ impl Parser<'_> {
         }
         if self.word("matches") {
             self.scanner.skip_spaces();
-            let at = self.scanner.position();
-            self.patterns += 1;
-            let pattern = self.scanner.quoted()?;
-            let made = RegexBuilder::new(&pattern)
-                .unicode(false)
-                .size_limit(REGEX_BYTES)
-                .dfa_size_limit(REGEX_CACHE_BYTES)
-                .build();
-            let pattern = made.map_err(|error| {
-                let why = error.to_string();
-                let why = why.lines().last().unwrap_or_default().trim().to_owned();
-                self.scanner.error_at(at, format!("this is no regular expression that is taken ({why})"))
-            })?;
-            return Ok(Expr::Value(path, Test::Matches(pattern)));
+            return Ok(Expr::Value(path, Test::Matches(self.pattern()?)));
         }
         Err(self.scanner.error("a comparison is expected"))
+    }
+
+    fn pattern(&mut self) -> Result<Pattern, QueryError> {
+        let at = self.scanner.position();
+        self.patterns += 1;
+        if self.patterns > MAX_PATTERNS {
+            return Err(self.scanner.error(format!("there are at most {MAX_PATTERNS} regular expressions")));
+        }
+        let pattern = self.scanner.quoted()?;
+        let made = |bytes| {
+            RegexBuilder::new(&pattern).unicode(false).size_limit(bytes).dfa_size_limit(REGEX_CACHE_BYTES).build()
+        };
+        let mut why = String::new();
+        for (bytes, weight) in REGEX_BYTES {
+            match made(bytes) {
+                Ok(regex) => return Ok(Pattern { regex, weight }),
+                Err(error @ regex::Error::CompiledTooBig(_)) => why = error.to_string(),
+                Err(error) => {
+                    why = error.to_string();
+                    break;
+                }
+            }
+        }
+        let why = why.lines().last().unwrap_or_default().trim().to_owned();
+        Err(self.scanner.error_at(at, format!("this is no regular expression that is taken ({why})")))
     }
 
     fn comparison(&mut self, path: Path, operator: &str) -> Read {

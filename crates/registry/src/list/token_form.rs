@@ -15,7 +15,7 @@ use crate::target::Target;
 const FOREIGN: &str = "continue key is not valid: it was altered, or given for another list or to somebody else";
 
 /// How the tokens of one list are given out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TokenForm {
     seal: Option<Arc<TokenSeal>>,
     /// By what a sealed token is bound to its list.

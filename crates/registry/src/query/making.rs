@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use keelson_cache::{CatchingUp, Collection, Found, Gathered, Snapshot, View};
+use keelson_cache::{CatchingUp, Collection, Entry, Found, Gathered, Snapshot, View};
 use keelson_meta::ApiError;
 use keelson_supervision::outcome;
 use tokio::task::yield_now;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::wanted::Wanted;
-use super::{Asked, KeyRange};
+use super::{Asked, KeyRange, Shown, indexes};
 use crate::registry::Registry;
 
 /// After a look at objects of so many bytes others have their turn: about a millisecond.
@@ -26,33 +26,43 @@ const CHANGE_LOOKS: usize = 4;
 /// So many changes are caught up with, however few objects there are.
 const FEW_CHANGES: usize = 64;
 
-impl Registry {
-    /// The view of a query, and how many objects were looked at to make it.
-    ///
-    /// # Errors
-    /// 400 when it can't be told where some of the objects stand.
-    pub(super) async fn view_of(&self, asked: &Asked) -> Result<(View, usize), ApiError> {
-        let Asked { collection, snapshot, wanted, .. } = asked;
-        if let Found::Exact(view) = collection.find_view(&wanted.name, snapshot) {
-            return Ok((view, 0));
-        }
-        let turn = collection.view_turn(&wanted.name);
-        let _turn = turn.lock().await;
-        let (view, looked_at) = match collection.find_view(&wanted.name, snapshot) {
-            Found::Exact(view) => return Ok((view, 0)),
-            Found::Near { snapshot: from, view } => match caught_up(view, &from, snapshot, wanted).await {
-                (Some(view), looked_at) => (view, looked_at),
-                (None, looked_at) => {
-                    let (view, more) = gathered(snapshot, wanted).await;
-                    (view, looked_at + more)
-                }
-            },
-            Found::Nothing => gathered(snapshot, wanted).await,
-        };
-        wanted.check_known()?;
-        collection.keep_view(&wanted.name, snapshot, &view);
-        Ok((view, looked_at))
+/// Where the objects of a query are, and how many were looked at to find that out.
+///
+/// # Errors
+/// As [`view_of`].
+pub(super) async fn shown(asked: &Asked) -> Result<(Shown, usize), ApiError> {
+    if asked.wanted.is_range() {
+        return Ok((Shown::Range(asked.wanted.range.clone()), 0));
     }
+    let (view, looked_at) = view_of(asked).await?;
+    Ok((Shown::View(view), looked_at))
+}
+
+/// The view of a query, and how many objects were looked at to make it.
+///
+/// # Errors
+/// 400 when it can't be told where some of the objects stand.
+pub(super) async fn view_of(asked: &Asked) -> Result<(View, usize), ApiError> {
+    let Asked { collection, snapshot, wanted, .. } = asked;
+    if let Found::Exact(view) = collection.find_view(&wanted.name, snapshot) {
+        return Ok((view, 0));
+    }
+    let turn = collection.view_turn(&wanted.name);
+    let _turn = turn.lock().await;
+    let (view, looked_at) = match collection.find_view(&wanted.name, snapshot) {
+        Found::Exact(view) => return Ok((view, 0)),
+        Found::Near { snapshot: from, view } => match caught_up(view, &from, snapshot, wanted).await {
+            (Some(view), looked_at) => (view, looked_at),
+            (None, looked_at) => {
+                let (view, more) = made(asked).await?;
+                (view, looked_at + more)
+            }
+        },
+        Found::Nothing => made(asked).await?,
+    };
+    wanted.check_known()?;
+    collection.keep_view(&wanted.name, snapshot, &view);
+    Ok((view, looked_at))
 }
 
 impl Registry {
@@ -69,14 +79,16 @@ impl Registry {
                 let writes = snapshot.revision.get().abs_diff(from.revision.get());
                 candidates(snapshot, wanted).min(usize::try_from(writes).unwrap_or(usize::MAX))
             }
-            Found::Nothing => candidates(snapshot, wanted),
+            Found::Nothing => {
+                indexes::about(collection, snapshot, wanted).unwrap_or_else(|| candidates(snapshot, wanted))
+            }
         };
         looks * weight
     }
 }
 
 /// How many objects a look would be at.
-fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
+pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
     let KeyRange { from, to } = &wanted.range;
     let selected = snapshot.select(&wanted.index_terms(), from, to.as_deref());
     selected.size_hint().1.unwrap_or_else(|| snapshot.len())
@@ -94,6 +106,16 @@ async fn caught_up(view: View, from: &Snapshot, to: &Snapshot, wanted: &Arc<Want
     }
     let looked_at = catching_up.looked_at();
     (Some(catching_up.into_view()), looked_at)
+}
+
+/// The view by a look at the objects that an index finds, or at all that may be wanted, and how many these were.
+async fn made(asked: &Asked) -> Result<(View, usize), ApiError> {
+    let Asked { snapshot, wanted, .. } = asked;
+    let Some((entries, looked_at)) = indexes::find(asked).await? else {
+        return Ok(gathered(snapshot, wanted).await);
+    };
+    let mut parts = looked_at_each(entries.iter(), wanted).await;
+    Ok((View::of(&mut parts), looked_at + entries.len()))
 }
 
 /// The view by a look at all objects that may be wanted, and how many these were.
@@ -137,9 +159,17 @@ fn parts_of(snapshot: &Snapshot, wanted: &Wanted) -> Vec<KeyRange> {
 /// What a look at the objects of a range gathers, in pieces that are put in order.
 async fn looked_through(snapshot: &Snapshot, wanted: &Arc<Wanted>, range: &KeyRange, indexed: bool) -> Vec<Gathered> {
     let terms = if indexed { wanted.index_terms() } else { Vec::new() };
+    looked_at_each(snapshot.select(&terms, &range.from, range.to.as_deref()), wanted).await
+}
+
+/// What a look at some objects gathers.
+async fn looked_at_each<'e>(
+    entries: impl Iterator<Item = &'e Arc<Entry>> + Send,
+    wanted: &Arc<Wanted>,
+) -> Vec<Gathered> {
     let mut parts = vec![Gathered::default()];
     let (mut bytes, mut in_part) = (0, 0);
-    for entry in snapshot.select(&terms, &range.from, range.to.as_deref()) {
+    for entry in entries {
         if let Some(part) = parts.last_mut() {
             part.add(&**wanted, entry);
         }

@@ -4,14 +4,15 @@
 
 use std::num::NonZeroUsize;
 
-use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, RequestedVersion};
+use keelson_meta::{ApiError, Revision};
 use keelson_query::{Query, QueryToken, TokenRevision};
 
 use crate::list::{ReadAt, TokenForm, read_at};
 use crate::target::Target;
 
 /// A query, planned.
+#[derive(Clone)]
 pub(super) struct QueryPlan {
     pub(super) at: ReadAt,
     pub(super) start: Start,
@@ -20,9 +21,12 @@ pub(super) struct QueryPlan {
     /// What its tokens are bound to.
     pub(super) fingerprint: u64,
     pub(super) form: TokenForm,
+    /// Whether a moment of the past is asked for.
+    pub(super) is_past: bool,
 }
 
 /// Where a page begins.
+#[derive(Clone)]
 pub(super) enum Start {
     /// With this object, from 0.
     Rank(usize),
@@ -31,7 +35,7 @@ pub(super) enum Start {
 }
 
 impl QueryPlan {
-    /// Plans a query.
+    /// Plans a query, which is about a revision of the past where that is given.
     ///
     /// # Errors
     /// 400 for tokens that are none or of another query, unreadable resourceVersions, and what can't be given together.
@@ -39,12 +43,17 @@ impl QueryPlan {
         target: &Target,
         options: &ListOptions,
         query: &Query,
+        moment: Option<Revision>,
         form: TokenForm,
     ) -> Result<Self, ApiError> {
         let requested = options.requested_version()?;
         let limit = options.limit.map(NonZeroUsize::get);
         let fingerprint = fingerprint(target, options, query);
+        let is_past = moment.is_some();
         let refused = |why: &str| Err(ApiError::BadRequest(why.to_owned()));
+        if moment.is_some() && (requested != RequestedVersion::Unset || options.resource_version_match.is_some()) {
+            return refused("keelson.io/at stands in place of a resourceVersion and of a resourceVersionMatch");
+        }
         if let Some(text) = &options.continue_token {
             if query.page.is_some() || query.group_by.is_some() {
                 return refused("keelson.io/page and keelson.io/groupBy are not allowed when using continue");
@@ -58,15 +67,26 @@ impl QueryPlan {
                 TokenRevision::At(revision) => ReadAt::Exactly(revision),
                 TokenRevision::Newest => ReadAt::Newest,
             };
-            return Ok(Self { at, start: Start::Behind(token), limit, fingerprint, form });
+            return Ok(Self { at, start: Start::Behind(token), limit, fingerprint, form, is_past });
         }
         let start = match (query.page, limit) {
             (None, _) => 0,
             (Some(page), Some(limit)) => (page.get() - 1).saturating_mul(limit),
             (Some(_), None) => return refused("keelson.io/page needs a limit, which says how long a page is"),
         };
-        let at = read_at(requested, options.resource_version_match, limit.is_some());
-        Ok(Self { at, start: Start::Rank(start), limit, fingerprint, form })
+        let at = match moment {
+            Some(revision) => ReadAt::Exactly(revision),
+            None => read_at(requested, options.resource_version_match, limit.is_some()),
+        };
+        Ok(Self { at, start: Start::Rank(start), limit, fingerprint, form, is_past })
+    }
+
+    /// The number of objects before the page, where it is reached by its number.
+    pub(super) const fn first_rank(&self) -> usize {
+        match &self.start {
+            Start::Rank(rank) => *rank,
+            Start::Behind(_) => 0,
+        }
     }
 
     /// The token that the query goes on from.
@@ -81,7 +101,7 @@ impl QueryPlan {
 /// What tells queries apart whose tokens do not fit each other: all that decides which objects come in which order.
 fn fingerprint(target: &Target, options: &ListOptions, query: &Query) -> u64 {
     let text = format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         target.group_resource().to_string(),
         target.version.api_version(),
         target.key_prefix(),
@@ -89,6 +109,7 @@ fn fingerprint(target: &Target, options: &ListOptions, query: &Query) -> u64 {
         options.label_selector.to_string(),
         options.field_selector.to_string(),
         query.canonical(),
+        query.at,
     );
     keelson_query::fingerprint(&text)
 }

@@ -3,6 +3,7 @@
 //! An object is looked at in the version of the request. What can't be told without asking somebody fails the query as a whole.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +11,7 @@ use keelson_cache::{Entry, IndexTerm, Places, Sight};
 use keelson_codec::StoredObject;
 use keelson_meta::ApiError;
 use keelson_meta::options::ListOptions;
-use keelson_query::{Query, Subject, TooCostly};
+use keelson_query::{Filter, Path, Query, Search, Step, Subject, TooCostly};
 
 use crate::list::KeyRange;
 use crate::selection::Selection;
@@ -21,6 +22,8 @@ use crate::view::VersionedView;
 const LOOK_BYTES: u64 = 256;
 /// To make a tree of an object costs as much as so many walks through it.
 const TREE_WEIGHT: u64 = 8;
+/// A look at an object of so many bytes, in the same measure, may take longer than a request may hold a thread.
+const HEAVY_BYTES: u64 = 1 << 20;
 /// What a condition or a regular expression may cost, in the same measure: others have their turn after each such object.
 const SLOW_BYTES: u64 = 256 << 10;
 
@@ -34,10 +37,12 @@ pub(crate) struct Wanted {
     version: VersionedView,
     /// Names all that the places of entries depend on.
     pub(super) name: String,
+    /// The paths that are indexed whoever asks.
+    fixed: Vec<Path>,
     /// Whether an object came by that somebody would have to be asked about.
     is_unknown: AtomicBool,
-    /// The key of an object for which the condition costs too much.
-    too_costly: OnceLock<Arc<str>>,
+    /// The key of an object for which an expression costs too much, and which parameter has it.
+    too_costly: OnceLock<(&'static str, Arc<str>)>,
 }
 
 impl Wanted {
@@ -60,9 +65,28 @@ impl Wanted {
             target: target.clone(),
             version,
             name,
+            fixed: Vec::new(),
             is_unknown: AtomicBool::new(false),
             too_costly: OnceLock::new(),
         }
+    }
+
+    /// The same where the operator has named paths of some resources that are indexed whoever asks.
+    pub(crate) fn indexed(mut self, indexes: &BTreeMap<String, Vec<Path>>) -> Self {
+        self.fixed = indexes.get(&self.target.group_resource().to_string()).cloned().unwrap_or_default();
+        self
+    }
+
+    /// The values by which an index would find all objects that are wanted, each with the index and whether the operator wants that.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = (Self, &str, bool)> {
+        let exact = self.query.filter.iter().flat_map(Filter::exact_texts);
+        exact.map(|(path, value)| (self.index_of(path), value, self.fixed.contains(path)))
+    }
+
+    /// An index of all objects of the resource in the version of the request.
+    fn index_of(&self, path: &Path) -> Self {
+        let target = Target { namespace: None, name: None, ..self.target.clone() };
+        Self::new(&target, &ListOptions::default(), Query::index(path.clone()), Selection::of_everything())
     }
 
     /// Whether these are all objects of a range in the order of their keys.
@@ -72,13 +96,26 @@ impl Wanted {
 
     /// What every object that is wanted has and the index knows.
     pub(super) fn index_terms(&self) -> Vec<IndexTerm<'_>> {
-        self.selection.index_terms(&self.target)
+        let filter = self.query.filter.iter().flat_map(Filter::exact_texts);
+        let labels = filter.filter_map(|(path, value)| match path.steps() {
+            [Step::Member(metadata), Step::Member(labels), Step::Member(key)] => {
+                let is_label = **metadata == *"metadata" && **labels == *"labels";
+                is_label.then_some(IndexTerm::Label { key, value })
+            }
+            _ => None,
+        });
+        self.selection.index_terms(&self.target).into_iter().chain(labels).collect()
     }
 
     /// How much it is to look at an object, in bytes of objects that are walked through once.
-    pub(super) fn weight(&self, entry: &Entry) -> u64 {
+    pub(crate) fn weight(&self, entry: &Entry) -> u64 {
         let slow = if self.query.is_slow() { SLOW_BYTES } else { 0 };
         LOOK_BYTES + entry.list_bytes() * self.weight_of_byte() + slow
+    }
+
+    /// Whether a look at the object of an entry may take longer than a request may hold a thread.
+    pub(crate) fn is_heavy(&self, entry: &Entry) -> bool {
+        entry.list_bytes() * self.weight_of_byte() > HEAVY_BYTES
     }
 
     /// The same of a byte of it.
@@ -94,11 +131,9 @@ impl Wanted {
     /// # Errors
     /// 400 when an object was not looked at: somebody would have to be asked what it is in the version of the request, or the condition
     /// costs too much.
-    pub(super) fn check_known(&self) -> Result<(), ApiError> {
-        if let Some(key) = self.too_costly.get() {
-            return Err(ApiError::BadRequest(format!(
-                "keelson.io/where: the expression costs more than it may for {key}"
-            )));
+    pub(crate) fn check_known(&self) -> Result<(), ApiError> {
+        if let Some((parameter, key)) = self.too_costly.get() {
+            return Err(ApiError::BadRequest(format!("{parameter}: the expression costs more than it may for {key}")));
         }
         if !self.is_unknown.load(Ordering::Relaxed) {
             return Ok(());
@@ -126,14 +161,35 @@ impl Wanted {
     /// Whether the query wants an object.
     fn holds(&self, entry: &Entry, object: &StoredObject) -> bool {
         let subject = Subject { json: object.bytes(), revision: entry.revision };
-        if self.query.filter.as_ref().is_some_and(|filter| !filter.holds(&subject)) {
+        let refused = |parameter| {
+            self.too_costly.get_or_init(|| (parameter, entry.key.clone()));
+            false
+        };
+        if let Some(filter) = &self.query.filter
+            && !filter.holds(&subject).unwrap_or_else(|TooCostly| refused("keelson.io/filter"))
+        {
             return false;
         }
         let Some(condition) = &self.query.condition else { return true };
-        condition.holds(&object.decode(entry.revision).into_value()).unwrap_or_else(|TooCostly| {
-            self.too_costly.get_or_init(|| entry.key.clone());
-            false
-        })
+        let holds = condition.holds(&object.decode(entry.revision).into_value());
+        holds.unwrap_or_else(|TooCostly| refused("keelson.io/where"))
+    }
+
+    /// Whether the query wants the object of an entry, wherever it stands.
+    pub(crate) fn wants(&self, entry: &Entry) -> bool {
+        self.is_selected(entry) && {
+            let object = self.shown(entry);
+            let subject = Subject { json: object.bytes(), revision: entry.revision };
+            let is_found = |search: &Search| search.score(&subject, entry.fields()).is_some();
+            self.holds(entry, &object) && self.query.search.as_ref().is_none_or(is_found)
+        }
+    }
+
+    /// Whether the URL and the selectors leave an entry.
+    fn is_selected(&self, entry: &Entry) -> bool {
+        let is_behind_start = *entry.key >= *self.range.from;
+        let is_before_end = self.range.to.as_ref().is_none_or(|to| *entry.key < **to);
+        is_behind_start && is_before_end && self.selection.matches(entry)
     }
 
     /// Hands an object to be looked at.
@@ -145,9 +201,7 @@ impl Wanted {
 
 impl Sight for Wanted {
     fn places(&self, entry: &Entry, out: &mut Places) {
-        let is_behind_start = *entry.key >= *self.range.from;
-        let is_before_end = self.range.to.as_ref().is_none_or(|to| *entry.key < **to);
-        if !is_behind_start || !is_before_end || !self.selection.matches(entry) {
+        if !self.is_selected(entry) {
             return;
         }
         if self.query.is_plain() {

@@ -38,19 +38,27 @@ pub(crate) struct Settings {
     pub(crate) history_bytes: u64,
     /// Whether the pods are a custom resource of that name.
     pub(crate) custom: bool,
+    /// Whether the operator names a path of pods that is indexed.
+    pub(crate) indexed: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { servers: 1, scan: 100_000, history_bytes: 256 << 20, custom: false }
+        Self { servers: 1, scan: 100_000, history_bytes: 256 << 20, custom: false, indexed: false }
     }
 }
 
 pub(crate) fn any_settings() -> impl Strategy<Value = Settings> {
     let scan = prop_oneof![1..6usize, Just(100_000)];
     let history_bytes = prop_oneof![Just(0), Just(256u64 << 20)];
-    let all = (1..4usize, scan, history_bytes, any::<bool>());
-    all.prop_map(|(servers, scan, history_bytes, custom)| Settings { servers, scan, history_bytes, custom })
+    let all = (1..4usize, scan, history_bytes, any::<bool>(), any::<bool>());
+    all.prop_map(|(servers, scan, history_bytes, custom, indexed)| Settings {
+        servers,
+        scan,
+        history_bytes,
+        custom,
+        indexed,
+    })
 }
 
 pub(crate) struct Cluster {
@@ -112,6 +120,11 @@ impl Cluster {
         let cache = Cache::start(store.clone(), specs(), cache_config).await.unwrap();
         let mut config = RegistryConfig { revision_wait: PATIENCE, skip_unreadable: true, ..RegistryConfig::default() };
         config.bounds.scan = settings.scan;
+        if settings.indexed {
+            for resource in ["pods".to_owned(), format!("pods.{CUSTOM_GROUP}")] {
+                config.index(&format!("{resource}=metadata.annotations.number")).unwrap();
+            }
+        }
         let registry = Arc::new(Registry::new(store, cache, clock, self.random.clone(), config));
         if settings.custom {
             registry.surfaces().put(vec![custom_pods()]).await.unwrap();

@@ -14,6 +14,7 @@ mod concurrent;
 mod contributed;
 mod engines;
 mod lists;
+mod live_pages;
 mod model;
 mod names;
 mod namespaces;

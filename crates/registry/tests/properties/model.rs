@@ -197,6 +197,8 @@ impl RequestPath {
 pub(crate) struct Selector {
     labels: Labels,
     fields: Vec<Field>,
+    /// What a query chooses of that: pods whose number is larger.
+    pub(crate) above: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -225,6 +227,12 @@ enum Field {
 impl Selector {
     pub(crate) fn is_everything(&self) -> bool {
         matches!(self.labels, Labels::Any) && self.fields.is_empty()
+    }
+
+    /// The parameter of a query with a `&` before it, where there is one.
+    pub(crate) fn filter(&self) -> String {
+        let filter = |above| format!("&keelson.io/filter=metadata.annotations.number > '{above}'");
+        self.above.map(filter).unwrap_or_default()
     }
 
     /// As query parameters, each with a `&` before it.
@@ -261,6 +269,7 @@ impl Selector {
         };
         let (in_namespace, named) = key.split_once('/').unwrap();
         labels
+            && self.above.is_none_or(|above| pod.number.to_string() > above.to_string())
             && self.fields.iter().all(|field| match field {
                 Field::Namespace(namespace) => in_namespace == *namespace,
                 Field::NotNamespace(namespace) => in_namespace != *namespace,
@@ -313,5 +322,5 @@ pub(crate) fn any_selector() -> impl Strategy<Value = Selector> {
     ];
     let fields = prop_oneof![4 => Just(0..1usize), 4 => Just(1..2), 1 => Just(2..3)]
         .prop_flat_map(move |count| prop::collection::vec(field.clone(), count));
-    (labels, fields).prop_map(|(labels, fields)| Selector { labels, fields })
+    (labels, fields).prop_map(|(labels, fields)| Selector { labels, fields, above: None })
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use keelson_meta::ApiError;
@@ -13,6 +14,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::Query as Pairs;
 use keelson_query::Query;
 use keelson_registry::{Caller, Groups, QueryPage, Registry};
+use keelson_teststores::EtcdServer;
 use proptest::prelude::*;
 
 use crate::cluster::*;
@@ -20,7 +22,7 @@ use crate::model::*;
 
 /// What a list is sorted by: each with its way in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+pub(crate) enum By {
     Node,
     App,
     Number,
@@ -29,7 +31,7 @@ enum By {
 
 /// What else holds of the pods: each with its way in the model.
 #[derive(Clone, Copy, Debug)]
-enum Choice {
+pub(crate) enum Choice {
     All,
     /// By a filter.
     NumberAbove(u32),
@@ -37,50 +39,57 @@ enum Choice {
     NumberBelow(u32),
     /// By a filter.
     OnNode,
+    /// By a filter, and an index.
+    NumberIs(u32),
 }
 
-fn any_choice() -> impl Strategy<Value = Choice> {
+pub(crate) fn any_choice() -> impl Strategy<Value = Choice> {
     prop_oneof![
         3 => Just(Choice::All),
         1 => (0..4u32).prop_map(Choice::NumberAbove),
         1 => (0..4u32).prop_map(Choice::NumberBelow),
         1 => Just(Choice::OnNode),
+        2 => (0..4u32).prop_map(Choice::NumberIs),
     ]
 }
 
 impl Choice {
     /// As a query parameter with a `&` before it, or nothing.
-    fn query(self) -> String {
+    pub(crate) fn query(self) -> String {
         match self {
             Self::All => String::new(),
             Self::NumberAbove(number) => format!("&keelson.io/filter=metadata.annotations.number > '{number}'"),
             Self::NumberBelow(number) => {
                 format!("&keelson.io/where=int(object.metadata.annotations.number) < {number}")
             }
+            Self::NumberIs(number) => {
+                format!("&keelson.io/filter=metadata.annotations.number == '{number}' and exists(kind)")
+            }
             Self::OnNode => "&keelson.io/filter=not not exists(.spec.nodeName)".to_owned(),
         }
     }
 
-    fn holds(self, pod: &Pod) -> bool {
+    pub(crate) fn holds(self, pod: &Pod) -> bool {
         match self {
             Self::All => true,
             Self::NumberAbove(number) => pod.number > number,
             Self::NumberBelow(number) => pod.number < number,
             Self::OnNode => pod.node.is_some(),
+            Self::NumberIs(number) => pod.number == number,
         }
     }
 }
 
 /// An order: what it is sorted by, and whether the largest comes first.
-type Order = Vec<(By, bool)>;
+pub(crate) type Order = Vec<(By, bool)>;
 
-fn any_order() -> impl Strategy<Value = Order> {
+pub(crate) fn any_order() -> impl Strategy<Value = Order> {
     let by = prop::sample::select(&[By::Node, By::App, By::Number, By::Revision][..]);
     prop::collection::vec((by, any::<bool>()), 0..3)
 }
 
 /// As query parameters, each with a `&` before it.
-fn written(order: &Order) -> String {
+pub(crate) fn written(order: &Order) -> String {
     let paths = order.iter().map(|(by, descending)| {
         let path = match by {
             By::Node => ".spec.nodeName",
@@ -105,7 +114,7 @@ fn compared<T: Ord>(one: Option<T>, other: Option<T>, descending: bool) -> Order
     }
 }
 
-fn sort(order: &Order, items: &mut [(String, Stored)]) {
+pub(crate) fn sort(order: &Order, items: &mut [(String, Stored)]) {
     items.sort_by(|(key, one), (other_key, other)| {
         let by = order.iter().map(|(by, descending)| match by {
             By::Node => compared(one.pod.node, other.pod.node, *descending),
@@ -127,7 +136,7 @@ struct Shown {
     items: Vec<(String, Stored)>,
 }
 
-fn query_of(query: &str) -> Query {
+pub(crate) fn query_of(query: &str) -> Query {
     Query::parse(Pairs::parse(query).pairs()).unwrap().expect("it has parameters of a query")
 }
 
@@ -376,6 +385,33 @@ proptest! {
     }
 }
 
+/// The same on stores of other makes, which servers reach over the network.
+async fn walk_through_on(engine: Option<Engine>, settings: Settings, steps: Vec<Step>) {
+    if let Some(engine) = engine {
+        walk_through(engine, settings, steps).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(4))]
+    #[test]
+    fn chunks_put_together_are_the_sorted_list_on_postgresql_too(
+        settings in any_settings(),
+        steps in prop::collection::vec(step(), 20..60),
+    ) {
+        run(walk_through_on(Engine::postgres(), settings, steps));
+    }
+
+    #[test]
+    fn chunks_put_together_are_the_sorted_list_on_etcd_too(
+        settings in any_settings(),
+        steps in prop::collection::vec(step(), 20..60),
+    ) {
+        static OWN: OnceLock<Option<EtcdServer>> = OnceLock::new();
+        run(walk_through_on(Engine::etcd(&OWN), settings, steps));
+    }
+}
+
 /// Without writes in between nothing is looked at again, and with a few no more than what they changed.
 #[test]
 fn what_is_known_is_not_looked_at_again() {
@@ -405,5 +441,48 @@ fn what_is_known_is_not_looked_at_again() {
         let next = format!("{sorted}&continue={}", token.unwrap());
         assert_eq!(looked_at(&next).await.0, 0, "the snapshot of the first chunk has its order still");
         assert_eq!(looked_at("keelson.io/count=true&limit=5").await.0, 0);
+    });
+}
+
+/// A filter that demands a value finds its objects in an index, once it has been of use a few times.
+#[test]
+fn what_is_asked_for_often_is_indexed() {
+    run_paused(async {
+        let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
+        let mut model = Model::default();
+        let server = cluster.server(0);
+        let write = |number: u32, action| Write { key: format!("q/p{number}"), action };
+        for number in 0..300 {
+            let pod = Pod { app: None, node: Some((number % 3) as u8), number };
+            cluster.write(&mut model, 0, &write(number, Action::Create(pod))).await;
+        }
+        let target = pods(server, None);
+        let looked_at = async |path: &str, value: &str| {
+            let query = format!("keelson.io/filter={path} == '{value}'");
+            let page = server.query(&target, &Caller::server(), &options(&query), &query_of(&query)).await.unwrap();
+            (page.looked_at, page.total)
+        };
+        let label = "metadata.annotations['number']";
+        assert_eq!(looked_at(label, "1").await, (300, 1));
+        assert_eq!(looked_at(label, "2").await, (300, 1));
+        assert_eq!(looked_at(label, "3").await, (301, 1), "the index is made");
+        assert_eq!(looked_at(label, "4").await, (1, 1));
+        let pod = Pod { app: None, node: None, number: 4 };
+        cluster.write(&mut model, 0, &write(7, Action::Merge(pod))).await;
+        assert_eq!(looked_at(label, "5").await, (2, 1), "one change, and one that is found");
+        assert_eq!(looked_at(label, "none").await, (0, 0));
+        // Labels are indexed in any case.
+        assert_eq!(looked_at("metadata.labels.app", "a1").await, (0, 0));
+    });
+    run_paused(async {
+        let cluster = Cluster::start(Engine::Memory, Settings { indexed: true, ..Settings::default() }).await;
+        let mut model = Model::default();
+        for number in 0..5 {
+            let pod = Pod { app: None, node: None, number };
+            cluster.write(&mut model, 0, &Write { key: format!("q/p{number}"), action: Action::Create(pod) }).await;
+        }
+        let (server, query) = (cluster.server(0), "keelson.io/filter=metadata.annotations.number == '2'");
+        let page = server.query(&pods(server, None), &Caller::server(), &options(query), &query_of(query)).await;
+        assert_eq!(page.unwrap().looked_at, 6, "what the operator names is indexed from the first query on");
     });
 }

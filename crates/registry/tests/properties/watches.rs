@@ -1,5 +1,5 @@
-//! Watches: invariants 11, 12 and 14, for watchers of any scope, across restarts, compactions and changes of
-//! server.
+//! Watches: invariants 11, 12 and 14, for watchers of any scope, some with a filter besides, across restarts, compactions and
+//! changes of server.
 //!
 //! Each watcher is a client that knows what the model says it must be told next, and keeps a copy of the list by what it
 //! is told. Time is paused, so "nothing more comes" is a fact and not a guess.
@@ -10,7 +10,9 @@ use std::time::Duration;
 use keelson_cache::FrameKind;
 use keelson_meta::Object;
 use keelson_meta::json::Value;
-use keelson_registry::{Caller, WatchOutput, WatchStream};
+use keelson_meta::options::Query as Pairs;
+use keelson_query::Query;
+use keelson_registry::{Caller, Registry, WatchOutput, WatchStream};
 use proptest::prelude::*;
 
 use crate::cluster::*;
@@ -50,7 +52,12 @@ enum Begin {
 
 fn step() -> impl Strategy<Value = Step> {
     let begin = prop_oneof![Just(Begin::List), Just(Begin::Streamed)];
-    let watch = (any_place(), any_selector(), any::<usize>(), begin);
+    let selector = (any_selector(), prop::option::weighted(0.3, 0..4u32));
+    let selector = selector.prop_map(|(mut selector, above)| {
+        selector.above = above;
+        selector
+    });
+    let watch = (any_place(), selector, any::<usize>(), begin);
     prop_oneof![
         12 => (any::<usize>(), any_write()).prop_map(|(server, write)| Step::Write(server, write)),
         1 => (10..80u32).prop_map(Step::Burst),
@@ -85,9 +92,7 @@ impl Watcher {
         self.initial = matches!(self.begin, Begin::Streamed);
         match self.begin {
             Begin::List => {
-                let page = list(server, self.place, &self.selector.query()).await.unwrap();
-                self.seen = page.revision;
-                self.copy = page.items.into_iter().collect();
+                (self.seen, self.copy) = self.listed(server).await;
                 self.resume(cluster).await;
             }
             Begin::Streamed => {
@@ -110,8 +115,28 @@ impl Watcher {
     async fn open(&mut self, cluster: &Cluster, how: &str) {
         let options = watch_options(&format!("{}{how}", self.selector.query()));
         let server = cluster.server(self.server);
-        let stream = server.watch(&pods(server, self.place.namespace()), &Caller::server(), &options).await;
+        let (target, caller) = (pods(server, self.place.namespace()), Caller::server());
+        let stream = match self.query() {
+            Some(query) => server.watch_query(&target, &caller, &options, &query).await,
+            None => server.watch(&target, &caller, &options).await,
+        };
         self.stream = Some(stream.unwrap());
+    }
+
+    fn query(&self) -> Option<Query> {
+        Query::parse(Pairs::parse(&self.selector.filter()).pairs()).unwrap()
+    }
+
+    async fn listed(&self, server: &Registry) -> (u64, BTreeMap<String, Stored>) {
+        let selectors = self.selector.query();
+        let Some(query) = self.query() else {
+            let page = list(server, self.place, &selectors).await.unwrap();
+            return (page.revision, page.items.into_iter().collect());
+        };
+        let target = pods(server, self.place.namespace());
+        let page = server.query(&target, &Caller::server(), &options(&selectors), &query).await.unwrap();
+        let entries = page.items.into_entries().await.unwrap();
+        (page.revision.get(), entries.iter().map(|entry| read_entry(entry)).collect())
     }
 
     /// Takes what there is, and checks that it is what must come.

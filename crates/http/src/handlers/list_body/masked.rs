@@ -24,11 +24,19 @@ pub(in crate::handlers) fn masked(source: Source, mask: Arc<Mask>) -> Source {
     Source::Converted { batches: batches.boxed(), bytes, again: None }
 }
 
-fn cut(entry: &Entry, mask: &Mask) -> Result<Arc<Entry>, ApiError> {
+/// An entry with what the mask shows of it.
+pub(in crate::handlers) fn cut(entry: &Entry, mask: &Mask) -> Result<Arc<Entry>, ApiError> {
+    Ok(Arc::new(entry.with_object(masked_object(&entry.key, &entry.object, mask)?)))
+}
+
+/// What the mask shows of the object under a key.
+pub(in crate::handlers) fn masked_object(
+    key: &str,
+    object: &StoredObject,
+    mask: &Mask,
+) -> Result<StoredObject, ApiError> {
     let mut json = Vec::new();
-    mask.write(entry.object.bytes(), &mut json);
-    let object = StoredObject::parse(json.into());
-    let object =
-        object.map_err(|error| ApiError::Internal(format!("a part of {:?} can't be shown: {error}", entry.key)))?;
-    Ok(Arc::new(entry.with_object(object)))
+    mask.write(object.bytes(), &mut json);
+    StoredObject::parse(json.into())
+        .map_err(|error| ApiError::Internal(format!("a part of {key:?} can't be shown: {error}")))
 }

@@ -11,11 +11,12 @@ use keelson_codec::EventType;
 use keelson_codec::StoredObject;
 use keelson_codec::watch::{bookmark_frame, error_frame, framed};
 use keelson_meta::{ApiError, ListMeta, Object, Revision};
+use keelson_query::Mask;
 use keelson_registry::WatchOutput;
 use keelson_tables::wire::{self, MetaVersion, TableHead};
 
 use super::{Renderer, write_metadata};
-use crate::handlers::list_body::{HEAVY_BYTES, done};
+use crate::handlers::list_body::{HEAVY_BYTES, cut, done};
 use crate::negotiation::{MediaKind, ObjectForm};
 
 /// Makes the frames of one watch.
@@ -24,11 +25,23 @@ pub(in crate::handlers) struct EventEncoder {
     renderer: Renderer,
     /// Whether the columns of the table have been sent.
     columns_sent: bool,
+    /// What is left out of each object.
+    mask: Option<Arc<Mask>>,
 }
 
 impl EventEncoder {
     pub(in crate::handlers) fn new(renderer: Renderer) -> Self {
-        Self { renderer, columns_sent: false }
+        Self { renderer, columns_sent: false, mask: None }
+    }
+
+    /// The same that shows of each object what the mask does.
+    pub(in crate::handlers) fn masked(self, mask: Option<Arc<Mask>>) -> Self {
+        Self { mask, ..self }
+    }
+
+    /// The encoding.
+    pub(in crate::handlers) fn media_kind(&self) -> MediaKind {
+        self.renderer.media().kind
     }
 
     /// What is told of the outputs, and whether that ends the watch, unless it takes time: when some of them have to be converted, or are
@@ -119,6 +132,11 @@ impl EventEncoder {
             }
             None => None,
         };
+        let cut = match (&self.mask, entry) {
+            (Some(mask), Some(entry)) => Some(cut(entry, mask)?),
+            (Some(_), None) | (None, _) => None,
+        };
+        let entry = cut.as_deref().or(entry);
         Ok(match (output, entry) {
             (WatchOutput::Initial(_), Some(entry)) => self.object(EventType::Added, &entry.object, entry.revision)?,
             (WatchOutput::Event(kind, event), Some(entry)) => self.event(*kind, event, entry)?,
@@ -138,8 +156,8 @@ impl EventEncoder {
     fn event(&mut self, kind: FrameKind, event: &Event, entry: &Entry) -> Result<Bytes, ApiError> {
         let stored = event.object(kind).is_some_and(|stored| self.renderer.view.is_same(&stored.object));
         let shared = match (self.renderer.representation.object_form, self.is_protobuf()) {
-            // Other versions than the stored one are rare.
-            _ if !stored => None,
+            // Other versions than the stored one are rare, and a part of it is shown to few.
+            _ if !stored || self.mask.is_some() => None,
             (ObjectForm::Whole, false) => return Ok(event.frame(kind)),
             (ObjectForm::Whole, true) => Some(PROTOBUF),
             (ObjectForm::Metadata(MetaVersion::V1), false) => Some(METADATA_V1),

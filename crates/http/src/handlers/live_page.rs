@@ -1,0 +1,99 @@
+//! `GET` with `watch` and a page: what enters the page, what changes in it and what leaves it, and behind each change how it is now.
+//!
+//! Objects are told as any watch tells them. The line behind them has a type of its own, so these streams are for who asked for them.
+
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, StreamExt as _};
+use http::{Response, StatusCode};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use keelson_codec::json;
+use keelson_meta::ApiError;
+use keelson_meta::json::{Map, Value};
+use keelson_registry::{LiveOutput, LivePage, PageChange, Registry, Target};
+
+use super::query::head;
+use super::render::EventEncoder;
+use crate::body::{self, BodyError, ResponseBody};
+use crate::filters::InitialSeats;
+use crate::negotiation::MediaKind;
+use crate::respond;
+use crate::service::ApiRequest;
+
+/// The type of the line that says how the page is now.
+const PAGE: &str = "PAGE";
+
+/// Follows a page.
+///
+/// # Errors
+/// As [`Registry::watch_page`], and 406 for forms that have no place for its lines.
+pub(super) async fn handle(
+    registry: &Registry,
+    target: &Target,
+    mut request: Box<ApiRequest>,
+    encoder: EventEncoder,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let query = request.query.extended()?.ok_or_else(super::query::only_for_reads)?;
+    if encoder.media_kind() != MediaKind::Json {
+        return Err(ApiError::BadRequest("a live page is told in JSON alone".to_owned()));
+    }
+    let page = registry.watch_page(target, &request.caller, request.query.list_options()?, query).await?;
+    let content_type = MediaKind::Json.watch_content_type();
+    // Until the page has been shown.
+    let seats = request.parts.extensions.remove::<InitialSeats>();
+    // One registration for the whole watch: each takes a lock that all watches share.
+    let stopped = Box::pin(request.stopping.cancelled_owned());
+    let begun = Some((page, encoder, stopped, seats));
+    let steps = stream::unfold(begun, |state| async move {
+        let (mut page, mut encoder, mut stopped, mut seats) = state?;
+        let (bytes, ended) = tokio::select! {
+            biased;
+            told = told(&mut page, &mut encoder) => told?,
+            () = stopped.as_mut() => return None,
+        };
+        if bytes.1 {
+            seats = None;
+        }
+        Some((bytes.0, (!ended).then_some((page, encoder, stopped, seats))))
+    });
+    let frames = steps.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)));
+    Ok(respond::stream(StatusCode::OK, content_type, body::stream(StreamBody::new(frames.boxed()))))
+}
+
+/// The next lines, whether they end a change, and whether they end the watch.
+async fn told(page: &mut LivePage, encoder: &mut EventEncoder) -> Option<((Bytes, bool), bool)> {
+    let deadline = page.deadline();
+    match page.next().await? {
+        LiveOutput::Page(change) => Some(((line(&change), true), false)),
+        LiveOutput::Objects(outputs) => {
+            let (bytes, ended) = match encoder.encode_now(&outputs) {
+                Some(told) => told,
+                None => tokio::time::timeout_at(deadline, encoder.encode(&outputs)).await.ok()?,
+            };
+            Some(((bytes, false), ended))
+        }
+    }
+}
+
+/// How the page is now, as a line.
+fn line(change: &PageChange) -> Bytes {
+    let keys = |keys: &[std::sync::Arc<str>]| Value::Array(keys.iter().map(|key| Value::from(&**key)).collect());
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion", Value::from(change.revision.to_string()));
+    if change.remaining > 0 {
+        metadata.insert("remainingItemCount", Value::from(change.remaining));
+    }
+    let mut object = Map::new();
+    head("Page", metadata, &mut object);
+    object.insert("totalCount", Value::from(change.total));
+    object.insert("keys", keys(&change.keys));
+    object.insert("entered", keys(&change.entered));
+    object.insert("left", keys(&change.left));
+    object.insert("moved", keys(&change.moved));
+    let mut event = Map::new();
+    event.insert("type", Value::from(PAGE));
+    event.insert("object", Value::Object(object));
+    let mut line = BytesMut::from(&*json::to_vec(&Value::Object(event)));
+    line.extend_from_slice(b"\n");
+    line.freeze()
+}

@@ -1,0 +1,136 @@
+//! The parameters as they are announced: their names, what their values are, which requests take them, and what each does.
+//!
+//! The documents of the API are made of this table, so that what is read here and what is described there is the same. What the
+//! parameters mean in full is in `docs/query-extensions.md`.
+
+use self::Request::{Get, List, Watch};
+
+/// The group version under which the parameters are announced. It has no resources.
+pub const GROUP_VERSION: (&str, &str) = ("keelson.io", "v1alpha1");
+
+/// A parameter, as it is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value is.
+    pub value: ParameterValue,
+    /// Which requests take it.
+    pub requests: &'static [Request],
+    /// What it does, in a sentence.
+    pub description: &'static str,
+}
+
+/// What the value of a parameter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterValue {
+    /// A text.
+    Text,
+    /// `true` or `false`.
+    Boolean,
+    /// A number from 1.
+    Integer,
+}
+
+/// A request that takes parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A read of one object.
+    Get,
+    /// A list.
+    List,
+    /// A watch.
+    Watch,
+}
+
+impl ParameterValue {
+    /// As documents of the API name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "string",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+        }
+    }
+}
+
+impl Request {
+    /// As documents of the API name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// The paths by whose values a list is sorted.
+pub(crate) const SORT_BY: &str = "keelson.io/sortBy";
+/// Which page of a list.
+pub(crate) const PAGE: &str = "keelson.io/page";
+/// That only the counts are asked for.
+pub(crate) const COUNT: &str = "keelson.io/count";
+/// The path whose values are counted.
+pub(crate) const GROUP_BY: &str = "keelson.io/groupBy";
+/// What holds of the objects, over their fields.
+pub(crate) const FILTER: &str = "keelson.io/filter";
+/// What holds of the objects, in CEL.
+pub(crate) const WHERE: &str = "keelson.io/where";
+/// The words that are found in the objects.
+pub(crate) const SEARCH: &str = "keelson.io/search";
+/// That where they are found is told.
+pub(crate) const MATCHES: &str = "keelson.io/matches";
+/// The moment of the past that is read.
+pub(crate) const AT: &str = "keelson.io/at";
+/// What is shown of each object.
+pub(crate) const FIELDS: &str = "keelson.io/fields";
+/// That the owners of fields are not shown.
+pub(crate) const OMIT_MANAGED_FIELDS: &str = "keelson.io/omitManagedFields";
+
+/// All parameters, in the order in which they are announced.
+pub const PARAMETERS: &[Parameter] = &[
+    text(SORT_BY, &[List, Watch], "Paths by whose values the list is sorted, as [-]PATH[:TYPE], separated by commas."),
+    Parameter {
+        name: PAGE,
+        value: ParameterValue::Integer,
+        requests: &[List, Watch],
+        description: "Which page of limit objects is wanted, from 1.",
+    },
+    boolean(COUNT, &[List, Watch], "'true' asks for the counts that every query is told in its headers."),
+    text(GROUP_BY, &[List], "A path; the answer tells how many objects have which value there."),
+    text(FILTER, &[List, Watch], "An expression over fields that holds of the objects in the answer."),
+    text(WHERE, &[List, Watch], "An expression in CEL over 'object' that is true of the objects in the answer."),
+    text(SEARCH, &[List, Watch], "Words that are all found in an object of the answer; the best answers come first."),
+    boolean(MATCHES, &[List], "'true' tells where the words of a search are found, in place of the objects."),
+    text(AT, &[Get, List], "A revision, or a time in RFC 3339: what there was then is read."),
+    text(FIELDS, &[Get, List, Watch], "Paths to the fields that are shown, separated by commas."),
+    boolean(OMIT_MANAGED_FIELDS, &[Get, List, Watch], "'true' leaves out metadata.managedFields."),
+];
+
+const fn text(name: &'static str, requests: &'static [Request], description: &'static str) -> Parameter {
+    Parameter { name, value: ParameterValue::Text, requests, description }
+}
+
+const fn boolean(name: &'static str, requests: &'static [Request], description: &'static str) -> Parameter {
+    Parameter { name, value: ParameterValue::Boolean, requests, description }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::{PREFIX, Query};
+
+    #[test]
+    fn what_is_announced_is_read() {
+        for (place, parameter) in PARAMETERS.iter().enumerate() {
+            assert!(parameter.name.starts_with(PREFIX), "{}", parameter.name);
+            assert!(PARAMETERS[..place].iter().all(|other| other.name != parameter.name), "{}", parameter.name);
+            assert!(!parameter.requests.is_empty(), "{}", parameter.name);
+            // None of them is unknown, whatever its value.
+            let read = Query::parse([(parameter.name, "")].into_iter());
+            let told = read.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(!told.starts_with("unknown"), "{told}");
+        }
+    }
+}

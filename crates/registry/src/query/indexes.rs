@@ -1,0 +1,82 @@
+//! Indexes of fields that queries ask for: the objects by the value at a path, as a view that is kept with all others.
+//!
+//! A filter that demands a text at a path is answered by a look at the objects which have it. The index of a path is made when it
+//! would have been of use a few times, or at once where the operator names the path; it takes of the room that all views share, and goes
+//! when nobody uses it, as they do.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use keelson_cache::{Collection, Entry, Found as Kept, Position, Snapshot, View};
+use keelson_meta::ApiError;
+use keelson_query::Query;
+use tokio::task::yield_now;
+
+use super::making::{candidates, view_of};
+use super::{Asked, Wanted};
+
+/// A look at no more objects than these needs no index.
+const FEW: usize = 256;
+/// An index is made when it would have been of use so often.
+const MISSED: usize = 3;
+/// After so many objects were found others have their turn.
+const FOUND_AT_ONCE: usize = 1024;
+
+/// Objects, and how many were looked at to find them.
+type Found = Option<(Vec<Arc<Entry>>, usize)>;
+
+/// The objects that the shortest list of an index has of those that may be wanted, and how many were looked at to bring the
+/// indexes up to date; `None` where none is of use.
+pub(super) fn find(asked: &Asked) -> BoxFuture<'_, Result<Found, ApiError>> {
+    // A type of its own, since an index is a view, and a view may be made with an index.
+    Box::pin(found(asked))
+}
+
+async fn found(asked: &Asked) -> Result<Found, ApiError> {
+    let Asked { plan, collection, snapshot, wanted } = asked;
+    let most = candidates(snapshot, wanted);
+    let mut shortest: Option<(View, usize, usize)> = None;
+    let mut looked_at = 0;
+    for (index, value, is_fixed) in wanted.indexes() {
+        let is_kept = || !matches!(collection.find_view(&index.name, snapshot), Kept::Nothing);
+        if !is_fixed && (most <= FEW || (!is_kept() && collection.miss_view(&index.name) < MISSED)) {
+            continue;
+        }
+        let (plan, collection, snapshot) = (plan.clone(), collection.clone(), snapshot.clone());
+        let (view, looks) = view_of(&Asked { plan, collection, snapshot, wanted: Arc::new(index) }).await?;
+        looked_at += looks;
+        let (from, to) = ranks(&view, value);
+        if shortest.as_ref().is_none_or(|(_, first, last)| to - from < last - first) {
+            shortest = Some((view, from, to));
+        }
+    }
+    let Some((view, from, to)) = shortest.filter(|(_, from, to)| to - from < most) else { return Ok(None) };
+    let mut entries = Vec::with_capacity(to - from);
+    let mut positions = view.positions(from, to);
+    while let Some(Position { key, .. }) = positions.next_position() {
+        // The index and the entries are of one moment.
+        entries.extend(snapshot.get(key).cloned());
+        if entries.len().is_multiple_of(FOUND_AT_ONCE) {
+            yield_now().await;
+        }
+    }
+    Ok(Some((entries, looked_at)))
+}
+
+/// About how many objects an index that is kept would find; `None` where there is none.
+pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wanted) -> Option<usize> {
+    let found = wanted.indexes().filter_map(|(index, value, _)| match collection.find_view(&index.name, snapshot) {
+        Kept::Exact(view) | Kept::Near { view, .. } => {
+            let (from, to) = ranks(&view, value);
+            Some(to - from)
+        }
+        Kept::Nothing => None,
+    });
+    found.min()
+}
+
+/// Where the objects with a value stand.
+fn ranks(view: &View, value: &str) -> (usize, usize) {
+    let place = Query::place_in_index(value);
+    (view.rank_before_place(&place), view.rank_behind_place(&place))
+}

@@ -1,0 +1,273 @@
+//! Live pages: a page of a sorted list that says what enters it, leaves it and moves in it.
+//!
+//! A live page holds the objects that it has shown and nothing else. When something in its range is written it looks at the page anew:
+//! the view that all who want the same order share is led on by what has changed, and the page is compared with what was shown. So it
+//! skips states that nobody saw, falls behind no history, and costs the changes and its own length. It looks no more than four times a
+//! second, and rests for longer than a look took.
+//!
+//! Invariant: what was shown, with the changes, is the page at the revision that is told with them.
+
+mod changes;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_cache::{Collection, Entry, Event, FrameKind, Scope, Snapshot, SnapshotError, WatchCursor};
+use keelson_meta::options::{ListOptions, RequestedVersion};
+use keelson_meta::{ApiError, Revision};
+use keelson_query::Query;
+use tokio::time::{Instant, sleep_until};
+
+use self::changes::Changes;
+use super::plan::QueryPlan;
+use super::{Asked, Wanted, making, page};
+use crate::caller::Caller;
+use crate::registry::Registry;
+use crate::selection::Selection;
+use crate::target::Target;
+use crate::watch::{WatchOutput, hand_out, too_old};
+
+/// The most objects of a live page.
+const MAX_LIMIT: usize = 500;
+/// How far apart looks are at the least.
+const PACE: Duration = Duration::from_millis(250);
+/// How long a live page rests after a look, in looks: it takes no more than a fifth of a thread.
+const RESTED_LOOKS: u32 = 4;
+/// The longest that it lasts, whatever its client asks for.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
+
+/// A page that is followed.
+pub struct LivePage {
+    plan: QueryPlan,
+    collection: Arc<Collection>,
+    wanted: Arc<Wanted>,
+    scope: Scope,
+    /// What was shown last; `None` before the first page.
+    shown: Option<ShownPage>,
+    /// What is decided but not yet handed out.
+    pending: VecDeque<WatchOutput>,
+    /// What follows that.
+    change: Option<PageChange>,
+    /// How often it is told how far the page is followed, whether it changes or not.
+    bookmark_interval: Option<Duration>,
+    next_bookmark: Instant,
+    /// When it may look again.
+    rested: Instant,
+    deadline: Instant,
+    is_over: bool,
+}
+
+/// A page that was shown.
+struct ShownPage {
+    revision: Revision,
+    entries: Vec<Arc<Entry>>,
+    total: usize,
+}
+
+/// How a page has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageChange {
+    /// The revision that the page is of now.
+    pub revision: Revision,
+    /// How many objects the whole answer has.
+    pub total: usize,
+    /// How many of them follow the page.
+    pub remaining: usize,
+    /// The keys of its objects, in order.
+    pub keys: Vec<Arc<str>>,
+    /// Those that were not in it before.
+    pub entered: Vec<Arc<str>>,
+    /// Those that are not in it any more.
+    pub left: Vec<Arc<str>>,
+    /// The fewest of the others that have to be moved to have the new order.
+    pub moved: Vec<Arc<str>>,
+}
+
+/// What a live page tells.
+pub enum LiveOutput {
+    /// Objects that entered, changed or left.
+    Objects(Vec<WatchOutput>),
+    /// That these are all, and how the page is now.
+    Page(PageChange),
+}
+
+impl Registry {
+    /// Follows a page of the objects that a query wants.
+    ///
+    /// # Errors
+    /// 400 for what can't be asked for together, and without a limit; as [`watch`](Self::watch) besides. What else goes wrong is told by
+    /// the page.
+    pub async fn watch_page(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        options: &ListOptions,
+        query: &Query,
+    ) -> Result<LivePage, ApiError> {
+        caller.in_time(self.begin_page(target, caller, options, query)).await
+    }
+
+    async fn begin_page(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        options: &ListOptions,
+        query: &Query,
+    ) -> Result<LivePage, ApiError> {
+        let plan = QueryPlan::new(target, options, query, None, self.token_form(target, caller))?;
+        let refused = |why: &str| Err(ApiError::BadRequest(why.to_owned()));
+        if plan.token().is_some() {
+            return refused("a live page is followed by its number, not from a continue token on");
+        }
+        if plan.limit.is_none_or(|limit| limit > MAX_LIMIT) {
+            return refused("a live page needs a limit of at most 500");
+        }
+        let selection = Selection::new(target, options)?;
+        let scope = selection.scope(target);
+        let collection = self.settled_collection(target).await?;
+        let requested = options.requested_version()?;
+        let now = Instant::now();
+        let bookmark_interval = options.allow_bookmarks.then_some(self.config.bookmark_interval);
+        let timeout = options.timeout.unwrap_or_else(|| self.random_watch_timeout());
+        let mut live = LivePage {
+            plan,
+            collection,
+            wanted: Arc::new(Wanted::new(target, options, query.clone(), selection).indexed(&self.config.indexes)),
+            scope,
+            shown: None,
+            pending: VecDeque::new(),
+            change: None,
+            bookmark_interval,
+            next_bookmark: now + bookmark_interval.unwrap_or(LONGEST),
+            rested: now,
+            deadline: now + timeout.min(LONGEST),
+            is_over: false,
+        };
+        match requested {
+            RequestedVersion::Unset => self.catch_up().await?,
+            RequestedVersion::Any => {}
+            RequestedVersion::At(revision) => {
+                self.wait_for(revision).await?;
+                live.begin_at(revision).await;
+            }
+        }
+        Ok(live)
+    }
+}
+
+impl LivePage {
+    /// When it ends.
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Takes the page at a revision, which its client has, for what was shown.
+    async fn begin_at(&mut self, revision: Revision) {
+        let begun = match self.collection.snapshot_at(revision) {
+            Ok(snapshot) => self.look(snapshot).await,
+            Err(SnapshotError::TooOld { oldest }) => Err(too_old(revision, oldest)),
+            Err(SnapshotError::Removed { .. }) => Err(ApiError::UnknownResource),
+            Err(SnapshotError::Future { current }) => {
+                Err(ApiError::RevisionTooLarge { requested: revision, current, retry: true })
+            }
+        };
+        match begun {
+            Ok(page) => self.shown = Some(page),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: ApiError) {
+        self.pending = VecDeque::from([WatchOutput::Error(error)]);
+        self.change = None;
+        self.is_over = true;
+    }
+
+    /// What is told next; `None` when it is over.
+    pub async fn next(&mut self) -> Option<LiveOutput> {
+        loop {
+            if !self.pending.is_empty() {
+                return Some(LiveOutput::Objects(hand_out(&mut self.pending)));
+            }
+            if let Some(change) = self.change.take() {
+                return Some(LiveOutput::Page(change));
+            }
+            if self.is_over || self.collection.is_removed() {
+                return None;
+            }
+            let is_due = match &self.shown {
+                None => true,
+                Some(shown) => self.wait(shown.revision).await?,
+            };
+            let begun = Instant::now();
+            match self.look(self.collection.snapshot()).await {
+                Ok(page) => self.tell(page, is_due),
+                Err(error) => self.fail(error),
+            }
+            let ended = Instant::now();
+            self.rested = ended + PACE.max((ended - begun) * RESTED_LOOKS);
+        }
+    }
+
+    /// Waits until something is written in its range after a revision, or until it is to be told how far it is, which is what is
+    /// answered; `None` when its time is over.
+    async fn wait(&self, after: Revision) -> Option<bool> {
+        let changed = async {
+            // One that is too old has missed something, which is all that is asked.
+            if let Ok(mut cursor) = self.collection.watch(after, self.scope.clone()) {
+                let _batch = WatchCursor::next(&mut cursor, 1).await;
+            }
+            sleep_until(self.rested).await;
+        };
+        tokio::select! {
+            biased;
+            () = sleep_until(self.deadline) => None,
+            () = sleep_until(self.next_bookmark) => Some(true),
+            () = changed => Some(false),
+        }
+    }
+
+    /// The page of a snapshot.
+    async fn look(&self, snapshot: Snapshot) -> Result<ShownPage, ApiError> {
+        let (plan, collection, wanted) = (self.plan.clone(), self.collection.clone(), self.wanted.clone());
+        let asked = Asked { plan, collection, snapshot, wanted };
+        let (shown, looked_at) = making::shown(&asked).await?;
+        let page = page::cut(&asked, shown, looked_at).await?;
+        Ok(ShownPage { revision: page.revision, total: page.total, entries: page.items.into_entries().await? })
+    }
+
+    /// Notes what is told of a page, where it is another one or that is due.
+    fn tell(&mut self, page: ShownPage, is_due: bool) {
+        let before = self.shown.as_ref();
+        let changes = Changes::between(before.map_or(&[][..], |shown| &shown.entries), &page.entries);
+        let is_another = before.is_none_or(|shown| shown.total != page.total) || !changes.is_empty();
+        if is_another || is_due {
+            let gone = |entry: &Arc<Entry>| Arc::new(Event::new(page.revision, Some(entry.clone()), None));
+            let left = changes.left.iter().map(|entry| WatchOutput::Event(FrameKind::Deleted, gone(entry)));
+            let entered = changes.entered.iter().map(|entry| WatchOutput::Initial(entry.clone()));
+            let changed = changes.changed.iter().map(|(old, new)| {
+                let event = Event::new(new.revision, Some(old.clone()), Some(new.clone()));
+                WatchOutput::Event(FrameKind::Modified, Arc::new(event))
+            });
+            self.pending.extend(left.chain(entered).chain(changed));
+            self.change = Some(self.change_to(&page, &changes));
+            self.next_bookmark = Instant::now() + self.bookmark_interval.unwrap_or(LONGEST);
+        }
+        self.shown = Some(page);
+    }
+
+    fn change_to(&self, page: &ShownPage, changes: &Changes) -> PageChange {
+        let keys = |entries: &[Arc<Entry>]| entries.iter().map(|entry| entry.key.clone()).collect();
+        let behind = self.plan.first_rank().saturating_add(page.entries.len());
+        PageChange {
+            revision: page.revision,
+            total: page.total,
+            remaining: page.total.saturating_sub(behind),
+            keys: keys(&page.entries),
+            entered: keys(&changes.entered),
+            left: keys(&changes.left),
+            moved: keys(&changes.moved),
+        }
+    }
+}

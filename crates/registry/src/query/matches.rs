@@ -1,0 +1,75 @@
+//! Matches: where the words of a search are found in the objects of a page.
+//!
+//! They are told beside the objects and not in them: an ordinary list has no place for them in every encoding. The page is that of the
+//! same query without them, so that who has the one finds the other by its revision.
+
+use keelson_cache::Entry;
+use keelson_meta::{ApiError, Revision};
+use keelson_query::{Search, WordMatch};
+use tokio::task::yield_now;
+
+use super::Asked;
+use super::page::QueryPage;
+
+/// How many objects are told of where no limit is given.
+pub(super) const DEFAULT_LIMIT: usize = 100;
+/// How many objects are told of at the most.
+pub(super) const MAX_LIMIT: usize = 1000;
+/// After so many objects others have their turn.
+const TOLD_AT_ONCE: usize = 16;
+
+/// Where the words of a search are found.
+pub struct Matches {
+    /// The revision of the snapshot.
+    pub revision: Revision,
+    /// Where the next page starts.
+    pub continue_token: Option<String>,
+    /// How many objects follow this page, where there are some.
+    pub remaining: Option<u64>,
+    /// The objects of the page.
+    pub objects: Vec<Matched>,
+    /// How many objects the whole answer has.
+    pub total: usize,
+    /// How many objects were looked at to find out which these are.
+    pub looked_at: usize,
+}
+
+/// Where they are found in one object.
+pub struct Matched {
+    /// Its namespace, where objects have one.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Where each word is found best.
+    pub matches: Vec<WordMatch>,
+}
+
+impl Matches {
+    pub(super) fn of(page: QueryPage, objects: Vec<Matched>) -> Self {
+        let QueryPage { revision, continue_token, remaining, total, looked_at, .. } = page;
+        Self { revision, continue_token, remaining, objects, total, looked_at }
+    }
+}
+
+/// Looks into the objects of a page once more.
+pub(super) async fn told(asked: &Asked, mut page: QueryPage) -> Result<Matches, ApiError> {
+    let entries = std::mem::replace(&mut page.items, super::page::none()).into_entries().await?;
+    let mut objects = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        let search = asked.wanted.query.search.as_ref();
+        objects.push(Matched {
+            namespace: entry.namespace().map(str::to_owned),
+            name: entry.name().to_owned(),
+            matches: search.map(|search| of_entry(asked, search, entry)).unwrap_or_default(),
+        });
+        if objects.len().is_multiple_of(TOLD_AT_ONCE) {
+            yield_now().await;
+        }
+    }
+    Ok(Matches::of(page, objects))
+}
+
+fn of_entry(asked: &Asked, search: &Search, entry: &Entry) -> Vec<WordMatch> {
+    let layout = entry.layout().clone();
+    asked.wanted.look(entry, |subject| search.matches(subject, layout.names().zip(entry.fields())))
+}

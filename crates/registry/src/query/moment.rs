@@ -1,0 +1,77 @@
+//! Reads of the past: which revision a moment is, and an object as it was then.
+//!
+//! A time is the newest revision that this server knew of at that time. How far back it knows that, and has the states, is bounded by the
+//! window of history.
+
+use std::sync::Arc;
+
+use keelson_cache::Entry;
+use keelson_meta::error::ExpiredKind;
+use keelson_meta::options::{GetOptions, RequestedVersion};
+use keelson_meta::{ApiError, Revision};
+use keelson_query::{Moment, Query};
+
+use crate::caller::Caller;
+use crate::list::ReadAt;
+use crate::registry::Registry;
+use crate::target::Target;
+
+impl Registry {
+    /// The revision of the moment that a query asks for.
+    ///
+    /// # Errors
+    /// 410 where nothing is known of a time any more, 400 where it has not come yet.
+    pub(super) async fn moment(&self, query: &Query) -> Result<Option<Revision>, ApiError> {
+        let time = match query.at {
+            None => return Ok(None),
+            Some(Moment::Revision(revision)) => return Ok(Some(revision)),
+            Some(Moment::Time(time)) => time,
+        };
+        if time > self.now() {
+            return Err(ApiError::BadRequest("keelson.io/at: this time has not come yet".to_owned()));
+        }
+        // What other servers have written until then is known from here on.
+        self.catch_up().await?;
+        self.cache().revision_at(time).map(Some).ok_or(GONE)
+    }
+
+    /// The object of the target's URL as it was at the moment that a query asks for, or as it is now where it asks for none.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); 404 where there was none, 410 where that is not known any more.
+    pub async fn get_at(
+        &self,
+        target: &Target,
+        name: &str,
+        caller: &Caller,
+        options: &GetOptions,
+        query: &Query,
+    ) -> Result<Arc<Entry>, ApiError> {
+        if query.at.is_none() {
+            return self.get(target, name, caller, options).await;
+        }
+        caller.in_time(self.read_at(target, name, options, query)).await
+    }
+
+    async fn read_at(
+        &self,
+        target: &Target,
+        name: &str,
+        options: &GetOptions,
+        query: &Query,
+    ) -> Result<Arc<Entry>, ApiError> {
+        if options.requested_version()? != RequestedVersion::Unset {
+            return Err(ApiError::BadRequest("keelson.io/at stands in place of a resourceVersion".to_owned()));
+        }
+        let not_found = || ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() };
+        let Some(revision) = self.moment(query).await?.filter(|_| !target.is_empty_by_nature()) else {
+            return Err(not_found());
+        };
+        let collection = self.settled_collection(target).await?;
+        let snapshot = self.snapshot(&collection, ReadAt::Exactly(revision)).await?.ok_or(GONE)?;
+        snapshot.get(&target.relative_key(name)).cloned().ok_or_else(not_found)
+    }
+}
+
+/// What is told of a past that is not known any more.
+const GONE: ApiError = ApiError::Expired { message: ExpiredKind::ListRevision, continue_token: None };
