@@ -1,0 +1,32 @@
+//! `kubectl keelson`: queries of a keelson server as a command, in the way of `kubectl get`.
+//!
+//! A client of the public API alone. It asks the server what there is, walks through the answer in chunks of one snapshot, and prints as
+//! kubectl does; what it prints goes to standard output, and what it says about that to standard error.
+
+mod args;
+mod client;
+mod output;
+mod question;
+mod resources;
+mod run;
+mod walk;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Args, Command};
+
+/// Runs the command with the arguments of the process.
+pub fn main() -> ExitCode {
+    let Command::Get(get) = Args::parse().command;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(run::get(&get)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::note(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

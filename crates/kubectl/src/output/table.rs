@@ -1,0 +1,86 @@
+//! Rows, aligned as kubectl aligns them.
+//!
+//! Which columns there are is said by the server; all rows are known before the first is printed, since the widest decides.
+
+use std::fmt::Write as _;
+
+use keelson_meta::json::Value;
+
+use super::answer;
+use crate::args::Output;
+
+/// How far columns are apart, and how wide the narrowest is with that.
+const APART: usize = 3;
+const NARROWEST: usize = 6;
+
+/// Rows below names of columns.
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[&str]) -> Self {
+        Self { rows: vec![columns.iter().map(|name| (*name).to_owned()).collect()] }
+    }
+
+    /// The table of the columns that a server defines, and which of them are shown.
+    pub(crate) fn of_columns(defined: &Value, output: Output, with_namespace: bool) -> (Self, Vec<usize>) {
+        let defined = defined.as_array().map(Vec::as_slice).unwrap_or_default().iter().enumerate();
+        let is_shown = |column: &Value| output == Output::Wide || column["priority"].as_i64().unwrap_or(0) == 0;
+        let shown: Vec<(usize, String)> = defined
+            .filter(|(_, column)| is_shown(column))
+            .map(|(place, column)| (place, column["name"].as_str().unwrap_or_default().to_uppercase()))
+            .collect();
+        let names =
+            with_namespace.then_some("NAMESPACE").into_iter().chain(shown.iter().map(|(_, name)| name.as_str()));
+        (Self::new(&names.collect::<Vec<_>>()), shown.iter().map(|(place, _)| *place).collect())
+    }
+
+    pub(crate) fn add(&mut self, row: Vec<String>) {
+        self.rows.push(row);
+    }
+
+    /// Prints all rows.
+    ///
+    /// # Errors
+    /// When they can't be written.
+    pub(crate) fn print(&self, with_names: bool) -> anyhow::Result<()> {
+        let rows = &self.rows[usize::from(!with_names)..];
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let widest = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+            (widest.unwrap_or(0) + APART).max(NARROWEST)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        rows.iter().try_for_each(|row| answer(line(row, &widths)))
+    }
+}
+
+/// A row. The last cell is as long as it is.
+fn line(row: &[String], widths: &[usize]) -> String {
+    let mut line = String::new();
+    for (place, (cell, width)) in row.iter().zip(widths).enumerate() {
+        let width = if place + 1 == row.len() { 0 } else { *width };
+        // Memory can be written to.
+        let _done = write!(line, "{cell:<width$}");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_those_of_the_server_and_apart() {
+        let defined = json!([{"name": "Name"}, {"name": "Ready", "priority": 0}, {"name": "Node", "priority": 1}]);
+        let (table, shown) = Table::of_columns(&defined, Output::Table, true);
+        assert_eq!((table.rows[0].join(" "), shown), ("NAMESPACE NAME READY".to_owned(), vec![0, 1]));
+        let (_, shown) = Table::of_columns(&defined, Output::Wide, false);
+        assert_eq!(shown, [0, 1, 2]);
+        let cells = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        assert_eq!(line(&cells(&["a", "bc", "d"]), &[6, 7, 6]), "a     bc     d");
+    }
+}
