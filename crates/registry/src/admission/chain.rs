@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use keelson_access::user::API_SERVER;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
@@ -40,8 +41,13 @@ impl AdmissionChain {
         self.plugins.iter().map(|plugin| plugin.name())
     }
 
-    /// How much the plugins have to see of such a write together.
+    /// How much the plugins have to see of such a write together: nothing of what a server writes by itself to be one of those on a
+    /// store. Or a webhook that refuses everything would keep all servers from writing, and nobody could take it away.
     pub(crate) fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let AdmissionAttributes { caller, target, .. } = attributes;
+        if caller.user().name == API_SERVER && target.strategy().precedes_publication(target) {
+            return Interest::None;
+        }
         self.plugins.iter().map(|plugin| plugin.interest(attributes)).max().unwrap_or(Interest::None)
     }
 

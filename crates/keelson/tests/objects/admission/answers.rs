@@ -183,3 +183,21 @@ async fn a_client_that_waits_no_longer_is_told_so_and_the_webhook_knows_until_wh
     assert_eq!(told["reason"], "Timeout");
     hooked.raw.get(format!("{MAPS}/x")).await.expect(404);
 }
+
+#[tokio::test]
+async fn what_webhooks_cost_and_refuse_is_told_under_the_names_of_the_reference() {
+    let hooked = Hooked::open(answer).await;
+    let hooks = vec![hooked.webhook("details", json!({})), hooked.webhook("http-500", json!({ "failurePolicy": "Ignore" }))];
+    hooked.configure("validating", "v", hooks).await;
+    hooked.raw.post(MAPS, &map("x")).await.expect(422);
+    let metrics = hooked.raw.get("/metrics").await.expect(200).text();
+    let lines = [
+        "apiserver_admission_webhook_admission_duration_seconds_count{name=\"details.example.org\",operation=\"CREATE\",rejected=\"true\",type=\"validating\"} 1",
+        "apiserver_admission_webhook_rejection_count{error_type=\"no_error\",name=\"details.example.org\",operation=\"CREATE\",rejection_code=\"422\",type=\"validating\"} 1",
+        "apiserver_admission_webhook_fail_open_count{name=\"http-500.example.org\",type=\"validating\"} 1",
+        "apiserver_admission_controller_admission_duration_seconds_count{name=\"ValidatingAdmissionWebhook\",operation=\"CREATE\",rejected=\"true\",type=\"validate\"} 1",
+    ];
+    for line in lines {
+        assert!(metrics.lines().any(|found| found == line || found == format!("{line}.0")), "{line}");
+    }
+}

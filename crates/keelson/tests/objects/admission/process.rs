@@ -1,6 +1,8 @@
 //! Webhooks that are processes of their own: one that is killed and comes back, and one whose service is behind a pod that it has to
 //! admit.
 
+use std::time::Duration;
+
 use keelson_testkit::{HookProcess, HookReply, HookRequest, TestServer, hook_process};
 use serde_json::{Value, json};
 
@@ -93,4 +95,31 @@ async fn a_webhook_behind_a_pod_that_it_admits_is_there_once_it_is_passed_over()
     raw.delete(format!("{place}/w")).await.expect(200);
     raw.post(&*place, &configuration("Ignore")).await.expect(201);
     raw.post(pods, &pod("one")).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_answers_nothing_of_anything_keeps_no_server_from_living() {
+    let hook = HookProcess::start("admission::process::the_process_that_admits").await;
+    let server = TestServer::builder().configure(|config| config.identity_interval = Duration::from_secs(1)).start().await;
+    let raw = server.raw();
+    let mut configuration = webhook(&hook, json!({ "url": hook.url("/w") }), "*/*", "Fail");
+    for member in ["operations", "apiGroups", "apiVersions"] {
+        configuration["webhooks"][0]["rules"][0][member] = json!(["*"]);
+    }
+    let place = format!("{GROUP}/validatingwebhookconfigurations");
+    raw.post(&*place, &configuration).await.expect(201);
+    drop(hook);
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let servers = format!("{leases}?labelSelector=apiserver.kubernetes.io/identity");
+    let own = raw.get(&*servers).await.expect(200).json()["items"][0].clone();
+    let other = json!({ "metadata": { "name": "other" }, "spec": {} });
+    raw.post(leases, &other).await.expect(500);
+    let renewed = async {
+        while raw.get(&*servers).await.expect(200).json()["items"][0]["spec"]["renewTime"] == own["spec"]["renewTime"] {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), renewed).await.expect("the server keeps its lease");
+    raw.delete(format!("{place}/w")).await.expect(200);
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "after" } })).await.expect(201);
 }

@@ -342,3 +342,42 @@ async fn conditions_decide_whether_a_webhook_is_asked() {
     check(&["object.data.none == 'x'"], "Ignore", NOT).await;
     check(&["object.data.none == 'x'", "false"], "Fail", NOT).await;
 }
+
+#[tokio::test]
+async fn what_is_posted_and_connections_are_asked_about_as_what_they_are() {
+    let hooked = Hooked::open(|request| {
+        let is_connection = request.body["request"]["operation"] == "CONNECT";
+        review(request, json!({ "allowed": !is_connection, "status": { "message": "no" } }))
+    })
+    .await;
+    let raw = &hooked.raw;
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    let pod = json!({ "metadata": { "name": "p" }, "spec": { "containers": containers } });
+    raw.post("/api/v1/namespaces/hooked/pods", &pod).await.expect(201);
+    raw.post("/api/v1/namespaces/hooked/serviceaccounts", &json!({ "metadata": { "name": "sa" } })).await.expect(201);
+    let rules = json!({ "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"] }] });
+    hooked.configure("validating", "v", vec![hooked.webhook("any", rules)]).await;
+    let asked = || {
+        let (_, request) = hooked.asked().pop().expect("it was asked");
+        let text = |member: &str| request[member].as_str().unwrap_or_default().to_owned();
+        (format!("{} {}/{}", text("operation"), request["resource"]["resource"].as_str().unwrap(), text("subResource")), request)
+    };
+    let path = "/api/v1/namespaces/hooked/pods/p/exec?command=ls&command=-l&container=c&stdin=true&stdout=true";
+    let told = raw.post(path, &json!({})).await.expect(400).json();
+    assert_eq!(told["message"], "admission webhook \"any.example.org\" denied the request: no");
+    let (what, request) = asked();
+    assert_eq!((what.as_str(), &request["options"]), ("CONNECT pods/exec", &Value::Null));
+    let object = json!({
+        "kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "stdout": true, "container": "c", "command": ["ls", "-l"],
+    });
+    assert_eq!((&request["object"], &request["kind"]["kind"]), (&object, &json!("PodExecOptions")));
+
+    let token = json!({ "spec": { "audiences": ["x"], "expirationSeconds": 3600 } });
+    raw.post("/api/v1/namespaces/hooked/serviceaccounts/sa/token", &token).await.expect(201);
+    let (what, request) = asked();
+    assert_eq!((what.as_str(), &request["kind"]["kind"]), ("CREATE serviceaccounts/token", &json!("TokenRequest")));
+    assert_eq!((&request["name"], &request["object"]["spec"]["audiences"]), (&json!("sa"), &json!(["x"])));
+    let eviction = json!({ "metadata": { "name": "p" } });
+    raw.post("/api/v1/namespaces/hooked/pods/p/eviction", &eviction).await.expect(201);
+    assert_eq!(asked().0, "CREATE pods/eviction", "no deletion follows");
+}
