@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::tidy::engines::ENGINES;
 use crate::workspace::Workspace;
-use crate::{deny, run, test, tidy};
+use crate::{console, deny, run, test, tidy};
 
 pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
     step("format");
@@ -19,6 +19,10 @@ pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
     tidy::tidy(workspace)?;
     step("deny");
     deny::deny(workspace)?;
+    step("console");
+    if let console::Outcome::NotRun(why) = console::check(workspace)? {
+        eprintln!("{why}");
+    }
     step("clippy");
     if !run::shown(cargo(workspace).args([
         "clippy",

@@ -6,6 +6,7 @@
 
 mod bench;
 mod ci;
+mod console;
 mod definitions;
 mod deny;
 mod fuzz;
@@ -57,6 +58,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Build the files of the console from their sources, to be checked in.
+    Console {
+        /// Rather check the sources, and that what is checked in is what they make.
+        #[arg(long)]
+        check: bool,
+    },
     /// Print the path of the kubectl that the tests use, fetching it if needed.
     Kubectl,
     /// Print the directory of the field's definitions of custom resources that the tests apply, fetching them if needed.
@@ -85,6 +92,14 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
         Task::Ci => ci::ci(&workspace),
         Task::Bench { args } => bench::bench(&workspace, &args),
         Task::Fuzz { args } => fuzz::fuzz(&workspace, &args),
+        Task::Console { check: false } => console::build(&workspace).map(|()| ExitCode::SUCCESS),
+        Task::Console { check: true } => console::check(&workspace).map(|outcome| match outcome {
+            console::Outcome::Fine => ExitCode::SUCCESS,
+            console::Outcome::NotRun(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        }),
         Task::Kubectl => {
             println!("{}", kubectl::find(&workspace)?.display());
             Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
-//! Finds the PostgreSQL and the etcds that the tests of those stores start: the ones that a variable names, installed ones, or
-//! packages, unpacked below the target directory. The system is left as it is, and nothing needs root.
+//! Finds the PostgreSQL and the etcds that the tests of those stores start, and the browser that shows the console to tests: the ones
+//! that a variable names, installed ones, or packages, unpacked below the target directory. The system is left as it is, and nothing
+//! needs root.
 //!
 //! A machine without them can still run every other test: what is missing is a sentence here, not a failure, and the
 //! tests that were not run for it are named at the end.
@@ -48,7 +49,10 @@ enum Source {
     },
 }
 
-const MAKES: [Make; 3] = [
+/// What Chromium needs of the libraries that Debian's package names, and of those that it comes with.
+const CHROMIUM: &[&str] = &["chromium", "lib"];
+
+const MAKES: [Make; 5] = [
     Make {
         name: "PostgreSQL",
         variable: "KEELSON_POSTGRES_BIN",
@@ -72,6 +76,28 @@ const MAKES: [Make; 3] = [
         variable: "KEELSON_ETCD_NEWEST",
         source: Source::Crate { package: "etcd-bin-vendored", version: "3.7.2", file: "bin/etcd" },
         program: "etcd",
+        by_directory: false,
+    },
+    Make {
+        name: "Chromium",
+        variable: "KEELSON_CHROMIUM",
+        source: Source::Debian {
+            package: "chromium-driver",
+            follow: CHROMIUM,
+            directories: &["usr/lib/chromium", "usr/bin", "usr/local/bin"],
+        },
+        program: "chromium",
+        by_directory: false,
+    },
+    Make {
+        name: "ChromeDriver",
+        variable: "KEELSON_CHROMEDRIVER",
+        source: Source::Debian {
+            package: "chromium-driver",
+            follow: CHROMIUM,
+            directories: &["usr/bin", "usr/local/bin"],
+        },
+        program: "chromedriver",
         by_directory: false,
     },
 ];

@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use self::unstable::Failures;
 use crate::workspace::Workspace;
-use crate::{definitions, kubectl, run, servers};
+use crate::{console, definitions, kubectl, run, servers};
 
 /// Tells the tests where kubectl is; the test kit reads it.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
@@ -24,12 +24,16 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
         servers.missing.push(missing);
         PathBuf::new()
     });
+    let checker = console::checker(workspace).unwrap_or_else(|missing| {
+        servers.missing.push(missing);
+        PathBuf::new()
+    });
     let selected = if names_a_package(args) { None } else { Some("--workspace") };
     let prepared = || {
         let mut command = run::cargo();
         command.current_dir(&workspace.root).args(["test", "--locked"]);
         command.env(KUBECTL_VARIABLE, &kubectl).envs(servers.variables.iter().cloned());
-        command.env(definitions::VARIABLE, &definitions);
+        command.env(definitions::VARIABLE, &definitions).env(console::CHECKER_VARIABLE, &checker);
         // What is chosen decides with which features everything is built, so it stays the same when tests are run again.
         command.args(selected);
         command

@@ -1,7 +1,7 @@
 //! The filters that every request passes before a handler sees it, in one readable order.
 //!
-//! request id → counting → panics → time limit → authentication → impersonation → authorization → flow control → long work → router, or
-//! the proxy in its place for what an aggregated server answers. The
+//! request id → counting → panics → the console's files → time limit → authentication → impersonation → authorization → flow control
+//! → long work → router, or the proxy in its place for what an aggregated server answers. The
 //! stamps of the way back (`Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, seats, stalled bodies) are put on
 //! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 
@@ -41,6 +41,7 @@ use self::long_work::LongWork;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::metrics::{Metrics, Observation, ResourceNames};
 use crate::negotiation::{self, MediaType};
+use crate::pages::console;
 use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
 use crate::request_info::RequestInfo;
 use crate::request_query::RequestQuery;
@@ -86,6 +87,8 @@ pub struct Pipeline {
     tokens: Option<Arc<dyn TokenAuthenticator>>,
     /// Whether requests without credentials are taken.
     anonymous: bool,
+    /// Whether there is a console.
+    console: bool,
     authorizer: Arc<dyn Authorizer>,
     flow_control: Arc<FlowControl>,
     long_work: LongWork,
@@ -116,6 +119,7 @@ impl Pipeline {
             certificates: Arc::new(VerifiedInHandshake),
             tokens: None,
             anonymous: true,
+            console: false,
             authorizer: Arc::new(PrivilegedGroup),
             flow_control,
             long_work,
@@ -156,6 +160,13 @@ impl Pipeline {
     #[must_use]
     pub fn with_anonymous(mut self, anonymous: bool) -> Self {
         self.anonymous = anonymous;
+        self
+    }
+
+    /// The same that has a console for browsers, or has none.
+    #[must_use]
+    pub fn with_console(mut self, console: bool) -> Self {
+        self.console = console;
         self
     }
 
@@ -275,6 +286,10 @@ impl Pipeline {
         mut body: RequestBody,
         error_form: MediaType,
     ) -> Result<(Response<ResponseBody>, Option<Seats>), ApiError> {
+        // Before anybody is asked who he is: it is the page on which he says so.
+        if let Some(page) = self.console.then(|| console::answer(&info.path, &parts)).flatten() {
+            return Ok((page, None));
+        }
         let limit = time_limit::of(&info, &parts)?;
         let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
         let begun = Instant::now();
@@ -337,7 +352,8 @@ impl Pipeline {
         parts: &Parts,
     ) -> Result<Arc<User>, ApiError> {
         let tokens = self.tokens.as_deref();
-        let user = authentication::user(client.identity().as_deref(), tokens, &parts.headers, self.clock.now()).await?;
+        let identity = authentication::identity_for(client.identity(), &parts.headers);
+        let user = authentication::user(identity.as_deref(), tokens, &parts.headers, self.clock.now()).await?;
         if !user.is_in(UNAUTHENTICATED) {
             client.is_known();
         } else if !self.anonymous && *user == User::anonymous() {

@@ -1,10 +1,11 @@
-//! Every path that is no resource: health, version, metrics, discovery, OpenAPI.
+//! Every path that is no resource: health, version, metrics, discovery, OpenAPI, the console.
 //!
 //! Documents of what is served are handed in with each request, so that a request answers from one set to its end, whatever
 //! changes meanwhile. They are kept as bytes: an answer copies them. What takes longer to make than a request may hold a thread of
 //! the runtime is made beside it, once.
 
 mod announcement;
+pub(crate) mod console;
 mod documentation;
 mod openapi;
 

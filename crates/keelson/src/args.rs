@@ -138,6 +138,9 @@ pub(crate) struct Serve {
     /// (401).
     #[arg(long, env = "KEELSON_ANONYMOUS_AUTH", default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) anonymous_auth: bool,
+    /// Serve the console at /console/: a page for browsers, whose files anybody may have.
+    #[arg(long, env = "KEELSON_CONSOLE", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) console: bool,
     /// Who decides what users may do, one asked after another: Node lets nodes read what their pods use and confines what they write, RBAC
     /// goes by the stored roles and bindings, AlwaysAllow lets everybody do anything (for development).
     #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',', default_value = "Node,RBAC")]

@@ -47,6 +47,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone());
     let mut config = config(args, &versions, &data_dir)?;
     let room = descriptors::raise();
+    let console = config.console;
     config.connections = config.connections.min(room.clients);
     config.outbound_connections = config.outbound_connections.min(room.others);
     // ORDER: before the server starts. What it leaves in the store only an end in order takes back.
@@ -55,7 +56,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let announced = async {
         // It answers already. Whoever reads that it is ready may write.
         let _ = tokio::time::timeout(PUBLICATION_PATIENCE, server.published()).await;
-        announce(&server, &data_dir);
+        announce(&server, &data_dir, console);
         std::future::pending::<()>().await;
     };
     let fault = tokio::select! {
@@ -166,6 +167,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.token_key_file = args.token_key_file;
     config.bootstrap_tokens = args.enable_bootstrap_token_auth;
     config.anonymous = args.anonymous_auth;
+    config.console = args.console;
     config.authorization = args.authorization_mode;
     config.admission = AdmissionPlugins::new(args.enable_admission_plugins, args.disable_admission_plugins)
         .map_err(anyhow::Error::msg)?;
@@ -191,7 +193,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     Ok(config)
 }
 
-fn announce(server: &RunningServer, data_dir: &std::path::Path) {
+fn announce(server: &RunningServer, data_dir: &std::path::Path, console: bool) {
     output::announce(format_args!("keelson is ready on https://{}", server.addr()));
     output::announce(format_args!("  server id:  {}", server.server_id()));
     output::announce(format_args!("  data:       {}", data_dir.display()));
@@ -199,6 +201,9 @@ fn announce(server: &RunningServer, data_dir: &std::path::Path) {
         let kubeconfig = kubeconfig.display();
         output::announce(format_args!("  kubeconfig: {kubeconfig}"));
         output::announce(format_args!("  try:        kubectl --kubeconfig {kubeconfig} get namespaces"));
+    }
+    if console {
+        output::announce(format_args!("  console:    https://{}/console/", server.addr()));
     }
 }
 

@@ -73,6 +73,8 @@ pub struct Config {
     pub bootstrap_tokens: bool,
     /// Whether requests without credentials are taken, as those of `system:anonymous`.
     pub anonymous: bool,
+    /// Whether the console is served to browsers.
+    pub console: bool,
     /// Who decides what users may do, in this order. Members of `system:masters` may do anything before anybody is asked.
     pub authorization: Vec<AuthorizationMode>,
     /// Which plugins of admission are asked of each write.
@@ -133,6 +135,7 @@ impl Default for Config {
             token_key_file: None,
             bootstrap_tokens: false,
             anonymous: true,
+            console: true,
             authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],
             admission: Selection::default(),
             registry: RegistryConfig::default(),

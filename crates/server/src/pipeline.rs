@@ -84,5 +84,6 @@ impl PipelineParts {
             .with_authorizer(authorizer)
             .with_tokens(tokens)
             .with_anonymous(config.anonymous)
+            .with_console(config.console)
     }
 }

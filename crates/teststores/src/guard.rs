@@ -31,6 +31,8 @@ const SCRIPT: &str = r#"
         tries=0
         while kill -0 "$pid" 2>/dev/null && [ $tries -lt 100 ]; do sleep 0.05; tries=$((tries + 1)); done
         kill -s KILL "$pid" 2>/dev/null
+        # What it has started is in its group, where it has one to itself.
+        kill -s KILL -- "-$pid" 2>/dev/null
     fi
     rm -rf "$1"
 "#;
@@ -158,7 +160,9 @@ pub(crate) fn with_libraries(program: &Path) -> Command {
     let libs = program.ancestors().map(|ancestor| ancestor.join("usr/lib")).find(|lib| lib.is_dir());
     let entries = libs.and_then(|lib| fs::read_dir(lib).ok()).into_iter().flatten().flatten();
     let machines = entries.filter(|entry| entry.file_name().to_string_lossy().contains("-linux-gnu"));
-    if let Ok(path) = std::env::join_paths(machines.map(|entry| entry.path())) {
+    // A library there looks for a part of its own in a directory of the system.
+    let directories = machines.flat_map(|entry| [entry.path(), entry.path().join("pulseaudio")]);
+    if let Ok(path) = std::env::join_paths(directories) {
         command.env("LD_LIBRARY_PATH", path);
     }
     command

@@ -1,19 +1,21 @@
 //! Servers of other makes that stores are tested on: a private PostgreSQL, a private etcd; a way to them
-//! that loses answers, and a disk that fails.
+//! that loses answers, and a disk that fails. And the browser that the console is tested in.
 //!
 //! Each has a data directory of its own and a free port of the loopback address, and is gone when its handle is dropped or
 //! the test process ends, however it ends. A crate of its own, so that the test of a store needs no API server.
 //!
-//! Which programs are started, the variables `KEELSON_POSTGRES_BIN`, `KEELSON_ETCD` and `KEELSON_ETCD_NEWEST` say;
-//! `cargo xtask test` sets them. An empty one says that this machine can't have the server: then `start` prints that and
-//! returns none, and xtask closes with what was not run.
+//! Which programs are started, the variables `KEELSON_POSTGRES_BIN`, `KEELSON_ETCD`, `KEELSON_ETCD_NEWEST`, `KEELSON_CHROMIUM` and
+//! `KEELSON_CHROMEDRIVER` say; `cargo xtask test` sets them. An empty one says that this machine can't have the server: then `start`
+//! prints that and returns none, and xtask closes with what was not run.
 
+mod chromium;
 mod disk;
 mod etcd;
 mod guard;
 mod postgres;
 mod proxy;
 
+pub use chromium::ChromeDriver;
 pub use disk::{DiskFault, FragileDisk};
 pub use etcd::{EtcdCluster, EtcdServer, EtcdServerBuilder};
 pub use postgres::{PostgresServer, PostgresServerBuilder};

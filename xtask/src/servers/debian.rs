@@ -11,8 +11,36 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::run;
 
-/// Large, and used by nothing but PostgreSQL's compilation of queries, which the tests turn off.
-const NOT_NEEDED: [&str; 2] = ["libllvm", "libclang"];
+/// Large, and used by nothing but PostgreSQL's compilation of queries, which the tests turn off; and what desktops need of which one
+/// is recommended to Chromium, which shows nothing on any.
+const NOT_NEEDED: [&str; 26] = [
+    "libllvm",
+    "libclang",
+    "libadwaita",
+    "libcanberra",
+    "libcolord",
+    "libelogind",
+    "libfltk",
+    "libgck",
+    "libgconf",
+    "libgcr",
+    "libgnome",
+    "libgpgme",
+    "libgtk",
+    "libimobile",
+    "libkf5",
+    "libkwallet",
+    "libpam-elogind",
+    "libpipewire",
+    "libplist",
+    "libpolkit",
+    "libqca",
+    "libqt5",
+    "libspa",
+    "libusbmuxd",
+    "libwacom",
+    "libwebrtc",
+];
 
 /// Unpacks a package into `directory`, with those of its dependencies whose names begin with one of `follow`.
 pub(super) fn unpack(package: &str, follow: &[&str], directory: &Path) -> Result<()> {
@@ -43,7 +71,8 @@ pub(super) fn libraries_beside(directory: &Path) -> OsString {
     let is_machine = |path: &PathBuf| path.to_string_lossy().contains("-linux-gnu");
     let libs = directory.ancestors().map(|ancestor| ancestor.join("usr/lib")).find(|lib| lib.is_dir());
     let found = libs.map(|lib| below(&lib)).unwrap_or_default().into_iter().filter(is_machine);
-    std::env::join_paths(found).unwrap_or_default()
+    // A library there looks for a part of its own in a directory of the system.
+    std::env::join_paths(found.flat_map(|lib| [lib.clone(), lib.join("pulseaudio")])).unwrap_or_default()
 }
 
 struct Apt {

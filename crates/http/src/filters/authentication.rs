@@ -9,12 +9,15 @@ use std::time::SystemTime;
 
 use futures::future::BoxFuture;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderName};
 use keelson_access::user::{AUTHENTICATED, UNAUTHENTICATED};
 use keelson_access::{ClientIdentity, RequestHeaders, User};
 use keelson_meta::ApiError;
 use keelson_registry::{ServiceAccountTokens, TokenFault};
 use percent_encoding::percent_decode_str;
+
+/// For which site a browser asks (Fetch Metadata Request Headers, section 2.3).
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Who knows the users of bearer tokens.
 pub trait TokenAuthenticator: Send + Sync {
@@ -37,6 +40,14 @@ impl TokenAuthenticator for ServiceAccountTokens {
             })
         })
     }
+}
+
+/// The certificate that counts for a request. A browser shows its user's also where a page of another site has it ask, and says so in a
+/// header that no page can set: whoever made that page shall not act by it. Front proxies pass on what they are sent.
+pub(super) fn identity_for(identity: Option<Arc<ClientIdentity>>, headers: &HeaderMap) -> Option<Arc<ClientIdentity>> {
+    const ANOTHER: [&[u8]; 2] = [b"cross-site", b"same-site"];
+    let is_of_another_site = || headers.get(FETCH_SITE).is_some_and(|site| ANOTHER.contains(&site.as_bytes()));
+    identity.filter(|identity| identity.asks_for().is_some() || !is_of_another_site())
 }
 
 /// The user of a client certificate that is still valid, or else of a bearer token. A client with neither is anonymous.

@@ -51,6 +51,16 @@ async fn without_credentials_only_health_is_told() {
 }
 
 #[tokio::test]
+async fn a_page_of_another_site_does_not_act_by_the_certificate_of_a_browser() {
+    let server = Server::start().await;
+    for (site, code) in [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403)] {
+        let mut client = server.connect(Protocol::Http2, Credentials::Admin).await;
+        let answer = client.send("GET", "/api/v1/namespaces/a/configmaps/x", &[("sec-fetch-site", site)], "").await;
+        assert_eq!(answer.status, code, "{site}");
+    }
+}
+
+#[tokio::test]
 async fn requests_are_counted() {
     let server = Server::start().await;
     let mut client = server.connect(Protocol::Http2, Credentials::Admin).await;

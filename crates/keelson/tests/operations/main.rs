@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod console;
 mod copy;
 mod memory;
 mod output;

@@ -1,0 +1,172 @@
+//! The files of the console: a page for browsers below `/console/`, which talks to the same API as every other client.
+//!
+//! They are built from `web` by `cargo xtask console`, checked in below `assets`, and embedded, so that a build needs no Node.js and a
+//! server no files. Any path below `/console/` that is no file is the page itself, which reads its own path. Nothing here knows HTTP
+//! but the names of types.
+
+use std::io::Write as _;
+use std::sync::{LazyLock, OnceLock};
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest as _, Sha256};
+
+/// The path of the console.
+pub const ROOT: &str = "/console/";
+/// Where its files are, below which there is a directory named after what they hold.
+const ASSETS: &str = "/console/assets/";
+/// How many bytes of a hash name a version of the files.
+const VERSION_BYTES: usize = 8;
+
+/// What is embedded: name, type, content.
+const EMBEDDED: [(&str, &str, &[u8]); 6] = [
+    ("app.css", "text/css; charset=utf-8", include_bytes!("../assets/app.css")),
+    ("app.js", "text/javascript; charset=utf-8", include_bytes!("../assets/app.js")),
+    ("icon.svg", "image/svg+xml", include_bytes!("../assets/icon.svg")),
+    ("index.html", "text/html; charset=utf-8", include_bytes!("../assets/index.html")),
+    ("licenses.txt", "text/plain; charset=utf-8", include_bytes!("../assets/licenses.txt")),
+    ("yaml.js", "text/javascript; charset=utf-8", include_bytes!("../assets/yaml.js")),
+];
+/// The page, which leads to the others.
+const PAGE: &str = "index.html";
+
+/// A file of the console.
+#[derive(Debug)]
+pub struct File {
+    name: &'static str,
+    /// The value of `Content-Type`.
+    pub content_type: &'static str,
+    /// What it holds.
+    pub bytes: Bytes,
+    /// A strong validator, in quotes.
+    pub etag: String,
+    compressed: OnceLock<Bytes>,
+}
+
+/// What stands for a path.
+#[derive(Debug)]
+pub enum Found {
+    /// A file.
+    File {
+        /// The file.
+        file: &'static File,
+        /// Whether another version of the file has another path, so that this one can be kept for good.
+        lasting: bool,
+    },
+    /// The console is somewhere else.
+    Moved(&'static str),
+    /// There is no such file.
+    Nothing,
+}
+
+impl File {
+    fn new(name: &'static str, content_type: &'static str, bytes: Bytes) -> Self {
+        let etag = format!("\"{}\"", HEXLOWER.encode(&Sha256::digest(&bytes)));
+        Self { name, content_type, bytes, etag, compressed: OnceLock::new() }
+    }
+
+    /// The same in the gzip format, which is made once.
+    pub fn compressed(&self) -> Bytes {
+        let compress = || {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            let written = encoder.write_all(&self.bytes).and_then(|()| encoder.finish());
+            written.expect("memory takes all that is written to it").into()
+        };
+        self.compressed.get_or_init(compress).clone()
+    }
+}
+
+struct Files {
+    all: Vec<File>,
+    /// The directory of this version.
+    directory: String,
+}
+
+static FILES: LazyLock<Files> = LazyLock::new(|| {
+    let mut hash = Sha256::new();
+    EMBEDDED.iter().for_each(|(_, _, bytes)| hash.update(bytes));
+    let directory = format!("{ASSETS}{}/", HEXLOWER.encode(&hash.finalize()[..VERSION_BYTES]));
+    let all = EMBEDDED.map(|(name, content_type, bytes)| {
+        let bytes = if name == PAGE {
+            String::from_utf8_lossy(bytes).replace(ASSETS, &directory).into()
+        } else {
+            Bytes::from_static(bytes)
+        };
+        File::new(name, content_type, bytes)
+    });
+    Files { all: all.into(), directory }
+});
+
+/// Finds what stands for a path; `None` where the path is not one of the console.
+pub fn find(path: &str) -> Option<Found> {
+    if path == ROOT.trim_end_matches('/') {
+        return Some(Found::Moved(ROOT));
+    }
+    let below = path.strip_prefix(ROOT)?;
+    let files = &*FILES;
+    let named = |name: &str| files.all.iter().find(|file| file.name == name);
+    let (name, lasting) = match (path.strip_prefix(files.directory.as_str()), path.strip_prefix(ASSETS)) {
+        (Some(name), _) => (name, true),
+        (None, Some(name)) => (name, false),
+        // A path of the page, unless it is one that browsers ask for by themselves.
+        (None, None) if !below.contains('.') || below.contains('/') => (PAGE, false),
+        (None, None) => return Some(Found::Nothing),
+    };
+    Some(named(name).map_or(Found::Nothing, |file| Found::File { file, lasting }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn check(path: &str, expect: &str) {
+        let found = match find(path) {
+            None => "another".to_owned(),
+            Some(Found::Nothing) => "nothing".to_owned(),
+            Some(Found::Moved(to)) => format!("at {to}"),
+            Some(Found::File { file, lasting }) => format!("{}{}", file.name, if lasting { " for good" } else { "" }),
+        };
+        assert_eq!(found, expect, "{path}");
+    }
+
+    #[test]
+    fn every_path_below_the_console_is_a_file_or_the_page() {
+        check("/", "another");
+        check("/consoles", "another");
+        check("/console", "at /console/");
+        check("/console/", "index.html");
+        check("/console/r/apps/v1/deployments", "index.html");
+        check("/console/r/core/v1/configmaps/kube-system/kube-root-ca.crt", "index.html");
+        check("/console/favicon.ico", "nothing");
+        check("/console/assets/app.js", "app.js");
+        check("/console/assets/0123/app.js", "nothing");
+        check(&format!("{}app.js", FILES.directory), "app.js for good");
+        check(&format!("{}nothing.js", FILES.directory), "nothing");
+    }
+
+    #[test]
+    fn the_page_leads_to_the_files_of_its_version_and_to_nothing_else() {
+        let Some(Found::File { file, lasting: false }) = find(ROOT) else { panic!("the page is there") };
+        let page = String::from_utf8(file.bytes.to_vec()).unwrap();
+        let leads = page.split(['"', '\'']).filter(|text| text.starts_with('/') || text.contains("://"));
+        let leads: Vec<_> = leads.collect();
+        assert!(leads.len() >= 3, "{leads:?}");
+        for to in leads {
+            assert!(matches!(find(to), Some(Found::File { lasting: true, .. })), "{to}");
+        }
+        assert!(!page.contains("<style") && !page.contains("style=") && !page.contains(" on"), "{page}");
+    }
+
+    #[test]
+    fn the_compressed_form_is_the_same_file() {
+        for file in &FILES.all {
+            let mut read = Vec::new();
+            flate2::read::GzDecoder::new(&*file.compressed()).read_to_end(&mut read).unwrap();
+            assert_eq!(read, file.bytes);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+// Builds the console into the directory that is named, or else into ../assets, which the server embeds.
+//
+// The names of files stay the same from build to build, so that changes can be reviewed; the server puts a hash into their paths.
+import { build } from 'esbuild';
+import { copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = process.argv[2] ?? join(here, '..', 'assets');
+
+await rm(out, { recursive: true, force: true });
+await mkdir(out, { recursive: true });
+await build({
+  absWorkingDir: here,
+  entryPoints: { app: 'src/main.tsx', yaml: 'src/yaml.ts' },
+  outdir: out,
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  target: 'es2022',
+  minify: true,
+  legalComments: 'inline',
+  charset: 'utf8',
+  jsx: 'automatic',
+  jsxImportSource: 'preact',
+});
+await build({ absWorkingDir: here, entryPoints: ['src/app.css'], outdir: out, minify: true, bundle: true });
+for (const file of ['index.html', 'icon.svg']) await copyFile(join(here, 'src', file), join(out, file));
+// What is in the files by others, whose licences ask to be told with them.
+const told = ['preact', 'yaml'].map(async (name) => {
+  const text = await readFile(join(here, 'node_modules', name, 'LICENSE'), 'utf8');
+  return `${name}\n\n${text.trim()}\n`;
+});
+await writeFile(join(out, 'licenses.txt'), (await Promise.all(told)).join('\n\n'));

@@ -1,0 +1,126 @@
+// Pages of any collection: Tables of one snapshot, sorted, selected and counted by the server. A page is all that is held.
+
+import { getJson, send, TABLE } from './client';
+import { collectionPath } from './discovery';
+import type { Column, Json, ObjectList, Row, Table, ValueCounts } from './types';
+
+export interface Collection {
+  group: string;
+  version: string;
+  plural: string;
+}
+
+/** What is asked of a collection; empty texts ask nothing. */
+export interface ListQuery {
+  collection: Collection;
+  namespace: string;
+  labels: string;
+  fields: string;
+  /** Terms that have to hold together. */
+  terms: string[];
+  where: string;
+  search: string;
+  sort: string;
+  limit: number;
+  page: number;
+  /** The snapshot to read; empty for the newest. */
+  revision: string;
+  /** A moment of the past to read, in place of a snapshot. */
+  at: string;
+  /** Where to go on, of a server that has no page numbers. */
+  token: string;
+}
+
+export interface Page {
+  columns: Column[];
+  rows: Row[];
+  revision: string;
+  /** How many there are over all pages; undefined where the server does not say. */
+  total: number | undefined;
+  lookedAt: number | undefined;
+  /** Whether the server has page numbers, orders and counts. */
+  extended: boolean;
+  token: string;
+  milliseconds: number;
+}
+
+function joined(terms: string[]): string {
+  const [first, ...others] = terms;
+  if (first === undefined || others.length === 0) return first ?? '';
+  return terms.map((term) => `(${term})`).join(' and ');
+}
+
+/** The parameters that say which objects are meant. */
+export function selection(query: ListQuery): URLSearchParams {
+  const params = new URLSearchParams();
+  const set = (name: string, value: string) => value !== '' && params.set(name, value);
+  set('labelSelector', query.labels);
+  set('fieldSelector', query.fields);
+  set('keelson.io/filter', joined(query.terms));
+  set('keelson.io/where', query.where);
+  set('keelson.io/search', query.search);
+  if (query.at !== '') params.set('keelson.io/at', query.at);
+  else if (query.revision !== '') {
+    params.set('resourceVersion', query.revision);
+    params.set('resourceVersionMatch', 'Exact');
+  }
+  return params;
+}
+
+function count(headers: Headers, name: string): number | undefined {
+  const text = headers.get(name);
+  return text === null ? undefined : Number(text);
+}
+
+export async function readPage(query: ListQuery, signal?: AbortSignal): Promise<Page> {
+  const params = selection(query);
+  params.set('limit', String(query.limit));
+  params.set('keelson.io/omitManagedFields', 'true');
+  if (query.token !== '') {
+    params.set('continue', query.token);
+    params.delete('resourceVersion');
+    params.delete('resourceVersionMatch');
+  } else {
+    params.set('keelson.io/page', String(query.page));
+  }
+  if (query.sort !== '') params.set('keelson.io/sortBy', query.sort);
+  const begun = performance.now();
+  const path = collectionPath(query.collection, query.namespace);
+  const response = await send(`${path}?${params.toString()}`, { accept: TABLE, signal });
+  const table = (await response.json()) as Table;
+  const total = count(response.headers, 'Keelson-Total-Count');
+  const rows = table.rows ?? [];
+  const left = table.metadata.remainingItemCount;
+  const isWhole = query.token === '' && (table.metadata.continue ?? '') === '';
+  return {
+    columns: table.columnDefinitions ?? [],
+    rows,
+    revision: table.metadata.resourceVersion ?? '',
+    total: total ?? (isWhole ? rows.length : left === undefined ? undefined : rows.length + left),
+    lookedAt: count(response.headers, 'Keelson-Looked-At'),
+    extended: total !== undefined,
+    token: table.metadata.continue ?? '',
+    milliseconds: performance.now() - begun,
+  };
+}
+
+/** How many objects have which value at a path, the most frequent first. */
+export async function readGroups(
+  query: ListQuery,
+  path: string,
+  limit: number,
+  signal?: AbortSignal,
+): Promise<ValueCounts> {
+  const params = selection(query);
+  params.set('keelson.io/groupBy', path);
+  params.set('limit', String(limit));
+  return getJson<ValueCounts>(`${collectionPath(query.collection, query.namespace)}?${params.toString()}`, { signal });
+}
+
+/** Some objects as they are, to see which fields there are. */
+export async function readSample(query: ListQuery, signal?: AbortSignal): Promise<Json[]> {
+  const params = new URLSearchParams({ limit: '20', resourceVersion: '0' });
+  const path = `${collectionPath(query.collection, query.namespace)}?${params.toString()}`;
+  const list = await getJson<ObjectList>(path, { signal });
+  return list.items.slice(0, 20) as unknown as Json[];
+}

@@ -1,0 +1,42 @@
+// Objects as people look at them: without what the server notes for itself.
+
+import type { Json, JsonObject, KubeObject } from '../api/types';
+
+/** Without managedFields, which have a page of their own. */
+export function shown(object: KubeObject): KubeObject {
+  const metadata = { ...object.metadata };
+  delete metadata.managedFields;
+  return { ...object, metadata };
+}
+
+const MADE_BY_SERVER = ['managedFields', 'resourceVersion', 'uid', 'creationTimestamp', 'generation', 'selfLink'];
+
+/** What of an object somebody may want to be so: what is applied. */
+export function wanted(object: JsonObject): JsonObject {
+  const made = { ...object };
+  delete made['status'];
+  const metadata = made['metadata'];
+  if (typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata)) {
+    const kept = Object.entries(metadata).filter(([name]) => !MADE_BY_SERVER.includes(name));
+    made['metadata'] = Object.fromEntries(kept);
+  }
+  return made;
+}
+
+export function at(object: unknown, ...steps: (string | number)[]): unknown {
+  let value = object;
+  for (const one of steps) {
+    if (typeof value !== 'object' || value === null) return undefined;
+    value = (value as Record<string | number, unknown>)[one];
+  }
+  return value;
+}
+
+export function text(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return value === undefined || value === null ? '' : JSON.stringify(value);
+}
+
+export function asJson(object: KubeObject): Json {
+  return object as unknown as Json;
+}

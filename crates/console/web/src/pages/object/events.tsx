@@ -1,0 +1,81 @@
+// The events that tell of an object, the newest first.
+
+import { useEffect, useState } from 'preact/hooks';
+import { isAborted } from '../../api/client';
+import { type ListQuery, type Page, readPage } from '../../api/lists';
+import { Problem } from '../../ui/problem';
+import { uidOf } from '../list/live';
+import type { Subject } from './object';
+
+const SHOWN = 50;
+const COLUMNS = ['Last Seen', 'Type', 'Reason', 'Message', 'Count'];
+/** How often they are read again, in milliseconds. */
+const AGAIN = 10_000;
+
+export function Events({ subject }: { subject: Subject }) {
+  const { namespace } = subject.of;
+  const { uid } = subject.object.metadata;
+  const [page, setPage] = useState<Page | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  useEffect(() => {
+    const abort = new AbortController();
+    const query: ListQuery = {
+      collection: { group: '', version: 'v1', plural: 'events' },
+      namespace,
+      labels: '',
+      fields: `involvedObject.uid=${uid ?? ''}`,
+      terms: [],
+      where: '',
+      search: '',
+      sort: '-.lastTimestamp:time,-.metadata.creationTimestamp:time',
+      limit: SHOWN,
+      page: 1,
+      revision: '',
+      at: '',
+      token: '',
+    };
+    const read = () => {
+      readPage(query, abort.signal)
+        .then((found) => {
+          setPage(found);
+          setError(null);
+        })
+        .catch((failed: unknown) => {
+          if (!isAborted(failed)) setError(failed);
+        });
+    };
+    read();
+    const timer = setInterval(read, AGAIN);
+    return () => {
+      clearInterval(timer);
+      abort.abort();
+    };
+  }, [namespace, uid]);
+  if (error !== null && page === null) return <Problem error={error} />;
+  if (page === null) return <p class="loading">Loading…</p>;
+  if (page.rows.length === 0) return <p class="muted">No events tell of this object.</p>;
+  const columns = COLUMNS.map((name) => page.columns.findIndex((column) => column.name === name));
+  return (
+    <table class="plain">
+      <caption class="hidden">Events</caption>
+      <thead>
+        <tr>
+          {COLUMNS.map((name) => (
+            <th scope="col" key={name}>
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {page.rows.map((row) => (
+          <tr key={uidOf(row)}>
+            {columns.map((at) => (
+              <td key={at}>{String((row.cells[at] as string | number | null | undefined) ?? '')}</td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

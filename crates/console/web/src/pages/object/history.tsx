@@ -1,0 +1,112 @@
+// What an object has been, as far back as the server's history goes, and the difference of any two of its states.
+
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { isAborted } from '../../api/client';
+import { oldestRevision, versionsSince } from '../../api/objects';
+import type { KubeObject } from '../../api/types';
+import { shown } from '../../lib/objects';
+import { full } from '../../lib/time';
+import { type Place, withParams } from '../../state/router';
+import { DiffView } from '../../ui/diff-view';
+import { Problem } from '../../ui/problem';
+import { useYaml } from '../../ui/yaml-view';
+import type { Subject } from './object';
+
+interface Told {
+  versions: KubeObject[];
+  since: string;
+  error: unknown;
+}
+
+function useVersions(subject: Subject): Told | null {
+  const [told, setTold] = useState<Told | null>(null);
+  const { resource, of } = subject;
+  const { resourceVersion = '' } = subject.object.metadata;
+  useEffect(() => {
+    const abort = new AbortController();
+    const read = async () => {
+      const reach = await oldestRevision(resource, of.namespace, abort.signal);
+      const since = String(reach.oldest);
+      const versions = await versionsSince(resource, of, since, resourceVersion, abort.signal);
+      setTold({ versions, since, error: null });
+    };
+    read().catch((error: unknown) => {
+      if (!isAborted(error)) setTold({ versions: [], since: '', error });
+    });
+    return () => abort.abort();
+  }, [resource, of, resourceVersion]);
+  return told;
+}
+
+function lastWriter(object: KubeObject): string {
+  const entries = [...(object.metadata.managedFields ?? [])];
+  const [last] = entries.sort((a, b) => (b.time ?? '').localeCompare(a.time ?? ''));
+  return last === undefined ? '' : `${last.manager ?? ''}, ${full(last.time ?? '')}`;
+}
+
+export function History({ subject, place }: { subject: Subject; place: Place }) {
+  const told = useVersions(subject);
+  const [left, setLeft] = useState<number | null>(null);
+  const [right, setRight] = useState<number | null>(null);
+  if (told === null) return <p class="loading">Looking how far the history goes…</p>;
+  if (told.error !== null) return <Problem error={told.error} />;
+  const { versions, since } = told;
+  const last = versions.length - 1;
+  if (last < 1) {
+    return (
+      <p class="muted">Nothing about it has changed since revision {since}, which is as far as the history goes.</p>
+    );
+  }
+  const before = Math.min(left ?? last - 1, last);
+  const after = Math.min(right ?? last, last);
+  return (
+    <div class="history">
+      <p class="muted">
+        {versions.length} states since revision {since}, which is as far as the history goes.
+      </p>
+      <div class="sliders">
+        <Chooser label="From" value={before} versions={versions} place={place} onChange={setLeft} />
+        <Chooser label="To" value={after} versions={versions} place={place} onChange={setRight} />
+      </div>
+      <Difference before={versions[before]} after={versions[after]} />
+    </div>
+  );
+}
+
+interface ChooserProps {
+  label: string;
+  value: number;
+  versions: KubeObject[];
+  place: Place;
+  onChange: (value: number) => void;
+}
+
+function Chooser({ label, value, versions, place, onChange }: ChooserProps) {
+  const object = versions[value];
+  const revision = object?.metadata.resourceVersion ?? '';
+  return (
+    <label>
+      {label}: state {value + 1} of {versions.length}, revision {revision}
+      <input
+        type="range"
+        min={0}
+        max={versions.length - 1}
+        step={1}
+        value={value}
+        aria-valuetext={`revision ${revision}`}
+        onInput={(event) => onChange(Number(event.currentTarget.value))}
+      />
+      <small>
+        {object === undefined ? '' : lastWriter(object)} ·{' '}
+        <a href={withParams(place, { rv: revision, tab: '' })}>the object then</a>
+      </small>
+    </label>
+  );
+}
+
+function Difference({ before, after }: { before: KubeObject | undefined; after: KubeObject | undefined }) {
+  const left = useYaml(useMemo(() => (before === undefined ? '' : shown(before)), [before]));
+  const right = useYaml(useMemo(() => (after === undefined ? '' : shown(after)), [after]));
+  if (left === null || right === null) return <p class="loading">Loading…</p>;
+  return <DiffView before={left} after={right} label="What changed between the two" />;
+}

@@ -1,0 +1,42 @@
+// A dialog: the browser's own, which keeps the focus inside, closes with Escape and gives the focus back.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef } from 'preact/hooks';
+
+export function Dialog(props: { title: string; wide?: boolean; onClose: () => void; children: ComponentChildren }) {
+  const element = useRef<HTMLDialogElement>(null);
+  const title = useId();
+  useEffect(() => {
+    const dialog = element.current;
+    const before = document.activeElement;
+    dialog?.showModal();
+    return () => {
+      dialog?.close();
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={element}
+      class={props.wide === true ? 'wide' : ''}
+      aria-labelledby={title}
+      onCancel={(event) => {
+        event.preventDefault();
+        props.onClose();
+      }}
+      onClick={(event) => {
+        if (event.target === element.current) props.onClose();
+      }}
+    >
+      <div class="dialog-body">
+        <header>
+          <h2 id={title}>{props.title}</h2>
+          <button type="button" class="quiet" aria-label="Close" onClick={props.onClose}>
+            ✕
+          </button>
+        </header>
+        {props.children}
+      </div>
+    </dialog>
+  );
+}

@@ -1,0 +1,47 @@
+// A failure in plain words, with what the server said and what can be done about it.
+
+import type { ComponentChildren } from 'preact';
+import { ApiError, told, Unreachable } from '../api/client';
+
+function heading(error: unknown): string {
+  if (error instanceof Unreachable) return 'The server does not answer';
+  if (!(error instanceof ApiError)) return 'This did not work';
+  switch (error.code) {
+    case 401:
+      return 'You are not logged in';
+    case 403:
+      return 'You may not do this';
+    case 404:
+      return 'This is not there';
+    case 409:
+      return 'Somebody else changed it';
+    case 410:
+      return 'This moment is no longer kept';
+    case 422:
+      return 'The server does not take this';
+    case 429:
+      return 'The server has too much to do';
+    default:
+      return error.code >= 500 ? 'The server could not do this' : 'The server refused this';
+  }
+}
+
+export function Problem(props: { error: unknown; children?: ComponentChildren }) {
+  const causes = props.error instanceof ApiError ? (props.error.status?.details?.causes ?? []) : [];
+  return (
+    <div class="problem" role="alert">
+      <h2>{heading(props.error)}</h2>
+      <p>{told(props.error)}</p>
+      {causes.length > 0 && (
+        <ul>
+          {causes.map((cause, at) => (
+            <li key={at}>
+              <code>{cause.field}</code> {cause.message}
+            </li>
+          ))}
+        </ul>
+      )}
+      {props.children}
+    </div>
+  );
+}

@@ -1,0 +1,20 @@
+// What the user may do, for what is shown and what is not.
+
+import { useEffect, useState } from 'preact/hooks';
+import { rulesIn, type Rules } from '../api/access';
+
+/** What the user may do in a namespace and in the whole cluster. */
+export function useRules(namespace: string): Rules | null {
+  const [rules, setRules] = useState<Rules | null>(null);
+  useEffect(() => {
+    let current = true;
+    rulesIn(namespace === '' ? 'default' : namespace)
+      .then((found) => current && setRules(found))
+      // Then everything is shown, and what may not be seen says so itself.
+      .catch(() => current && setRules(null));
+    return () => {
+      current = false;
+    };
+  }, [namespace]);
+  return rules;
+}

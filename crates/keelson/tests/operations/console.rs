@@ -1,0 +1,132 @@
+//! The console in a browser, as somebody uses it: with keys and clicks, and by what the page then shows.
+//!
+//! One browser runs at a time, whatever else is tested meanwhile. Each test ends with a look at what the browser complained about, such as
+//! scripts that threw or something that the policy of the page forbids.
+
+mod access;
+mod accessibility;
+mod changes;
+mod lists;
+mod objects;
+
+use std::sync::Arc;
+
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store as _, StoreKey, Transaction};
+use keelson_testkit::{Browser, Raw, TestServer, TestServerBuilder};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Browsers take memory and time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// Tokens: of an administrator, and of somebody who may do what a test lets readers do.
+const TOKENS: &str = "admin-token,admin,1,system:masters\nreader-token,reader,2,readers\n";
+const ADMIN: &str = "admin-token";
+
+struct Lab {
+    server: TestServer,
+    browser: Browser,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl Lab {
+    /// None where this machine has no browser.
+    async fn start(builder: TestServerBuilder) -> Option<Self> {
+        let only = ONE_AT_A_TIME.lock().await;
+        let browser = Browser::start().await?;
+        let tokens = builder.data_dir().join("tokens.csv");
+        std::fs::write(&tokens, TOKENS).unwrap();
+        let server = builder.configure(move |config| config.token_file = Some(tokens)).start().await;
+        browser.resize(1300, 900).await;
+        Some(Self { server, browser, _only: only })
+    }
+
+    fn raw(&self) -> Raw {
+        self.server.raw()
+    }
+
+    /// Opens a page of the console, as whoever is logged in.
+    async fn open(&self, path: &str) {
+        self.browser.open(&format!("{}/console/{path}", self.server.url())).await;
+    }
+
+    /// Logs in, as somebody does who types a token.
+    async fn log_in(&self, token: &str) {
+        self.open("").await;
+        self.browser.fill("#token", token).await;
+        self.browser.press("Enter").await;
+        self.browser.until("document.querySelector('.shell') !== null").await;
+    }
+
+    /// Opens a list, and waits for its first row.
+    async fn open_list(&self, path: &str) {
+        self.open(path).await;
+        self.browser.until("document.querySelector('tbody tr') !== null").await;
+    }
+
+    /// Waits until the page shows a text.
+    async fn shows(&self, text: &str) {
+        self.browser.shows(text).await;
+    }
+
+    /// Waits until the rows of the list begin with these names.
+    async fn rows(&self, names: &[&str]) {
+        let shown = format!(
+            "[...document.querySelectorAll('.table tbody tr')].slice(0, {}).map(row => row.dataset.name)",
+            names.len()
+        );
+        self.browser.until(&format!("JSON.stringify({shown}) === {}", json!(json!(names).to_string()))).await;
+    }
+
+    /// Waits until the bar below the list says so.
+    async fn pager(&self, text: &str) {
+        self.browser.until(&format!("document.querySelector('.pager .of')?.innerText === {}", json!(text))).await;
+    }
+
+    async fn location(&self) -> String {
+        let place = self.browser.value("location.pathname + location.search").await;
+        place.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Ends a test in which the browser had nothing to complain about but what is expected: refusals that were asked for.
+    async fn ends_without_complaints(self, expected: &[&str]) {
+        let complaints = self.browser.complaints().await;
+        // A server may announce no parameters of its own, which it says by 404.
+        let is_expected =
+            |text: &str| text.contains("/apis/keelson.io/") || expected.iter().any(|part| text.contains(part));
+        let others: Vec<_> = complaints.iter().filter(|text| !is_expected(text)).collect();
+        assert!(others.is_empty(), "{others:#?}");
+    }
+}
+
+fn pod(number: usize) -> Value {
+    let app = ["web", "cache", "store"][number % 3];
+    json!({
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": format!("pod-{number:05}"),
+            "namespace": "default",
+            "uid": format!("5cf4b8a1-0c86-4d3a-9a4f-{number:012}"),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app": app, "number": number.to_string()},
+        },
+        "spec": {
+            "nodeName": format!("node-{}", number % 7),
+            "containers": [{"name": "main", "image": format!("image:v{}", number % 5)}],
+        },
+        "status": {"phase": if number.is_multiple_of(10) { "Pending" } else { "Running" }},
+    })
+}
+
+/// A store with so many pods, which it would take long to create one by one.
+async fn with_pods(count: usize) -> Arc<MemoryStore> {
+    let store = MemoryStore::default();
+    for number in 0..count {
+        let key = StoreKey::new(format!("/registry/pods/default/pod-{number:05}"));
+        let written = Transaction::default().put(key, pod(number).to_string());
+        store.commit(written).await.unwrap();
+    }
+    Arc::new(store)
+}

@@ -1,0 +1,69 @@
+//! Every page as axe-core judges it, the checker of the rules of WCAG 2.2 that a program can check.
+//!
+//! In both themes, with dialogs open, and in a narrow window.
+
+use keelson_testkit::TestServer;
+use serde_json::{Value, json};
+
+use super::{ADMIN, Lab, with_pods};
+
+/// Names the checker's file. Empty where it can't be had.
+const VARIABLE: &str = "KEELSON_TEST_AXE";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_page_has_a_fault_that_keeps_somebody_out() {
+    let file = std::env::var_os(VARIABLE).unwrap_or_else(|| {
+        panic!("{VARIABLE} is not set: run the tests with `cargo xtask test`, which finds or fetches it")
+    });
+    if file.is_empty() {
+        eprintln!("NOT RUN: {VARIABLE} says that this machine has no axe-core");
+        return;
+    }
+    let axe = std::fs::read_to_string(file).unwrap();
+    let Some(lab) = Lab::start(TestServer::builder().shared_store(with_pods(60).await)).await else { return };
+    lab.open("").await;
+    lab.browser.until("document.querySelector('#token') !== null").await;
+    check(&lab, &axe, "the login").await;
+    lab.log_in(ADMIN).await;
+    for theme in ["light", "dark"] {
+        lab.browser.value(&format!("localStorage.setItem('keelson.theme', '{theme}')")).await;
+        for (path, ready) in [
+            ("", ".cards a"),
+            ("r/core/v1/pods?f=.status.phase+%3D%3D+%27Running%27&sort=-.spec.nodeName", ".facet li"),
+            ("r/core/v1/pods/default/pod-00001", ".yaml .line"),
+            ("r/core/v1/pods/default/pod-00001?tab=edit", ".editor textarea"),
+            ("r/core/v1/pods/default/pod-00001?tab=owners", ".tab p"),
+            ("storage", "tbody tr"),
+            ("server", ".gauge"),
+            ("r/core/v1/nothings", ".problem"),
+        ] {
+            lab.open(path).await;
+            lab.browser.until(&format!("document.querySelector('{ready}') !== null")).await;
+            check(&lab, &axe, &format!("{path} in {theme}")).await;
+        }
+    }
+    for key in ["?", ":"] {
+        lab.open_list("r/core/v1/pods").await;
+        lab.browser.press(key).await;
+        lab.browser.until("document.querySelector('dialog[open]') !== null").await;
+        check(&lab, &axe, &format!("the dialog of {key}")).await;
+    }
+    lab.browser.resize(500, 900).await;
+    lab.open_list("r/core/v1/pods").await;
+    lab.browser.click(".menu").await;
+    lab.browser.until("document.querySelector('.sidebar a').offsetParent !== null").await;
+    check(&lab, &axe, "a narrow window").await;
+    // Nothing has to be scrolled sideways to be read but tables, in their own frames.
+    assert_eq!(lab.browser.value("document.documentElement.scrollWidth <= innerWidth").await, true);
+    lab.ends_without_complaints(&["a status of 404"]).await;
+}
+
+/// Looks for faults of the page that is shown.
+async fn check(lab: &Lab, axe: &str, what: &str) {
+    // Colours that are just changing are those of neither theme.
+    lab.browser.until("document.getAnimations().length === 0").await;
+    let run = "axe.run(document, {resultTypes: ['violations']}).then(found => found.violations.map(one => \
+               [one.id, one.help, one.nodes.slice(0, 3).map(node => node.html + ' ' + node.failureSummary)]))";
+    let found = lab.browser.value(&format!("(() => {{ if (!window.axe) {{ {axe} }} return {run}; }})()")).await;
+    assert_eq!(found, Value::Array(Vec::new()), "{what}: {}", json!(found));
+}

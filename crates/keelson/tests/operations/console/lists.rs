@@ -1,0 +1,108 @@
+//! Lists in the browser: pages, orders, searches and filters, all by keys or clicks.
+//!
+//! That the answers are right is tested where queries are; this is about what somebody sees of them.
+
+use keelson_testkit::TestServer;
+use serde_json::json;
+
+use super::{ADMIN, Lab, with_pods};
+
+const PODS: &str = "r/core/v1/pods";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_searches() {
+    let builder = TestServer::builder().shared_store(with_pods(10_000).await);
+    let Some(lab) = Lab::start(builder).await else { return };
+    lab.log_in(ADMIN).await;
+    lab.open_list(PODS).await;
+    lab.rows(&["pod-00000", "pod-00001"]).await;
+    lab.pager("1–50 of 10,000").await;
+    assert_eq!(lab.browser.value("document.querySelectorAll('tbody tr').length").await, 50, "a page is all there is");
+
+    // On, by a key, and far away, by a number.
+    lab.browser.press("n").await;
+    lab.rows(&["pod-00050", "pod-00051"]).await;
+    lab.browser.press("#").await;
+    lab.browser.press("180").await;
+    lab.browser.press("Enter").await;
+    lab.rows(&["pod-08950", "pod-08951"]).await;
+    lab.pager("8,951–9,000 of 10,000").await;
+    assert_eq!(lab.location().await, "/console/r/core/v1/pods?page=180");
+    lab.browser.value("history.back()").await;
+    lab.rows(&["pod-00050"]).await;
+
+    // By a column, up and down. The page is the first again.
+    lab.browser.press("w").await;
+    lab.browser.click("thead th:nth-of-type(8) button").await;
+    lab.rows(&["pod-00000", "pod-00007", "pod-00014"]).await;
+    lab.browser.click("thead th[aria-sort=ascending] button").await;
+    lab.rows(&["pod-00006", "pod-00013"]).await;
+    assert_eq!(lab.location().await, "/console/r/core/v1/pods?sort=-.spec.nodeName");
+
+    // The link is all that somebody else needs.
+    lab.open_list("r/core/v1/pods?sort=-.metadata.labels.number%3Anumber&limit=20&page=3").await;
+    lab.rows(&["pod-09959", "pod-09958"]).await;
+
+    lab.open_list(PODS).await;
+    lab.browser.press("/").await;
+    lab.browser.press("pod-04242").await;
+    lab.rows(&["pod-04242"]).await;
+    lab.browser.press("Escape").await;
+    lab.ends_without_complaints(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filters_are_suggested_and_counts_are_of_the_whole_selection() {
+    let builder = TestServer::builder().shared_store(with_pods(300).await);
+    let Some(lab) = Lab::start(builder).await else { return };
+    lab.log_in(ADMIN).await;
+    lab.open_list(PODS).await;
+    lab.pager("1–50 of 300").await;
+
+    // A label: its key out of the page, its value out of what the server counts.
+    lab.browser.press("l").await;
+    lab.browser.press("ap").await;
+    suggested(&lab, "Label selector", "app").await;
+    suggested(&lab, "Label selector", "cache").await;
+    lab.pager("1–50 of 100").await;
+    lab.rows(&["pod-00001", "pod-00004"]).await;
+
+    // A field: its path out of some objects.
+    lab.browser.press("Escape").await;
+    lab.browser.press("F").await;
+    lab.browser.press("nodeN").await;
+    suggested(&lab, "Add a filter on fields", ".spec.nodeName").await;
+    suggested(&lab, "Add a filter on fields", "node-3").await;
+    lab.rows(&["pod-00010", "pod-00031"]).await;
+    lab.browser.until("document.querySelector('.chip')?.innerText.includes(\".spec.nodeName == 'node-3'\")").await;
+
+    // A count, which is of all pages, and by which is filtered.
+    let count = "[...document.querySelectorAll('[aria-label=\"Counts by status.phase\"] button')]\
+                 .find(button => button.innerText.includes('Pending'))";
+    lab.browser.until(&format!("{count}?.innerText.includes('2')")).await;
+    lab.browser.value(&format!("{count}.click()")).await;
+    lab.pager("1–2 of 2").await;
+    lab.rows(&["pod-00010", "pod-00220"]).await;
+    lab.browser.click(".chips li:last-child button").await;
+    lab.pager("1–50 of 100").await;
+    lab.ends_without_complaints(&[]).await;
+}
+
+/// Waits for a suggestion below a field, and takes it with the keyboard.
+async fn suggested(lab: &Lab, field: &str, name: &str) {
+    let field = format!("document.querySelector('input[aria-label={}]')", json!(field));
+    let options = format!("[...{field}.parentElement.querySelectorAll('[role=option]')]");
+    let wanted = format!("{options}.findIndex(one => one.firstChild.innerText === {})", json!(name));
+    let chosen = format!("{options}.findIndex(one => one.ariaSelected === 'true')");
+    // How far the key has to go from what is chosen, in a text that is never empty.
+    let distance = format!("{wanted} >= 0 && String({wanted} - {chosen})");
+    loop {
+        let distance = lab.browser.until(&distance).await;
+        match distance.as_str().and_then(|text| text.parse::<i64>().ok()) {
+            Some(0) => break,
+            Some(far) if far > 0 => lab.browser.press("ArrowDown").await,
+            _ => lab.browser.press("ArrowUp").await,
+        }
+    }
+    lab.browser.press("Enter").await;
+}

@@ -1,0 +1,124 @@
+//! One object in the browser: read, edited beside others, scaled, deleted, and what belongs to it.
+//!
+//! After each step the server is asked what it has stored.
+
+use keelson_testkit::TestServer;
+use serde_json::{Value, json};
+
+use super::{ADMIN, Lab};
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const MERGE: &str = "application/merge-patch+json";
+const PAGE: &str = "r/apps/v1/deployments/default/web";
+
+fn deployment() -> Value {
+    let container = json!({"name": "main", "image": "nginx:1.27"});
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
+    let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template});
+    json!({"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": spec})
+}
+
+/// Waits for the text of the editor.
+async fn edit(lab: &Lab, from: &str, to: &str) {
+    let area = "document.querySelector('.editor textarea')";
+    lab.browser.until(&format!("{area}?.value.includes({})", json!(from))).await;
+    let changed = format!("{area}.value.replace({}, {})", json!(from), json!(to));
+    // What a paste does; typing a whole object would take long.
+    let typed = format!("({area}.value = {changed}, {area}.dispatchEvent(new Event('input', {{bubbles: true}})))");
+    lab.browser.value(&typed).await;
+    lab.browser.until(&format!("{area}.value.includes({})", json!(to))).await;
+}
+
+async fn press_button(lab: &Lab, text: &str) {
+    let button = format!(
+        "[...document.querySelectorAll('main button, dialog button')].find(one => one.innerText === {})",
+        json!(text)
+    );
+    lab.browser.until(&format!("{button} !== undefined && !{button}.disabled")).await;
+    lab.browser.value(&format!("{button}.click()")).await;
+}
+
+async fn stored(lab: &Lab, pointer: &str) -> Value {
+    let object = lab.raw().get(format!("{DEPLOYMENTS}/web")).await.expect(200).json();
+    object.pointer(pointer).cloned().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
+    let Some(lab) = Lab::start(TestServer::builder()).await else { return };
+    let raw = lab.raw();
+    raw.post(format!("{DEPLOYMENTS}?fieldManager=maker"), &deployment()).await.expect(201);
+    lab.log_in(ADMIN).await;
+    lab.open(PAGE).await;
+    lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('image: nginx:1.27')").await;
+    assert_eq!(lab.browser.value("document.body.innerText.includes('managedFields')").await, false);
+
+    // A rehearsal shows what the server would make of it, and writes nothing.
+    lab.browser.until("document.querySelector('.actions button.danger:not(:disabled)') !== null").await;
+    lab.browser.press("e").await;
+    edit(&lab, "replicas: 3", "replicas: 7").await;
+    press_button(&lab, "Show what would change").await;
+    let added = "[...document.querySelectorAll('.diff .new')].some(line => line.innerText.includes('replicas: 7'))";
+    lab.browser.until(added).await;
+    assert_eq!(stored(&lab, "/spec/replicas").await, 3);
+
+    // Somebody else is faster.
+    let theirs = json!({"spec": {"replicas": 9, "paused": true}});
+    raw.patch(format!("{DEPLOYMENTS}/web?fieldManager=autopilot"), MERGE, &theirs).await.expect(200);
+    press_button(&lab, "Save").await;
+    let conflicts = "document.querySelector('.conflicts')?.innerText";
+    lab.browser.until(&format!("{conflicts}?.includes('.spec.replicas') && {conflicts}.includes('autopilot')")).await;
+    press_button(&lab, "Take their changes over, and keep mine").await;
+    edit(&lab, "replicas: 7", "replicas: 8").await;
+    press_button(&lab, "Save").await;
+    lab.shows("web is saved").await;
+    assert_eq!((stored(&lab, "/spec/replicas").await, stored(&lab, "/spec/paused").await), (json!(8), json!(true)));
+
+    // Server-side apply names the owner, and takes the field over only when it is told to.
+    lab.browser.click("input[value=apply]").await;
+    edit(&lab, "image: nginx:1.27", "image: nginx:1.28").await;
+    press_button(&lab, "Save").await;
+    lab.browser.until(&format!("{conflicts}?.includes('.image') && {conflicts}.includes('maker')")).await;
+    assert_eq!(stored(&lab, "/spec/template/spec/containers/0/image").await, "nginx:1.27");
+    press_button(&lab, "Take the fields over").await;
+    lab.browser.until("document.querySelector('.problem') === null").await;
+    lab.browser.until("document.querySelector('.editor textarea').value.includes('nginx:1.28')").await;
+    assert_eq!(stored(&lab, "/spec/template/spec/containers/0/image").await, "nginx:1.28");
+    lab.ends_without_complaints(&["a status of 409"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_is_scaled_its_dependents_are_found_and_it_is_deleted() {
+    let Some(lab) = Lab::start(TestServer::builder()).await else { return };
+    let raw = lab.raw();
+    let made = raw.post(DEPLOYMENTS, &deployment()).await.expect(201).json();
+    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": made["metadata"]["uid"]});
+    let map = json!({"metadata": {"name": "belongs", "ownerReferences": [owner]}});
+    raw.post("/api/v1/namespaces/default/configmaps", &map).await.expect(201);
+    lab.log_in(ADMIN).await;
+    lab.open(PAGE).await;
+    lab.browser.until("document.querySelectorAll('.actions button:not(:disabled)').length === 2").await;
+    lab.browser.press("s").await;
+    lab.browser.until("document.querySelector('dialog input:not(:disabled)') !== null").await;
+    lab.browser.fill("dialog input", "5").await;
+    lab.browser.press("Enter").await;
+    lab.shows("web is scaled to 5").await;
+    assert_eq!(stored(&lab, "/spec/replicas").await, 5);
+    // What was written shows up by itself.
+    lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('replicas: 5')").await;
+
+    lab.browser.press("R").await;
+    lab.browser.until("document.querySelector('.members a')?.innerText === 'belongs'").await;
+    lab.browser.click(".members a").await;
+    lab.shows("Deployment web").await;
+    lab.browser.click(".summary dd a").await;
+
+    lab.browser.until("document.querySelector('.actions button.danger:not(:disabled)') !== null").await;
+    lab.browser.press("D").await;
+    lab.shows("This can't be undone.").await;
+    assert_eq!(lab.browser.value("document.activeElement.innerText").await, "Keep it");
+    lab.browser.click("dialog button.danger").await;
+    lab.shows("Nothing here.").await;
+    raw.get(format!("{DEPLOYMENTS}/web")).await.expect(404);
+    lab.ends_without_complaints(&[]).await;
+}

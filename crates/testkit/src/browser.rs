@@ -1,0 +1,263 @@
+//! A browser as somebody uses it: pages are opened, keys pressed, things clicked, and what is shown is waited for.
+//!
+//! It is driven by WebDriver (W3C, 2018), of which a few commands are enough, so that there is no client library. What a page is
+//! asked are expressions of JavaScript. Nothing is slept for: each wait has a condition, and a bound that a slow machine keeps.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use keelson_teststores::ChromeDriver;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+/// Longest time that anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often a page is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
+/// How an answer names an element (WebDriver, section 11).
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// What a test's browser needs: no sandbox, since tests may run as root, and nobody who is called by itself.
+const ARGUMENTS: [&str; 12] = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--no-first-run",
+    "--lang=en-US",
+    "--hide-scrollbars",
+];
+
+/// Keys that are no characters (WebDriver, section 17.4.2).
+const KEYS: [(&str, char); 6] = [
+    ("Enter", '\u{e007}'),
+    ("Escape", '\u{e00c}'),
+    ("Tab", '\u{e004}'),
+    ("ArrowDown", '\u{e015}'),
+    ("ArrowUp", '\u{e013}'),
+    ("Backspace", '\u{e003}'),
+];
+
+/// A headless browser with one window, which ends with this handle.
+#[derive(Debug)]
+pub struct Browser {
+    driver: ChromeDriver,
+    session: String,
+}
+
+impl Browser {
+    /// Starts one. None where this machine can't have one.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start() -> Option<Self> {
+        let driver = ChromeDriver::start()?;
+        let profile = format!("--user-data-dir={}", driver.directory().join("profile").display());
+        let arguments: Vec<&str> = ARGUMENTS.into_iter().chain([profile.as_str()]).collect();
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "acceptInsecureCerts": true,
+            "goog:loggingPrefs": {"browser": "ALL"},
+            "goog:chromeOptions": {"binary": driver.browser(), "args": arguments},
+        }}});
+        let mut browser = Self { driver, session: String::new() };
+        let made = browser.ask(Method::POST, "/session", &wanted).await.unwrap_or_else(|error| panic!("{error}"));
+        browser.session = made["sessionId"].as_str().expect("a session has an id").to_owned();
+        let script_timeout = json!({"script": PATIENCE.as_millis(), "pageLoad": PATIENCE.as_millis()});
+        browser.command("timeouts", &script_timeout).await;
+        Some(browser)
+    }
+
+    /// Opens a page, and returns when it is loaded.
+    ///
+    /// # Panics
+    /// When it can't be loaded.
+    pub async fn open(&self, url: &str) {
+        self.command("url", &json!({ "url": url })).await;
+    }
+
+    /// The size of the window.
+    ///
+    /// # Panics
+    /// When the browser does not take it.
+    pub async fn resize(&self, width: u32, height: u32) {
+        self.command("window/rect", &json!({"width": width, "height": height})).await;
+    }
+
+    /// The value of an expression in the page; promises are waited for.
+    ///
+    /// # Panics
+    /// When it throws.
+    pub async fn value(&self, expression: &str) -> Value {
+        self.try_value(expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    /// Waits until an expression is something: neither null, false, 0 nor an empty text. Tells what it is.
+    ///
+    /// # Panics
+    /// When that does not come, with what the page shows.
+    pub async fn until(&self, expression: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // A page that is just being changed may throw.
+            let last = match self.try_value(expression).await {
+                Ok(value) if is_something(&value) => return value,
+                Ok(value) => value.to_string(),
+                Err(error) => error,
+            };
+            assert!(Instant::now() < deadline, "{expression} is still {last}\n{}", self.shown().await);
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until the page shows a text somewhere.
+    ///
+    /// # Panics
+    /// When it does not come.
+    pub async fn shows(&self, text: &str) {
+        self.until(&format!("document.body.innerText.includes({})", json!(text))).await;
+    }
+
+    /// Waits for the element that a selector finds, and clicks it as a mouse does.
+    ///
+    /// # Panics
+    /// When it is not there, or can't be clicked.
+    pub async fn click(&self, selector: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let failure = match self.try_click(selector).await {
+                Ok(()) => return,
+                Err(failure) => failure,
+            };
+            assert!(Instant::now() < deadline, "{selector} can't be clicked: {failure}\n{}", self.shown().await);
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn try_click(&self, selector: &str) -> Result<(), String> {
+        let found = json!({"using": "css selector", "value": selector});
+        let element = self.try_command("element", &found).await?;
+        let element = element[ELEMENT].as_str().ok_or("no element")?;
+        self.try_command(&format!("element/{element}/click"), &json!({})).await.map(drop)
+    }
+
+    /// Types into what has the focus: characters, or one of the keys by its name.
+    ///
+    /// # Panics
+    /// When the browser does not take them.
+    pub async fn press(&self, text: &str) {
+        let named = KEYS.iter().find(|(name, _)| *name == text).map(|(_, key)| key.to_string());
+        let keys = named.unwrap_or_else(|| text.to_owned());
+        let strokes: Vec<Value> = keys
+            .chars()
+            .flat_map(|key| [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})])
+            .collect();
+        let actions = json!({"actions": [{"type": "key", "id": "keys", "actions": strokes}]});
+        self.command("actions", &actions).await;
+    }
+
+    /// Waits for a field, and has it say this and nothing else, as if it were typed.
+    ///
+    /// # Panics
+    /// When there is no such field.
+    pub async fn fill(&self, selector: &str, text: &str) {
+        let selector = json!(selector);
+        self.until(&format!("document.querySelector({selector}) !== null")).await;
+        self.value(&format!(
+            "(document.querySelector({selector}).focus(), document.querySelector({selector}).select())"
+        ))
+        .await;
+        if text.is_empty() {
+            self.press("Backspace").await;
+        } else {
+            self.press(text).await;
+        }
+    }
+
+    /// A picture of the window, as PNG.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub async fn screenshot(&self) -> Vec<u8> {
+        let path = format!("/session/{}/screenshot", self.session);
+        let picture = self.ask(Method::GET, &path, &Value::Null).await.unwrap_or_else(|error| panic!("{error}"));
+        STANDARD.decode(picture.as_str().unwrap_or_default()).expect("pictures are in base64")
+    }
+
+    /// What the browser has complained about since it was last asked: scripts that threw, what the policy of the page forbids.
+    pub async fn complaints(&self) -> Vec<String> {
+        let log = self.try_command("se/log", &json!({"type": "browser"})).await.unwrap_or_default();
+        let severe = log.as_array().into_iter().flatten().filter(|entry| entry["level"] == "SEVERE");
+        severe.filter_map(|entry| Some(entry["message"].as_str()?.to_owned())).collect()
+    }
+
+    /// What the page shows, for whoever reads why a test failed.
+    async fn shown(&self) -> String {
+        let mut text = String::new();
+        for expression in ["location.href", "document.body.innerText"] {
+            let value = self.try_value(expression).await.unwrap_or_default();
+            let _ = writeln!(text, "{}", value.as_str().unwrap_or_default());
+        }
+        self.complaints().await.into_iter().for_each(|complaint| text.push_str(&complaint));
+        text
+    }
+
+    async fn try_value(&self, expression: &str) -> Result<Value, String> {
+        let script = json!({"script": format!("return ({expression});"), "args": []});
+        self.try_command("execute/sync", &script).await
+    }
+
+    async fn command(&self, name: &str, arguments: &Value) -> Value {
+        self.try_command(name, arguments).await.unwrap_or_else(|error| panic!("{name} {arguments}: {error}"))
+    }
+
+    async fn try_command(&self, name: &str, arguments: &Value) -> Result<Value, String> {
+        self.ask(Method::POST, &format!("/session/{}/{name}", self.session), arguments).await
+    }
+
+    /// Asks the driver, on a connection of its own.
+    async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Value, String> {
+        let asked = async {
+            let stream = TcpStream::connect(("127.0.0.1", self.driver.port())).await?;
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            let driving = tokio::spawn(connection);
+            let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+            let request = Request::builder().method(method).uri(path).header("host", "localhost");
+            let request = request.header("content-type", "application/json").body(Full::new(body))?;
+            let answer = sender.send_request(request).await?;
+            let is_good = answer.status().is_success();
+            let bytes = answer.into_body().collect().await?.to_bytes();
+            driving.abort();
+            anyhow::Ok((is_good, serde_json::from_slice::<Value>(&bytes)?))
+        };
+        let answered =
+            tokio::time::timeout(2 * PATIENCE, asked).await.map_err(|_| "the driver is silent".to_owned())?;
+        match answered {
+            Ok((true, mut answer)) => Ok(answer["value"].take()),
+            Ok((false, answer)) => {
+                Err(answer["value"]["message"].as_str().unwrap_or("a failure without a text").to_owned())
+            }
+            Err(error) => Err(format!("the driver does not answer: {error:#}")),
+        }
+    }
+}
+
+fn is_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(is) => *is,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(_) | Value::Object(_) => true,
+    }
+}
