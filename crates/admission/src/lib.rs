@@ -5,6 +5,7 @@
 
 mod builtin;
 mod conditions;
+mod configuration;
 mod matching;
 mod plugins;
 mod policies;
@@ -14,5 +15,6 @@ mod shown;
 mod told;
 mod webhooks;
 
+pub use configuration::PodSecurityConfiguration;
 pub use plugins::{Parts, Selection, chain};
 pub use webhooks::{Rejection, WebhookKey, WebhookKind, WebhookStats, WebhookTimes};

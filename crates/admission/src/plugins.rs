@@ -7,14 +7,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use keelson_cache::Cache;
-use keelson_meta::ApiError;
+use keelson_meta::{ApiError, Random};
 use keelson_outbound::Outbound;
 use keelson_registry::{Admission, AdmissionChain};
 
-use crate::builtin::{CertificateRules, NodeRestriction};
+use crate::builtin::{
+    CertificateRules, ClusterTrustBundleAttest, LimitRanger, NodeRestriction, PersistentVolumeClaimResize, PodSecurity,
+    PodSecurityConfiguration, PodTopologyLabels, RuntimeClasses, ServiceAccounts, TaintNodesByCondition,
+};
 use crate::policies::{MutatingPolicies, ValidatingPolicies};
 use crate::webhooks::{WebhookKind, WebhookStats, Webhooks};
-use Built::{By, Inherent, Missing};
+use Built::{Apart, By, Inherent, Missing};
+
+/// The plugin that charges quotas.
+const QUOTAS: &str = "ResourceQuota";
 
 /// What plugins are made of.
 pub struct Parts {
@@ -26,6 +32,10 @@ pub struct Parts {
     pub webhook_stats: Arc<WebhookStats>,
     /// Whether nodes have rights of their own, so that what they write is confined unless that is switched off.
     pub has_node_rights: bool,
+    /// By which names are generated.
+    pub random: Arc<dyn Random>,
+    /// What holds for pods where namespaces say nothing, and who is exempt.
+    pub pod_security: PodSecurityConfiguration,
 }
 
 impl fmt::Debug for Parts {
@@ -55,6 +65,8 @@ enum Built {
     By(fn(&Parts) -> Result<Arc<dyn Admission>, ApiError>),
     /// Not at all: what it does belongs to how objects are written here, and can't be switched off.
     Inherent,
+    /// In the registry, with the transaction of a write, as far as it is told so.
+    Apart,
     /// Not at all: there is no such thing here.
     Missing,
 }
@@ -78,31 +90,31 @@ const PLUGINS: &[Plugin] = &[
     on("NamespaceLifecycle", Inherent),
     off("NamespaceExists", Missing),
     off("LimitPodHardAntiAffinityTopology", Missing),
-    on("LimitRanger", Missing),
-    on("ServiceAccount", Missing),
+    on("LimitRanger", By(|_| Ok(Arc::new(LimitRanger)))),
+    on("ServiceAccount", By(|parts| Ok(Arc::new(ServiceAccounts::new(parts.random.clone()))))),
     with_nodes("NodeRestriction", By(|parts| Ok(Arc::new(NodeRestriction::new(&parts.cache)?)))),
-    on("TaintNodesByCondition", Missing),
+    on("TaintNodesByCondition", By(|_| Ok(Arc::new(TaintNodesByCondition)))),
     off("AlwaysPullImages", Missing),
     off("ImagePolicyWebhook", Missing),
-    on("PodSecurity", Missing),
+    on("PodSecurity", By(|parts| Ok(Arc::new(PodSecurity::new(parts.pod_security.clone()))))),
     off("PodNodeSelector", Missing),
     on("Priority", Inherent),
-    on("DefaultTolerationSeconds", Missing),
+    on("DefaultTolerationSeconds", Inherent),
     off("PodTolerationRestriction", Missing),
     off("EventRateLimit", Missing),
     off("ExtendedResourceToleration", Missing),
     on("DefaultStorageClass", Inherent),
-    on("StorageObjectInUseProtection", Missing),
+    on("StorageObjectInUseProtection", Inherent),
     off("OwnerReferencesPermissionEnforcement", Missing),
-    on("PersistentVolumeClaimResize", Missing),
-    on("RuntimeClass", Missing),
+    on("PersistentVolumeClaimResize", By(|_| Ok(Arc::new(PersistentVolumeClaimResize)))),
+    on("RuntimeClass", By(|_| Ok(Arc::new(RuntimeClasses)))),
     on("CertificateApproval", By(|_| Ok(Arc::new(CertificateRules::Approval)))),
     on("CertificateSigning", By(|_| Ok(Arc::new(CertificateRules::Signing)))),
-    on("ClusterTrustBundleAttest", Missing),
+    on("ClusterTrustBundleAttest", By(|_| Ok(Arc::new(ClusterTrustBundleAttest)))),
     on("CertificateSubjectRestriction", By(|_| Ok(Arc::new(CertificateRules::Subject)))),
     on("DefaultIngressClass", Inherent),
     off("DenyServiceExternalIPs", Missing),
-    on("PodTopologyLabels", Inherent),
+    on("PodTopologyLabels", By(|_| Ok(Arc::new(PodTopologyLabels)))),
     on("PodGroupWorkloadExists", Missing),
     on("NodeDeclaredFeatureValidator", Missing),
     on("JobValidation", Missing),
@@ -111,7 +123,7 @@ const PLUGINS: &[Plugin] = &[
     on("MutatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Mutating, parts))),
     on("ValidatingAdmissionPolicy", By(|parts| Ok(Arc::new(ValidatingPolicies::new(&parts.cache)?)))),
     on("ValidatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Validating, parts))),
-    on("ResourceQuota", Missing),
+    on(QUOTAS, Apart),
     off("AlwaysDeny", Missing),
 ];
 
@@ -161,6 +173,11 @@ impl Selection {
         Ok(Self { enabled, disabled })
     }
 
+    /// Whether what is written is charged to quotas.
+    pub fn has_quotas(&self) -> bool {
+        !self.disabled.iter().any(|name| name == QUOTAS)
+    }
+
     fn has(&self, plugin: &Plugin, parts: &Parts) -> bool {
         let is_named = |names: &[String]| names.iter().any(|name| name == plugin.name);
         let is_on = match plugin.is_on {
@@ -179,7 +196,7 @@ impl Selection {
 pub fn chain(selection: &Selection, parts: &Parts) -> Result<AdmissionChain, ApiError> {
     let made = PLUGINS.iter().filter(|plugin| selection.has(plugin, parts)).filter_map(|plugin| match plugin.built {
         By(make) => Some(make(parts)),
-        Inherent | Missing => None,
+        Apart | Inherent | Missing => None,
     });
     made.collect()
 }

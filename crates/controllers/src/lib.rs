@@ -19,6 +19,7 @@ mod namespace_objects;
 mod observed;
 mod pod_garbage_collection;
 mod queue;
+mod quota_status;
 mod servers;
 mod storage_versions;
 mod switches;
@@ -44,6 +45,7 @@ pub use namespace_objects::NamespaceObjects;
 pub use observed::{Observations, Seen};
 pub use pod_garbage_collection::{PodGarbageCollection, QUARANTINE};
 pub use queue::{Backoff, Outcome, Queue};
+pub use quota_status::QuotaStatus;
 pub use servers::{IdentityCollection, Life, RegisteredServer, RegisteredServers};
 pub use storage_versions::{
     Publication, StorageVersionCollection, StorageVersionEntry, StorageVersionMigrator, StorageVersionPublication,

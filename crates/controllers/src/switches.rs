@@ -17,6 +17,8 @@ pub enum Controller {
     GarbageCollector,
     /// Gives each namespace a service account.
     ServiceAccount,
+    /// Counts what is used of quotas.
+    ResourceQuota,
     /// Gives each namespace the certificates of the server.
     RootCaCertificates,
     /// Fills cluster roles that are made of others.
@@ -30,12 +32,13 @@ pub enum Controller {
 }
 
 /// All controllers, by the names that kube-controller-manager gives them: today's and the one from before 1.28.
-const CONTROLLERS: [(Controller, &str, &str); 9] = [
+const CONTROLLERS: [(Controller, &str, &str); 10] = [
     (Controller::CertificateSigning, "certificatesigningrequest-signing-controller", "csrsigning"),
     (Controller::ClusterRoleAggregation, "clusterrole-aggregation-controller", "clusterrole-aggregation"),
     (Controller::GarbageCollector, "garbage-collector-controller", "garbagecollector"),
     (Controller::Namespace, "namespace-controller", "namespace"),
     (Controller::PodGarbageCollector, "pod-garbage-collector-controller", "podgc"),
+    (Controller::ResourceQuota, "resourcequota-controller", "resourcequota"),
     (Controller::RootCaCertificates, "root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
     (Controller::ServiceAccount, "serviceaccount-controller", "serviceaccount"),
     (Controller::StorageVersionGarbageCollector, "storageversion-garbage-collector-controller", "storage-version-gc"),

@@ -151,6 +151,10 @@ pub(crate) struct Serve {
     /// Plugins of admission not to ask, such as PodSecurity.
     #[arg(long, env = "KEELSON_DISABLE_ADMISSION_PLUGINS", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
+    /// A file with settings of plugins of admission (an AdmissionConfiguration): of PodSecurity what holds in namespaces without labels,
+    /// and who is exempt.
+    #[arg(long, env = "KEELSON_ADMISSION_CONTROL_CONFIG_FILE")]
+    pub(crate) admission_control_config_file: Option<PathBuf>,
     /// Feature gates, such as APIListChunking=false.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]
     pub(crate) feature_gates: Vec<(FeatureGate, bool)>,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use keelson_server::{
-    AdmissionPlugins, Config, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges, StoreConfig, Switches,
-    catalogue,
+    AdmissionPlugins, Config, PodSecurityConfiguration, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges,
+    StoreConfig, Switches, catalogue,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -171,6 +171,11 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.authorization = args.authorization_mode;
     config.admission = AdmissionPlugins::new(args.enable_admission_plugins, args.disable_admission_plugins)
         .map_err(anyhow::Error::msg)?;
+    if let Some(path) = &args.admission_control_config_file {
+        config.pod_security = PodSecurityConfiguration::from_file(path)
+            .map_err(anyhow::Error::msg)
+            .context("--admission-control-config-file")?;
+    }
     config.peer_ca_file = args.peer_ca_file;
     config.peer_advertise_ip = args.peer_advertise_ip;
     config.peer_advertise_port = args.peer_advertise_port;

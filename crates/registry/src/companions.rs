@@ -10,6 +10,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_storage::{Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
 use crate::encodings::Entered;
+use crate::quota::{Charge, Charges};
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
@@ -20,6 +21,8 @@ pub(crate) struct Companions {
     writes: Vec<Write>,
     /// Their own writes, until the object's is over.
     entered: Vec<Entered>,
+    /// What is taken of quotas with it.
+    charges: Vec<Charge>,
 }
 
 /// What becomes of the write of an object when the compare of a companion does not hold.
@@ -35,6 +38,30 @@ impl Companions {
     pub(crate) fn take(&mut self, key: StoreKey, value: Bytes, on_conflict: OnConflict) {
         self.compares.push((Compare { key: key.clone(), condition: Condition::Absent }, on_conflict));
         self.writes.push(Write::Put { key, value, expires: None });
+    }
+
+    /// Writes a key again as it was found, so that whoever counts on it looks again.
+    pub(crate) fn touch(&mut self, found: KeyValue) {
+        self.require(Compare { key: found.key.clone(), condition: Condition::At(found.revision) });
+        self.writes.push(Write::Put { key: found.key, value: found.value, expires: None });
+    }
+
+    /// Counts on something that the write would have to look at again.
+    pub(crate) fn require(&mut self, compare: Compare) {
+        self.compares.push((compare, OnConflict::TryAgain));
+    }
+
+    /// Takes something of quotas.
+    pub(crate) fn charge(&mut self, charges: Charges) {
+        self.charges = charges.charges;
+        if let Some(condition) = charges.condition {
+            self.require(condition);
+        }
+    }
+
+    /// What is taken of quotas.
+    pub(crate) fn charges(&self) -> &[Charge] {
+        &self.charges
     }
 
     /// Keeps the place of a companion's write until the object's is over.

@@ -43,6 +43,8 @@ pub struct RegistryConfig {
     /// Whether nothing is written before a controller has published in which version it is stored. Where that API is served, servers
     /// have such a controller.
     pub publishes_encodings: bool,
+    /// Whether quotas are charged: the admission plugin `ResourceQuota`.
+    pub quotas: bool,
     /// Whether lists leave out what can't be read, rather than fail.
     pub skip_unreadable: bool,
     /// The paths by which queries find the objects of a resource (`pods`, `deployments.apps`) without a look at all of them, from
@@ -199,6 +201,7 @@ impl Default for RegistryConfig {
             storage_version_api: true,
             storage_states: false,
             publishes_encodings: false,
+            quotas: true,
             skip_unreadable: false,
             indexes: BTreeMap::new(),
             bounds: ListBounds::default(),

@@ -19,6 +19,7 @@ use crate::caller::Caller;
 use crate::config::RegistryConfig;
 use crate::list::Rests;
 use crate::newest::{Newest, NewestReads};
+use crate::quota::Desks;
 use crate::surface::{Surface, Surfaces};
 use crate::target::Target;
 use crate::write::Queues;
@@ -35,6 +36,7 @@ pub struct Registry {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) config: RegistryConfig,
     pub(crate) queues: Queues,
+    pub(crate) desks: Desks,
     pub(crate) rests: Rests,
     newest: Newest,
     counters: Counters,
@@ -94,6 +96,7 @@ impl Registry {
             random,
             config,
             queues: Queues::default(),
+            desks: Desks::default(),
             rests: Rests::default(),
             newest,
             counters: Counters::default(),
@@ -249,7 +252,7 @@ impl Registry {
     /// # Errors
     /// 503 when the store can't tell its newest revision, or the cache does not get there in time: the client has named
     /// no revision, so none that it should correct.
-    pub(crate) async fn catch_up(&self) -> Result<(), ApiError> {
+    pub async fn catch_up(&self) -> Result<(), ApiError> {
         let newest = self.newest_revision().await?;
         self.cache.wait_for(newest, self.config.revision_wait).await.map_err(|behind| {
             tracing::warn!(%newest, reached = %behind.current, "the cache is behind the store");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use data_encoding::BASE32_NOPAD;
 use keelson_access::pki::PkiOptions;
 use keelson_access::token::DEFAULT_ISSUER;
-use keelson_admission::Selection;
+use keelson_admission::{PodSecurityConfiguration, Selection};
 use keelson_cache::DEFAULT_CHECK_INTERVAL;
 use keelson_controllers::Switches;
 use keelson_controllers::{IdentityConfig, QUARANTINE};
@@ -79,6 +79,8 @@ pub struct Config {
     pub authorization: Vec<AuthorizationMode>,
     /// Which plugins of admission are asked of each write.
     pub admission: Selection,
+    /// What holds for pods in namespaces that do not say it themselves, and who is exempt.
+    pub pod_security: PodSecurityConfiguration,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
     /// The address at which others reach the server, where it is not the one that it listens on.
@@ -138,6 +140,7 @@ impl Default for Config {
             console: true,
             authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],
             admission: Selection::default(),
+            pod_security: PodSecurityConfiguration::default(),
             registry: RegistryConfig::default(),
             advertise_address: None,
             peer_ca_file: None,

@@ -14,7 +14,7 @@ use keelson_aggregator::{
 use keelson_controllers::{
     AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, GarbageCollection,
     IdentityCollection, KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection,
-    Progress, Publication, RegisteredServers, StorageVersionCollection, StorageVersionMigrator,
+    Progress, Publication, QuotaStatus, RegisteredServers, StorageVersionCollection, StorageVersionMigrator,
     StorageVersionPublication, storage_state_definition,
 };
 use keelson_extensions::Extensions;
@@ -226,6 +226,9 @@ impl Controllers {
         if on(Controller::RootCaCertificates) {
             let certificates = NamespaceObjects::root_certificates(registry(), &self.pki.server_ca_pem);
             running.spawn(Controller::RootCaCertificates.name(), certificates.run(stopping()));
+        }
+        if on(Controller::ResourceQuota) {
+            running.spawn(Controller::ResourceQuota.name(), QuotaStatus::new(registry()).run(stopping()));
         }
         if on(Controller::GarbageCollector) {
             let elsewhere = Arc::new(AggregatedObjects::new(self.aggregator.clone(), self.peers.clone()));

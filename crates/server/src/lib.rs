@@ -25,7 +25,7 @@ pub use config::Config;
 pub use copy::copy_store;
 pub use keelson_access::kubeconfig::Kubeconfig;
 pub use keelson_access::{FrontProxyOptions, RequestHeaders, client_request};
-pub use keelson_admission::Selection as AdmissionPlugins;
+pub use keelson_admission::{PodSecurityConfiguration, Selection as AdmissionPlugins};
 pub use keelson_controllers::Switches;
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PortRange, RegistryConfig, ServiceRanges};

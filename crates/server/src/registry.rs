@@ -39,6 +39,7 @@ pub(crate) fn registry_of(
 ) -> anyhow::Result<(Arc<Registry>, Arc<WebhookStats>)> {
     let settings = RegistryConfig {
         publishes_encodings: config.registry.storage_version_api,
+        quotas: config.admission.has_quotas(),
         token_seal: rights.token_seal(),
         ..config.registry.clone()
     };
@@ -48,6 +49,8 @@ pub(crate) fn registry_of(
         outbound: outbound.clone(),
         webhook_stats: Arc::clone(&webhook_stats),
         has_node_rights: rights.has_node_rights(),
+        random: config.random.clone(),
+        pod_security: config.pod_security.clone(),
     };
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
     let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);

@@ -8,16 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_server::{Config, RunningServer, Server, StoreConfig, Switches};
+use keelson_server::{AdmissionPlugins, Config, RunningServer, Server, StoreConfig, Switches};
 use keelson_storage::Store;
 use tempfile::TempDir;
 
 use crate::Endpoint;
 
-/// The controllers that run in a test's server: all but those that put objects into every namespace, and the one that writes anew what
-/// is stored in another encoding, so that a test finds what it has made, as it has made it, and nothing else.
-pub const CONTROLLERS: &str = "*,-root-ca-certificate-publisher-controller,-serviceaccount-controller,\
-                               -storage-version-migrator-controller";
+/// The controllers that run in a test's server: all but those that put objects into every namespace, the one that counts quotas, and the
+/// one that writes anew what is stored in another encoding, so that a test finds what it has made, as it has made it, and nothing else.
+pub const CONTROLLERS: &str = "*,-resourcequota-controller,-root-ca-certificate-publisher-controller,\
+                               -serviceaccount-controller,-storage-version-migrator-controller";
 
 /// What to start.
 pub struct TestServerBuilder {
@@ -113,6 +113,8 @@ impl TestServer {
             store: StoreConfig::Memory,
             data_dir: Some(directory.path().to_path_buf()),
             controllers: Switches::parse(CONTROLLERS.split(',')).expect("they exist"),
+            // Pods that name no account would wait for one that no controller makes.
+            admission: AdmissionPlugins::new(Vec::new(), vec!["ServiceAccount".to_owned()]).expect("it exists"),
             ..Config::default()
         };
         TestServerBuilder { config, directory }

@@ -6,6 +6,7 @@
 
 mod admission;
 mod bootstrap;
+mod builtin_admission;
 mod decoding;
 mod events;
 mod explain;
@@ -17,8 +18,10 @@ mod managed_fields;
 mod namespaces;
 mod nodes;
 mod old_data;
+mod pod_security;
 mod pods;
 mod protobuf;
+mod quotas;
 mod rights;
 mod services;
 mod subresources;

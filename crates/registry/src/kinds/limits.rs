@@ -1,10 +1,17 @@
-//! Limit ranges: one that is made without a name gets its uid as its name.
+//! Limits of namespaces: limit ranges, and quotas.
 //!
-//! Upstream does the same, and no other kind has it.
+//! A limit range that is made without a name gets its uid as its name, as upstream has it and for no other kind. When the limits that
+//! hold by a quota change, its namespace is written again, so that no write that was judged without them takes effect behind them.
 
-use keelson_meta::Object;
+use futures::future::BoxFuture;
+use keelson_meta::{ApiError, Object};
+use keelson_storage::KeyValue;
 
 use super::strategy::Strategy;
+use crate::companions::Companions;
+use crate::quota::same_limits;
+use crate::registry::Registry;
+use crate::target::Target;
 
 /// The strategy of limit ranges.
 pub(super) struct LimitRanges;
@@ -17,5 +24,40 @@ impl Strategy for LimitRanges {
             object.set_meta("name", name);
         }
         unnamed
+    }
+}
+
+/// The strategy of quotas.
+pub(super) struct ResourceQuotas;
+
+impl Strategy for ResourceQuotas {
+    fn has_companions(&self) -> bool {
+        true
+    }
+
+    fn companions<'a>(
+        &'a self,
+        registry: &'a Registry,
+        _target: &'a Target,
+        before: Option<&'a Object>,
+        after: Option<&'a mut Object>,
+        _attempt: usize,
+    ) -> BoxFuture<'a, Result<Companions, ApiError>> {
+        Box::pin(async move {
+            let mut companions = Companions::default();
+            let (Some(before), Some(after)) = (before, after) else { return Ok(companions) };
+            if same_limits(before, after) {
+                return Ok(companions);
+            }
+            if let Some((namespaces, key, value, revision)) = registry.namespace_to_touch(after.namespace())? {
+                companions.keep(registry.enter(&namespaces).await?);
+                companions.touch(KeyValue { key, value, revision });
+            }
+            Ok(companions)
+        })
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
     }
 }

@@ -1,8 +1,8 @@
 //! The end of a write: one transaction of the object, the state of its namespace, and what is written together with it.
 //!
 //! The object's own compare stands first, those of its guards second, those of its companions behind them. When the first does not hold
-//! the write is proposed again, when one of the last does not it passes its stages again; the guards are read anew here, since nothing of
-//! the object hangs on them. Whether this server may write at all is compared by the store's fence.
+//! the write is proposed again, when one of the last does not it passes its stages again; the guards are read anew here, and the object
+//! judged by them again, since nothing in it hangs on them. Whether this server may write at all is compared by the store's fence.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use keelson_codec::stored::{Checked, StoredObject};
 use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
-use super::{Change, Effect, Guards, Staged, WriteRequest, Written};
+use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written};
 use crate::companions::Companions;
+use crate::quota::{Charged, Settled};
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
@@ -34,6 +35,8 @@ enum Attempt {
     Ended(Commit),
     /// The namespace, or the definition, is no longer as it was.
     GuardsChanged,
+    /// The quotas are no longer as they were.
+    QuotasChanged,
 }
 
 /// What is written.
@@ -97,20 +100,33 @@ impl Registry {
         }
         let relative_key = request.target.relative_key(&name);
         let key = StoreKey::new(format!("{}{relative_key}", collection.prefix()));
-        let plan = Plan { request, collection, live, relative_key, key, content, companions };
+        let mut plan = Plan { request, collection, live, relative_key, key, content, companions };
         for _ in 0..GUARD_ATTEMPTS {
             match self.attempt(&plan, &guards).await? {
                 Attempt::Ended(commit) => return Ok(commit),
-                Attempt::GuardsChanged => {
-                    // They are made from the cache, so let it see what changed.
+                // They are made from the cache, so let it see what changed.
+                Attempt::GuardsChanged | Attempt::QuotasChanged if live.is_none() => {
                     self.catch_up().await?;
-                    if live.is_none() {
-                        guards = self.guards(request.target, &name).await?;
-                    }
+                    guards = self.guards(request.target, &name).await?;
+                    self.judge_again(&mut plan).await?;
                 }
+                Attempt::GuardsChanged => self.catch_up().await?,
+                Attempt::QuotasChanged => return Ok(Commit::TakenByOthers),
             }
         }
         Err(unsettled())
+    }
+
+    /// Judges a new object once more, now that its namespace or a quota is another: what is allowed there may be another, too.
+    async fn judge_again(&self, plan: &mut Plan<'_>) -> Result<(), ApiError> {
+        let Content::Put(encoded) = &plan.content else { return Ok(()) };
+        let mut object = encoded.object().decode(Revision::ZERO);
+        object.remove_meta("resourceVersion");
+        let new = ManagedObject::stored(object);
+        self.admit_again(plan.request, &new).await?;
+        let charged = Charged::of(plan.request.target, None, &new.object);
+        plan.companions.charge(self.charges(charged).await?);
+        Ok(())
     }
 
     async fn attempt(&self, plan: &Plan<'_>, guards: &Guards) -> Result<Attempt, ApiError> {
@@ -138,7 +154,15 @@ impl Registry {
         let removes = matches!(write, Write::Delete { .. });
         let mut transaction = Transaction { compares, writes: vec![write] };
         companions.join(&mut transaction);
-        match self.store().commit(transaction).await {
+        let committed = match (companions.charges(), request.target.namespace.as_deref()) {
+            ([], _) | (_, None) => self.store().commit(transaction).await,
+            (charges, Some(namespace)) => match self.settle(namespace, transaction, charges).await? {
+                Settled::Done(committed) => Ok(committed),
+                Settled::Lost(compare) => Err(compare),
+                Settled::Overtaken => return Ok(Attempt::QuotasChanged),
+            },
+        };
+        match committed {
             Ok(committed) => {
                 if let Some(newest) = committed.revisions.last()
                     && request.target.strategy().counts_at_once()

@@ -1,7 +1,7 @@
 //! The stages of a proposal on its way to the store, in the order in which they happen:
 //!
 //! complete → own → admission that may change → shape again → convert → prepare → take companions → validate → admission that may
-//! refuse.
+//! refuse → quotas.
 //!
 //! Complete is what a kind reads into what was said, which its writer therefore owns; what admission and preparation add, and what is
 //! taken for an object (the addresses of a service), nobody owns, as upstream has it. Everything up to the conversion is in the version
@@ -26,6 +26,7 @@ use crate::managed;
 use crate::prepare::{
     asks_for_more, carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update,
 };
+use crate::quota::Charged;
 use crate::registry::Registry;
 use crate::subresources::{self, scale};
 use crate::surface::refused;
@@ -124,7 +125,7 @@ impl Registry {
         let mut object = self.to_storage(target, object).await?;
         is_changed |= self.prepare_new(target, &mut object, caller);
         // Take companions.
-        let companions = self.take_companions(passage, Some(&mut object)).await?;
+        let mut companions = self.take_companions(passage, Some(&mut object)).await?;
         // Validate.
         check_new(self, target, &object, faults, caller.warnings())?;
         if target.strategy().grants_rights() {
@@ -136,7 +137,24 @@ impl Registry {
             let shown = shown_for_judgement(target, &new, None, interest).await?;
             self.admission().validate(&asked.making(&shown), Some(&shown)).await?;
         }
+        // Quotas.
+        companions.charge(self.charges(Charged::of(target, None, &new.object)).await?);
         Ok(Staged { change: Change::Create { new, guards }, companions })
+    }
+
+    /// Asks admission once more about a new object that has passed its stages, since what it was judged by has changed.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(super) async fn admit_again(&self, request: &WriteRequest<'_>, new: &ManagedObject) -> Result<(), ApiError> {
+        let reinvocation = Reinvocation::default();
+        let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
+        let interest = self.admission().interest(&asked);
+        if interest == Interest::None {
+            return Ok(());
+        }
+        let shown = shown_for_judgement(request.target, new, interest).await?;
+        self.admission().validate(&asked.making(&shown), Some(&shown)).await
     }
 
     async fn stages_of_content(
@@ -189,7 +207,7 @@ impl Registry {
         is_changed |= strategy.prepare_update(target, &stored, &mut next);
         // Take companions.
         let goes = stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.may_go(&next);
-        let companions = self.take_companions(passage, if goes { None } else { Some(&mut next) }).await?;
+        let mut companions = self.take_companions(passage, if goes { None } else { Some(&mut next) }).await?;
         // Validate.
         validate_update(target, (&stored, &next), carried, faults, caller.warnings())?;
         if strategy.grants_rights() {
@@ -202,6 +220,9 @@ impl Registry {
             let attributes = asked.from(Some(old.as_ref().unwrap_or(&stored)));
             let shown = shown_for_judgement(target, &next, attributes.old, interest).await?;
             self.admission().validate(&attributes, Some(&shown)).await?;
+        }
+        if !goes {
+            companions.charge(self.charges(Charged::of(target, Some(&stored), &next.object)).await?);
         }
         let change = if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) };
         Ok(Staged { change, companions })

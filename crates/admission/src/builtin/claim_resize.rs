@@ -1,0 +1,63 @@
+//! Claims that grow: only where their class says that its volumes can.
+//!
+//! This is upstream's plugin PersistentVolumeClaimResize. That a claim is bound and does not shrink is judged with the rest of it.
+
+use futures::future::BoxFuture;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Amount, Interest, Operation};
+
+use super::stored::Stored;
+
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const REFUSAL: &str = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+    support resize";
+
+/// Judges claims that ask for more.
+#[derive(Debug)]
+pub(crate) struct PersistentVolumeClaimResize;
+
+fn size(claim: &Object) -> Amount {
+    claim.get(&["spec", "resources", "requests", "storage"]).and_then(Amount::parse).unwrap_or_default()
+}
+
+/// The name of the class of a claim.
+fn class(claim: &Object) -> &str {
+    let stated = claim.get(&["metadata", "annotations", CLASS]).or_else(|| claim.get(&["spec", "storageClassName"]));
+    stated.and_then(Value::as_str).unwrap_or_default()
+}
+
+impl Admission for PersistentVolumeClaimResize {
+    fn name(&self) -> &'static str {
+        "PersistentVolumeClaimResize"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let resource = &attributes.target.resource;
+        let is_claim = resource.group.is_empty() && &*resource.plural == "persistentvolumeclaims";
+        let is_changed = attributes.operation == Operation::Update && attributes.subresource().is_empty();
+        if is_claim && is_changed { Interest::Object } else { Interest::None }
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let (Some(new), Some(old)) = (object, attributes.old) else { return Ok(()) };
+            if size(new).quantity() <= size(old).quantity() {
+                return Ok(());
+            }
+            if old.get(&["status", "phase"]).and_then(Value::as_str) != Some("Bound") {
+                return Err(attributes.refused("Only bound persistent volume claims can be expanded"));
+            }
+            let name = class(new);
+            let classes = Stored::of(attributes.registry, "storage.k8s.io", "storageclasses")?;
+            let found = Some(name).filter(|name| !name.is_empty() && *name == class(old));
+            let found = found.and_then(|name| classes.object(name));
+            let expands = found.and_then(|class| class.get(&["allowVolumeExpansion"]).and_then(Value::as_bool));
+            if expands == Some(true) { Ok(()) } else { Err(attributes.refused(REFUSAL)) }
+        })
+    }
+}

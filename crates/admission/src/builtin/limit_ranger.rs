@@ -1,0 +1,341 @@
+//! Limits of a namespace: what containers that ask for nothing get, and what pods and claims may ask for.
+//!
+//! Defaults are given to pods alone, when they are made, and noted in an annotation. What is told of amounts that are too small or
+//! too large is told together, in upstream's words.
+
+use futures::future::BoxFuture;
+use keelson_meta::json::{Map, Value, json};
+use keelson_meta::{ApiError, Object, Quantity};
+use keelson_registry::{
+    Admission, AdmissionAttributes, Amount, Amounts, Interest, Mutation, Operation, Side, pod_resources,
+    stated_resources,
+};
+
+use super::stored::Stored;
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+/// Gives defaults, and refuses what is beyond the limits.
+#[derive(Debug)]
+pub(crate) struct LimitRanger;
+
+/// What is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limited {
+    Pod,
+    Claim,
+}
+
+impl Limited {
+    fn of(attributes: &AdmissionAttributes<'_>) -> Option<Self> {
+        let target = attributes.target;
+        match (&*target.resource.group, &*target.resource.plural, attributes.subresource(), attributes.operation) {
+            ("", "pods", "", Operation::Create) | ("", "pods", "resize", Operation::Update) => Some(Self::Pod),
+            ("", "persistentvolumeclaims", "", Operation::Create | Operation::Update) => Some(Self::Claim),
+            _ => None,
+        }
+    }
+}
+
+/// The limits of the namespace that is written to, by the names of the objects that state them.
+fn limits(attributes: &AdmissionAttributes<'_>) -> Result<Vec<Object>, ApiError> {
+    let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(Vec::new()) };
+    Ok(Stored::of(attributes.registry, "", "limitranges")?.in_namespace(namespace))
+}
+
+fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The limits that an object states, each with what it is about.
+fn stated(limits: &Object) -> impl Iterator<Item = (&str, &Value)> {
+    let items = items(limits.get(&["spec", "limits"])).iter();
+    items.map(|limit| (limit.get("type").and_then(Value::as_str).unwrap_or_default(), limit))
+}
+
+/// Gives the containers of a pod what they do not state; what was given, in words.
+fn fill_in(limits: &Object, pod: &mut Object) -> Vec<String> {
+    let (mut requests, mut maxima) = (Map::new(), Map::new());
+    for (_, limit) in stated(limits).filter(|(about, _)| *about == "Container") {
+        for (defaults, field) in [(&mut requests, "defaultRequest"), (&mut maxima, "default")] {
+            let amounts = limit.get(field).and_then(Value::as_object).into_iter().flat_map(Map::iter);
+            amounts.for_each(|(name, amount)| {
+                defaults.insert(name, amount.clone());
+            });
+        }
+    }
+    let mut given = Vec::new();
+    for (field, called) in [("containers", "container"), ("initContainers", "init container")] {
+        let list = pod.0.get_mut("spec").and_then(|spec| spec.get_mut(field)).and_then(Value::as_array_mut);
+        for container in list.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            for (field, word, defaults) in [("requests", "request", &requests), ("limits", "limit", &maxima)] {
+                let added = add_missing(container, field, defaults);
+                if !added.is_empty() {
+                    given.push(format!("{} {word} for {called} {name}", added.join(", ")));
+                }
+            }
+        }
+    }
+    given
+}
+
+/// Adds amounts that a container does not state; the names of those that were added, in order.
+fn add_missing(container: &mut Map, field: &str, defaults: &Map) -> Vec<String> {
+    let has = |name: &str| {
+        let amounts = container.get("resources").and_then(|resources| resources.get(field));
+        amounts.and_then(|amounts| amounts.get(name)).is_some()
+    };
+    let missing: Vec<(&str, &Value)> = defaults.iter().filter(|(name, _)| !has(name)).collect();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let Some(resources) = object_at(container, "resources") else { return Vec::new() };
+    let Some(amounts) = object_at(resources, field) else { return Vec::new() };
+    let mut added: Vec<String> = missing.iter().map(|(name, _)| (*name).to_owned()).collect();
+    for (name, amount) in missing {
+        amounts.insert(name, amount.clone());
+    }
+    added.sort();
+    added
+}
+
+/// The object in a field, made where there is none.
+fn object_at<'m>(map: &'m mut Map, field: &str) -> Option<&'m mut Map> {
+    let value = map.entry(field).or_insert(Value::Null);
+    if value.is_null() {
+        *value = json!({});
+    }
+    value.as_object_mut()
+}
+
+/// What is limited, by what it is called in messages.
+struct Judged<'j> {
+    about: &'j str,
+    requests: &'j Amounts,
+    limits: &'j Amounts,
+}
+
+impl Judged<'_> {
+    /// What breaks the minima, the maxima and the ratios of a limit.
+    fn faults(&self, limit: &Value) -> Vec<String> {
+        let amounts = |field: &str| Amounts::read(limit.get(field)).0;
+        let below = amounts("min").into_iter().filter_map(|(name, least)| self.below(&name, least));
+        let above = amounts("max").into_iter().filter_map(|(name, most)| self.above(&name, most));
+        let ratios = amounts("maxLimitRequestRatio").into_iter();
+        below.chain(above).chain(ratios.filter_map(|(name, most)| self.out_of_ratio(&name, most))).collect()
+    }
+
+    fn below(&self, name: &str, least: Amount) -> Option<String> {
+        let minimum = format!("minimum {name} usage per {} is {least}", self.about);
+        let Some(request) = self.requests.get(name) else {
+            return Some(format!("{minimum}.  No request is specified"));
+        };
+        if request.quantity() < least.quantity() {
+            return Some(format!("{minimum}, but request is {request}"));
+        }
+        let limit = self.limits.get(name).filter(|limit| limit.quantity() < least.quantity())?;
+        Some(format!("{minimum}, but limit is {limit}"))
+    }
+
+    fn above(&self, name: &str, most: Amount) -> Option<String> {
+        let maximum = format!("maximum {name} usage per {} is {most}", self.about);
+        let Some(limit) = self.limits.get(name) else { return Some(format!("{maximum}.  No limit is specified")) };
+        if limit.quantity() > most.quantity() {
+            return Some(format!("{maximum}, but limit is {limit}"));
+        }
+        let request = self.requests.get(name).filter(|request| request.quantity() > most.quantity())?;
+        Some(format!("{maximum}, but request is {request}"))
+    }
+
+    fn out_of_ratio(&self, name: &str, most: Amount) -> Option<String> {
+        let ratio = format!("{name} max limit to request ratio per {} is {most}", self.about);
+        let (request, limit) = (self.requests.get(name), self.limits.get(name));
+        let Some(request) = request.filter(|request| !request.is_zero()) else {
+            return Some(format!("{ratio}, but no request is specified or request is 0"));
+        };
+        let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
+            return Some(format!("{ratio}, but no limit is specified or limit is 0"));
+        };
+        let provided = limit.quantity().over(request.quantity());
+        (provided > most.quantity().over(Quantity::units(1)))
+            .then(|| format!("{ratio}, but provided ratio is {provided:.6}"))
+    }
+}
+
+/// What of a pod is beyond what an object states.
+fn faults_of_pod(limits: &Object, pod: &Object) -> Vec<String> {
+    let Some(spec) = pod.0.get("spec") else { return Vec::new() };
+    let mut faults = Vec::new();
+    for (about, limit) in stated(limits) {
+        if about == "Container" {
+            for container in ["containers", "initContainers"].into_iter().flat_map(|field| items(spec.get(field))) {
+                let (requests, limits) =
+                    (stated_resources(container, Side::Requests), stated_resources(container, Side::Limits));
+                faults.extend(Judged { about, requests: &requests, limits: &limits }.faults(limit));
+            }
+        } else if about == "Pod" {
+            let (requests, limits) = (pod_resources(spec, Side::Requests), pod_resources(spec, Side::Limits));
+            faults.extend(Judged { about, requests: &requests, limits: &limits }.faults(limit));
+        }
+    }
+    faults
+}
+
+/// What of a claim is beyond what an object states. Claims have no limits, so their requests are held against both.
+fn faults_of_claim(limits: &Object, claim: &Object) -> Vec<String> {
+    let requests = Amounts::read(claim.get(&["spec", "resources", "requests"]));
+    let mut faults = Vec::new();
+    for (about, limit) in stated(limits).filter(|(about, _)| *about == "PersistentVolumeClaim") {
+        let none = Amounts::default();
+        let judged = Judged { about, requests: &requests, limits: &none };
+        let least = Amounts::read(limit.get("min")).0.into_iter();
+        faults.extend(least.filter_map(|(name, least)| judged.below(&name, least)));
+        for (name, most) in Amounts::read(limit.get("max")).0 {
+            let maximum = format!("maximum {name} usage per {about} is {most}");
+            match requests.get(&name) {
+                None => faults.push(format!("{maximum}.  No request is specified")),
+                Some(request) if request.quantity() > most.quantity() => {
+                    faults.push(format!("{maximum}, but request is {request}"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    faults
+}
+
+/// Several faults as one message, each once.
+fn joined(faults: Vec<String>) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for fault in faults {
+        if !told.contains(&fault) {
+            told.push(fault);
+        }
+    }
+    if told.len() == 1 { told.remove(0) } else { format!("[{}]", told.join(", ")) }
+}
+
+impl Admission for LimitRanger {
+    fn name(&self) -> &'static str {
+        "LimitRanger"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let is_limited = Limited::of(attributes).is_some() && limits(attributes).is_ok_and(|limits| !limits.is_empty());
+        if is_limited { Interest::Object } else { Interest::None }
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a mut Object>,
+    ) -> BoxFuture<'a, Result<Mutation, ApiError>> {
+        Box::pin(async move {
+            let Some(pod) = object else { return Ok(Mutation::Unchanged) };
+            if attributes.operation != Operation::Create || Limited::of(attributes) != Some(Limited::Pod) {
+                return Ok(Mutation::Unchanged);
+            }
+            let mut mutation = Mutation::Unchanged;
+            for limits in limits(attributes)? {
+                let given = fill_in(&limits, pod);
+                if !given.is_empty() {
+                    let note = format!("LimitRanger plugin set: {}", given.join("; "));
+                    if let Some(annotations) = object_at(pod.metadata_mut(), "annotations") {
+                        annotations.insert(ANNOTATION, note);
+                    }
+                    mutation = Mutation::Changed;
+                }
+            }
+            Ok(mutation)
+        })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let (Some(object), Some(limited)) = (object, Limited::of(attributes)) else { return Ok(()) };
+            if attributes.operation == Operation::Update && object.deletion_timestamp().is_some() {
+                return Ok(());
+            }
+            for limits in limits(attributes)? {
+                let faults = match limited {
+                    Limited::Pod => faults_of_pod(&limits, object),
+                    Limited::Claim => faults_of_claim(&limits, object),
+                };
+                if !faults.is_empty() {
+                    return Err(attributes.refused(joined(faults)));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(limit: Value) -> Object {
+        Object::from_value(json!({ "spec": { "limits": [limit] } })).unwrap()
+    }
+
+    fn pod(requests: Value, limits: Value) -> Object {
+        let container = json!({ "name": "c", "resources": { "requests": requests, "limits": limits } });
+        Object::from_value(json!({ "spec": { "containers": [container] } })).unwrap()
+    }
+
+    #[test]
+    fn what_a_container_does_not_state_is_filled_in() {
+        let limits = limits(json!({
+            "type": "Container", "default": { "cpu": "200m", "memory": "256Mi" }, "defaultRequest": { "cpu": "100m" },
+        }));
+        let mut pod = Object::from_value(json!({ "spec": {
+            "containers": [{ "name": "c" }],
+            "initContainers": [{ "name": "i", "resources": { "limits": { "cpu": "1" } } }],
+        } }))
+        .unwrap();
+        let given = fill_in(&limits, &mut pod);
+        assert_eq!(
+            given,
+            [
+                "cpu request for container c",
+                "cpu, memory limit for container c",
+                "cpu request for init container i",
+                "memory limit for init container i",
+            ]
+        );
+        let of = |field: &str| pod.get(&["spec", field]).unwrap()[0]["resources"].clone();
+        let all = json!({ "requests": { "cpu": "100m" }, "limits": { "cpu": "200m", "memory": "256Mi" } });
+        assert_eq!(of("containers"), all);
+        let some = json!({ "requests": { "cpu": "100m" }, "limits": { "cpu": "1", "memory": "256Mi" } });
+        assert_eq!(of("initContainers"), some);
+        assert!(fill_in(&limits, &mut pod).is_empty(), "nothing is given twice");
+    }
+
+    #[test]
+    fn amounts_beyond_the_limits_are_told() {
+        let check = |limit: Value, requests: Value, maxima: Value, expected: &str| {
+            assert_eq!(joined(faults_of_pod(&limits(limit), &pod(requests, maxima))), expected);
+        };
+        let least = json!({ "type": "Container", "min": { "cpu": "100m" } });
+        check(
+            least.clone(),
+            json!({ "cpu": "50m" }),
+            json!({}),
+            "minimum cpu usage per Container is 100m, but request is 50m",
+        );
+        check(least, json!({ "cpu": "0.1" }), json!({}), "[]");
+        let most = json!({ "type": "Pod", "max": { "cpu": "2" } });
+        check(most.clone(), json!({}), json!({}), "maximum cpu usage per Pod is 2.  No limit is specified");
+        check(most, json!({}), json!({ "cpu": "2500m" }), "maximum cpu usage per Pod is 2, but limit is 2500m");
+        let ratio = json!({ "type": "Container", "maxLimitRequestRatio": { "cpu": "2" } });
+        let told = "cpu max limit to request ratio per Container is 2, but provided ratio is 3.333333";
+        check(ratio.clone(), json!({ "cpu": "300m" }), json!({ "cpu": "1" }), told);
+        let told = "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0";
+        check(ratio, json!({ "cpu": "0" }), json!({ "cpu": "1" }), told);
+    }
+}

@@ -1,0 +1,245 @@
+//! Pod security: pods keep the standard that their namespace enforces, and whoever writes what breaks one is warned.
+//!
+//! The labels of a namespace say which standard is enforced, told to the audit log and warned of, a file what holds without labels and
+//! who is exempt. Workloads are warned of what their pods will be refused for, a namespace of pods that were there before.
+//! The labels themselves are judged with the rest of a namespace, by `validation`.
+
+mod baseline;
+mod configuration;
+mod levels;
+mod pod;
+mod restricted;
+mod standards;
+#[cfg(test)]
+mod tests;
+mod violation;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use keelson_cache::Entry;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Caller, Interest, Operation, Target};
+
+pub use configuration::PodSecurityConfiguration;
+use levels::{Level, Policy, Standard};
+use pod::{Pod, at, list};
+use standards::violations;
+use violation::{reasons, told};
+
+use super::stored::{Stored, bounds};
+
+/// How many pods of a namespace are looked at when it is to enforce something else.
+const MOST_PODS: usize = 3000;
+/// How many of these before others get the thread: some 40 us each.
+const PODS_AT_ONCE: usize = 50;
+/// What is below a pod and does not change what it may do.
+const HARMLESS: [&str; 8] = ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
+const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+
+/// Judges pods, what makes them, and what namespaces say of them.
+#[derive(Debug, Default)]
+pub(crate) struct PodSecurity {
+    configuration: PodSecurityConfiguration,
+}
+
+/// What is written, as far as pods are concerned by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Pod,
+    /// What makes pods.
+    Workload,
+    Namespace,
+}
+
+impl Subject {
+    fn of(target: &Target) -> Option<Self> {
+        let below = target.subresource_name();
+        match (&*target.resource.group, &*target.resource.plural, below) {
+            ("", "pods", None) => Some(Self::Pod),
+            ("", "pods", Some(below)) => (!HARMLESS.contains(&below)).then_some(Self::Pod),
+            ("", "namespaces", None) => Some(Self::Namespace),
+            ("", "podtemplates" | "replicationcontrollers", None)
+            | ("apps", "daemonsets" | "deployments" | "replicasets" | "statefulsets", None)
+            | ("batch", "cronjobs" | "jobs", None) => Some(Self::Workload),
+            _ => None,
+        }
+    }
+}
+
+impl PodSecurity {
+    /// By a configuration.
+    pub(crate) fn new(configuration: PodSecurityConfiguration) -> Self {
+        Self { configuration }
+    }
+
+    /// The policy of the namespace that is written to; `None` where nothing is judged.
+    fn policy(&self, attributes: &AdmissionAttributes<'_>) -> Option<Policy> {
+        let exemptions = &self.configuration.exemptions;
+        let namespace = attributes.target.namespace.as_deref()?;
+        if exemptions.has_namespace(namespace) || exemptions.has_user(&attributes.caller.user().name) {
+            return None;
+        }
+        // Whether the namespace is there is looked at before; one that goes meanwhile takes the pod with it.
+        let namespace = Stored::of(attributes.registry, "", "namespaces").ok()?.get(namespace)?;
+        let defaults = self.configuration.defaults;
+        if defaults.is_privileged() && !namespace.labels.iter().any(|(key, _)| key.starts_with(levels::LABELS)) {
+            return None;
+        }
+        Some(Policy::of_labels(|key| namespace.labels.get(key), defaults).0)
+    }
+
+    fn judge_pod(&self, attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<(), ApiError> {
+        let Some(policy) = self.policy(attributes).filter(|policy| !policy.is_privileged()) else { return Ok(()) };
+        let pod = Pod::of(object);
+        if attributes.old.is_some_and(|old| !is_significant(&Pod::of(old), &pod)) || self.is_exempt(&pod) {
+            return Ok(());
+        }
+        let broken = violations(policy.enforce, &pod);
+        if !broken.is_empty() {
+            let message = format!("violates PodSecurity \"{}\": {}", policy.enforce, told(&broken));
+            return Err(attributes.refused(message));
+        }
+        warn(attributes.caller, &policy, &pod);
+        Ok(())
+    }
+
+    fn judge_workload(&self, attributes: &AdmissionAttributes<'_>, object: &Object) {
+        let Some(policy) = self.policy(attributes).filter(|policy| !policy.warns_of_nothing()) else { return };
+        if let Some(pod) = Pod::of_workload(object).filter(|pod| !self.is_exempt(pod)) {
+            warn(attributes.caller, &policy, &pod);
+        }
+    }
+
+    fn is_exempt(&self, pod: &Pod<'_>) -> bool {
+        self.configuration.exemptions.has_runtime_class(pod.runtime_class())
+    }
+
+    /// Warns of pods that a namespace would not take any more, when it enforces more than it did.
+    async fn judge_namespace(&self, attributes: &AdmissionAttributes<'_>, old: &Object, new: &Object) {
+        let AdmissionAttributes { caller, registry, .. } = *attributes;
+        let enforced = |namespace: &Object| {
+            let label = |key: &str| namespace.get(&["metadata", "labels", key]).and_then(Value::as_str);
+            Policy::of_labels(label, self.configuration.defaults).0.enforce
+        };
+        let (before, after) = (enforced(old), enforced(new));
+        let is_relaxed = before.version == after.version && after.level <= before.level;
+        if after.level == Level::Privileged || is_relaxed || !caller.warnings().are_read() {
+            return;
+        }
+        if self.configuration.exemptions.has_namespace(new.name()) {
+            return;
+        }
+        if let Ok(pods) = Stored::of(registry, "", "pods") {
+            caller.warnings().extend(self.warnings_of_pods(&pods, new.name(), after).await);
+        }
+    }
+
+    async fn warnings_of_pods(&self, pods: &Stored, namespace: &str, standard: Standard) -> Vec<String> {
+        let (from, to) = bounds(namespace);
+        let snapshot = pods.collection().snapshot();
+        let all = snapshot.count(&from, Some(&to));
+        let pods: Vec<Arc<Entry>> = snapshot.range(&from, Some(&to)).take(MOST_PODS).cloned().collect();
+        // By what is broken: the first pod, and how many there are.
+        let mut breaking: BTreeMap<String, (String, usize)> = BTreeMap::new();
+        for (number, entry) in pods.iter().enumerate() {
+            if number % PODS_AT_ONCE == PODS_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            let object = entry.object.decode(entry.revision);
+            let pod = Pod::of(&object);
+            let broken = if self.is_exempt(&pod) { Vec::new() } else { violations(standard, &pod) };
+            if !broken.is_empty() {
+                // Keys come in order, so the first is the least.
+                breaking.entry(reasons(&broken)).or_insert_with(|| (entry.name().to_owned(), 0)).1 += 1;
+            }
+        }
+        let mut warnings = Vec::new();
+        if pods.len() < all {
+            let looked_at = pods.len();
+            warnings.push(format!(
+                "new PodSecurity enforce level only checked against the first {looked_at} of {all} existing pods"
+            ));
+        }
+        if !breaking.is_empty() {
+            warnings.push(format!(
+                "existing pods in namespace \"{namespace}\" violate the new PodSecurity enforce level \"{standard}\""
+            ));
+        }
+        let mut of_pods: Vec<String> = breaking
+            .into_iter()
+            .map(|(broken, (first, count))| match count {
+                1 => format!("{first}: {broken}"),
+                2 => format!("{first} (and 1 other pod): {broken}"),
+                _ => format!("{first} (and {} other pods): {broken}", count - 1),
+            })
+            .collect();
+        of_pods.sort();
+        warnings.extend(of_pods);
+        warnings
+    }
+}
+
+fn warn(caller: &Caller, policy: &Policy, pod: &Pod<'_>) {
+    if !caller.warnings().are_read() {
+        return;
+    }
+    let broken = violations(policy.warn, pod);
+    if !broken.is_empty() {
+        caller.warnings().add(format!("would violate PodSecurity \"{}\": {}", policy.warn, told(&broken)));
+    }
+}
+
+/// Whether a change of a pod is one of those that may break a standard: of the rest nothing can be changed.
+fn is_significant(old: &Pod<'_>, new: &Pod<'_>) -> bool {
+    let differs = |key: &str| old.annotation(key) != new.annotation(key);
+    let container_differs = |old: &Value, new: &Value| {
+        let name = at(new, &["name"]).as_str().unwrap_or_default();
+        at(old, &["image"]) != at(new, &["image"]) || differs(&format!("{SECCOMP_OF_CONTAINER}{name}"))
+    };
+    let list_differs = |field: &str| {
+        let (old, new) = (old.list(field), new.list(field));
+        old.len() != new.len() || old.iter().zip(new).any(|(old, new)| container_differs(old, new))
+    };
+    let added = list(new.spec, "ephemeralContainers").iter().any(|new| {
+        let before = old.list("ephemeralContainers").iter().find(|old| old.get("name") == new.get("name"));
+        before.is_none_or(|before| container_differs(before, new))
+    });
+    differs(SECCOMP_OF_POD) || list_differs("containers") || list_differs("initContainers") || added
+}
+
+impl Admission for PodSecurity {
+    fn name(&self) -> &'static str {
+        "PodSecurity"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let is_judged = matches!(attributes.operation, Operation::Create | Operation::Update)
+            && match Subject::of(attributes.target) {
+                Some(Subject::Pod | Subject::Workload) => self.policy(attributes).is_some(),
+                Some(Subject::Namespace) => attributes.operation == Operation::Update,
+                None => false,
+            };
+        if is_judged { Interest::Object } else { Interest::None }
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(object) = object else { return Ok(()) };
+            match (Subject::of(attributes.target), attributes.old) {
+                (Some(Subject::Pod), _) => return self.judge_pod(attributes, object),
+                (Some(Subject::Workload), _) => self.judge_workload(attributes, object),
+                (Some(Subject::Namespace), Some(old)) => self.judge_namespace(attributes, old, object).await,
+                (Some(Subject::Namespace), None) | (None, _) => {}
+            }
+            Ok(())
+        })
+    }
+}

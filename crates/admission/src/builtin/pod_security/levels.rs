@@ -1,0 +1,212 @@
+//! Levels and versions of the pod security standards, and the policy that the labels of a namespace make of them.
+//!
+//! A version is that of a release, whose standard stays as it was then, or the latest. Nothing here knows pods.
+
+use std::fmt;
+
+use keelson_meta::field_error::FieldError;
+
+/// What a label of a namespace begins with that states a part of the policy.
+pub(super) const LABELS: &str = "pod-security.kubernetes.io/";
+const WRONG_LEVEL: &str = "must be one of privileged, baseline, restricted";
+const WRONG_VERSION: &str = "must be \"latest\" or \"v1.x\"";
+
+/// How much a pod may ask for; a stricter level is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// Anything.
+    #[default]
+    Privileged,
+    /// Nothing that is known to lead out of a container.
+    Baseline,
+    /// Only what hardened pods do.
+    Restricted,
+}
+
+impl Level {
+    /// The level of this name.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "privileged" => Some(Self::Privileged),
+            "baseline" => Some(Self::Baseline),
+            "restricted" => Some(Self::Restricted),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        }
+    }
+}
+
+/// As of which release a level is meant; a later one is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Version {
+    /// That of Kubernetes 1.x.
+    Minor(u64),
+    /// The newest that there is.
+    #[default]
+    Latest,
+}
+
+impl Version {
+    /// Reads `latest` or `v1.x`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if text == "latest" {
+            return Some(Self::Latest);
+        }
+        let minor = text.strip_prefix("v1.")?;
+        let is_plain = minor == "0" || (!minor.starts_with('0') && minor.bytes().all(|byte| byte.is_ascii_digit()));
+        minor.parse().ok().filter(|_| is_plain).map(Self::Minor)
+    }
+
+    /// Whether the standard of this version has what came with a release.
+    pub(super) fn is_since(self, minor: u64) -> bool {
+        self >= Self::Minor(minor)
+    }
+}
+
+/// A level as of a release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standard {
+    /// How strict it is.
+    pub(super) level: Level,
+    /// As of which release.
+    pub(super) version: Version,
+}
+
+impl fmt::Display for Standard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.version {
+            Version::Latest => write!(f, "{}:latest", self.level.name()),
+            Version::Minor(minor) => write!(f, "{}:v1.{minor}", self.level.name()),
+        }
+    }
+}
+
+/// What is done about pods of a namespace that break a standard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Policy {
+    /// The standard that pods have to keep.
+    pub(super) enforce: Standard,
+    /// The one that the audit log tells of.
+    pub(super) audit: Standard,
+    /// The one that clients are warned of.
+    pub(super) warn: Standard,
+}
+
+impl Policy {
+    /// Whether no pod is looked at by it.
+    pub(super) fn is_privileged(&self) -> bool {
+        self.enforce.level == Level::Privileged && self.warns_of_nothing()
+    }
+
+    /// Whether nobody is told of anything by it.
+    pub(super) fn warns_of_nothing(&self) -> bool {
+        self.warn.level == Level::Privileged && self.audit.level == Level::Privileged
+    }
+
+    /// The policy of a namespace: what its labels say, and the rest as it is by default. A label that is wrong enforces what is
+    /// strictest, and warns of nothing. With it come the faults of the labels.
+    pub(super) fn of_labels<'l>(label: impl Fn(&str) -> Option<&'l str>, default: Self) -> (Self, Vec<FieldError>) {
+        let mut read = Reading { label, faults: Vec::new() };
+        let mut policy = default;
+        let enforced = read.level("enforce");
+        if let Some(level) = enforced {
+            policy.enforce.level = level.unwrap_or(Level::Restricted);
+        }
+        policy.enforce.version = read.version("enforce").unwrap_or(policy.enforce.version);
+        if let Some(level) = read.level("audit") {
+            policy.audit.level = level.unwrap_or(Level::Privileged);
+        }
+        policy.audit.version = read.version("audit").unwrap_or(policy.audit.version);
+        let warned = read.level("warn");
+        if let Some(level) = warned {
+            policy.warn.level = level.unwrap_or(Level::Privileged);
+        }
+        let warned_of = read.version("warn");
+        policy.warn.version = warned_of.unwrap_or(policy.warn.version);
+        // Whoever is going to be refused pods is warned of the workloads that make them.
+        if matches!(enforced, Some(Some(_))) && warned.is_none() && policy.enforce.level > policy.warn.level {
+            policy.warn.level = policy.enforce.level;
+            policy.warn.version = warned_of.unwrap_or(policy.enforce.version);
+        }
+        (policy, read.faults)
+    }
+}
+
+/// Reads labels and notes what is wrong with them.
+struct Reading<F> {
+    label: F,
+    faults: Vec<FieldError>,
+}
+
+impl<'l, F: Fn(&str) -> Option<&'l str>> Reading<F> {
+    /// The level for a mode: none if there is no label, and `Some(None)` for one that is wrong.
+    fn level(&mut self, mode: &str) -> Option<Option<Level>> {
+        let key = format!("{LABELS}{mode}");
+        let text = (self.label)(&key)?;
+        let level = Level::parse(text);
+        if level.is_none() {
+            self.faults.push(FieldError::invalid(format!("metadata.labels[{key}]"), text, WRONG_LEVEL));
+        }
+        Some(level)
+    }
+
+    /// The version for a mode, which is the latest for a label that is wrong.
+    fn version(&mut self, mode: &str) -> Option<Version> {
+        let key = format!("{LABELS}{mode}-version");
+        let text = (self.label)(&key)?;
+        let version = Version::parse(text);
+        if version.is_none() {
+            self.faults.push(FieldError::invalid(format!("metadata.labels[{key}]"), text, WRONG_VERSION));
+        }
+        Some(version.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_that_of_a_release_or_the_latest() {
+        let check = |text: &str, expected: Option<Version>| assert_eq!(Version::parse(text), expected, "{text}");
+        check("latest", Some(Version::Latest));
+        check("v1.0", Some(Version::Minor(0)));
+        check("v1.36", Some(Version::Minor(36)));
+        check("v1.999", Some(Version::Minor(999)));
+        for wrong in ["", "v1", "1.30", "v1.30.1", "v1.01", "v1.+1", "v2.0", "Latest", "v1.99999999999999999999"] {
+            check(wrong, None);
+        }
+        assert!(Version::Latest.is_since(35) && Version::Minor(35).is_since(35) && !Version::Minor(34).is_since(35));
+    }
+
+    #[test]
+    fn labels_make_a_policy() {
+        let check = |labels: &[(&str, &str)], expected: &str, faults: usize| {
+            let of = |key: &str| {
+                labels.iter().find(|(name, _)| key.strip_prefix(LABELS) == Some(name)).map(|(_, value)| *value)
+            };
+            let (policy, found) = Policy::of_labels(of, Policy::default());
+            let Policy { enforce, audit, warn } = policy;
+            assert_eq!((format!("{enforce} {audit} {warn}").as_str(), found.len()), (expected, faults), "{labels:?}");
+        };
+        check(&[], "privileged:latest privileged:latest privileged:latest", 0);
+        check(&[("enforce", "baseline")], "baseline:latest privileged:latest baseline:latest", 0);
+        let both = [("enforce", "baseline"), ("enforce-version", "v1.30")];
+        check(&both, "baseline:v1.30 privileged:latest baseline:v1.30", 0);
+        let weaker = [("enforce", "restricted"), ("warn", "baseline"), ("audit", "restricted")];
+        check(&weaker, "restricted:latest restricted:latest baseline:latest", 0);
+        let dated = [("enforce", "restricted"), ("warn-version", "v1.22")];
+        check(&dated, "restricted:latest privileged:latest restricted:v1.22", 0);
+        check(&[("enforce", "nope")], "restricted:latest privileged:latest privileged:latest", 1);
+        let wrong = [("enforce", "a"), ("audit", "b"), ("warn-version", "c")];
+        check(&wrong, "restricted:latest privileged:latest privileged:latest", 3);
+        check(&[("warn", "x"), ("enforce", "baseline")], "baseline:latest privileged:latest privileged:latest", 1);
+    }
+}

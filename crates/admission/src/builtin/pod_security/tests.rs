@@ -1,0 +1,162 @@
+//! The controls, each with what it says of pods that break it.
+//!
+//! Texts are those of the reference server.
+
+use keelson_meta::Object;
+use keelson_meta::json::{Value, json};
+
+use super::levels::{Level, Standard, Version};
+use super::pod::Pod;
+use super::standards::violations;
+use super::violation::told;
+
+/// What is told of a pod by a standard.
+#[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]
+fn check(standard: &str, pod: Value, expected: &str) {
+    let (level, version) = standard.split_once(':').unwrap();
+    let standard = Standard { level: Level::parse(level).unwrap(), version: Version::parse(version).unwrap() };
+    let pod = Object::from_value(pod).unwrap();
+    assert_eq!(told(&violations(standard, &Pod::of(&pod))), expected, "{standard} {pod:?}");
+}
+
+fn of(spec: Value) -> Value {
+    let mut spec = spec;
+    if spec["containers"].is_null() {
+        spec["containers"] = json!([{ "name": "c" }]);
+    }
+    json!({ "spec": spec })
+}
+
+/// A pod whose one container has this security context.
+fn contained(context: Value) -> Value {
+    of(json!({ "containers": [{ "name": "c", "securityContext": context }] }))
+}
+
+/// A pod that the restricted level takes, with some fields set otherwise.
+fn hardened(own: &Value, of_pod: &Value, spec: &Value) -> Value {
+    let mut container = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
+    let mut pod = json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } });
+    let mut whole = json!({});
+    for (into, from) in [(&mut container, own), (&mut pod, of_pod), (&mut whole, spec)] {
+        for (field, value) in from.as_object().unwrap().iter() {
+            into[field] = value.clone();
+        }
+    }
+    whole["securityContext"] = pod;
+    whole["containers"] = json!([{ "name": "c", "securityContext": container }]);
+    json!({ "spec": whole })
+}
+
+#[test]
+fn the_baseline_knows_what_leads_out_of_a_container() {
+    let baseline = |pod: Value, expected: &str| check("baseline:latest", pod, expected);
+    baseline(of(json!({})), "");
+    baseline(of(json!({ "hostPID": true, "hostIPC": true })), "host namespaces (hostPID=true, hostIPC=true)");
+    let capable = |name: &str| {
+        let add = json!(["SYS_ADMIN", "NET_RAW", "CHOWN"]);
+        json!({ "name": name, "securityContext": { "capabilities": { "add": add } } })
+    };
+    let told = "non-default capabilities (containers \"b\", \"a\" must not include \"NET_RAW\", \"SYS_ADMIN\" in \
+                securityContext.capabilities.add)";
+    baseline(of(json!({ "containers": [capable("b"), capable("a")] })), told);
+    let volume = |name: &str| json!({ "name": name, "hostPath": { "path": "/" } });
+    baseline(of(json!({ "volumes": [volume("v"), volume("w")] })), "hostPath volumes (volumes \"v\", \"w\")");
+    let port = |name: &str, port: u16| json!({ "name": name, "ports": [{ "containerPort": 80, "hostPort": port }] });
+    let told = "hostPort (containers \"a\", \"b\" use hostPorts 80, 81)";
+    baseline(of(json!({ "containers": [port("a", 81), port("b", 80)] })), told);
+    let told = "forbidden AppArmor profile (container \"c\" must not set AppArmor profile type to \"Unconfined\")";
+    baseline(contained(json!({ "appArmorProfile": { "type": "Unconfined" } })), told);
+    let mut annotated = contained(json!({ "appArmorProfile": { "type": "Unconfined" } }));
+    let key = "container.apparmor.security.beta.kubernetes.io/c";
+    annotated["metadata"] = json!({ "annotations": { key: "unconfined" } });
+    let told = "forbidden AppArmor profiles (container \"c\" and annotation must not set AppArmor profile type to \
+                \"Unconfined\", \"container.apparmor.security.beta.kubernetes.io/c=\"unconfined\"\")";
+    baseline(annotated, told);
+    let mut both = contained(json!({ "seLinuxOptions": { "type": "bar", "user": "u" } }));
+    both["spec"]["securityContext"] = json!({ "seLinuxOptions": { "type": "foo" } });
+    let told = "seLinuxOptions (pod and container \"c\" set forbidden securityContext.seLinuxOptions: types \"bar\", \
+                \"foo\"; user may not be set)";
+    baseline(both, told);
+    let of_pod = |context: Value| of(json!({ "securityContext": context }));
+    let told =
+        "seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: user may not be set; role may not be set)";
+    baseline(of_pod(json!({ "seLinuxOptions": { "user": "u", "role": "r" } })), told);
+    let told = "seccompProfile (pod must not set securityContext.seccompProfile.type to \"Unconfined\")";
+    baseline(of_pod(json!({ "seccompProfile": { "type": "Unconfined" } })), told);
+    let sysctls =
+        json!({ "sysctls": [{ "name": "kernel.msgmax" }, { "name": "net.ipv4.tcp_rmem" }, { "name": "net.core.x" }] });
+    baseline(of_pod(sysctls), "forbidden sysctls (kernel.msgmax, net.core.x)");
+    let told = "privileged (container \"c\" must not set securityContext.privileged=true)";
+    baseline(contained(json!({ "privileged": true })), told);
+    let told = "procMount (container \"c\" must not set securityContext.procMount to \"Unmasked\")";
+    baseline(contained(json!({ "procMount": "Unmasked" })), told);
+    let told = "hostProcess (container \"c\" must not set securityContext.windowsOptions.hostProcess=true)";
+    baseline(contained(json!({ "windowsOptions": { "hostProcess": true } })), told);
+    let stop = json!({ "preStop": { "httpGet": { "port": 80, "host": "example.org" } } });
+    let told = "probe or lifecycle host (container \"c\" uses probe or lifecycle host \"example.org\")";
+    baseline(of(json!({ "containers": [{ "name": "c", "lifecycle": stop }] })), told);
+    check("privileged:latest", contained(json!({ "privileged": true })), "");
+}
+
+#[test]
+fn the_restricted_level_wants_it_said_that_a_pod_is_hardened() {
+    let restricted = |own: Value, of_pod: Value, spec: Value, expected: &str| {
+        check("restricted:latest", hardened(&own, &of_pod, &spec), expected);
+    };
+    let none = || json!({});
+    restricted(none(), none(), none(), "");
+    let plain = "allowPrivilegeEscalation != false (container \"c\" must set \
+                 securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"c\" must set \
+                 securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"c\" must set \
+                 securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set \
+                 securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")";
+    check("restricted:latest", of(none()), plain);
+    let told = "unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"]; container \
+                \"c\" must not include \"SYS_ADMIN\" in securityContext.capabilities.add)";
+    restricted(json!({ "capabilities": { "add": ["SYS_ADMIN"] } }), none(), none(), told);
+    restricted(json!({ "capabilities": { "drop": ["ALL"], "add": ["NET_BIND_SERVICE"] } }), none(), none(), "");
+    let told = "runAsNonRoot != true (container \"c\" must not set securityContext.runAsNonRoot=false)";
+    restricted(json!({ "runAsNonRoot": false }), none(), none(), told);
+    let told = "runAsUser=0 (pod must not set runAsUser=0)";
+    restricted(none(), json!({ "runAsUser": 0 }), none(), told);
+    restricted(none(), json!({ "runAsUser": 0, "runAsNonRoot": null }), json!({ "hostUsers": false }), "");
+    let told = "seccompProfile (pod must not set securityContext.seccompProfile.type to \"Unconfined\")";
+    restricted(none(), json!({ "seccompProfile": { "type": "Unconfined" } }), none(), told);
+    let volumes = json!({ "volumes": [
+        { "name": "n", "nfs": { "server": "s" } }, { "name": "i", "iscsi": {} }, { "name": "h", "hostPath": {} },
+        { "name": "e", "emptyDir": {} },
+    ] });
+    let told = "restricted volume types (volumes \"n\", \"i\", \"h\" use restricted volume types \"hostPath\", \"iscsi\", \
+                \"nfs\")";
+    restricted(none(), none(), volumes, told);
+    let windows = json!({ "os": { "name": "windows" }, "securityContext": { "runAsNonRoot": true } });
+    check("restricted:latest", of(windows), "");
+}
+
+#[test]
+fn a_standard_stays_as_it_was_with_its_release() {
+    let sysctl = |name: &str| of(json!({ "securityContext": { "sysctls": [{ "name": name }] } }));
+    let reserved = "net.ipv4.ip_local_reserved_ports";
+    check("baseline:v1.19", sysctl(reserved), "forbidden sysctls (net.ipv4.ip_local_reserved_ports)");
+    check("baseline:v1.27", sysctl(reserved), "");
+    let engine = || of(json!({ "securityContext": { "seLinuxOptions": { "type": "container_engine_t" } } }));
+    let told = "seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type \"container_engine_t\")";
+    check("baseline:v1.30", engine(), told);
+    check("baseline:v1.31", engine(), "");
+    let probe = json!({ "tcpSocket": { "port": 1, "host": "h" } });
+    let probing = || of(json!({ "containers": [{ "name": "c", "livenessProbe": probe }] }));
+    check("baseline:v1.33", probing(), "");
+    check("baseline:v1.34", probing(), "probe or lifecycle host (container \"c\" uses probe or lifecycle host \"h\")");
+    let mut old = of(json!({}));
+    old["metadata"] = json!({ "annotations": { "seccomp.security.alpha.kubernetes.io/pod": "unconfined" } });
+    let told = "seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")";
+    check("baseline:v1.18", old.clone(), told);
+    check("baseline:v1.19", old, "");
+    let root = json!({ "runAsUser": 0, "runAsNonRoot": null });
+    let own_users = hardened(&json!({}), &root, &json!({ "hostUsers": false }));
+    let told = "runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true)";
+    check("restricted:v1.22", own_users.clone(), told);
+    check("restricted:v1.34", own_users.clone(), &format!("{told}, runAsUser=0 (pod must not set runAsUser=0)"));
+    check("restricted:v1.35", own_users.clone(), "");
+    check("restricted:v1.999", own_users, "");
+}

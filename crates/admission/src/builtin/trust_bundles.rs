@@ -1,0 +1,70 @@
+//! Bundles of trust: whoever writes one in the name of a signer takes a right on the signer.
+//!
+//! This is upstream's plugin ClusterTrustBundleAttest. A change that leaves all but finalizers and owners as it was needs none, so
+//! that objects can be collected and stored anew.
+
+use futures::future::BoxFuture;
+use keelson_access::{Attributes, ResourceAttributes};
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+
+const GROUP: &str = "certificates.k8s.io";
+/// What collectors of garbage change.
+const OF_COLLECTORS: [&str; 4] = ["finalizers", "ownerReferences", "managedFields", "resourceVersion"];
+
+/// Judges who attests for a signer.
+#[derive(Debug)]
+pub(crate) struct ClusterTrustBundleAttest;
+
+/// An object without what collectors of garbage change.
+fn essence(bundle: &Object) -> Object {
+    let mut bundle = bundle.clone();
+    for field in OF_COLLECTORS {
+        bundle.remove_meta(field);
+    }
+    bundle
+}
+
+impl Admission for ClusterTrustBundleAttest {
+    fn name(&self) -> &'static str {
+        "ClusterTrustBundleAttest"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let resource = &attributes.target.resource;
+        let is_bundle = &*resource.group == GROUP && &*resource.plural == "clustertrustbundles";
+        let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
+        if is_bundle && is_written { Interest::Object } else { Interest::None }
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(bundle) = object else { return Ok(()) };
+            let signer = bundle.get(&["spec", "signerName"]).and_then(Value::as_str).unwrap_or_default();
+            if signer.is_empty() || attributes.old.is_some_and(|old| essence(old) == essence(bundle)) {
+                return Ok(());
+            }
+            let caller = attributes.caller;
+            let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
+            for name in [signer, &format!("{domain}/*")] {
+                let asked = ResourceAttributes {
+                    verb: "attest",
+                    group: GROUP,
+                    version: "*",
+                    resource: "signers",
+                    name: Some(name),
+                    ..ResourceAttributes::default()
+                };
+                if caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed() {
+                    return Ok(());
+                }
+            }
+            Err(attributes.refused(format!("user not permitted to attest for signerName \"{signer}\"")))
+        })
+    }
+}

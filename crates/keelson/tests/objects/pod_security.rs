@@ -1,0 +1,167 @@
+//! Pod security over the wire: what namespaces enforce, warn of and say of pods that they have.
+//!
+//! The controls themselves are tested where they are, in `admission`.
+
+use keelson_server::PodSecurityConfiguration;
+use keelson_testkit::{Answer, Raw, TestServer};
+use serde_json::{Value, json};
+
+const MERGE: &str = "application/merge-patch+json";
+const LABELS: &str = "pod-security.kubernetes.io/";
+const ALL_OF_A_PLAIN_POD: &str = "allowPrivilegeEscalation != false (container \"c\" must set \
+    securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"c\" must set \
+    securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"c\" must set \
+    securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set \
+    securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")";
+
+async fn namespace(raw: &Raw, name: &str, labels: &[(&str, &str)]) {
+    let labels: Value = labels.iter().map(|(mode, level)| (format!("{LABELS}{mode}"), json!(level))).collect();
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": name, "labels": labels } })).await.expect(201);
+}
+
+fn pod(name: &str, mut spec: Value) -> Value {
+    if spec["containers"].is_null() {
+        spec["containers"] = json!([{ "name": "c", "image": "i:1" }]);
+    }
+    json!({ "metadata": { "name": name }, "spec": spec })
+}
+
+async fn post(raw: &Raw, namespace: &str, pod: &Value) -> Answer {
+    raw.post(format!("/api/v1/namespaces/{namespace}/pods"), pod).await
+}
+
+fn message(answer: &Answer) -> String {
+    answer.json()["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The texts of the warnings of an answer.
+fn warnings(answer: &Answer) -> Vec<String> {
+    let told = answer.headers.get_all("warning").iter().map(|value| value.to_str().unwrap());
+    let quoted = told.map(|text| text.strip_prefix("299 - \"").and_then(|text| text.strip_suffix('"')).unwrap());
+    quoted.map(|text| text.replace("\\\"", "\"")).collect()
+}
+
+#[tokio::test]
+async fn pods_keep_the_standard_of_their_namespace() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    namespace(&raw, "baseline", &[("enforce", "baseline")]).await;
+    namespace(&raw, "restricted", &[("enforce", "restricted")]).await;
+    namespace(&raw, "dated", &[("enforce", "baseline"), ("enforce-version", "v1.33")]).await;
+    let refused = post(&raw, "baseline", &pod("p", json!({ "hostNetwork": true }))).await.expect(403);
+    let told = "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)";
+    assert_eq!(message(&refused), told);
+    post(&raw, "baseline", &pod("plain", json!({}))).await.expect(201);
+    let refused = post(&raw, "restricted", &pod("p", json!({}))).await.expect(403);
+    let told = format!("pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": {ALL_OF_A_PLAIN_POD}");
+    assert_eq!(message(&refused), told);
+    let own = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
+    let hardened = json!({
+        "containers": [{ "name": "c", "image": "i", "securityContext": own }],
+        "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
+    });
+    post(&raw, "restricted", &pod("good", hardened)).await.expect(201);
+    // What came with a later release is not in the standard of an earlier one.
+    let probe = json!({ "httpGet": { "port": 80, "host": "10.0.0.1" } });
+    let probing = json!({ "containers": [{ "name": "c", "image": "i", "livenessProbe": probe }] });
+    post(&raw, "dated", &pod("p", probing.clone())).await.expect(201);
+    let refused = post(&raw, "baseline", &pod("p", probing)).await.expect(403);
+    assert!(message(&refused).contains("container \"c\" uses probe or lifecycle host \"10.0.0.1\""));
+    // An invalid pod is told so first.
+    post(&raw, "restricted", &pod("Bad_Name", json!({ "hostNetwork": true }))).await.expect(422);
+}
+
+#[tokio::test]
+async fn writers_are_warned_of_what_will_be_refused() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    namespace(&raw, "warned", &[("warn", "restricted")]).await;
+    namespace(&raw, "enforced", &[("enforce", "baseline")]).await;
+    namespace(&raw, "told", &[("enforce", "baseline"), ("warn", "privileged")]).await;
+    let made = post(&raw, "warned", &pod("p", json!({}))).await.expect(201);
+    assert_eq!(warnings(&made), [format!("would violate PodSecurity \"restricted:latest\": {ALL_OF_A_PLAIN_POD}")]);
+    let deployment = |name: &str| {
+        let capable = json!({ "capabilities": { "add": ["SYS_ADMIN"] } });
+        let containers = json!([{ "name": "c", "image": "i", "securityContext": capable }]);
+        let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": containers } });
+        json!({ "metadata": { "name": name },
+            "spec": { "selector": { "matchLabels": { "a": "b" } }, "template": template } })
+    };
+    let place = |namespace: &str| format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+    let made = raw.post(place("enforced"), &deployment("w")).await.expect(201);
+    let told = "would violate PodSecurity \"baseline:latest\": non-default capabilities (container \"c\" must not \
+                include \"SYS_ADMIN\" in securityContext.capabilities.add)";
+    assert_eq!(warnings(&made), [told]);
+    assert!(warnings(&raw.post(place("told"), &deployment("w")).await.expect(201)).is_empty());
+    let labelled = json!({ "metadata": { "labels": { "x": "y" } } });
+    let changed = raw.patch(format!("{}/w", place("enforced")), MERGE, &labelled).await.expect(200);
+    assert_eq!(warnings(&changed), [told]);
+    let scaled = json!({ "spec": { "replicas": 3 } });
+    let scaled = raw.patch(format!("{}/w/scale", place("enforced")), MERGE, &scaled).await.expect(200);
+    assert!(warnings(&scaled).is_empty());
+}
+
+#[tokio::test]
+async fn a_namespace_that_enforces_more_tells_of_the_pods_that_it_has() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    namespace(&raw, "lab", &[]).await;
+    for (name, spec) in [
+        ("a", json!({ "hostNetwork": true })),
+        ("b", json!({ "hostPID": true })),
+        ("c", json!({ "volumes": [{ "name": "v", "hostPath": { "path": "/" } }] })),
+        ("d", json!({})),
+    ] {
+        post(&raw, "lab", &pod(name, spec)).await.expect(201);
+    }
+    let enforce = |level: &str| json!({ "metadata": { "labels": { format!("{LABELS}enforce"): level } } });
+    let path = "/api/v1/namespaces/lab";
+    let changed = raw.patch(path, MERGE, &enforce("baseline")).await.expect(200);
+    let told = [
+        "existing pods in namespace \"lab\" violate the new PodSecurity enforce level \"baseline:latest\"",
+        "a (and 1 other pod): host namespaces",
+        "c: hostPath volumes",
+    ];
+    assert_eq!(warnings(&changed), told);
+    assert!(warnings(&raw.patch(path, MERGE, &enforce("baseline")).await.expect(200)).is_empty(), "it is the same");
+    assert!(warnings(&raw.patch(path, MERGE, &enforce("privileged")).await.expect(200)).is_empty(), "it is less");
+    raw.patch(path, MERGE, &enforce("restricted")).await.expect(200);
+    // A change of anything but what is run is let be.
+    let pods = "/api/v1/namespaces/lab/pods/d";
+    raw.patch(pods, MERGE, &json!({ "metadata": { "labels": { "x": "y" } } })).await.expect(200);
+    let image = json!({ "spec": { "containers": [{ "name": "c", "image": "i:2" }] } });
+    let refused = raw.patch(pods, "application/strategic-merge-patch+json", &image).await.expect(403);
+    let told = format!("pods \"d\" is forbidden: violates PodSecurity \"restricted:latest\": {ALL_OF_A_PLAIN_POD}");
+    assert_eq!(message(&refused), told);
+    raw.delete(format!("{pods}?gracePeriodSeconds=0")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_file_says_what_holds_without_labels_and_who_is_exempt() {
+    let files = tempfile::TempDir::new().unwrap();
+    let path = files.path().join("admission.yaml");
+    let text = "
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: baseline}
+    exemptions: {namespaces: [free]}
+";
+    std::fs::write(&path, text).unwrap();
+    let settings = PodSecurityConfiguration::from_file(&path).unwrap();
+    let server = TestServer::builder().configure(|config| config.pod_security = settings).start().await;
+    let raw = server.raw();
+    namespace(&raw, "free", &[]).await;
+    namespace(&raw, "labelled", &[("enforce", "privileged")]).await;
+    let bad = pod("p", json!({ "hostNetwork": true }));
+    post(&raw, "default", &bad).await.expect(403);
+    post(&raw, "free", &bad).await.expect(201);
+    post(&raw, "labelled", &bad).await.expect(201);
+    std::fs::write(&path, text.replace("baseline", "high")).unwrap();
+    let error = PodSecurityConfiguration::from_file(&path).unwrap_err();
+    assert!(error.contains("defaults.enforce: Invalid value: \"high\""), "{error}");
+}

@@ -1,0 +1,166 @@
+//! Amounts of resources by their names: what containers ask for, what is limited, what is used.
+//!
+//! Sums are told as upstream tells them: in powers of two where the first amount was.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use keelson_meta::Quantity;
+use keelson_meta::json::{Map, Value};
+use keelson_meta::quantity::canonical;
+
+/// How many units the smallest binary suffix stands for.
+const KIBI: i128 = 1024;
+
+/// An amount of one resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    quantity: Quantity,
+    /// Whether it is told in powers of two.
+    is_binary: bool,
+}
+
+impl Amount {
+    /// Reads a quantity.
+    pub fn parse(value: &Value) -> Option<Self> {
+        let number;
+        let text = match value {
+            Value::String(text) => text.as_str(),
+            Value::Number(plain) => {
+                number = plain.to_string();
+                &number
+            }
+            _ => return None,
+        };
+        Some(Self { quantity: Quantity::parse(text)?, is_binary: text.ends_with('i') })
+    }
+
+    /// So many whole units.
+    pub const fn units(number: i64) -> Self {
+        Self { quantity: Quantity::units(number), is_binary: false }
+    }
+
+    /// How much it is.
+    pub const fn quantity(self) -> Quantity {
+        self.quantity
+    }
+
+    /// Whether it is nothing.
+    pub fn is_zero(self) -> bool {
+        self.quantity == Quantity::ZERO
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let is_binary = if self.is_zero() { other.is_binary } else { self.is_binary };
+        Self { quantity: self.quantity.plus(other.quantity), is_binary }
+    }
+
+    /// What is left without another amount.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        let is_binary = if self.is_zero() { other.is_binary } else { self.is_binary };
+        Self { quantity: self.quantity.minus(other.quantity), is_binary }
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = self.quantity.rounded_up();
+        if !self.is_binary || !self.quantity.is_whole() || units.abs() < KIBI {
+            return self.quantity.fmt(f);
+        }
+        if units % KIBI != 0 {
+            return units.fmt(f);
+        }
+        let text = format!("{}Ki", units / KIBI);
+        f.write_str(&canonical(&text).ok().flatten().unwrap_or(text))
+    }
+}
+
+/// Amounts by the names of resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Amounts(pub BTreeMap<String, Amount>);
+
+impl Amounts {
+    /// Reads a list of quantities; what is none is passed over, since validation tells of it.
+    pub fn read(list: Option<&Value>) -> Self {
+        let list = list.and_then(Value::as_object).into_iter().flat_map(Map::iter);
+        Self(list.filter_map(|(name, amount)| Some((name.to_owned(), Amount::parse(amount)?))).collect())
+    }
+
+    /// The amount of a resource.
+    pub fn get(&self, name: &str) -> Option<Amount> {
+        self.0.get(name).copied()
+    }
+
+    /// Sets the amount of a resource.
+    pub fn set(&mut self, name: impl Into<String>, amount: Amount) {
+        self.0.insert(name.into(), amount);
+    }
+
+    /// Adds to an amount.
+    pub fn add(&mut self, name: &str, amount: Amount) {
+        let sum = self.0.entry(name.to_owned()).or_default();
+        *sum = sum.plus(amount);
+    }
+
+    /// Adds others to these.
+    pub fn add_all(&mut self, others: &Self) {
+        for (name, amount) in &others.0 {
+            self.add(name, *amount);
+        }
+    }
+
+    /// Raises these to others where those are greater.
+    pub fn raise_to(&mut self, others: &Self) {
+        for (name, amount) in &others.0 {
+            let known = self.0.entry(name.clone()).or_insert(*amount);
+            if amount.quantity > known.quantity {
+                *known = *amount;
+            }
+        }
+    }
+
+    /// As names and texts.
+    pub fn to_value(&self) -> Value {
+        let texts = self.0.iter().map(|(name, amount)| (name.as_str(), Value::from(amount.to_string())));
+        Value::Object(texts.collect())
+    }
+}
+
+/// As upstream lists them in its messages.
+impl fmt::Display for Amounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (name, amount)) in self.0.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{name}={amount}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keelson_meta::json::json;
+
+    #[test]
+    fn sums_are_told_as_their_first_amount_is() {
+        let check = |amounts: &[&str], expected: &str| {
+            let amounts = amounts.iter().map(|text| Amount::parse(&json!(text)).unwrap());
+            assert_eq!(amounts.fold(Amount::default(), Amount::plus).to_string(), expected);
+        };
+        check(&["300Mi", "300Mi"], "600Mi");
+        check(&["512Mi", "512Mi"], "1Gi");
+        check(&["1500m", "1"], "2500m");
+        check(&["2", "2"], "4");
+        check(&["1Gi", "1k"], "1073742824");
+        check(&["1Mi", "1Ki"], "1025Ki");
+        check(&["0"], "0");
+        check(&["64Mi"], "64Mi");
+        let less = Amount::parse(&json!("1500m")).unwrap().minus(Amount::parse(&json!("100m")).unwrap());
+        assert_eq!(less.to_string(), "1400m");
+    }
+}

@@ -1,0 +1,159 @@
+//! A quota as it is held against objects: its limits, what is used of them, and its scopes.
+//!
+//! What counts is the status: what the specification asks for holds from when somebody has counted what is there. Texts are upstream's.
+
+use std::sync::Arc;
+
+use keelson_cache::Entry;
+use keelson_meta::{Object, Revision};
+
+use super::amounts::Amounts;
+use super::scopes::{self, Scope};
+use super::usage::{Usage, counted_by};
+
+/// What a quota says.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    /// Its name.
+    pub(super) name: String,
+    /// The limits that hold.
+    pub(super) hard: Amounts,
+    /// What is used of them.
+    pub(super) used: Amounts,
+    /// Which objects are counted.
+    pub(super) scopes: Vec<Scope>,
+}
+
+/// A quota at a revision.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    /// Its key in the cache.
+    pub(super) key: Arc<str>,
+    /// The revision.
+    pub(super) revision: Revision,
+    /// What it says.
+    pub(super) limits: Limits,
+}
+
+impl Parsed {
+    /// Reads a stored quota. Takes some 20 us.
+    pub(super) fn of(entry: &Entry) -> Self {
+        let limits = Limits::of(&entry.object.decode(entry.revision));
+        Self { key: entry.key.clone(), revision: entry.revision, limits }
+    }
+}
+
+impl Limits {
+    /// Reads a quota.
+    pub(super) fn of(quota: &Object) -> Self {
+        Self {
+            name: quota.name().to_owned(),
+            hard: Amounts::read(quota.get(&["status", "hard"])),
+            used: Amounts::read(quota.get(&["status", "used"])),
+            scopes: scopes::read(quota),
+        }
+    }
+
+    /// The names of the limits that are about objects of a resource.
+    pub(super) fn names(&self, usage: Usage<'_>) -> impl Iterator<Item = &str> {
+        self.hard.0.keys().map(String::as_str).filter(move |name| usage.has(name))
+    }
+
+    /// Refuses a pod that does not say what the quota limits.
+    pub(super) fn check_stated(&self, usage: Usage<'_>, object: &Object) -> Result<(), String> {
+        let stated = usage.check_stated(self.names(usage), object);
+        stated.map_err(|missing| format!("failed quota: {}: {missing}", self.name))
+    }
+
+    /// Refuses what can't be counted, since it is not known what is used.
+    pub(super) fn check_known(&self, usage: Usage<'_>) -> Result<(), String> {
+        if self.names(usage).all(|name| self.used.get(name).is_some()) {
+            return Ok(());
+        }
+        let names: Vec<&str> = self.names(usage).collect();
+        Err(format!("status unknown for quota: {}, resources: {}", self.name, names.join(",")))
+    }
+
+    /// Refuses to use so much more than is used.
+    pub(super) fn check_room(&self, used: &Amounts, more: &Amounts) -> Result<(), String> {
+        let is_exceeded = |name: &&String| {
+            let (used, more, hard) = (used.get(name), more.get(name), self.hard.get(name));
+            let sum = used.unwrap_or_default().plus(more.unwrap_or_default());
+            hard.is_some_and(|hard| sum.quantity() > hard.quantity())
+        };
+        let exceeded: Vec<&String> = more.0.keys().filter(is_exceeded).collect();
+        if exceeded.is_empty() {
+            return Ok(());
+        }
+        let of = |amounts: &Amounts| {
+            let named = exceeded.iter().filter_map(|name| Some(((*name).clone(), amounts.get(name)?)));
+            Amounts(named.collect()).to_string()
+        };
+        let (requested, used, limited) = (of(more), of(used), of(&self.hard));
+        Err(format!("exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}", self.name))
+    }
+}
+
+/// How a stored quota is counted: for a controller that keeps its status.
+#[derive(Debug)]
+pub struct QuotaUse {
+    limits: Limits,
+}
+
+/// How the limits that a quota asks for are counted.
+pub fn quota_use(quota: &Object) -> QuotaUse {
+    let mut limits = Limits::of(quota);
+    limits.hard = Amounts::read(quota.get(&["spec", "hard"]));
+    QuotaUse { limits }
+}
+
+impl QuotaUse {
+    /// The resources of which objects are counted, with their groups.
+    pub fn resources(&self) -> Vec<(String, String)> {
+        let mut resources: Vec<(String, String)> = Vec::new();
+        for (group, plural) in self.limits.hard.0.keys().filter_map(|name| counted_by(name)) {
+            let resource = (group.to_owned(), plural.to_owned());
+            if !resources.contains(&resource) {
+                resources.push(resource);
+            }
+        }
+        resources
+    }
+
+    /// Whether the number of a resource's objects is all that counts of them, so that none has to be read.
+    pub fn needs_number_only(&self, group: &str, plural: &str) -> bool {
+        let usage = Usage::of(group, plural);
+        self.limits.scopes.is_empty()
+            && self
+                .limits
+                .names(usage)
+                .all(|name| name == usage.count_name() || usage.is_number() || usage.is_of_claims() && name == plural)
+    }
+
+    /// Begins to count a resource: all of its names are used by nothing.
+    pub fn begin(&self, used: &mut Amounts, group: &str, plural: &str) {
+        for name in self.limits.names(Usage::of(group, plural)) {
+            used.add(name, super::amounts::Amount::default());
+        }
+    }
+
+    /// Counts so many objects of a resource.
+    pub fn add_number(&self, used: &mut Amounts, group: &str, plural: &str, number: usize) {
+        let number = super::amounts::Amount::units(i64::try_from(number).unwrap_or(i64::MAX));
+        for name in self.limits.names(Usage::of(group, plural)) {
+            used.add(name, number);
+        }
+    }
+
+    /// Counts an object of a resource.
+    pub fn add(&self, used: &mut Amounts, group: &str, plural: &str, object: &Object) {
+        let usage = Usage::of(group, plural);
+        if scopes::match_all(&self.limits.scopes, usage, object) {
+            for (name, amount) in usage.amounts(object).0 {
+                if self.limits.hard.get(&name).is_some() {
+                    used.add(&name, amount);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The usage of an object, in the names by which quotas limit it.
+//!
+//! Each object of any resource counts as one; pods, claims, services and claims of devices also by what they ask for. The names are
+//! upstream's.
+
+use keelson_meta::Object;
+use keelson_meta::json::Value;
+
+use super::amounts::{Amount, Amounts};
+use super::pods::{Side, of_pod, stated};
+
+/// Resources of the core group that are also counted under their plain name.
+const PLAIN_COUNTS: [&str; 7] =
+    ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"];
+/// Never counted: clients do not choose to make them.
+const UNCOUNTED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
+const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+const OF_DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
+/// How many devices a request for all of them counts as.
+const MOST_DEVICES: i64 = 32;
+
+/// How objects of a resource are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Usage<'r> {
+    group: &'r str,
+    plural: &'r str,
+    by: By,
+}
+
+/// By what objects are counted besides their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Number,
+    Pods,
+    Services,
+    Claims,
+    Devices,
+    Nothing,
+}
+
+fn texts<'v>(value: &'v Value, field: &str) -> &'v str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn items<'v>(value: &'v Value, field: &str) -> &'v [Value] {
+    value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+impl<'r> Usage<'r> {
+    /// How objects of a resource are counted.
+    pub(super) fn of(group: &'r str, plural: &'r str) -> Self {
+        let by = match (group, plural) {
+            ("", "pods") => By::Pods,
+            ("", "services") => By::Services,
+            ("", "persistentvolumeclaims") => By::Claims,
+            ("resource.k8s.io", "resourceclaims") => By::Devices,
+            _ if UNCOUNTED.contains(&(group, plural)) => By::Nothing,
+            _ => By::Number,
+        };
+        Self { group, plural, by }
+    }
+
+    /// Whether only the number of objects counts, so that none has to be read.
+    pub(super) fn is_number(self) -> bool {
+        self.by == By::Number
+    }
+
+    /// Whether pods are counted.
+    pub(super) fn is_of_pods(self) -> bool {
+        self.by == By::Pods
+    }
+
+    /// Whether claims are counted.
+    pub(super) fn is_of_claims(self) -> bool {
+        self.by == By::Claims
+    }
+
+    /// Whether a write at an endpoint may use more: one that makes an object, or one that changes what it asks for.
+    pub(super) fn is_counted_at(self, subresource: Option<&str>, is_update: bool) -> bool {
+        match (self.by, subresource, is_update) {
+            (By::Nothing, ..) => false,
+            (_, None, false) => true,
+            (By::Pods, None | Some("resize"), true) => true,
+            (By::Services | By::Claims | By::Devices, None, true) => true,
+            _ => false,
+        }
+    }
+
+    /// The name of the number of objects: `count/<plural>.<group>`.
+    pub(super) fn count_name(self) -> String {
+        if self.group.is_empty() {
+            format!("count/{}", self.plural)
+        } else {
+            format!("count/{}.{}", self.plural, self.group)
+        }
+    }
+
+    /// Whether objects of this resource are what a name of a limit is about.
+    pub(super) fn has(self, name: &str) -> bool {
+        if let Some(counted) = name.strip_prefix("count/") {
+            return self.by != By::Nothing
+                && match counted.split_once('.') {
+                    Some((plural, group)) => (plural, group) == (self.plural, self.group),
+                    None => self.group.is_empty() && counted == self.plural,
+                };
+        }
+        if self.group.is_empty() && name == self.plural && PLAIN_COUNTS.contains(&name) {
+            return true;
+        }
+        match self.by {
+            By::Pods => is_of_pods(name),
+            By::Services => matches!(name, "services.nodeports" | "services.loadbalancers"),
+            By::Claims => name == "requests.storage" || name.contains(OF_CLASS),
+            By::Devices => name.ends_with(OF_DEVICES),
+            By::Number | By::Nothing => false,
+        }
+    }
+
+    /// What an object uses.
+    pub(super) fn amounts(self, object: &Object) -> Amounts {
+        let mut used = Amounts::default();
+        if self.by == By::Nothing {
+            return used;
+        }
+        used.set(self.count_name(), Amount::units(1));
+        let spec = object.0.get("spec").unwrap_or(&Value::Null);
+        if self.by == By::Pods && has_ended(object) {
+            return used;
+        }
+        if self.group.is_empty() && PLAIN_COUNTS.contains(&self.plural) {
+            used.set(self.plural, Amount::units(1));
+        }
+        match self.by {
+            By::Pods => add_pod(&mut used, &of_pod(spec, Side::Requests), &of_pod(spec, Side::Limits)),
+            By::Services => add_service(&mut used, spec),
+            By::Claims => add_claim(&mut used, object, spec),
+            By::Devices => add_devices(&mut used, spec),
+            By::Number | By::Nothing => {}
+        }
+        used
+    }
+
+    /// Whether an object that changes uses more of anything.
+    pub(super) fn grows(self, old: &Object, new: &Object) -> bool {
+        let (before, after) = (self.amounts(old), self.amounts(new));
+        let is_more =
+            |(name, amount): (&String, &Amount)| amount.quantity() > before.get(name).unwrap_or_default().quantity();
+        // A pod may be counted elsewhere when its deadline changes.
+        let deadline = |pod: &Object| pod.get(&["spec", "activeDeadlineSeconds"]).cloned();
+        after.0.iter().any(is_more) || self.by == By::Pods && deadline(old) != deadline(new)
+    }
+
+    /// What the containers of a pod have to say where a quota limits it, and do not: by resource, the containers.
+    ///
+    /// # Errors
+    /// In upstream's words.
+    pub(super) fn check_stated<'n>(
+        self,
+        limited: impl Iterator<Item = &'n str>,
+        object: &Object,
+    ) -> Result<(), String> {
+        const HAVE_TO_BE: [&str; 6] =
+            ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
+        if self.by != By::Pods {
+            return Ok(());
+        }
+        let spec = object.0.get("spec").unwrap_or(&Value::Null);
+        let said_by = |of: &Value| {
+            let mut said = Amounts::default();
+            add_pod(&mut said, &stated(of, Side::Requests), &stated(of, Side::Limits));
+            said
+        };
+        let of_pod = said_by(spec);
+        let mut needed: Vec<&str> =
+            limited.filter(|name| HAVE_TO_BE.contains(name) && of_pod.get(name).is_none()).collect();
+        needed.sort_unstable();
+        let containers: Vec<(&str, Amounts)> = ["containers", "initContainers"]
+            .into_iter()
+            .flat_map(|field| items(spec, field))
+            .map(|container| (texts(container, "name"), said_by(container)))
+            .collect();
+        let missing = needed.into_iter().filter_map(|name| {
+            let mut silent: Vec<&str> =
+                containers.iter().filter(|(_, said)| said.get(name).is_none()).map(|(name, _)| *name).collect();
+            silent.sort_unstable();
+            (!silent.is_empty()).then(|| format!("{name} for: {}", silent.join(",")))
+        });
+        let missing: Vec<String> = missing.collect();
+        if missing.is_empty() { Ok(()) } else { Err(format!("must specify {}", missing.join("; "))) }
+    }
+}
+
+/// Whether a name of a limit is about what pods ask for.
+fn is_of_pods(name: &str) -> bool {
+    let plain = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
+    match plain {
+        "cpu" | "memory" | "ephemeral-storage" => true,
+        _ if plain.starts_with("hugepages-") => !name.starts_with("limits."),
+        _ => name.starts_with("requests.") && is_extended(plain) && !plain.contains(OF_CLASS),
+    }
+}
+
+/// Whether a resource is one that others than Kubernetes know.
+fn is_extended(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
+}
+
+/// Whether a pod needs nothing any more: it has ended, or its time to end is over.
+fn has_ended(pod: &Object) -> bool {
+    let phase = pod.get(&["status", "phase"]).and_then(Value::as_str);
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return true;
+    }
+    let grace = pod.meta("deletionGracePeriodSeconds").and_then(Value::as_i64);
+    // The time of deletion stands behind the time to end, so that without the latter it is over at once.
+    pod.deletion_timestamp().is_some() && grace == Some(0)
+}
+
+fn add_pod(used: &mut Amounts, requests: &Amounts, limits: &Amounts) {
+    for (name, amount) in &requests.0 {
+        match name.as_str() {
+            "cpu" | "memory" | "ephemeral-storage" => {
+                used.set(name.as_str(), *amount);
+                used.set(format!("requests.{name}"), *amount);
+            }
+            _ if name.starts_with("hugepages-") => {
+                used.set(name.as_str(), *amount);
+                used.set(format!("requests.{name}"), *amount);
+            }
+            _ if is_extended(name) => used.set(format!("requests.{name}"), *amount),
+            _ => {}
+        }
+    }
+    for name in ["cpu", "memory", "ephemeral-storage"] {
+        if let Some(amount) = limits.get(name) {
+            used.set(format!("limits.{name}"), amount);
+        }
+    }
+}
+
+fn add_service(used: &mut Amounts, spec: &Value) {
+    let ports = items(spec, "ports");
+    let count = |ports: usize| Amount::units(i64::try_from(ports).unwrap_or(i64::MAX));
+    match texts(spec, "type") {
+        "NodePort" => used.set("services.nodeports", count(ports.len())),
+        "LoadBalancer" => {
+            used.set("services.loadbalancers", Amount::units(1));
+            let allocates = spec.get("allocateLoadBalancerNodePorts").and_then(Value::as_bool) != Some(false);
+            let has_port = |port: &&Value| port.get("nodePort").and_then(Value::as_i64).is_some_and(|port| port != 0);
+            let taken = if allocates { ports.len() } else { ports.iter().filter(has_port).count() };
+            used.set("services.nodeports", count(taken));
+        }
+        _ => {}
+    }
+}
+
+fn add_claim(used: &mut Amounts, claim: &Object, spec: &Value) {
+    const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+    let annotated = claim.get(&["metadata", "annotations", CLASS]).and_then(Value::as_str);
+    let class = annotated.unwrap_or_else(|| texts(spec, "storageClassName"));
+    let requested = Amounts::read(spec.get("resources").and_then(|resources| resources.get("requests")));
+    let storage = requested.get("storage");
+    if let Some(storage) = storage {
+        used.set("requests.storage", storage);
+    }
+    if !class.is_empty() {
+        used.set(format!("{class}{OF_CLASS}persistentvolumeclaims"), Amount::units(1));
+        if let Some(storage) = storage {
+            used.set(format!("{class}{OF_CLASS}requests.storage"), storage);
+        }
+    }
+}
+
+/// Of requests that may be met in several ways the most that each class could give.
+fn add_devices(used: &mut Amounts, spec: &Value) {
+    let number = |request: &Value| match texts(request, "allocationMode") {
+        "All" => MOST_DEVICES,
+        _ => request.get("count").and_then(Value::as_i64).unwrap_or(1),
+    };
+    let of_class = |request: &Value| {
+        let name = format!("{}{OF_DEVICES}", texts(request, "deviceClassName"));
+        Amounts([(name, Amount::units(number(request)))].into())
+    };
+    let requests = spec.get("devices").map_or(&[][..], |devices| items(devices, "requests"));
+    for request in requests {
+        let mut needed = Amounts::default();
+        if let Some(exactly) = request.get("exactly").filter(|exactly| !exactly.is_null()) {
+            needed.add_all(&of_class(exactly));
+        }
+        for way in items(request, "firstAvailable") {
+            needed.raise_to(&of_class(way));
+        }
+        used.add_all(&needed);
+    }
+}
+
+/// The resource whose objects the name of a limit counts, with its group: of pods, claims and so on also what they ask for.
+pub(super) fn counted_by(name: &str) -> Option<(&str, &str)> {
+    if let Some(counted) = name.strip_prefix("count/") {
+        return Some(counted.split_once('.').map_or(("", counted), |(plural, group)| (group, plural)));
+    }
+    if PLAIN_COUNTS.contains(&name) {
+        return Some(("", name));
+    }
+    let special =
+        [("", "services"), ("", "persistentvolumeclaims"), ("resource.k8s.io", "resourceclaims"), ("", "pods")];
+    special.into_iter().find(|(group, plural)| Usage::of(group, plural).has(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keelson_meta::json::json;
+
+    fn object(value: Value) -> Object {
+        Object::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_objects_use_has_upstreams_names() {
+        let check = |group: &str, plural: &str, value: Value, expected: &str| {
+            assert_eq!(Usage::of(group, plural).amounts(&object(value)).to_string(), expected);
+        };
+        check("apps", "deployments", json!({}), "count/deployments.apps=1");
+        check("", "configmaps", json!({}), "configmaps=1,count/configmaps=1");
+        check("", "events", json!({}), "");
+        let resources = json!({ "requests": { "cpu": "1", "example.org/gpu": "2" }, "limits": { "cpu": "2" } });
+        let pod = json!({ "spec": { "containers": [{ "name": "c", "resources": resources }] } });
+        let used = "count/pods=1,cpu=1,limits.cpu=2,pods=1,requests.cpu=1,requests.example.org/gpu=2";
+        check("", "pods", pod.clone(), used);
+        let mut ended = pod;
+        ended["status"] = json!({ "phase": "Failed" });
+        check("", "pods", ended, "count/pods=1");
+        let service = json!({ "spec": { "type": "LoadBalancer", "ports": [{}, {}] } });
+        check("", "services", service, "count/services=1,services=1,services.loadbalancers=1,services.nodeports=2");
+        let claim =
+            json!({ "spec": { "storageClassName": "fast", "resources": { "requests": { "storage": "1Gi" } } } });
+        check(
+            "",
+            "persistentvolumeclaims",
+            claim,
+            "count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,\
+             fast.storageclass.storage.k8s.io/requests.storage=1Gi,persistentvolumeclaims=1,requests.storage=1Gi",
+        );
+        let exactly = json!({ "name": "r", "exactly": { "deviceClassName": "gpu", "count": 3 } });
+        let devices = json!({ "spec": { "devices": { "requests": [exactly] } } });
+        let used = "count/resourceclaims.resource.k8s.io=1,gpu.deviceclass.resource.k8s.io/devices=3";
+        check("resource.k8s.io", "resourceclaims", devices, used);
+    }
+
+    #[test]
+    fn names_of_limits_are_about_resources() {
+        let check = |name: &str, expected: Option<(&str, &str)>| assert_eq!(counted_by(name), expected, "{name}");
+        check("count/things.example.org", Some(("example.org", "things")));
+        check("count/pods", Some(("", "pods")));
+        check("secrets", Some(("", "secrets")));
+        check("requests.cpu", Some(("", "pods")));
+        check("requests.example.org/gpu", Some(("", "pods")));
+        check("hugepages-2Mi", Some(("", "pods")));
+        check("requests.storage", Some(("", "persistentvolumeclaims")));
+        check("fast.storageclass.storage.k8s.io/requests.storage", Some(("", "persistentvolumeclaims")));
+        check("services.nodeports", Some(("", "services")));
+        check("gpu.deviceclass.resource.k8s.io/devices", Some(("resource.k8s.io", "resourceclaims")));
+        check("things", None);
+    }
+}
