@@ -37,6 +37,7 @@ pub(crate) use self::flow_control::InitialSeats;
 use self::flow_control::{Cost, FlowControl, Seats, Sent};
 pub use self::flow_control::{FlowLimits, LevelLimits};
 pub(crate) use self::flow_control::{has_long_query, is_copied};
+use self::impersonation::Impersonation;
 use self::long_work::LongWork;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::metrics::{Metrics, Observation, ResourceNames};
@@ -89,6 +90,7 @@ pub struct Pipeline {
     anonymous: bool,
     /// Whether there is a console.
     console: bool,
+    impersonation: Impersonation,
     authorizer: Arc<dyn Authorizer>,
     flow_control: Arc<FlowControl>,
     long_work: LongWork,
@@ -120,6 +122,7 @@ impl Pipeline {
             tokens: None,
             anonymous: true,
             console: false,
+            impersonation: Impersonation::default(),
             authorizer: Arc::new(PrivilegedGroup),
             flow_control,
             long_work,
@@ -359,7 +362,7 @@ impl Pipeline {
         } else if !self.anonymous && *user == User::anonymous() {
             return Err(ApiError::Unauthorized);
         }
-        let user = impersonation::acting_as(user, &parts.headers, &*self.authorizer).await?;
+        let user = self.impersonation.acting_as(user, &parts.headers, (info, &parts.uri), &*self.authorizer).await?;
         authorization::permit(&user, info, &parts.uri, &*self.authorizer).await?;
         Ok(user)
     }

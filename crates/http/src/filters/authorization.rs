@@ -33,13 +33,13 @@ pub(super) async fn permit(
 
 /// What a request selects of a collection, as it was sent.
 #[derive(Default)]
-struct Selectors<'u> {
+pub(super) struct Selectors<'u> {
     label: Option<Cow<'u, str>>,
     field: Option<Cow<'u, str>>,
 }
 
 impl<'u> Selectors<'u> {
-    fn of(info: &RequestInfo, uri: &'u Uri) -> Self {
+    pub(super) fn of(info: &RequestInfo, uri: &'u Uri) -> Self {
         let mut selectors = Self::default();
         let of_collection =
             matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::Watch | Verb::DeleteCollection));
@@ -58,7 +58,8 @@ fn pairs(query: &str) -> form_urlencoded::Parse<'_> {
     form_urlencoded::parse(query.as_bytes())
 }
 
-fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>) -> Attributes<'r> {
+/// A request as authorizers are asked about it.
+pub(super) fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>) -> Attributes<'r> {
     if !info.is_resource_request {
         return Attributes::Path { verb: info.verb.as_str(), path: &info.path };
     }

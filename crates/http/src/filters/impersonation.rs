@@ -1,20 +1,25 @@
 //! Requests in the name of another user (`Impersonate-User` and the like, `kubectl --as`).
 //!
-//! Whoever makes one needs the right to `impersonate` that user or service account, each of the groups, the uid and each extra value.
-//! From there on it is that user's request, with its rights and no others; the headers go no further.
+//! Whoever makes one needs the right to, in one of several ways (KEP-5284): `impersonate` for the user, each group, the uid and each
+//! extra value, whatever is asked then; or `impersonate:MODE` for these and `impersonate-on:MODE:VERB` for what is asked, where the
+//! mode is that of nodes, service accounts, or other users. From there on it is that user's request, with its rights and no others; the
+//! headers go no further.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::header::HeaderName;
-use keelson_access::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
+use http::{HeaderMap, Uri};
+use keelson_access::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
 use keelson_access::{Attributes, Authorizer, ResourceAttributes, User};
 use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::names::{dns_label_faults, dns_subdomain_faults};
 use keelson_meta::{ApiError, GroupResource};
+use parking_lot::Mutex;
 
 use super::authentication::extra_key;
+use super::authorization::{Selectors, attributes};
+use crate::request_info::RequestInfo;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -23,6 +28,12 @@ const EXTRA: &str = "impersonate-extra-";
 
 /// How the names of service accounts begin.
 const ACCOUNT: &str = "system:serviceaccount:";
+/// How the names of nodes begin, as users, and the group of all of them.
+const NODE: &str = "system:node:";
+const NODES: &str = "system:nodes";
+/// What tokens say of the node of their pod, and what authorizers are shown instead of that.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+const ASSOCIATED_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
 /// The group of what is no built-in resource but is impersonated all the same: uids and extra values.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
@@ -80,42 +91,307 @@ fn is_field(name: &HeaderName) -> bool {
     *name == USER || *name == GROUP || *name == UID || name.as_str().starts_with(EXTRA)
 }
 
-/// The user in whose name a request is made, which is the one who makes it where the headers name nobody else.
-///
-/// Cost: a look at the names of all header fields, and a decision for each thing that is impersonated.
-///
-/// # Errors
-/// [`ApiError::Forbidden`] for who may not act as that user, and [`ApiError::BadRequest`] where there are groups and the like of nobody.
-pub(super) async fn acting_as(
+/// A way of impersonating, which has rights of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// The node on which the pod runs whose service account asks.
+    AssociatedNode,
+    /// Any node.
+    ArbitraryNode,
+    /// A service account.
+    ServiceAccount,
+    /// Any other user.
+    UserInfo,
+    /// Anybody, whatever is asked in his name.
+    Unconstrained,
+}
+
+/// In the order in which they are tried, the least mighty one first.
+const MODES: [Mode; 5] =
+    [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Unconstrained];
+
+/// How many rights of one kind are asked for one by one; of more it is asked first whether all are held.
+const ONE_BY_ONE: usize = 3;
+/// Of how many users it is remembered how they impersonated last.
+const REMEMBERED: usize = 10_000;
+
+/// Decides who may act as whom.
+#[derive(Debug, Default)]
+pub(super) struct Impersonation {
+    /// How users impersonated last, which is tried first: few do it in several ways.
+    last: Mutex<HashMap<String, Mode>>,
+}
+
+impl Impersonation {
+    /// The user in whose name a request is made, which is the one who makes it where the headers name nobody else.
+    ///
+    /// Cost: a look at the names of all header fields, and a decision for each thing that is impersonated.
+    ///
+    /// # Errors
+    /// [`ApiError::Forbidden`] for who may not act as that user, and [`ApiError::BadRequest`] where there are groups and the like of
+    /// nobody.
+    pub(super) async fn acting_as(
+        &self,
+        user: Arc<User>,
+        headers: &HeaderMap,
+        (info, uri): (&RequestInfo, &Uri),
+        authorizer: &dyn Authorizer,
+    ) -> Result<Arc<User>, ApiError> {
+        let Some(asked) = Asked::of(headers)? else { return Ok(user) };
+        let selectors = Selectors::of(info, uri);
+        let attributes = attributes(info, &selectors);
+        let last = self.last.lock().get(&user.name).copied();
+        let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
+        let mut refusal = None;
+        for mode in last.into_iter().chain(others).filter(|mode| mode.is_for(&asked, &user)) {
+            let requester = Requester { user: mode.shown(&user), mode, authorizer };
+            match requester.may_act_as(&asked, &attributes).await {
+                Ok(()) => {
+                    if Some(mode) != last {
+                        self.remember(&user.name, mode);
+                    }
+                    return Ok(Arc::new(asked.into_user(mode)));
+                }
+                Err(refused) => refusal = refusal.or(Some(refused)),
+            }
+        }
+        // The last mode is for everybody.
+        Err(refusal.unwrap_or_else(|| ApiError::Internal("all impersonation modes failed".to_owned())))
+    }
+
+    fn remember(&self, name: &str, mode: Mode) {
+        let mut last = self.last.lock();
+        if last.len() >= REMEMBERED {
+            last.clear();
+        }
+        last.insert(name.to_owned(), mode);
+    }
+}
+
+impl Mode {
+    /// How the verbs of its rights name it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "associated-node",
+            Self::ArbitraryNode => "arbitrary-node",
+            Self::ServiceAccount => "serviceaccount",
+            Self::UserInfo | Self::Unconstrained => "user-info",
+        }
+    }
+
+    /// The verb for whom is impersonated.
+    fn verb(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "impersonate:associated-node",
+            Self::ArbitraryNode => "impersonate:arbitrary-node",
+            Self::ServiceAccount => "impersonate:serviceaccount",
+            Self::UserInfo => "impersonate:user-info",
+            Self::Unconstrained => "impersonate",
+        }
+    }
+
+    /// Whether such a user can be impersonated in this way by that one.
+    fn is_for(self, asked: &Asked, by: &User) -> bool {
+        let is_name_alone = asked.groups.is_empty() && asked.uid.is_empty() && asked.extra.is_empty();
+        match self {
+            Self::AssociatedNode => is_name_alone && node(&asked.name).is_some_and(|node| is_on(by, node)),
+            Self::ArbitraryNode => is_name_alone && node(&asked.name).is_some(),
+            Self::ServiceAccount => is_name_alone && account(&asked.name).is_some(),
+            Self::UserInfo => node(&asked.name).is_none() && account(&asked.name).is_none(),
+            Self::Unconstrained => true,
+        }
+    }
+
+    /// Whoever asks, as authorizers are shown him. That he is on the node was checked, so what else is known of him does not count.
+    fn shown(self, user: &Arc<User>) -> Arc<User> {
+        if self != Self::AssociatedNode {
+            return user.clone();
+        }
+        let keys = user.extra.keys().cloned().collect();
+        let extra = BTreeMap::from([(ASSOCIATED_KEYS.to_owned(), keys)]);
+        Arc::new(User { extra, ..User::clone(user) })
+    }
+}
+
+/// Whoever asks to act as another, in one way.
+struct Requester<'r> {
     user: Arc<User>,
-    headers: &HeaderMap,
-    authorizer: &dyn Authorizer,
-) -> Result<Arc<User>, ApiError> {
-    let Some(Asked { name, groups, uid, extra }) = Asked::of(headers)? else { return Ok(user) };
-    let ask = async |asked: ResourceAttributes<'_>| permit(&user, asked, authorizer).await;
-    let account = account(&name);
-    match account {
-        Some((namespace, name)) => {
-            let namespace = Some(namespace);
-            ask(ResourceAttributes { resource: "serviceaccounts", namespace, name: Some(name), ..asked() }).await?;
+    mode: Mode,
+    authorizer: &'r dyn Authorizer,
+}
+
+impl Requester<'_> {
+    async fn may_act_as(&self, asked: &Asked, request: &Attributes<'_>) -> Result<(), ApiError> {
+        if self.mode != Mode::Unconstrained {
+            let verb = |verb: &str| format!("impersonate-on:{}:{verb}", self.mode.name());
+            match *request {
+                Attributes::Resource(resource) => {
+                    let verb = verb(resource.verb);
+                    self.permit(&Attributes::Resource(ResourceAttributes { verb: &verb, ..resource })).await?;
+                }
+                Attributes::Path { verb: asked, path } => {
+                    self.permit(&Attributes::Path { verb: &verb(asked), path }).await?;
+                }
+            }
         }
-        None => ask(ResourceAttributes { resource: "users", name: Some(&name), ..asked() }).await?,
+        self.may_have_name(&asked.name).await?;
+        if !asked.uid.is_empty() {
+            self.ask(ResourceAttributes { resource: "uids", name: Some(&asked.uid), ..self.of_authentication() })
+                .await?;
+        }
+        self.may_have_groups(&asked.groups).await?;
+        self.may_have_extra(&asked.extra).await
     }
-    for group in &groups {
-        ask(ResourceAttributes { resource: "groups", name: Some(group), ..asked() }).await?;
+
+    /// What all questions have in common: those about names and groups are of the core group unless they are constrained.
+    fn of_names(&self) -> ResourceAttributes<'static> {
+        let group = if self.mode == Mode::Unconstrained { "" } else { AUTHENTICATION };
+        ResourceAttributes { group, ..self.of_authentication() }
     }
-    for (key, values) in &extra {
-        for value in values {
-            let (resource, subresource) = ("userextras", Some(&**key));
-            let name = Some(&**value);
-            ask(ResourceAttributes { group: AUTHENTICATION, resource, subresource, name, ..asked() }).await?;
+
+    fn of_authentication(&self) -> ResourceAttributes<'static> {
+        ResourceAttributes {
+            verb: self.mode.verb(),
+            group: AUTHENTICATION,
+            version: "v1",
+            ..ResourceAttributes::default()
         }
     }
-    if !uid.is_empty() {
-        ask(ResourceAttributes { group: AUTHENTICATION, resource: "uids", name: Some(&uid), ..asked() }).await?;
+
+    async fn may_have_name(&self, name: &str) -> Result<(), ApiError> {
+        let of = self.of_names();
+        if let Some((namespace, name)) = account(name) {
+            let (namespace, name) = (Some(namespace), Some(name));
+            return self.ask(ResourceAttributes { resource: "serviceaccounts", namespace, name, ..of }).await;
+        }
+        match (node(name), self.mode) {
+            // Rights to one's own node are given for all nodes at once.
+            (Some(_), Mode::AssociatedNode) => {
+                self.ask(ResourceAttributes { resource: "nodes", name: Some("*"), ..of }).await
+            }
+            (Some(node), Mode::ArbitraryNode) => {
+                self.ask(ResourceAttributes { resource: "nodes", name: Some(node), ..of }).await
+            }
+            _ => self.ask(ResourceAttributes { resource: "users", name: Some(name), ..of }).await,
+        }
     }
-    let groups = with_groups_of_all(&name, account, groups);
-    Ok(Arc::new(User { name, uid: Some(uid).filter(|uid| !uid.is_empty()), groups, extra }))
+
+    async fn may_have_groups(&self, groups: &[String]) -> Result<(), ApiError> {
+        let of = ResourceAttributes { resource: "groups", ..self.of_names() };
+        let named = |name| ResourceAttributes { name: Some(name), ..of };
+        if self.mode != Mode::Unconstrained {
+            if groups.iter().any(String::is_empty) {
+                return Err(
+                    self.refused(&Attributes::Resource(of), "impersonating the empty string group is not allowed")
+                );
+            }
+            if groups.iter().any(|group| group == MASTERS) {
+                let why = "impersonating the system:masters group is not allowed";
+                return Err(self.refused(&Attributes::Resource(named(MASTERS)), why));
+            }
+            if groups.len() > ONE_BY_ONE && self.ask(named("*")).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for group in groups {
+            self.ask(named(group)).await?;
+        }
+        Ok(())
+    }
+
+    async fn may_have_extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<(), ApiError> {
+        let of = ResourceAttributes { resource: "userextras", ..self.of_authentication() };
+        if self.mode != Mode::Unconstrained {
+            if let Some(why) = extra.iter().find_map(|(key, values)| extra_fault(key, values)) {
+                return Err(self.refused(&Attributes::Resource(of), &why));
+            }
+            let is_much = extra.len() > ONE_BY_ONE || extra.values().map(Vec::len).sum::<usize>() > ONE_BY_ONE;
+            let all = ResourceAttributes { subresource: Some("*"), name: Some("*"), ..of };
+            if is_much && self.ask(all).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for (key, values) in extra {
+            for value in values {
+                self.ask(ResourceAttributes { subresource: Some(key), name: Some(value), ..of }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, asked: ResourceAttributes<'_>) -> Result<(), ApiError> {
+        self.permit(&Attributes::Resource(asked)).await
+    }
+
+    async fn permit(&self, asked: &Attributes<'_>) -> Result<(), ApiError> {
+        let verdict = self.authorizer.authorize(&self.user, asked).await;
+        if verdict.is_allowed() { Ok(()) } else { Err(self.refused(asked, &verdict.reason)) }
+    }
+
+    fn refused(&self, asked: &Attributes<'_>, reason: &str) -> ApiError {
+        let (user, reason) = (self.user.name.clone(), reason.to_owned());
+        ApiError::forbidden(match *asked {
+            Attributes::Path { verb, path } => ForbiddenDetail {
+                user,
+                verb: verb.to_owned(),
+                resource: None,
+                name: String::new(),
+                namespace: None,
+                path: Some(path.to_owned()),
+                subresource: None,
+                reason,
+            },
+            Attributes::Resource(asked) => ForbiddenDetail {
+                user,
+                verb: asked.verb.to_owned(),
+                resource: Some(GroupResource { group: asked.group.to_owned(), resource: asked.resource.to_owned() }),
+                name: asked.name.unwrap_or_default().to_owned(),
+                namespace: asked.namespace.map(str::to_owned),
+                path: None,
+                subresource: asked.subresource.map(str::to_owned),
+                reason,
+            },
+        })
+    }
+}
+
+/// What is wrong with something else that is known of a user, by a key with the domain of whoever gave it.
+fn extra_fault(key: &str, values: &[String]) -> Option<String> {
+    if key.is_empty() {
+        return Some("impersonating the empty string key in extra is not allowed".to_owned());
+    }
+    let invalid = |value: &str, why: &str| {
+        Some(format!(
+            "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {value:?}: {why}"
+        ))
+    };
+    match key.split_once('/') {
+        Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
+            if let Some(fault) = dns_subdomain_faults(domain).first() {
+                return invalid(domain, fault);
+            }
+        }
+        _ => return invalid(key, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+    if key != key.to_lowercase() {
+        return Some(format!("impersonating a non-lowercase key in extra is not allowed: {key:?}"));
+    }
+    let is_empty = values.iter().any(String::is_empty);
+    is_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
+}
+
+impl Asked {
+    /// The user as the request is made from now on.
+    fn into_user(self, mode: Mode) -> User {
+        let Self { name, groups, uid, extra } = self;
+        let groups = match mode {
+            // In a constrained way a node has the groups that nodes have.
+            Mode::AssociatedNode | Mode::ArbitraryNode => vec![NODES.to_owned()],
+            _ => groups,
+        };
+        let groups = with_groups_of_all(&name, account(&name), groups);
+        User { name, uid: Some(uid).filter(|uid| !uid.is_empty()), groups, extra }
+    }
 }
 
 /// The groups that somebody has whose name is impersonated: a service account its own unless others are named, and the one of those who
@@ -138,25 +414,15 @@ fn account(name: &str) -> Option<(&str, &str)> {
     (dns_label_faults(namespace).is_empty() && dns_subdomain_faults(name).is_empty()).then_some((namespace, name))
 }
 
-fn asked() -> ResourceAttributes<'static> {
-    ResourceAttributes { verb: "impersonate", ..ResourceAttributes::default() }
+/// The name of a node, if its user's name is this.
+fn node(name: &str) -> Option<&str> {
+    name.strip_prefix(NODE).filter(|name| dns_subdomain_faults(name).is_empty())
 }
 
-async fn permit(user: &User, asked: ResourceAttributes<'_>, authorizer: &dyn Authorizer) -> Result<(), ApiError> {
-    let verdict = authorizer.authorize(user, &Attributes::Resource(asked)).await;
-    if verdict.is_allowed() {
-        return Ok(());
-    }
-    Err(ApiError::forbidden(ForbiddenDetail {
-        user: user.name.clone(),
-        verb: asked.verb.to_owned(),
-        resource: Some(GroupResource { group: asked.group.to_owned(), resource: asked.resource.to_owned() }),
-        name: asked.name.unwrap_or_default().to_owned(),
-        namespace: asked.namespace.map(str::to_owned),
-        path: None,
-        subresource: asked.subresource.map(str::to_owned),
-        reason: verdict.reason.into_owned(),
-    }))
+/// Whether somebody is a service account whose token says that it is on a node.
+fn is_on(user: &User, node: &str) -> bool {
+    let stated = user.extra.get(NODE_NAME).map_or(&[][..], Vec::as_slice);
+    account(&user.name).is_some() && matches!(stated, [one] if one == node)
 }
 
 fn all(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
@@ -182,7 +448,11 @@ mod tests {
         let groups = own.iter().map(ToString::to_string).collect();
         let user = Arc::new(User { name: "bob".to_owned(), groups, ..User::default() });
         let headers = HeaderMap::from_iter(headers);
-        let acting = acting_as(user, &headers, &PrivilegedGroup).now_or_never().expect("it needs no wait");
+        let uri: Uri = "/api/v1/pods".parse().unwrap();
+        let info = RequestInfo::parse(&http::Method::GET, &uri);
+        let impersonation = Impersonation::default();
+        let acting = impersonation.acting_as(user, &headers, (&info, &uri), &PrivilegedGroup).now_or_never();
+        let acting = acting.expect("it needs no wait");
         acting.map(|user| User::clone(&user)).map_err(|error| (error.code(), error.status().message))
     }
 
@@ -199,14 +469,14 @@ mod tests {
             &[("Impersonate-User", "x"), ("Impersonate-Group", "a")],
             Err((
                 403,
-                "users \"x\" is forbidden: User \"bob\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
+                "pods is forbidden: User \"bob\" cannot impersonate-on:user-info:list resource \"pods\" in API group \"\" at the cluster scope",
             )),
         );
         check(
             &[("impersonate-user", "system:serviceaccount:a:b")],
             Err((
                 403,
-                "serviceaccounts \"b\" is forbidden: User \"bob\" cannot impersonate resource \"serviceaccounts\" in API group \"\" in the namespace \"a\"",
+                "pods is forbidden: User \"bob\" cannot impersonate-on:serviceaccount:list resource \"pods\" in API group \"\" at the cluster scope",
             )),
         );
     }

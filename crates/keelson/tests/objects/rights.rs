@@ -375,6 +375,119 @@ async fn who_may_impersonate_somebody_has_his_rights_and_no_others() {
     }
 }
 
+/// The code of an answer to somebody in another's name, and its message or the user whom it is for.
+async fn acts(cluster: &Cluster, token: &str, path: &str, headers: &[(&str, &str)]) -> (u16, Value) {
+    let raw = cluster.server.anonymous();
+    let review = json!({});
+    let call = if path.ends_with("selfsubjectreviews") { raw.post(path, &review) } else { raw.get(path) };
+    let call = call.header("authorization", format!("Bearer {token}"));
+    let call = headers.iter().fold(call, |call, &(name, value)| call.header(name, value));
+    let answer = call.await;
+    let told = answer.json();
+    (answer.status, if answer.status == 201 { told["status"]["userInfo"].clone() } else { told["message"].clone() })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_impersonate_in_one_way_may_do_nothing_else_so() {
+    let cluster = Cluster::start().await;
+    let (whoami, group) = ("/apis/authentication.k8s.io/v1/selfsubjectreviews", "authentication.k8s.io");
+    let whom = |mode: &str, resource: &str, name: &str| json!({ "verbs": [format!("impersonate:{mode}")], "apiGroups": [group], "resources": [resource], "resourceNames": [name] });
+    let on = |mode: &str| json!({ "verbs": [format!("impersonate-on:{mode}:create")], "apiGroups": [group], "resources": ["selfsubjectreviews"] });
+    let may = json!([
+        whom("user-info", "users", "bob"), whom("user-info", "groups", "devs"), on("user-info"),
+        whom("serviceaccount", "serviceaccounts", "robot"), on("serviceaccount"),
+        whom("arbitrary-node", "nodes", "n1"), on("arbitrary-node"),
+        { "verbs": ["impersonate-on:user-info:list"], "apiGroups": [""], "resources": ["pods"] },
+    ]);
+    cluster.role(None, "actor", may).await;
+    cluster.bind(None, "dave", "cluster:actor", ("User", "dave")).await;
+    let user = ("impersonate-user", "bob");
+    let ask = async |path: &str, headers: &[(&str, &str)]| acts(&cluster, "t-dave", path, headers).await;
+    let known = |name: &str, groups: &[&str]| (201, json!({ "username": name, "groups": groups }));
+    let refused = |what: &str| (403, json!(what));
+    let dave = r#"is forbidden: User "dave" cannot"#;
+
+    assert_eq!(ask(whoami, &[user]).await, known("bob", &["system:authenticated"]));
+    assert_eq!(
+        ask(whoami, &[user, ("impersonate-group", "devs")]).await,
+        known("bob", &["devs", "system:authenticated"])
+    );
+    let constrained = r#"in API group "authentication.k8s.io" at the cluster scope"#;
+    assert_eq!(
+        ask(whoami, &[("impersonate-user", "ann")]).await,
+        refused(&format!(
+            r#"users.authentication.k8s.io "ann" {dave} impersonate:user-info resource "users" {constrained}"#
+        ))
+    );
+    for (name, why) in [("leads", ""), ("system:masters", ": impersonating the system:masters group is not allowed")] {
+        let told = format!(
+            r#"groups.authentication.k8s.io "{name}" {dave} impersonate:user-info resource "groups" {constrained}{why}"#
+        );
+        assert_eq!(ask(whoami, &[user, ("impersonate-group", name)]).await, refused(&told));
+    }
+    // What is asked in another's name is a right of its own, and then that user's.
+    let pods = r#"resource "pods" in API group "" in the namespace "a""#;
+    let own = format!(r#"pods is forbidden: User "bob" cannot list {pods}"#);
+    assert_eq!(ask("/api/v1/namespaces/a/pods", &[user]).await, refused(&own));
+    let get = format!(r#"pods "p" {dave} impersonate-on:user-info:get {pods}"#);
+    assert_eq!(ask("/api/v1/namespaces/a/pods/p", &[user]).await, refused(&get));
+    let path = r#"forbidden: User "dave" cannot impersonate-on:user-info:get path "/api""#;
+    assert_eq!(ask("/api", &[user]).await, refused(path));
+
+    let robot = ("impersonate-user", "system:serviceaccount:a:robot");
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"];
+    assert_eq!(ask(whoami, &[robot]).await, known(robot.1, &groups));
+    let old = format!(
+        r#"serviceaccounts "robot" {dave} impersonate resource "serviceaccounts" in API group "" in the namespace "a""#
+    );
+    assert_eq!(ask(whoami, &[robot, ("impersonate-group", "devs")]).await, refused(&old));
+    let node = |name: &'static str| ("impersonate-user", name);
+    let n1 = node("system:node:n1");
+    assert_eq!(ask(whoami, &[n1]).await, known(n1.1, &["system:nodes", "system:authenticated"]));
+    let n2 =
+        format!(r#"nodes.authentication.k8s.io "n2" {dave} impersonate:arbitrary-node resource "nodes" {constrained}"#);
+    assert_eq!(ask(whoami, &[node("system:node:n2")]).await, refused(&n2));
+    let old =
+        format!(r#"users "system:node:n1" {dave} impersonate resource "users" in API group "" at the cluster scope"#);
+    assert_eq!(ask(whoami, &[n1, ("impersonate-group", "system:nodes")]).await, refused(&old));
+    // Who may nothing is told of the way that he would have to be allowed.
+    let bob = acts(&cluster, "t-bob", whoami, &[("impersonate-user", "bob")]).await;
+    let told = r#"selfsubjectreviews.authentication.k8s.io is forbidden: User "bob" cannot impersonate-on:user-info:create resource "selfsubjectreviews""#;
+    assert_eq!(bob, refused(&format!("{told} {constrained}")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_account_may_act_as_the_node_that_its_token_is_bound_to() {
+    let cluster = Cluster::start().await;
+    let (whoami, group) = ("/apis/authentication.k8s.io/v1/selfsubjectreviews", "authentication.k8s.io");
+    let named = |name: &str| json!({ "metadata": { "name": name } });
+    cluster.admin.post("/api/v1/nodes", &named("n1")).await.expect(201);
+    cluster.admin.post("/api/v1/namespaces/a/serviceaccounts", &named("agent")).await.expect(201);
+    let may = json!([
+        { "verbs": ["impersonate:associated-node"], "apiGroups": [group], "resources": ["nodes"] },
+        { "verbs": ["impersonate-on:associated-node:create"], "apiGroups": [group], "resources": ["selfsubjectreviews"] },
+    ]);
+    cluster.role(None, "agent", may).await;
+    cluster.bind(None, "agent", "cluster:agent", ("User", "system:serviceaccount:a:agent")).await;
+    let token = async |bound: Value| {
+        let request = json!({ "spec": { "audiences": [], "expirationSeconds": 3600, "boundObjectRef": bound } });
+        let path = "/api/v1/namespaces/a/serviceaccounts/agent/token";
+        cluster.admin.post(path, &request).await.expect(201).json()["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let bound = token(json!({ "kind": "Node", "apiVersion": "v1", "name": "n1" })).await;
+    let free = token(Value::Null).await;
+    let n1 = [("impersonate-user", "system:node:n1")];
+    let node = json!({ "username": "system:node:n1", "groups": ["system:nodes", "system:authenticated"] });
+    let refused = r#"selfsubjectreviews.authentication.k8s.io is forbidden: User "system:serviceaccount:a:agent" cannot impersonate-on:arbitrary-node:create resource "selfsubjectreviews" in API group "authentication.k8s.io" at the cluster scope"#;
+    assert_eq!(acts(&cluster, &free, whoami, &n1).await, (403, json!(refused)));
+    assert_eq!(acts(&cluster, &bound, whoami, &n1).await, (201, node));
+    assert_eq!(acts(&cluster, &bound, whoami, &[("impersonate-user", "system:node:n2")]).await, (403, json!(refused)));
+    assert_eq!(acts(&cluster, &free, whoami, &n1).await, (403, json!(refused)));
+    let with_group = acts(&cluster, &bound, whoami, &[n1[0], ("impersonate-group", "system:nodes")]).await;
+    let old = r#"users "system:node:n1" is forbidden: User "system:serviceaccount:a:agent" cannot impersonate resource "users" in API group "" at the cluster scope"#;
+    assert_eq!(with_group, (403, json!(old)));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_of_the_file_counts_for_as_long_as_it_stands_there() {
     let cluster = Cluster::start().await;
