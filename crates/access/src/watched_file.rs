@@ -62,14 +62,10 @@ impl<C: Contents> Watched<C> {
 
     /// Reads the file again whenever it changes. Never ends.
     pub(crate) async fn follow(&self) {
-        let mut known = modified(&self.file).await;
+        let mut changes = FileChanges::new(&self.file).await;
         loop {
-            tokio::time::sleep(LOOK).await;
-            let now = modified(&self.file).await;
-            if now != known {
-                known = now;
-                self.read_again().await;
-            }
+            changes.changed().await;
+            self.read_again().await;
         }
     }
 
@@ -86,11 +82,37 @@ impl<C: Contents> Watched<C> {
     }
 }
 
+/// The changes of a file, for whoever reads it by himself.
+#[derive(Debug)]
+pub struct FileChanges {
+    file: PathBuf,
+    known: Option<(SystemTime, u64)>,
+}
+
+impl FileChanges {
+    /// Those from now on.
+    pub async fn new(file: &Path) -> Self {
+        Self { file: file.to_owned(), known: modified(file).await }
+    }
+
+    /// Waits until the file is another than at the last look.
+    pub async fn changed(&mut self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = modified(&self.file).await;
+            if now != self.known {
+                self.known = now;
+                return;
+            }
+        }
+    }
+}
+
 /// The bytes of a file, of which there are `most` at the most.
 ///
 /// # Errors
 /// When it has more, or can't be read.
-pub(crate) fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, FileError> {
+pub fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, FileError> {
     let unreadable = |error| FileError::Unreadable(file.to_owned(), error);
     if std::fs::metadata(file).map_err(unreadable)?.len() > most {
         return Err(FileError::TooLarge(file.to_owned(), most));

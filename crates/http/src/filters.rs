@@ -86,8 +86,8 @@ pub struct Pipeline {
     proxy: Option<Proxy>,
     certificates: Arc<dyn ClientCertificates>,
     tokens: Option<Arc<dyn TokenAuthenticator>>,
-    /// Whether requests without credentials are taken.
-    anonymous: bool,
+    /// Whether requests without credentials are taken that ask for a path.
+    anonymous: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// Whether there is a console.
     console: bool,
     impersonation: Impersonation,
@@ -120,7 +120,7 @@ impl Pipeline {
             proxy: None,
             certificates: Arc::new(VerifiedInHandshake),
             tokens: None,
-            anonymous: true,
+            anonymous: Arc::new(|_| true),
             console: false,
             impersonation: Impersonation::default(),
             authorizer: Arc::new(PrivilegedGroup),
@@ -159,10 +159,10 @@ impl Pipeline {
         self
     }
 
-    /// The same that takes requests without credentials, or does not.
+    /// The same that takes requests without credentials where this says so of the path that they ask for.
     #[must_use]
-    pub fn with_anonymous(mut self, anonymous: bool) -> Self {
-        self.anonymous = anonymous;
+    pub fn with_anonymous(mut self, takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.anonymous = Arc::new(takes);
         self
     }
 
@@ -359,7 +359,7 @@ impl Pipeline {
         let user = authentication::user(identity.as_deref(), tokens, &parts.headers, self.clock.now()).await?;
         if !user.is_in(UNAUTHENTICATED) {
             client.is_known();
-        } else if !self.anonymous && *user == User::anonymous() {
+        } else if *user == User::anonymous() && !(self.anonymous)(&info.path) {
             return Err(ApiError::Unauthorized);
         }
         let user = self.impersonation.acting_as(user, &parts.headers, (info, &parts.uri), &*self.authorizer).await?;

@@ -3,6 +3,7 @@
 //! Values are checked here as far as their form goes. What a setting means, and whether it fits the others, is said where it
 //! is used.
 
+mod access;
 mod front_proxy;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use keelson_server::{AddressRange, AuthorizationMode, PortRange, ServiceRoute};
+use keelson_server::{AddressRange, PortRange, ServiceRoute};
 
 /// More threads than processors are of no use, and no machine has more of these.
 const MAX_THREADS: i64 = 4096;
@@ -134,17 +135,11 @@ pub(crate) struct Serve {
     /// Take bootstrap tokens, the secrets of the type bootstrap.kubernetes.io/token in kube-system, as kubeadm join uses them.
     #[arg(long, env = "KEELSON_ENABLE_BOOTSTRAP_TOKEN_AUTH")]
     pub(crate) enable_bootstrap_token_auth: bool,
-    /// Take requests without credentials as those of system:anonymous, who may ask for health and the version. Otherwise they are refused
-    /// (401).
-    #[arg(long, env = "KEELSON_ANONYMOUS_AUTH", default_value_t = true, action = clap::ArgAction::Set)]
-    pub(crate) anonymous_auth: bool,
     /// Serve the console at /console/: a page for browsers, whose files anybody may have.
     #[arg(long, env = "KEELSON_CONSOLE", default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) console: bool,
-    /// Who decides what users may do, one asked after another: Node lets nodes read what their pods use and confines what they write, RBAC
-    /// goes by the stored roles and bindings, AlwaysAllow lets everybody do anything (for development).
-    #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',', default_value = "Node,RBAC")]
-    pub(crate) authorization_mode: Vec<AuthorizationMode>,
+    #[command(flatten)]
+    pub(crate) access: access::Access,
     /// Plugins of admission to ask beside those that are asked by default, by upstream's names. The order does not matter.
     #[arg(long, env = "KEELSON_ENABLE_ADMISSION_PLUGINS", value_delimiter = ',')]
     pub(crate) enable_admission_plugins: Vec<String>,

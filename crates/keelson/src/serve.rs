@@ -166,9 +166,8 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.token_file = args.token_auth_file;
     config.token_key_file = args.token_key_file;
     config.bootstrap_tokens = args.enable_bootstrap_token_auth;
-    config.anonymous = args.anonymous_auth;
     config.console = args.console;
-    config.authorization = args.authorization_mode;
+    args.access.read_into(&mut config)?;
     config.admission = AdmissionPlugins::new(args.enable_admission_plugins, args.disable_admission_plugins)
         .map_err(anyhow::Error::msg)?;
     if let Some(path) = &args.admission_control_config_file {

@@ -63,7 +63,7 @@ pub(crate) struct Trust {
 }
 
 /// A certificate by which the server shows who it is.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClientCertificate {
     /// The certificate, and those that lead to its authority (PEM).
     pub certificate_pem: String,

@@ -50,6 +50,8 @@ struct HostKey {
     ca_bundle: Vec<u8>,
     insecure_skip_tls_verify: bool,
     as_front_proxy: bool,
+    /// What this host alone is shown.
+    certificate: Option<ClientCertificate>,
 }
 
 impl Outbound {
@@ -91,6 +93,19 @@ impl Outbound {
     /// # Errors
     /// When the configuration names nobody who can be called.
     pub fn peer(&self, config: &ClientConfig) -> Result<Peer, String> {
+        self.peer_as(config, None, None)
+    }
+
+    /// The same, whose certificate has another name than its URL, and who is shown a certificate.
+    ///
+    /// # Errors
+    /// As those of [`Self::peer`].
+    pub fn peer_as(
+        &self,
+        config: &ClientConfig,
+        server_name: Option<&str>,
+        certificate: Option<ClientCertificate>,
+    ) -> Result<Peer, String> {
         let (authority, endpoint, path) = match &config.destination {
             Destination::Url(url) => {
                 let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
@@ -99,7 +114,11 @@ impl Outbound {
                     return Err(format!("Unparsable URL: {url:?} is not of the form https://host[/path]"));
                 };
                 let host = host.trim_matches(['[', ']']).to_owned();
-                let endpoint = Endpoint::Host { host, port: uri.port_u16().unwrap_or(443) };
+                let port = uri.port_u16().unwrap_or(443);
+                let endpoint = match server_name {
+                    Some(name) => Endpoint::Server { host, port, name: name.to_owned() },
+                    None => Endpoint::Host { host, port },
+                };
                 (authority.as_str().to_owned(), endpoint, clean_path(uri.path()))
             }
             Destination::Service { namespace, name, port, path } => {
@@ -113,7 +132,7 @@ impl Outbound {
         };
         let ClientConfig { destination, ca_bundle, insecure_skip_tls_verify } = config.clone();
         let as_front_proxy = matches!(destination, Destination::Server { .. });
-        let key = HostKey { authority, endpoint, ca_bundle, insecure_skip_tls_verify, as_front_proxy };
+        let key = HostKey { authority, endpoint, ca_bundle, insecure_skip_tls_verify, as_front_proxy, certificate };
         Ok(Peer::new(self.host(key), path))
     }
 
@@ -140,6 +159,7 @@ impl Outbound {
             ca_bundle,
             insecure_skip_tls_verify,
             as_front_proxy: true,
+            certificate: None,
         })
     }
 
@@ -152,6 +172,7 @@ impl Outbound {
             ca_bundle: ca_bundle.to_owned(),
             insecure_skip_tls_verify: false,
             as_front_proxy: true,
+            certificate: None,
         })
     }
 
@@ -172,7 +193,10 @@ impl Outbound {
         Trust {
             ca_bundle: key.ca_bundle.clone(),
             insecure_skip_tls_verify: key.insecure_skip_tls_verify,
-            certificate: self.certificate.clone().filter(|_| key.as_front_proxy),
+            certificate: match &key.certificate {
+                Some(certificate) => Some(Arc::new(certificate.clone())),
+                None => self.certificate.clone().filter(|_| key.as_front_proxy),
+            },
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use data_encoding::BASE32_NOPAD;
 use keelson_access::pki::PkiOptions;
 use keelson_access::token::DEFAULT_ISSUER;
+use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
 use keelson_admission::{PodSecurityConfiguration, Selection};
 use keelson_cache::DEFAULT_CHECK_INTERVAL;
 use keelson_controllers::Switches;
@@ -26,7 +27,7 @@ use keelson_resources::{Catalogue, UnknownResource};
 use keelson_storage::bounded;
 use sha2::{Digest as _, Sha256};
 
-use crate::rights::AuthorizationMode;
+use crate::issuers::AuthenticationSources;
 use crate::store::StoreConfig;
 
 /// How many bytes of a hash tell servers apart in their derived names.
@@ -71,12 +72,15 @@ pub struct Config {
     pub token_key_file: Option<PathBuf>,
     /// Whether bootstrap tokens are taken: secrets of their type in `kube-system`.
     pub bootstrap_tokens: bool,
-    /// Whether requests without credentials are taken, as those of `system:anonymous`.
-    pub anonymous: bool,
+    /// Whether requests without credentials are taken, as those of `system:anonymous`: they are where neither this nor the authentication
+    /// configuration says something else.
+    pub anonymous: Option<bool>,
     /// Whether the console is served to browsers.
     pub console: bool,
+    /// Whose tokens are believed besides.
+    pub authentication: AuthenticationSources,
     /// Who decides what users may do, in this order. Members of `system:masters` may do anything before anybody is asked.
-    pub authorization: Vec<AuthorizationMode>,
+    pub authorization: AuthorizationSource,
     /// Which plugins of admission are asked of each write.
     pub admission: Selection,
     /// What holds for pods in namespaces that do not say it themselves, and who is exempt.
@@ -136,9 +140,12 @@ impl Default for Config {
             token_file: None,
             token_key_file: None,
             bootstrap_tokens: false,
-            anonymous: true,
+            anonymous: None,
             console: true,
-            authorization: vec![AuthorizationMode::Node, AuthorizationMode::Rbac],
+            authentication: AuthenticationSources::default(),
+            authorization: AuthorizationSource::Flags(
+                [AuthorizerKind::Node, AuthorizerKind::Rbac].map(AuthorizerEntry::new).to_vec(),
+            ),
             admission: Selection::default(),
             pod_security: PodSecurityConfiguration::default(),
             registry: RegistryConfig::default(),

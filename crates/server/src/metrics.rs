@@ -3,6 +3,7 @@
 //! Those crates count without knowing metrics; the names, kinds and help texts are given here. Requests are measured in
 //! `keelson_http`.
 
+mod access;
 mod admission;
 
 use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
@@ -13,6 +14,7 @@ use keelson_schema::ProgramStats;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
 
+pub(crate) use access::access_samples;
 pub(crate) use admission::{admission_times, webhook_samples, webhook_times};
 
 /// All samples of one registry and its cache.

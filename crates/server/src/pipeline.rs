@@ -13,17 +13,17 @@ use keelson_http::metrics::Metrics;
 use keelson_http::pages::Pages;
 use keelson_http::router::Router;
 use keelson_outbound::Outbound;
-use keelson_registry::{Registry, ServiceAccountTokens};
+use keelson_registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
-    admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples, program_samples,
+    access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples, program_samples,
     registry_samples, server_info, webhook_samples, webhook_times,
 };
 use crate::store::StoreMetrics;
-use crate::tokens::issuer_documents;
+use crate::tokens::{Tokens, issuer_documents};
 use crate::{builtin, documents};
 
 /// What requests are answered from.
@@ -33,7 +33,7 @@ pub(crate) struct PipelineParts {
     pub(crate) webhook_stats: Arc<WebhookStats>,
     pub(crate) others: OtherServers,
     pub(crate) extensions: Arc<Extensions>,
-    pub(crate) tokens: Arc<ServiceAccountTokens>,
+    pub(crate) tokens: Tokens,
     pub(crate) health: Health,
     pub(crate) store_metrics: StoreMetrics,
 }
@@ -56,6 +56,9 @@ impl PipelineParts {
         metrics.add_histograms(move || webhook_times(&webhook_stats));
         let defined = extensions.clone();
         metrics.add_source(move || program_samples(defined.program_stats()));
+        let Tokens { all: tokens, foreign, authorizers } = tokens;
+        let issuers = foreign.issuers.clone();
+        metrics.add_source(move || access_samples(issuers.as_deref(), &authorizers));
         let info = server_info(&config.server_id);
         metrics.add_source(move || vec![info.clone()]);
         let OtherServers { aggregator, peers } = others.clone();
@@ -83,7 +86,7 @@ impl PipelineParts {
         Pipeline::new(router, metrics, clock, random, stopping, config.flow)
             .with_authorizer(authorizer)
             .with_tokens(tokens)
-            .with_anonymous(config.anonymous)
+            .with_anonymous(foreign.takes_anonymous(config))
             .with_console(config.console)
     }
 }

@@ -2,43 +2,18 @@
 //! are followed while the server runs.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use keelson_access::{
-    AlwaysAllow, Authorizer, AuthorizerChain, NodeAuthorizer, PrivilegedGroup, Rbac, StaticTokens, TokenSeal,
-};
+use keelson_access::{Authorizer, NodeAuthorizer, Rbac, StaticTokens, TokenSeal};
+use keelson_access_config::{AuthorizerKind, ConfiguredAuthorizers, LocalAuthorizers};
 use keelson_cache::Cache;
 use keelson_meta::ApiError;
 use keelson_supervision::TaskGroup;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-
-/// A way to decide what users may do, under the name that the reference server's flag gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthorizationMode {
-    /// Nodes may read what their pods use and write what is theirs; nobody else is decided about.
-    Node,
-    /// The stored roles and bindings decide.
-    Rbac,
-    /// Everybody may do anything.
-    AlwaysAllow,
-}
-
-impl FromStr for AuthorizationMode {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "Node" => Ok(Self::Node),
-            "RBAC" => Ok(Self::Rbac),
-            "AlwaysAllow" => Ok(Self::AlwaysAllow),
-            _ => Err(format!("there is no authorization mode {name:?}; there are Node, RBAC and AlwaysAllow")),
-        }
-    }
-}
+use crate::issuers::Foreign;
 
 /// What the operator keeps in files that are read again when they change.
 pub(crate) struct OperatorFiles {
@@ -52,6 +27,8 @@ impl OperatorFiles {
     /// # Errors
     /// When one can't be read.
     pub(crate) fn read(config: &Config) -> anyhow::Result<Self> {
+        config.authorization.kinds().context("reading who decides what users may do")?;
+        config.authentication.check(config).context("reading whose tokens are believed")?;
         let listed = config.token_file.as_deref().map(StaticTokens::read).transpose();
         let listed = listed.context("reading --token-auth-file")?.map(Arc::new);
         let seal = config.token_key_file.as_deref().map(|file| TokenSeal::read(file, config.random.clone()));
@@ -62,7 +39,7 @@ impl OperatorFiles {
 
 /// The authorizers of a server.
 pub(crate) struct Rights {
-    chain: Arc<AuthorizerChain>,
+    chain: Arc<ConfiguredAuthorizers>,
     rbac: Option<Arc<Rbac>>,
     nodes: Option<Arc<NodeAuthorizer>>,
     files: OperatorFiles,
@@ -72,30 +49,36 @@ impl Rights {
     /// Those of the settings, by what a cache holds, beside what the operator keeps in files.
     ///
     /// # Errors
-    /// When it holds no roles.
+    /// When it holds no roles, or the settings are wrong.
     pub(crate) fn new(config: &Config, cache: &Arc<Cache>, files: OperatorFiles) -> anyhow::Result<Self> {
-        let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
         let (mut rbac, mut nodes) = (None, None);
         let internal = |error: ApiError| anyhow::anyhow!("{error}");
-        for mode in &config.authorization {
-            match mode {
-                AuthorizationMode::AlwaysAllow => authorizers.push(Arc::new(AlwaysAllow)),
-                AuthorizationMode::Node => {
+        for kind in config.authorization.kinds()? {
+            match kind {
+                AuthorizerKind::Node => {
                     let prefixes = keelson_registry::node_prefixes().map_err(internal)?;
-                    let authorizer = Arc::new(NodeAuthorizer::new(cache.clone(), prefixes));
-                    nodes = Some(authorizer.clone());
-                    authorizers.push(authorizer);
+                    nodes = Some(Arc::new(NodeAuthorizer::new(cache.clone(), prefixes)));
                 }
-                AuthorizationMode::Rbac => {
+                AuthorizerKind::Rbac => {
                     let prefixes = keelson_registry::role_prefixes().map_err(internal)?;
                     let [a, b, c, d] = &prefixes;
-                    let roles = Arc::new(Rbac::new(cache.clone(), [a, b, c, d])?);
-                    rbac = Some(roles.clone());
-                    authorizers.push(roles);
+                    rbac = Some(Arc::new(Rbac::new(cache.clone(), [a, b, c, d])?));
                 }
+                AuthorizerKind::Webhook | AuthorizerKind::AlwaysAllow | AuthorizerKind::AlwaysDeny => {}
             }
         }
-        Ok(Self { chain: Arc::new(AuthorizerChain::new(authorizers)), rbac, nodes, files })
+        let local = LocalAuthorizers {
+            nodes: nodes.clone().map(|nodes| nodes as Arc<dyn Authorizer>),
+            rbac: rbac.clone().map(|rbac| rbac as Arc<dyn Authorizer>),
+        };
+        let (clock, random) = (config.clock.clone(), config.random.clone());
+        let chain = Arc::new(ConfiguredAuthorizers::new(&config.authorization, local, clock, random)?);
+        Ok(Self { chain, rbac, nodes, files })
+    }
+
+    /// The authorizers as they are configured, which ask webhooks once they are connected.
+    pub(crate) fn configured(&self) -> &Arc<ConfiguredAuthorizers> {
+        &self.chain
     }
 
     pub(crate) fn authorizer(&self) -> Arc<dyn Authorizer> {
@@ -117,8 +100,13 @@ impl Rights {
         self.files.seal.clone()
     }
 
-    /// Follows roles, bindings and the file of tokens until the server stops.
-    pub(crate) fn follow(self, background: &TaskGroup, stopping: &CancellationToken) {
+    /// Follows roles, bindings, issuers and the files of settings until the server stops.
+    pub(crate) fn follow(self, foreign: &Foreign, background: &TaskGroup, stopping: &CancellationToken) {
+        foreign.follow(background, stopping);
+        let (chain, told) = (self.chain, stopping.clone());
+        background.spawn("authorization-config", async move {
+            let _: Option<()> = told.run_until_cancelled_owned(chain.follow()).await;
+        });
         if let Some(rbac) = self.rbac {
             let stopping = stopping.clone();
             background.spawn("roles", async move {

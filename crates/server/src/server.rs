@@ -25,7 +25,7 @@ use keelson_http::health::{CheckResult, Health, HealthChecks};
 use keelson_http::listener::{self, Limits};
 use keelson_meta::host_port;
 use keelson_outbound::Outbound;
-use keelson_registry::{Registry, ServiceAccountTokens};
+use keelson_registry::Registry;
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe};
 use keelson_supervision::{Failure, Supervisor, TaskGroup};
 use rustls::ServerConfig;
@@ -44,7 +44,7 @@ use crate::registry::{outbound_of, registry_of};
 use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
-use crate::tokens::{service_account_tokens, token_issuer};
+use crate::tokens::{Tokens, token_issuer};
 
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
@@ -76,7 +76,7 @@ struct Prepared {
     pki: Pki,
     unsaved: Unsaved,
     authentication: AuthenticationInfo,
-    tokens: Arc<ServiceAccountTokens>,
+    tokens: Tokens,
     tls: Arc<ServerConfig>,
     /// Who clients are, where front proxies are among them.
     certificates: Option<Arc<PublishedAuthorities>>,
@@ -174,7 +174,7 @@ impl Prepared {
         let (registry, webhook_stats) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
-        let tokens = Arc::new(service_account_tokens(&config, &registry, issuer, &rights));
+        let tokens = Tokens::new(&config, &registry, issuer, &rights, &outbound)?;
         let aggregation = controllers::aggregation(&config, &registry)?;
         let publication = controllers::publication(&config, &registry)?;
         let extensions =
@@ -260,7 +260,7 @@ impl Prepared {
             peers: peers.clone(),
             fields: fields.clone(),
         };
-        self.rights.follow(&background, &stopping);
+        self.rights.follow(&self.tokens.foreign, &background, &stopping);
         background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
         let aggregator = self.aggregator;
         let remotes = AggregatedServers::new(aggregator.clone(), outbound.clone(), fields, peers.clone());
@@ -444,7 +444,7 @@ fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dy
 async fn peers(prepared: &Prepared) -> anyhow::Result<Peers> {
     let Prepared { config, registry, addr, .. } = prepared;
     let servers = registered_servers(config, registry, *addr);
-    let mut peers = Peers::new(config, &prepared.pki, prepared.tokens.issuer(), servers)?;
+    let mut peers = Peers::new(config, &prepared.pki, prepared.tokens.all.issuer(), servers)?;
     // ORDER: before this server takes its name, which another process may have.
     peers.check().await?;
     Ok(peers)

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use keelson_access::pki::Pki;
 use keelson_access::token::TokenIssuer;
+use keelson_access_config::ConfiguredAuthorizers;
 use keelson_http::pages::{IssuerDocuments, KEY_SET_PATH};
+use keelson_outbound::Outbound;
 use keelson_registry::{Registry, ServiceAccountTokens};
 
 use crate::config::Config;
+use crate::issuers::Foreign;
 use crate::rights::Rights;
 
 /// Who signs tokens and reads them.
@@ -20,16 +23,37 @@ pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<TokenIs
         .context("reading the keys of the tokens of service accounts")
 }
 
-/// Whoever knows the users of tokens.
-pub(crate) fn service_account_tokens(
-    config: &Config,
-    registry: &Arc<Registry>,
-    issuer: TokenIssuer,
-    rights: &Rights,
-) -> ServiceAccountTokens {
-    ServiceAccountTokens::new(registry.clone(), issuer)
-        .with_listed(rights.listed_tokens())
-        .with_bootstrap_tokens(config.bootstrap_tokens)
+/// Those who know the users of tokens.
+#[derive(Clone)]
+pub(crate) struct Tokens {
+    /// Asked first, and then the others.
+    pub(crate) all: Arc<ServiceAccountTokens>,
+    pub(crate) foreign: Foreign,
+    /// Those who decide what these users may do.
+    pub(crate) authorizers: Arc<ConfiguredAuthorizers>,
+}
+
+impl Tokens {
+    /// Those of the settings. Webhooks that decide what users may do are asked from now on too.
+    ///
+    /// # Errors
+    /// When the settings are wrong.
+    pub(crate) fn new(
+        config: &Config,
+        registry: &Arc<Registry>,
+        issuer: TokenIssuer,
+        rights: &Rights,
+        outbound: &Arc<Outbound>,
+    ) -> anyhow::Result<Self> {
+        let authorizers = rights.configured().clone();
+        authorizers.connect(outbound).context("reading who decides what users may do")?;
+        let foreign = Foreign::new(config, outbound).context("reading whose tokens are believed")?;
+        let all = ServiceAccountTokens::new(registry.clone(), issuer)
+            .with_listed(rights.listed_tokens())
+            .with_bootstrap_tokens(config.bootstrap_tokens)
+            .with_foreign(foreign.all());
+        Ok(Self { all: Arc::new(all), foreign, authorizers })
+    }
 }
 
 /// What others read to verify tokens of a server at this address.

@@ -33,7 +33,7 @@ impl TokenAuthenticator for ServiceAccountTokens {
         Box::pin(async move {
             self.authenticate(token, &[]).await.map(|(user, _)| user).map_err(|fault| match fault {
                 TokenFault::Refused(why) => {
-                    tracing::debug!(why, "a bearer token is refused");
+                    tracing::debug!(%why, "a bearer token is refused");
                     ApiError::Unauthorized
                 }
                 TokenFault::Unknown(error) => error,

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod access_webhooks;
 mod admission;
 mod bootstrap;
 mod builtin_admission;
@@ -12,6 +13,7 @@ mod events;
 mod explain;
 mod foreign_values;
 mod garbage_collection;
+mod issuers;
 mod kinds;
 mod legacy_tokens;
 mod managed_fields;

@@ -309,7 +309,7 @@ async fn bootstrap_tokens_are_taken_where_they_are_switched_on_and_as_long_as_th
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_without_credentials_can_be_refused() {
-    let server = TestServer::builder().configure(|config| config.anonymous = false).start().await;
+    let server = TestServer::builder().configure(|config| config.anonymous = Some(false)).start().await;
     for path in ["/healthz", "/version", "/api", "/metrics", "/api/v1/pods", "/nonsense"] {
         let answer = server.anonymous().get(path).await.expect(401).json();
         assert_eq!(answer["reason"], "Unauthorized", "{path}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_access::token::{Claims, LEEWAY, ObjectRef, TokenError, TokenIssuer, seconds};
-use keelson_access::{BootstrapToken, StaticTokens, User, bootstrap_tokens};
+use keelson_access::{BootstrapToken, ForeignTokens, StaticTokens, User, bootstrap_tokens};
 use keelson_cache::Entry;
 use keelson_meta::clock::{parse_rfc3339, rfc3339};
 use keelson_meta::error::ConflictKind;
@@ -32,23 +32,39 @@ pub struct ServiceAccountTokens {
     issuer: TokenIssuer,
     listed: Option<Arc<StaticTokens>>,
     takes_bootstrap_tokens: bool,
+    /// Who is asked about tokens of others, in this order.
+    foreign: Vec<Arc<dyn ForeignTokens>>,
 }
 
 /// Why a token proves nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TokenFault {
-    /// It is not accepted; the text is for who reviews it.
+    /// It is not accepted; what it says is for who reviews it.
     #[error("{0}")]
-    Refused(String),
+    Refused(Refusal),
     /// Nobody can tell now.
     #[error("{0}")]
     Unknown(ApiError),
 }
 
+/// Why nobody takes a token: what each said who knows such tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal(Vec<String>);
+
+/// As upstream has it, which begins with that nobody knows the token.
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.as_slice() {
+            [] => write!(f, "{}", TokenError::Foreign),
+            said => write!(f, "[{}, {}]", TokenError::Foreign, said.join(", ")),
+        }
+    }
+}
+
 impl ServiceAccountTokens {
     /// Tokens of the accounts in a registry, in the name of an issuer.
     pub fn new(registry: Arc<Registry>, issuer: TokenIssuer) -> Self {
-        Self { registry, issuer, listed: None, takes_bootstrap_tokens: false }
+        Self { registry, issuer, listed: None, takes_bootstrap_tokens: false, foreign: Vec::new() }
     }
 
     /// The same that knows the tokens of a file too.
@@ -61,6 +77,12 @@ impl ServiceAccountTokens {
     #[must_use]
     pub fn with_bootstrap_tokens(self, takes_bootstrap_tokens: bool) -> Self {
         Self { takes_bootstrap_tokens, ..self }
+    }
+
+    /// The same that asks these about tokens that it does not take itself.
+    #[must_use]
+    pub fn with_foreign(self, foreign: Vec<Arc<dyn ForeignTokens>>) -> Self {
+        Self { foreign, ..self }
     }
 
     pub(super) fn registry(&self) -> &Registry {
@@ -190,8 +212,38 @@ impl ServiceAccountTokens {
     /// of them it is meant.
     ///
     /// # Errors
-    /// When it proves nothing.
+    /// When it proves nothing. Whoever can't be asked about it lets nobody in.
     pub async fn authenticate(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
+        if let Some(known) = self.authenticate_own(token, audiences).await? {
+            return Ok(known);
+        }
+        let mut refusal = Refusal::default();
+        for foreign in &self.foreign {
+            match foreign.authenticate(token, audiences).await {
+                Ok(None) => {}
+                Ok(Some((user, Some(meant)))) => return Ok((user, meant)),
+                Ok(Some((user, None))) => return self.for_this_server(user, audiences),
+                Err(why) => refusal.0.push(why),
+            }
+        }
+        Err(TokenFault::Refused(refusal))
+    }
+
+    /// Whoever has a token that says nothing of audiences may show it to this server alone.
+    fn for_this_server(&self, user: User, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
+        let own = self.issuer.name();
+        if !audiences.is_empty() && !audiences.iter().any(|audience| audience == own) {
+            return Err(TokenFault::Refused(Refusal::default()));
+        }
+        Ok((user, vec![own.to_owned()]))
+    }
+
+    /// The same of tokens that this server knows by itself, which nobody else is shown; `None` of others.
+    async fn authenticate_own(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<Option<(User, Vec<String>)>, TokenFault> {
         let of_others = match self.listed.as_ref().and_then(|listed| listed.user(token)) {
             Some(user) => Some(user),
             None => match self.bootstrap_user(token).await? {
@@ -200,17 +252,13 @@ impl ServiceAccountTokens {
             },
         };
         if let Some(user) = of_others {
-            let own = self.issuer.name();
-            if !audiences.is_empty() && !audiences.iter().any(|audience| audience == own) {
-                return Err(TokenFault::Refused(TokenError::Foreign.to_string()));
-            }
-            return Ok((user, vec![own.to_owned()]));
+            return self.for_this_server(user, audiences).map(Some);
         }
         let now = self.registry.now();
-        let claims = self.issuer.verify(token, now).map_err(|error| match error {
-            TokenError::Foreign => TokenFault::Refused(error.to_string()),
-            _ => refused(&error.to_string()),
-        })?;
+        let claims = match self.issuer.verify(token, now) {
+            Err(TokenError::Foreign) => return Ok(None),
+            verified => verified.map_err(|error| refused(&error.to_string()))?,
+        };
         let own = [self.issuer.name().to_owned()];
         let wanted = if audiences.is_empty() { &own } else { audiences };
         let meant: Vec<String> = wanted.iter().filter(|one| claims.audiences.contains(one)).cloned().collect();
@@ -222,7 +270,7 @@ impl ServiceAccountTokens {
             )));
         }
         self.check_objects(&claims, now).await?;
-        Ok((user_of(&claims), meant))
+        Ok(Some((user_of(&claims), meant)))
     }
 
     /// The user of a bootstrap token; `None` for another token, and for one that is not good.
@@ -289,7 +337,7 @@ impl ServiceAccountTokens {
             Ok((user, audiences)) => {
                 json!({ "authenticated": true, "user": user_info(&user), "audiences": audiences })
             }
-            Err(TokenFault::Refused(why)) => json!({ "user": {}, "error": why }),
+            Err(TokenFault::Refused(why)) => json!({ "user": {}, "error": why.to_string() }),
             Err(TokenFault::Unknown(error)) => return Err(error),
         };
         review.0.insert("status", status);
@@ -369,7 +417,7 @@ impl Known {
 
 /// A fault in a token of this server: upstream names what every authenticator said.
 pub(super) fn refused(why: &str) -> TokenFault {
-    TokenFault::Refused(format!("[{}, {why}]", TokenError::Foreign))
+    TokenFault::Refused(Refusal(vec![why.to_owned()]))
 }
 
 fn listed(texts: &[String]) -> String {

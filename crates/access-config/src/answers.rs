@@ -1,0 +1,149 @@
+//! Answers of others that are kept for a while, under hashes of what was asked.
+//!
+//! Those who ask the same at the same time wait for one answer, a good one or a bad one, so that a peer which is slow is not asked once
+//! for each. How many are kept is bounded; secrets are not kept.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// What was asked, as it is known here.
+pub(crate) type Key = [u8; 32];
+
+/// The hash of texts, of which each is told from the next.
+pub(crate) fn key<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> Key {
+    let mut hash = Context::new(&SHA256);
+    for text in texts {
+        hash.update(&(text.len() as u64).to_be_bytes());
+        hash.update(text);
+    }
+    let mut key = [0; 32];
+    key.copy_from_slice(hash.finish().as_ref());
+    key
+}
+
+/// Answers by what was asked.
+#[derive(Debug)]
+pub(crate) struct Answers<V> {
+    slots: Mutex<HashMap<Key, Arc<Slot<V>>>>,
+    most: usize,
+}
+
+/// The answer to one question. Whoever holds the lock asks.
+type Slot<V> = tokio::sync::Mutex<Option<Answered<V>>>;
+
+#[derive(Debug)]
+struct Answered<V> {
+    answer: V,
+    at: Instant,
+    until: Instant,
+}
+
+impl<V: Clone> Answers<V> {
+    /// Keeps so many.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { slots: Mutex::default(), most }
+    }
+
+    /// The answer to a question that is kept, or what `ask` comes to, which says how long it may be kept.
+    pub(crate) async fn get(&self, key: Key, ask: impl Future<Output = (V, Duration)>) -> V {
+        let came = Instant::now();
+        let slot = self.slot(key, came);
+        let mut last = slot.lock().await;
+        if let Some(answered) = &*last
+            && (answered.until > Instant::now() || answered.at >= came)
+        {
+            return answered.answer.clone();
+        }
+        let (answer, keep) = ask.await;
+        let at = Instant::now();
+        *last = Some(Answered { answer: answer.clone(), at, until: at + keep });
+        if keep.is_zero() {
+            // Who waits for it has it all the same.
+            self.slots.lock().remove(&key);
+        }
+        answer
+    }
+
+    fn slot(&self, key: Key, now: Instant) -> Arc<Slot<V>> {
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.get(&key) {
+            return slot.clone();
+        }
+        if slots.len() >= self.most {
+            let is_needed = |slot: &Arc<Slot<V>>| {
+                let free = slot.try_lock().ok();
+                free.is_none_or(|last| last.as_ref().is_some_and(|answered| answered.until > now))
+            };
+            slots.retain(|_, slot| is_needed(slot));
+            // Of those that are still good any go: a quarter, so that this is not done for each new one.
+            let mut left = self.most - self.most / 4;
+            slots.retain(|_, _| {
+                left = left.saturating_sub(1);
+                left > 0
+            });
+        }
+        slots.entry(key).or_default().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const KEEP: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_kept_for_its_time() {
+        let answers = Answers::new(10);
+        let asked = AtomicUsize::new(0);
+        let get = async |name: &str, keep: Duration| {
+            let ask = async { (asked.fetch_add(1, Ordering::Relaxed), keep) };
+            answers.get(key([name.as_bytes()]), ask).await
+        };
+        assert_eq!((get("a", KEEP).await, get("a", KEEP).await, get("b", KEEP).await), (0, 0, 1));
+        tokio::time::advance(KEEP).await;
+        assert_eq!(get("a", Duration::ZERO).await, 2);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(get("a", KEEP).await, 3, "it was not to be kept");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_the_same_at_the_same_time_waits_for_one_answer() {
+        let answers = Answers::new(10);
+        let asked = AtomicUsize::new(0);
+        let get = || {
+            answers.get(key([&b"a"[..]]), async {
+                let number = asked.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                (number, Duration::ZERO)
+            })
+        };
+        assert_eq!(futures::future::join_all((0..20).map(|_| get())).await, vec![0; 20]);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        // Who gives up does not keep the others.
+        assert!(tokio::time::timeout(Duration::from_millis(100), get()).await.is_err());
+        assert_eq!(get().await, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_are_kept_than_there_may_be() {
+        let answers = Answers::new(8);
+        for number in 0..100_u32 {
+            let keep = if number % 2 == 0 { KEEP } else { Duration::ZERO };
+            answers.get(key([&number.to_be_bytes()[..]]), async { ((), keep) }).await;
+            assert!(answers.slots.lock().len() <= 8);
+        }
+    }
+
+    #[test]
+    fn texts_are_told_apart() {
+        assert_ne!(key([&b"ab"[..], b"c"]), key([&b"a"[..], b"bc"]));
+    }
+}

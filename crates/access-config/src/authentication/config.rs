@@ -1,0 +1,194 @@
+//! The form of `AuthenticationConfiguration`, in the fields that upstream's file has.
+//!
+//! Nothing is judged here. Fields that are left out are empty, as upstream's are.
+
+use std::path::Path;
+
+use super::flags::OidcFlags;
+use crate::document::{ConfigurationError, DocumentKind, Fields};
+
+const KIND: DocumentKind = DocumentKind {
+    what: "authentication",
+    kind: "AuthenticationConfiguration",
+    versions: &["v1", "v1beta1", "v1alpha1"],
+};
+
+/// Whose tokens are believed, and where no credentials are needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthenticationConfiguration {
+    pub(crate) jwt: Vec<JwtAuthenticator>,
+    /// What it says of requests without credentials, if anything.
+    pub anonymous: Option<Anonymous>,
+}
+
+/// Requests without credentials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Anonymous {
+    /// Whether they are taken.
+    pub enabled: bool,
+    /// The only paths for which they are; any where there are none.
+    pub paths: Vec<String>,
+}
+
+impl Anonymous {
+    /// Whether one is taken that asks for a path.
+    pub fn takes(&self, path: &str) -> bool {
+        self.enabled && (self.paths.is_empty() || self.paths.iter().any(|taken| taken == path))
+    }
+}
+
+/// An issuer, and what its tokens mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JwtAuthenticator {
+    pub(crate) issuer: Issuer,
+    pub(crate) claim_validation_rules: Vec<ClaimRule>,
+    pub(crate) claim_mappings: ClaimMappings,
+    pub(crate) user_validation_rules: Vec<UserRule>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Issuer {
+    pub(crate) url: String,
+    pub(crate) discovery_url: String,
+    pub(crate) certificate_authority: String,
+    pub(crate) audiences: Vec<String>,
+    pub(crate) audience_match_policy: String,
+    pub(crate) egress_selector_type: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClaimRule {
+    pub(crate) claim: String,
+    pub(crate) required_value: String,
+    pub(crate) expression: String,
+    pub(crate) message: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClaimMappings {
+    pub(crate) username: PrefixedClaim,
+    pub(crate) groups: PrefixedClaim,
+    pub(crate) uid_claim: String,
+    pub(crate) uid_expression: String,
+    pub(crate) extra: Vec<ExtraMapping>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PrefixedClaim {
+    pub(crate) claim: String,
+    pub(crate) prefix: Option<String>,
+    pub(crate) expression: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExtraMapping {
+    pub(crate) key: String,
+    pub(crate) value_expression: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UserRule {
+    pub(crate) expression: String,
+    pub(crate) message: String,
+}
+
+impl AuthenticationConfiguration {
+    /// Reads a file and judges it: nobody may issue tokens in the name of one of `disallowed`.
+    ///
+    /// # Errors
+    /// When it can't be read, or says what can't be.
+    pub fn of_file(file: &Path, disallowed: &[String]) -> Result<Self, ConfigurationError> {
+        Self::load(file)?.judged(disallowed)
+    }
+
+    /// The same of what flags say.
+    ///
+    /// # Errors
+    /// When they don't fit each other, or say what can't be.
+    pub fn of_flags(flags: &OidcFlags, disallowed: &[String]) -> Result<Self, ConfigurationError> {
+        flags.configuration()?.judged(disallowed)
+    }
+
+    fn judged(self, disallowed: &[String]) -> Result<Self, ConfigurationError> {
+        let invalid = |faults| ConfigurationError::Invalid { what: "authentication", faults };
+        self.compile(disallowed).map(drop).map_err(invalid)?;
+        Ok(self)
+    }
+
+    /// Reads a file, of which nothing but the form is judged.
+    pub(crate) fn load(file: &Path) -> Result<Self, ConfigurationError> {
+        KIND.load(file, &["jwt", "anonymous"], Self::read)
+    }
+
+    fn read(fields: &Fields<'_>) -> Self {
+        const JWT: [&str; 4] = ["issuer", "claimValidationRules", "claimMappings", "userValidationRules"];
+        let anonymous = fields.optional_object("anonymous", &["enabled", "conditions"]);
+        Self {
+            jwt: fields.objects("jwt", &JWT).iter().map(JwtAuthenticator::read).collect(),
+            anonymous: anonymous.map(|anonymous| Anonymous {
+                enabled: anonymous.flag("enabled").unwrap_or_default(),
+                paths: anonymous.objects("conditions", &["path"]).iter().map(|one| one.text("path")).collect(),
+            }),
+        }
+    }
+}
+
+impl JwtAuthenticator {
+    fn read(fields: &Fields<'_>) -> Self {
+        const ISSUER: [&str; 6] =
+            ["url", "discoveryURL", "certificateAuthority", "audiences", "audienceMatchPolicy", "egressSelectorType"];
+        let issuer = fields.object("issuer", &ISSUER);
+        let rules = fields.objects("claimValidationRules", &["claim", "requiredValue", "expression", "message"]);
+        let user_rules = fields.objects("userValidationRules", &["expression", "message"]);
+        let user_rule =
+            |rule: &Fields<'_>| UserRule { expression: rule.text("expression"), message: rule.text("message") };
+        Self {
+            issuer: Issuer {
+                url: issuer.text("url"),
+                discovery_url: issuer.text("discoveryURL"),
+                certificate_authority: issuer.text("certificateAuthority"),
+                audiences: issuer.texts("audiences"),
+                audience_match_policy: issuer.text("audienceMatchPolicy"),
+                egress_selector_type: issuer.text("egressSelectorType"),
+            },
+            claim_validation_rules: rules
+                .iter()
+                .map(|rule| ClaimRule {
+                    claim: rule.text("claim"),
+                    required_value: rule.text("requiredValue"),
+                    expression: rule.text("expression"),
+                    message: rule.text("message"),
+                })
+                .collect(),
+            claim_mappings: ClaimMappings::read(
+                &fields.object("claimMappings", &["username", "groups", "uid", "extra"]),
+            ),
+            user_validation_rules: user_rules.iter().map(user_rule).collect(),
+        }
+    }
+}
+
+impl ClaimMappings {
+    fn read(fields: &Fields<'_>) -> Self {
+        let prefixed = |name: &str| {
+            let mapping = fields.object(name, &["claim", "prefix", "expression"]);
+            PrefixedClaim {
+                claim: mapping.text("claim"),
+                prefix: mapping.optional_text("prefix"),
+                expression: mapping.text("expression"),
+            }
+        };
+        let uid = fields.object("uid", &["claim", "expression"]);
+        let extra = fields.objects("extra", &["key", "valueExpression"]);
+        Self {
+            username: prefixed("username"),
+            groups: prefixed("groups"),
+            uid_claim: uid.text("claim"),
+            uid_expression: uid.text("expression"),
+            extra: extra
+                .iter()
+                .map(|one| ExtraMapping { key: one.text("key"), value_expression: one.text("valueExpression") })
+                .collect(),
+        }
+    }
+}

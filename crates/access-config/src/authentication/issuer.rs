@@ -1,0 +1,212 @@
+//! The keys of one issuer: found by its discovery document (OpenID Connect Discovery 1.0), fetched, and fetched again when they change.
+//!
+//! An issuer that can't be reached is asked again in the background. Its keys of before hold meanwhile, and tokens of others wait for
+//! nothing. A token of an unknown key has the keys fetched at once, for all such tokens together and not more often than once in a
+//! while, whoever sends them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use http::header::{ACCEPT, HeaderValue};
+use http::{HeaderMap, Method, Uri};
+use keelson_codec::json;
+use keelson_outbound::{ClientConfig, Destination, Outbound, Peer, PeerRequest, failure_text};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::config::Issuer;
+use crate::jwt::{Algorithm, KeySet, Token};
+
+const DISCOVERY: &str = "/.well-known/openid-configuration";
+/// How soon an issuer is tried again that could not be reached yet: later each time, up to the last.
+const FIRST_AGAIN: Duration = Duration::from_millis(500);
+const LAST_AGAIN: Duration = Duration::from_secs(10);
+/// How often the keys are fetched that nobody asked for, so that those which the issuer has taken back are forgotten.
+const REFRESH: Duration = Duration::from_mins(5);
+/// How long lies at the least between two times at which unknown keys were looked for.
+const SPACING: Duration = Duration::from_secs(1);
+/// How long a fetch may take.
+const FETCH_TIME: Duration = Duration::from_secs(10);
+/// How many bytes a document may have.
+const MOST_BYTES: usize = 1024 * 1024;
+/// How many tokens of unknown keys wait at once.
+const WAITING: usize = 256;
+
+/// An issuer as it can be asked.
+#[derive(Debug)]
+pub(super) struct IssuerKeys {
+    pub(super) issuer: Issuer,
+    outbound: Arc<Outbound>,
+    known: ArcSwapOption<Known>,
+    last: Mutex<Option<Attempt>>,
+    waiting: Semaphore,
+}
+
+/// An issuer that was reached.
+#[derive(Debug)]
+struct Known {
+    key_set: Place,
+    keys: KeySet,
+}
+
+/// A document at a host.
+#[derive(Clone, Debug)]
+struct Place {
+    peer: Peer,
+    path: String,
+}
+
+/// A fetch of the keys, and what came of it.
+#[derive(Debug)]
+struct Attempt {
+    begun: Instant,
+    outcome: Result<(), String>,
+}
+
+impl IssuerKeys {
+    pub(super) fn new(issuer: Issuer, outbound: Arc<Outbound>) -> Self {
+        let waiting = Semaphore::new(WAITING);
+        Self { issuer, outbound, known: ArcSwapOption::empty(), last: Mutex::default(), waiting }
+    }
+
+    /// Whether it was reached.
+    pub(super) fn is_known(&self) -> bool {
+        self.known.load().is_some()
+    }
+
+    /// Whether the issuer signed a token, in upstream's words if it did not.
+    pub(super) async fn verify(&self, token: &Token<'_>, algorithm: Algorithm) -> Result<(), String> {
+        let came = Instant::now();
+        let known = self.known.load_full().ok_or("oidc: authenticator not initialized")?;
+        if token.is_signed_by(&known.keys, algorithm) {
+            return Ok(());
+        }
+        let failed = |why: &str| format!("oidc: verify token: failed to verify signature: {why}");
+        let place = self.waiting.try_acquire();
+        let _place = place.map_err(|_| failed("too many tokens wait for the keys of the issuer"))?;
+        self.fetch_after(came).await.map_err(|why| failed(&format!("fetching keys {why}")))?;
+        let known = self.known.load_full();
+        if known.is_some_and(|known| token.is_signed_by(&known.keys, algorithm)) {
+            return Ok(());
+        }
+        Err(failed("failed to verify id token signature"))
+    }
+
+    /// Has the keys fetched once more after a time, by whoever comes first.
+    async fn fetch_after(&self, came: Instant) -> Result<(), String> {
+        let mut last = self.last.lock().await;
+        if let Some(attempt) = &*last {
+            if attempt.begun >= came {
+                return attempt.outcome.clone();
+            }
+            sleep_until(attempt.begun + SPACING).await;
+        }
+        let begun = Instant::now();
+        let outcome = self.fetch_keys().await;
+        *last = Some(Attempt { begun, outcome: outcome.clone() });
+        outcome
+    }
+
+    async fn fetch_keys(&self) -> Result<(), String> {
+        let Some(known) = self.known.load_full() else { return Ok(()) };
+        let keys = known.key_set.keys().await?;
+        self.known.store(Some(Arc::new(Known { key_set: known.key_set.clone(), keys })));
+        Ok(())
+    }
+
+    /// Finds the issuer, and keeps its keys as they are there. Never ends.
+    pub(super) async fn keep_up(&self) {
+        let url = self.issuer.url.as_str();
+        let mut again = FIRST_AGAIN;
+        loop {
+            let wait = match (self.is_known(), self.discover().await) {
+                (false, Ok(keys)) => {
+                    tracing::info!(issuer = url, keys, "an issuer of tokens is known");
+                    REFRESH
+                }
+                (true, Ok(_)) => REFRESH,
+                (false, Err(error)) => {
+                    tracing::error!(
+                        issuer = url,
+                        error,
+                        "an issuer of tokens can't be reached; its tokens are refused"
+                    );
+                    again = (again * 2).min(LAST_AGAIN);
+                    again
+                }
+                (true, Err(error)) => {
+                    tracing::warn!(
+                        issuer = url,
+                        error,
+                        "an issuer of tokens can't be reached; its keys of before hold"
+                    );
+                    REFRESH
+                }
+            };
+            sleep(wait).await;
+        }
+    }
+
+    /// Reads the discovery document and the keys. Of an issuer whose keys can't be had yet they are fetched when a token comes.
+    async fn discover(&self) -> Result<usize, String> {
+        let url = match self.issuer.discovery_url.as_str() {
+            "" => format!("{}{DISCOVERY}", self.issuer.url.trim_end_matches('/')),
+            url => url.to_owned(),
+        };
+        let document = json::parse(&self.place(&url)?.fetch().await?).map_err(|error| error.to_string())?.value;
+        let text = |name: &str| document[name].as_str().unwrap_or_default();
+        if text("issuer") != self.issuer.url {
+            let (expected, got) = (&self.issuer.url, text("issuer"));
+            return Err(format!(
+                "oidc: issuer did not match the issuer returned by provider, expected {expected:?} got {got:?}"
+            ));
+        }
+        let key_set = self.place(text("jwks_uri")).map_err(|error| format!("its jwks_uri: {error}"))?;
+        let is_new = !self.is_known();
+        let keys = match key_set.keys().await {
+            Ok(keys) => keys,
+            Err(error) if is_new => {
+                tracing::warn!(issuer = self.issuer.url, error, "the keys of an issuer of tokens can't be fetched");
+                KeySet::default()
+            }
+            Err(error) => return Err(error),
+        };
+        let count = keys.len();
+        self.known.store(Some(Arc::new(Known { key_set, keys })));
+        Ok(count)
+    }
+
+    /// Nothing is dialled yet.
+    fn place(&self, url: &str) -> Result<Place, String> {
+        let authority = self.issuer.certificate_authority.clone().into_bytes();
+        let peer = self.outbound.peer(&ClientConfig::new(Destination::Url(url.to_owned()), authority))?;
+        let uri: Uri = url.parse().map_err(|_| format!("{url:?} is no URL"))?;
+        let path = uri.path_and_query().map_or("/".to_owned(), ToString::to_string);
+        Ok(Place { peer, path })
+    }
+}
+
+impl Place {
+    async fn keys(&self) -> Result<KeySet, String> {
+        let bytes = self.fetch().await.map_err(|why| format!("oidc: get keys failed: {why}"))?;
+        KeySet::parse(&bytes).map_err(|why| format!("oidc: failed to decode keys: {why}"))
+    }
+
+    async fn fetch(&self) -> Result<Vec<u8>, String> {
+        let request = PeerRequest {
+            method: Method::GET,
+            path: self.path.clone(),
+            headers: HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json, */*"))]),
+            body: bytes::Bytes::new(),
+            time: FETCH_TIME,
+            response_bytes: MOST_BYTES,
+        };
+        let answer = self.peer.send(request).await.map_err(|error| error.to_string())?;
+        match failure_text(&answer) {
+            None if answer.status == 200 => Ok(answer.body.to_vec()),
+            None => Err(format!("{} answers with the code {}", self.peer.at(&self.path), answer.status)),
+            Some(why) => Err(format!("{}: {} {why}", self.peer.at(&self.path), answer.status)),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! All issuers of a configuration, which is followed: a file that changes counts as soon as it was read.
+//!
+//! What was known of an issuer of which nothing changed stays. One that was taken out is believed no more from that moment on.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::future::{BoxFuture, join_all, pending};
+use keelson_access::{FileChanges, ForeignTokens, TokenAnswer, User};
+use keelson_meta::Clock;
+use keelson_outbound::Outbound;
+
+use super::claims::Mapper;
+use super::config::{AuthenticationConfiguration, JwtAuthenticator};
+use super::flags::OidcFlags;
+use super::issuer::IssuerKeys;
+use super::validation::quoted;
+use crate::answers::{Answers, key};
+use crate::document::ConfigurationError;
+use crate::jwt::{Algorithm, SIGNING_ALGORITHMS, Token};
+use crate::reloads::Reloads;
+
+/// How long it is remembered who somebody is, as upstream has it.
+const REMEMBERED: Duration = Duration::from_secs(10);
+/// Of how many tokens of an issuer that is remembered.
+const REMEMBERED_TOKENS: usize = 4096;
+/// What one issuer writes into its tokens instead of its URL.
+const GOOGLE: (&str, &str) = ("accounts.google.com", "https://accounts.google.com");
+
+/// The issuers whose tokens are believed.
+pub struct ConfiguredIssuers {
+    file: Option<PathBuf>,
+    disallowed: Vec<String>,
+    algorithms: Vec<String>,
+    outbound: Arc<Outbound>,
+    clock: Arc<dyn Clock>,
+    current: ArcSwap<Issuers>,
+    reloads: Reloads,
+}
+
+/// Those of one reading.
+struct Issuers {
+    configuration: AuthenticationConfiguration,
+    each: Vec<Arc<JwtIssuer>>,
+}
+
+/// An issuer, and what its tokens mean.
+struct JwtIssuer {
+    authenticator: JwtAuthenticator,
+    mapper: Mapper,
+    keys: Arc<IssuerKeys>,
+    remembered: Answers<Result<Arc<User>, String>>,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What was counted of an issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuerSample {
+    /// Its URL.
+    pub url: String,
+    /// How many tokens of it were verified.
+    pub succeeded: u64,
+    /// How many were refused.
+    pub failed: u64,
+    /// Whether it was reached.
+    pub is_known: bool,
+}
+
+impl ConfiguredIssuers {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// When it can't be read, or says what can't be: nobody may issue tokens in the name of one of `disallowed`.
+    pub fn of_file(
+        file: &Path,
+        disallowed: Vec<String>,
+        outbound: Arc<Outbound>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConfigurationError> {
+        let algorithms = SIGNING_ALGORITHMS.map(str::to_owned).to_vec();
+        let configuration = AuthenticationConfiguration::load(file)?;
+        Self::new(Some(file.to_owned()), configuration, algorithms, disallowed, outbound, clock)
+    }
+
+    /// The one of flags.
+    ///
+    /// # Errors
+    /// When they don't fit each other, or say what can't be.
+    pub fn of_flags(
+        flags: &OidcFlags,
+        disallowed: Vec<String>,
+        outbound: Arc<Outbound>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConfigurationError> {
+        Self::new(None, flags.configuration()?, flags.signing_algorithms.clone(), disallowed, outbound, clock)
+    }
+
+    fn new(
+        file: Option<PathBuf>,
+        configuration: AuthenticationConfiguration,
+        algorithms: Vec<String>,
+        disallowed: Vec<String>,
+        outbound: Arc<Outbound>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConfigurationError> {
+        let first = Issuers::new(configuration, &disallowed, &outbound, None)?;
+        let (current, reloads) = (ArcSwap::from_pointee(first), Reloads::default());
+        Ok(Self { file, disallowed, algorithms, outbound, clock, current, reloads })
+    }
+
+    /// Whether a request without credentials is taken that asks for a path; `None` where the configuration does not say.
+    pub fn takes_anonymous(&self, path: &str) -> Option<bool> {
+        self.current.load().configuration.anonymous.as_ref().map(|anonymous| anonymous.takes(path))
+    }
+
+    /// How often the file was read again.
+    pub fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+
+    /// What was counted of each issuer.
+    pub fn samples(&self) -> Vec<IssuerSample> {
+        let current = self.current.load();
+        let sample = |one: &Arc<JwtIssuer>| IssuerSample {
+            url: one.authenticator.issuer.url.clone(),
+            succeeded: one.succeeded.load(Ordering::Relaxed),
+            failed: one.failed.load(Ordering::Relaxed),
+            is_known: one.keys.is_known(),
+        };
+        current.each.iter().map(sample).collect()
+    }
+
+    /// Keeps up with the file and with the keys of the issuers. Never ends.
+    pub async fn follow(self: Arc<Self>) {
+        let mut changes = match &self.file {
+            Some(file) => Some(FileChanges::new(file).await),
+            None => None,
+        };
+        // It may have changed since it was read first.
+        self.read_again().await;
+        loop {
+            let current = self.current.load_full();
+            let keeping = async {
+                join_all(current.each.iter().map(|one| one.keys.keep_up())).await;
+                pending::<()>().await;
+            };
+            let changed = async {
+                match &mut changes {
+                    Some(changes) => changes.changed().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = keeping => {}
+                () = changed => self.read_again().await,
+            }
+        }
+    }
+
+    async fn read_again(self: &Arc<Self>) {
+        let Some(file) = self.file.clone() else { return };
+        let this = self.clone();
+        // Expressions take a while to compile.
+        let read = tokio::task::spawn_blocking(move || {
+            let configuration = AuthenticationConfiguration::load(&file)?;
+            let current = this.current.load();
+            if configuration == current.configuration {
+                return Ok(None);
+            }
+            Issuers::new(configuration, &this.disallowed, &this.outbound, Some(&current)).map(Some)
+        });
+        let now = self.clock.now();
+        match read.await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(issuers))) => {
+                tracing::info!(issuers = issuers.each.len(), "the authentication configuration was read again");
+                self.current.store(Arc::new(issuers));
+                self.reloads.note(true, now);
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the authentication configuration of before is kept");
+                self.reloads.note(false, now);
+            }
+            Err(error) => {
+                tracing::error!(%error, "reading the authentication configuration failed; the one of before is kept");
+                self.reloads.note(false, now);
+            }
+        }
+    }
+}
+
+impl Issuers {
+    /// What is known of those of before, as far as they are the same, is taken over.
+    fn new(
+        configuration: AuthenticationConfiguration,
+        disallowed: &[String],
+        outbound: &Arc<Outbound>,
+        before: Option<&Self>,
+    ) -> Result<Self, ConfigurationError> {
+        let mappers = configuration
+            .compile(disallowed)
+            .map_err(|faults| ConfigurationError::Invalid { what: "authentication", faults })?;
+        let before = before.map_or(&[][..], |before| &before.each);
+        let each = configuration.jwt.iter().zip(mappers).map(|(authenticator, mapper)| {
+            if let Some(same) = before.iter().find(|one| one.authenticator == *authenticator) {
+                return same.clone();
+            }
+            let issuer = &authenticator.issuer;
+            let known = before.iter().find(|one| one.authenticator.issuer == *issuer).map(|one| one.keys.clone());
+            let keys = known.unwrap_or_else(|| Arc::new(IssuerKeys::new(issuer.clone(), outbound.clone())));
+            Arc::new(JwtIssuer {
+                authenticator: authenticator.clone(),
+                mapper,
+                keys,
+                remembered: Answers::new(REMEMBERED_TOKENS),
+                succeeded: AtomicU64::new(0),
+                failed: AtomicU64::new(0),
+            })
+        });
+        let each = each.collect();
+        Ok(Self { configuration, each })
+    }
+}
+
+impl JwtIssuer {
+    /// The user of a token, and how long that may be remembered.
+    async fn user(
+        &self,
+        token: &Token<'_>,
+        algorithms: &[String],
+        clock: &dyn Clock,
+    ) -> (Result<Arc<User>, String>, Duration) {
+        match self.verified(token, algorithms, clock).await {
+            Ok(user) => {
+                self.succeeded.fetch_add(1, Ordering::Relaxed);
+                let left = token.expires().and_then(|expires| expires.duration_since(clock.now()).ok());
+                (Ok(Arc::new(user)), left.unwrap_or_default().min(REMEMBERED))
+            }
+            Err(why) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                (Err(why), Duration::ZERO)
+            }
+        }
+    }
+
+    /// What costs nothing is looked at first, so that a token that has ended has no keys fetched.
+    async fn verified(&self, token: &Token<'_>, algorithms: &[String], clock: &dyn Clock) -> Result<User, String> {
+        if !self.keys.is_known() {
+            return Err("oidc: authenticator not initialized".to_owned());
+        }
+        let refused = |why: String| format!("oidc: verify token: {why}");
+        token.check_types().map_err(refused)?;
+        self.check_audience(token).map_err(refused)?;
+        token.check_time(clock.now()).map_err(refused)?;
+        let name = token.algorithm();
+        let algorithm = Algorithm::named(name).filter(|_| algorithms.iter().any(|known| known == name));
+        let Some(algorithm) = algorithm.filter(|_| token.is_plain()) else {
+            let expected = quoted(algorithms);
+            return Err(refused(format!(
+                "oidc: id token signed with unsupported algorithm, expected {expected} got {name:?}"
+            )));
+        };
+        self.keys.verify(token, algorithm).await?;
+        self.mapper.user(&self.authenticator.claim_mappings, &token.claims)
+    }
+
+    fn check_audience(&self, token: &Token<'_>) -> Result<(), String> {
+        let (own, found) = (&self.authenticator.issuer.audiences, token.audiences());
+        if found.iter().any(|found| own.iter().any(|own| own == found)) {
+            return Ok(());
+        }
+        let mut sorted: Vec<&str> = own.iter().map(String::as_str).collect();
+        sorted.sort_unstable();
+        let expected = match sorted.as_slice() {
+            [one] => keelson_meta::go_format::quote(one),
+            many => quoted(many),
+        };
+        Err(format!("oidc: expected audience {expected} got {}", quoted(&found)))
+    }
+}
+
+impl ForeignTokens for ConfiguredIssuers {
+    fn authenticate<'a>(&'a self, token: &'a str, _audiences: &'a [String]) -> BoxFuture<'a, TokenAnswer> {
+        Box::pin(async move {
+            let Some(read) = Token::read(token) else { return Ok(None) };
+            let named = match read.issuer() {
+                short if short == GOOGLE.0 => GOOGLE.1,
+                url => url,
+            };
+            let current = self.current.load_full();
+            let Some(issuer) = current.each.iter().find(|one| one.authenticator.issuer.url == named) else {
+                return Ok(None);
+            };
+            let ask = issuer.user(&read, &self.algorithms, &*self.clock);
+            let user = issuer.remembered.get(key([token.as_bytes()]), ask).await?;
+            // It says nothing of the audiences of this server, so it is as good for each.
+            Ok(Some((User::clone(&user), None)))
+        })
+    }
+}
+
+impl fmt::Debug for ConfiguredIssuers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfiguredIssuers").field("file", &self.file).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,229 @@
+//! The form of `AuthorizationConfiguration`, in the fields that upstream's file has.
+//!
+//! Defaults are filled in as upstream does; nothing is judged here.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::document::{ConfigurationError, DocumentKind, Fields, Seconds};
+use crate::webhook::ReviewVersion;
+
+const KIND: DocumentKind = DocumentKind {
+    what: "authorization",
+    kind: "AuthorizationConfiguration",
+    versions: &["v1", "v1beta1", "v1alpha1"],
+};
+
+const WEBHOOK: [&str; 10] = [
+    "authorizedTTL",
+    "cacheAuthorizedRequests",
+    "unauthorizedTTL",
+    "cacheUnauthorizedRequests",
+    "timeout",
+    "subjectAccessReviewVersion",
+    "matchConditionSubjectAccessReviewVersion",
+    "failurePolicy",
+    "connectionInfo",
+    "matchConditions",
+];
+
+/// Who decides, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AuthorizationConfiguration {
+    /// The authorizers.
+    pub(crate) authorizers: Vec<AuthorizerEntry>,
+}
+
+/// One authorizer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthorizerEntry {
+    pub(crate) kind: String,
+    /// Its name, in metrics.
+    pub(crate) name: String,
+    /// What is said of a webhook.
+    pub(crate) webhook: Option<WebhookSettings>,
+}
+
+/// A kind of authorizers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthorizerKind {
+    /// Nodes may read what their pods use and write what is theirs.
+    Node,
+    /// The stored roles and bindings decide.
+    Rbac,
+    /// A webhook decides.
+    Webhook,
+    /// Everybody may do anything.
+    AlwaysAllow,
+    /// Nobody may do anything.
+    AlwaysDeny,
+}
+
+/// What is said of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WebhookSettings {
+    pub(crate) authorized_ttl: Seconds,
+    pub(crate) cache_authorized: bool,
+    pub(crate) unauthorized_ttl: Seconds,
+    pub(crate) cache_unauthorized: bool,
+    pub(crate) timeout: Seconds,
+    pub(crate) review_version: String,
+    pub(crate) condition_version: String,
+    pub(crate) failure_policy: String,
+    pub(crate) connection: ConnectionInfo,
+    pub(crate) match_conditions: Vec<String>,
+}
+
+/// Where a webhook is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConnectionInfo {
+    pub(crate) kind: String,
+    pub(crate) kubeconfig: Option<String>,
+}
+
+/// What becomes of a request about which a webhook can't be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailurePolicy {
+    /// The next authorizer is asked.
+    NoOpinion,
+    /// It is denied.
+    Deny,
+}
+
+impl AuthorizerKind {
+    /// All of them, by the names that upstream gives them.
+    pub const NAMED: [(&'static str, Self); 5] = [
+        ("AlwaysAllow", Self::AlwaysAllow),
+        ("AlwaysDeny", Self::AlwaysDeny),
+        ("Node", Self::Node),
+        ("RBAC", Self::Rbac),
+        ("Webhook", Self::Webhook),
+    ];
+
+    /// The kind of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl FromStr for AuthorizerKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = Self::NAMED.map(|(name, _)| name).join(", ");
+        Self::named(name).ok_or_else(|| format!("there is no authorization mode {name:?}; there are {names}"))
+    }
+}
+
+impl AuthorizationConfiguration {
+    /// Reads a file, of which nothing but the form is judged.
+    pub(crate) fn load(file: &Path) -> Result<Self, ConfigurationError> {
+        KIND.load(file, &["authorizers"], |fields| {
+            let authorizers = fields.objects("authorizers", &["type", "name", "webhook"]);
+            Self { authorizers: authorizers.iter().map(AuthorizerEntry::read).collect() }
+        })
+    }
+}
+
+impl AuthorizerEntry {
+    /// One of a kind, under the name of the kind.
+    pub fn new(kind: AuthorizerKind) -> Self {
+        Self { kind: kind.name().to_owned(), name: kind.name().to_ascii_lowercase(), webhook: None }
+    }
+
+    /// A webhook by flags.
+    pub fn webhook(file: &Path, version: ReviewVersion, authorized: Duration, unauthorized: Duration) -> Self {
+        let seconds = |time: Duration| Seconds { nanos: i64::try_from(time.as_nanos()).unwrap_or(i64::MAX) };
+        let settings = WebhookSettings {
+            authorized_ttl: seconds(authorized),
+            unauthorized_ttl: seconds(unauthorized),
+            timeout: seconds(WebhookSettings::LONGEST),
+            review_version: version.name().to_owned(),
+            failure_policy: "NoOpinion".to_owned(),
+            connection: ConnectionInfo {
+                kind: ConnectionInfo::KUBECONFIG.to_owned(),
+                kubeconfig: Some(file.display().to_string()),
+            },
+            ..WebhookSettings::default()
+        };
+        Self { name: "default".to_owned(), webhook: Some(settings), ..Self::new(AuthorizerKind::Webhook) }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Option<AuthorizerKind> {
+        AuthorizerKind::named(&self.kind)
+    }
+
+    fn read(fields: &Fields<'_>) -> Self {
+        let webhook = fields.optional_object("webhook", &WEBHOOK).as_ref().map(WebhookSettings::read);
+        Self { kind: fields.text("type"), name: fields.text("name"), webhook }
+    }
+}
+
+impl Default for WebhookSettings {
+    fn default() -> Self {
+        Self {
+            authorized_ttl: Seconds { nanos: 300_000_000_000 },
+            cache_authorized: true,
+            unauthorized_ttl: Seconds { nanos: 30_000_000_000 },
+            cache_unauthorized: true,
+            timeout: Seconds::default(),
+            review_version: String::new(),
+            condition_version: String::new(),
+            failure_policy: String::new(),
+            connection: ConnectionInfo::default(),
+            match_conditions: Vec::new(),
+        }
+    }
+}
+
+impl WebhookSettings {
+    /// The longest that a webhook may take.
+    pub(crate) const LONGEST: Duration = Duration::from_secs(30);
+
+    fn read(fields: &Fields<'_>) -> Self {
+        let default = Self::default();
+        // As upstream has it, nothing is as good as 0: the default.
+        let ttl = |name: &str, default: Seconds| fields.duration(name).filter(|ttl| ttl.nanos != 0).unwrap_or(default);
+        let connection = fields.object("connectionInfo", &["type", "kubeConfigFile"]);
+        let conditions = fields.objects("matchConditions", &["expression"]);
+        Self {
+            authorized_ttl: ttl("authorizedTTL", default.authorized_ttl),
+            cache_authorized: fields.flag("cacheAuthorizedRequests").unwrap_or(true),
+            unauthorized_ttl: ttl("unauthorizedTTL", default.unauthorized_ttl),
+            cache_unauthorized: fields.flag("cacheUnauthorizedRequests").unwrap_or(true),
+            timeout: fields.duration("timeout").unwrap_or_default(),
+            review_version: fields.text("subjectAccessReviewVersion"),
+            condition_version: fields.text("matchConditionSubjectAccessReviewVersion"),
+            failure_policy: fields.text("failurePolicy"),
+            connection: ConnectionInfo {
+                kind: connection.text("type"),
+                kubeconfig: connection.optional_text("kubeConfigFile"),
+            },
+            match_conditions: conditions.iter().map(|one| one.text("expression")).collect(),
+        }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.positive().unwrap_or(Self::LONGEST)
+    }
+
+    pub(crate) fn version(&self) -> ReviewVersion {
+        ReviewVersion::named(&self.review_version).unwrap_or(ReviewVersion::V1)
+    }
+
+    pub(crate) fn failure_policy(&self) -> FailurePolicy {
+        if self.failure_policy == "NoOpinion" { FailurePolicy::NoOpinion } else { FailurePolicy::Deny }
+    }
+}
+
+impl ConnectionInfo {
+    pub(crate) const KUBECONFIG: &str = "KubeConfigFile";
+    pub(crate) const IN_CLUSTER: &str = "InClusterConfig";
+}

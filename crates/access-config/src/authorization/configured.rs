@@ -1,0 +1,262 @@
+//! The chain of authorizers that a configuration names, which is made anew when its file changes.
+//!
+//! Members of `system:masters` may do anything, whatever it says. A file that is wrong leaves the chain of before, and one that takes
+//! away an authorizer counts for every request that comes after it was read.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use futures::future::{BoxFuture, Either, ready};
+use keelson_access::{
+    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, FileChanges, HeldRules, PrivilegedGroup, User,
+    Verdict,
+};
+use keelson_meta::{Clock, Random};
+use keelson_outbound::Outbound;
+use parking_lot::Mutex;
+
+use super::config::{AuthorizationConfiguration, AuthorizerEntry, AuthorizerKind, ConnectionInfo};
+use crate::document::ConfigurationError;
+use crate::reloads::Reloads;
+use crate::webhook::{Counters, MatchConditions, WebhookAuthorizer, WebhookCounts};
+
+/// Where it stands who decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthorizationSource {
+    /// In a file.
+    File(PathBuf),
+    /// In flags.
+    Flags(Vec<AuthorizerEntry>),
+}
+
+/// The authorizers that know stored objects; those that are not there can't be named.
+#[derive(Clone, Debug, Default)]
+pub struct LocalAuthorizers {
+    /// Decides for nodes.
+    pub nodes: Option<Arc<dyn Authorizer>>,
+    /// Decides by roles and bindings.
+    pub rbac: Option<Arc<dyn Authorizer>>,
+}
+
+/// The authorizers of a configuration.
+pub struct ConfiguredAuthorizers {
+    file: Option<PathBuf>,
+    local: LocalAuthorizers,
+    current: ArcSwap<Current>,
+    outbound: OnceLock<Arc<Outbound>>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    /// By the names of webhooks.
+    counters: Mutex<BTreeMap<String, Arc<Counters>>>,
+    reloads: Reloads,
+}
+
+struct Current {
+    configuration: AuthorizationConfiguration,
+    chain: AuthorizerChain,
+}
+
+/// A configuration without fault.
+struct Judged {
+    configuration: AuthorizationConfiguration,
+    conditions: Vec<MatchConditions>,
+}
+
+impl AuthorizationSource {
+    fn judged(&self) -> Result<Judged, ConfigurationError> {
+        let configuration = match self {
+            Self::File(file) => AuthorizationConfiguration::load(file)?,
+            Self::Flags(authorizers) => AuthorizationConfiguration { authorizers: authorizers.clone() },
+        };
+        let conditions =
+            configuration.compile().map_err(|faults| ConfigurationError::Invalid { what: "authorization", faults })?;
+        Ok(Judged { configuration, conditions })
+    }
+
+    /// The kinds of authorizers that it names, which have to be there.
+    ///
+    /// # Errors
+    /// When it can't be read, or says what can't be.
+    pub fn kinds(&self) -> Result<Vec<AuthorizerKind>, ConfigurationError> {
+        Ok(self.judged()?.configuration.authorizers.iter().filter_map(AuthorizerEntry::kind).collect())
+    }
+}
+
+impl ConfiguredAuthorizers {
+    /// Nobody but members of `system:masters` may do anything until webhooks can be called ([`Self::connect`]).
+    pub fn new(
+        source: &AuthorizationSource,
+        local: LocalAuthorizers,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, ConfigurationError> {
+        let configuration = source.judged()?.configuration;
+        let chain = AuthorizerChain::new(vec![Arc::new(PrivilegedGroup)]);
+        let file = match source {
+            AuthorizationSource::File(file) => Some(file.clone()),
+            AuthorizationSource::Flags(_) => None,
+        };
+        Ok(Self {
+            file,
+            local,
+            current: ArcSwap::from_pointee(Current { configuration, chain }),
+            outbound: OnceLock::new(),
+            clock,
+            random,
+            counters: Mutex::default(),
+            reloads: Reloads::default(),
+        })
+    }
+
+    /// Asks all authorizers from now on.
+    ///
+    /// # Errors
+    /// When a webhook can't be set up, or an authorizer is named that is not there.
+    pub fn connect(&self, outbound: &Arc<Outbound>) -> Result<(), ConfigurationError> {
+        let outbound = self.outbound.get_or_init(|| outbound.clone());
+        let source = match &self.file {
+            Some(file) => AuthorizationSource::File(file.clone()),
+            None => AuthorizationSource::Flags(self.current.load().configuration.authorizers.clone()),
+        };
+        self.current.store(Arc::new(self.made_of(source.judged()?, outbound)?));
+        Ok(())
+    }
+
+    fn made_of(&self, judged: Judged, outbound: &Outbound) -> Result<Current, ConfigurationError> {
+        let Judged { configuration, conditions } = judged;
+        let mut chain: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
+        for (entry, conditions) in configuration.authorizers.iter().zip(conditions) {
+            let missing = || {
+                let why = "is not allowed if it was not enabled at initial server startup";
+                ConfigurationError::Unusable(format!("authorizer type {} {why}", entry.kind))
+            };
+            chain.push(match entry.kind() {
+                Some(AuthorizerKind::Node) => self.local.nodes.clone().ok_or_else(missing)?,
+                Some(AuthorizerKind::Rbac) => self.local.rbac.clone().ok_or_else(missing)?,
+                Some(AuthorizerKind::AlwaysAllow) => Arc::new(AlwaysAllow),
+                Some(AuthorizerKind::AlwaysDeny) => Arc::new(AlwaysDeny),
+                Some(AuthorizerKind::Webhook) => Arc::new(self.webhook(entry, conditions, outbound)?),
+                None => return Err(missing()),
+            });
+        }
+        Ok(Current { configuration, chain: AuthorizerChain::new(chain) })
+    }
+
+    fn webhook(
+        &self,
+        entry: &AuthorizerEntry,
+        conditions: MatchConditions,
+        outbound: &Outbound,
+    ) -> Result<WebhookAuthorizer, ConfigurationError> {
+        let unusable = |why: &str| ConfigurationError::Unusable(format!("authorizer {:?}: {why}", entry.name));
+        let settings = entry.webhook.as_ref().ok_or_else(|| unusable("it has no webhook"))?;
+        if settings.connection.kind == ConnectionInfo::IN_CLUSTER {
+            return Err(unusable(
+                "connectionInfo.type InClusterConfig is for servers within a cluster, not for its own",
+            ));
+        }
+        let file = settings.connection.kubeconfig.as_ref().ok_or_else(|| unusable("it has no kubeConfigFile"))?;
+        let counters = self.counters.lock().entry(entry.name.clone()).or_default().clone();
+        WebhookAuthorizer::new(
+            &entry.name,
+            file.as_ref(),
+            settings,
+            conditions,
+            counters,
+            outbound,
+            self.random.clone(),
+        )
+    }
+
+    /// How often the file was read again.
+    pub fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+
+    /// What was counted of each webhook.
+    pub fn webhook_counts(&self) -> Vec<WebhookCounts> {
+        self.counters.lock().iter().map(|(name, counters)| counters.told(name)).collect()
+    }
+
+    /// Keeps up with the file. Never ends.
+    pub async fn follow(self: Arc<Self>) {
+        let Some(file) = &self.file else { return std::future::pending().await };
+        let mut changes = FileChanges::new(file).await;
+        // It may have changed since it was read first.
+        self.clone().read_again().await;
+        loop {
+            changes.changed().await;
+            self.clone().read_again().await;
+        }
+    }
+
+    async fn read_again(self: Arc<Self>) {
+        let this = self.clone();
+        // Expressions take a while to compile.
+        let read = tokio::task::spawn_blocking(move || {
+            let (Some(file), Some(outbound)) = (&this.file, this.outbound.get()) else { return Ok(None) };
+            let judged = AuthorizationSource::File(file.clone()).judged()?;
+            if judged.configuration == this.current.load().configuration {
+                return Ok(None);
+            }
+            this.made_of(judged, outbound).map(Some)
+        });
+        let now = self.clock.now();
+        match read.await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(current))) => {
+                let authorizers = current.configuration.authorizers.len();
+                tracing::info!(authorizers, "the authorization configuration was read again");
+                self.current.store(Arc::new(current));
+                self.reloads.note(true, now);
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the authorization configuration of before is kept");
+                self.reloads.note(false, now);
+            }
+            Err(error) => {
+                tracing::error!(%error, "reading the authorization configuration failed; the one of before is kept");
+                self.reloads.note(false, now);
+            }
+        }
+    }
+}
+
+impl Authorizer for ConfiguredAuthorizers {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        let current = self.current.load();
+        if let Either::Left(decided) = current.chain.authorize(user, attributes) {
+            return Either::Left(decided);
+        }
+        // Somebody else has to be waited for, who holds on to the chain as it is now. Nobody was asked yet: a question that waits is put
+        // when it is first polled.
+        let current = arc_swap::Guard::into_inner(current);
+        Either::Right(Box::pin(async move { current.chain.authorize(user, attributes).await }))
+    }
+
+    fn rules<'a>(&'a self, user: &'a User, namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
+        let current = self.current.load_full();
+        Box::pin(async move { current.chain.rules(user, namespace).await })
+    }
+}
+
+/// Lets nobody do anything that no other allows: as upstream has it, it is no denial.
+#[derive(Debug)]
+struct AlwaysDeny;
+
+impl Authorizer for AlwaysDeny {
+    fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        let reason = Cow::Borrowed("Everything is forbidden.");
+        Either::Left(ready(Verdict { decision: Decision::NoOpinion, reason }))
+    }
+}
+
+impl fmt::Debug for ConfiguredAuthorizers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfiguredAuthorizers").field("file", &self.file).finish_non_exhaustive()
+    }
+}

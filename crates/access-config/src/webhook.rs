@@ -1,0 +1,17 @@
+//! Webhooks of access: others that are asked who the bearer of a token is, or whether a user may do something.
+//!
+//! Where they are, and by what they know this server, stands in files in the form of kubeconfigs (`kubeconfig`); `client` asks, and
+//! asks again where that may help. One that can't be asked allows nothing.
+
+mod authorizer;
+mod client;
+mod conditions;
+mod kubeconfig;
+mod tokens;
+
+pub use authorizer::WebhookCounts;
+pub use client::ReviewVersion;
+pub use tokens::WebhookTokens;
+
+pub(crate) use authorizer::{Counters, WebhookAuthorizer};
+pub(crate) use conditions::MatchConditions;

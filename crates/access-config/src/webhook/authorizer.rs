@@ -1,0 +1,335 @@
+//! Access reviews by a webhook: whether a user may do something says somebody else.
+//!
+//! A webhook that can't be asked has no opinion, or denies, as its failure policy says; it never allows. What it says is kept for a
+//! while, by whether it allowed.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Either, ready};
+use keelson_access::{Attributes, Authorizer, Deciding, Decision, HeldRules, ResourceAttributes, User, Verdict};
+use keelson_codec::json as text;
+use keelson_meta::Random;
+use keelson_meta::field_selector::{FieldOperator, FieldSelector};
+use keelson_meta::json::{Map, Value, json};
+use keelson_meta::label_selector::{LabelSelector, Operator};
+use keelson_outbound::Outbound;
+
+use super::MatchConditions;
+use super::client::{ReviewClient, ReviewVersion};
+use crate::answers::{Answers, key};
+use crate::authorization::{FailurePolicy, WebhookSettings};
+use crate::document::ConfigurationError;
+
+/// How many answers are kept.
+const KEPT: usize = 8192;
+/// Answers about requests whose names are as long together, in bytes, are not kept: that they are is an attack.
+const MOST_NAMED: usize = 10_000;
+
+/// A webhook that decides.
+#[derive(Debug)]
+pub(crate) struct WebhookAuthorizer {
+    name: String,
+    client: ReviewClient,
+    version: ReviewVersion,
+    allowed_for: Duration,
+    refused_for: Duration,
+    on_failure: Decision,
+    conditions: MatchConditions,
+    kept: Answers<Result<Verdict, String>>,
+    counts: Arc<Counters>,
+}
+
+/// What was counted of a webhook. It outlives a change of its settings.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    success: AtomicU64,
+    error: AtomicU64,
+    timeout: AtomicU64,
+    canceled: AtomicU64,
+    failed_open: AtomicU64,
+    excluded: AtomicU64,
+    unmatched: AtomicU64,
+}
+
+/// What was counted of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookCounts {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How often it was asked, by what came of it: `success`, `error`, `timeout`, `canceled`.
+    pub asked: [(&'static str, u64); 4],
+    /// How often it could not be asked and the next authorizer was.
+    pub failed_open: u64,
+    /// How often its conditions kept it from being asked.
+    pub excluded: u64,
+    /// How often they had no value.
+    pub unmatched: u64,
+}
+
+impl Counters {
+    pub(crate) fn told(&self, name: &str) -> WebhookCounts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        WebhookCounts {
+            name: name.to_owned(),
+            asked: [
+                ("success", of(&self.success)),
+                ("error", of(&self.error)),
+                ("timeout", of(&self.timeout)),
+                ("canceled", of(&self.canceled)),
+            ],
+            failed_open: of(&self.failed_open),
+            excluded: of(&self.excluded),
+            unmatched: of(&self.unmatched),
+        }
+    }
+}
+
+/// Counts a question that its asker has given up.
+struct Asking<'c>(Option<&'c Counters>);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(counts) = self.0 {
+            counts.canceled.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl WebhookAuthorizer {
+    /// The webhook of these settings, at the place that a kubeconfig names.
+    pub(crate) fn new(
+        name: &str,
+        file: &Path,
+        settings: &WebhookSettings,
+        conditions: MatchConditions,
+        counts: Arc<Counters>,
+        outbound: &Outbound,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, ConfigurationError> {
+        let kept_for = |time: Option<Duration>, keeps: bool| time.filter(|_| keeps).unwrap_or_default();
+        Ok(Self {
+            name: name.to_owned(),
+            client: ReviewClient::of_file(file, settings.timeout(), outbound, random)?,
+            version: settings.version(),
+            allowed_for: kept_for(settings.authorized_ttl.positive(), settings.cache_authorized),
+            refused_for: kept_for(settings.unauthorized_ttl.positive(), settings.cache_unauthorized),
+            on_failure: match settings.failure_policy() {
+                FailurePolicy::NoOpinion => Decision::NoOpinion,
+                FailurePolicy::Deny => Decision::Deny,
+            },
+            conditions,
+            kept: Answers::new(KEPT),
+            counts,
+        })
+    }
+
+    async fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
+        if !self.conditions.is_empty() {
+            match self.conditions.hold(&condition_request(user, attributes)) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.counts.excluded.fetch_add(1, Ordering::Relaxed);
+                    return Verdict { decision: Decision::NoOpinion, reason: Cow::Borrowed("") };
+                }
+                Err(why) => {
+                    self.counts.unmatched.fetch_add(1, Ordering::Relaxed);
+                    return self.failed(why);
+                }
+            }
+        }
+        let spec = self.spec(user, attributes);
+        let bytes = text::to_vec(&spec);
+        let is_kept = named_bytes(attributes) < MOST_NAMED;
+        let ask = async {
+            let answer = self.ask(spec).await;
+            let keep = match &answer {
+                Ok(verdict) if verdict.is_allowed() => self.allowed_for,
+                Ok(_) => self.refused_for,
+                Err(_) => Duration::ZERO,
+            };
+            (answer, if is_kept { keep } else { Duration::ZERO })
+        };
+        match self.kept.get(key([&*bytes]), ask).await {
+            Ok(verdict) => verdict,
+            Err(why) => self.failed(why),
+        }
+    }
+
+    fn failed(&self, why: String) -> Verdict {
+        if self.on_failure == Decision::NoOpinion {
+            self.counts.failed_open.fetch_add(1, Ordering::Relaxed);
+        }
+        tracing::error!(webhook = self.name, why, "a webhook can't be asked what somebody may do");
+        Verdict { decision: self.on_failure, reason: Cow::Owned(why) }
+    }
+
+    async fn ask(&self, spec: Value) -> Result<Verdict, String> {
+        let review = json!({
+            "kind": "SubjectAccessReview",
+            "apiVersion": format!("authorization.k8s.io/{}", self.version.name()),
+            "metadata": {},
+            "spec": spec,
+            "status": { "allowed": false },
+        });
+        let mut asking = Asking(Some(&self.counts));
+        let answer = self.client.ask(&review).await;
+        asking.0 = None;
+        let count = match &answer {
+            Ok(_) => &self.counts.success,
+            Err(why) if why.contains("context deadline exceeded") => &self.counts.timeout,
+            Err(_) => &self.counts.error,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        let answer = answer?;
+        let status = &answer["status"];
+        let is = |field: &str| status[field].as_bool() == Some(true);
+        let stated = status["reason"].as_str().unwrap_or_default();
+        let (decision, reason) = match (is("denied"), is("allowed")) {
+            (true, true) => {
+                let why = "webhook subject access review returned both allow and deny response";
+                let reason = if stated.is_empty() { why.to_owned() } else { format!("{why}: {stated}") };
+                (Decision::Deny, reason)
+            }
+            (true, false) => (Decision::Deny, stated.to_owned()),
+            (false, true) => (Decision::Allow, stated.to_owned()),
+            (false, false) => (Decision::NoOpinion, stated.to_owned()),
+        };
+        Ok(Verdict { decision, reason: Cow::Owned(reason) })
+    }
+
+    /// What is asked.
+    fn spec(&self, user: &User, attributes: &Attributes<'_>) -> Value {
+        let mut spec = Map::new();
+        match attributes {
+            Attributes::Resource(resource) => {
+                let mut fields = resource_fields(resource, false);
+                if let Some(selector) = resource.field_selector.and_then(field_requirements) {
+                    fields.insert("fieldSelector", selector);
+                }
+                if let Some(selector) = resource.label_selector.and_then(label_requirements) {
+                    fields.insert("labelSelector", selector);
+                }
+                spec.insert("resourceAttributes", Value::Object(fields));
+            }
+            Attributes::Path { verb, path } => {
+                let fields = [("path", *path), ("verb", *verb)].into_iter().filter(|(_, value)| !value.is_empty());
+                let fields: Map = fields.map(|(name, value)| (name.to_owned(), json!(value))).collect();
+                spec.insert("nonResourceAttributes", Value::Object(fields));
+            }
+        }
+        if !user.name.is_empty() {
+            spec.insert("user", json!(user.name));
+        }
+        if !user.groups.is_empty() {
+            let name = if self.version == ReviewVersion::V1 { "groups" } else { "group" };
+            spec.insert(name, json!(user.groups));
+        }
+        if !user.extra.is_empty() {
+            spec.insert("extra", json!(user.extra));
+        }
+        if let Some(uid) = user.uid.as_ref().filter(|uid| !uid.is_empty()) {
+            spec.insert("uid", json!(uid));
+        }
+        Value::Object(spec)
+    }
+}
+
+fn resource_fields(of: &ResourceAttributes<'_>, with_empty: bool) -> Map {
+    let fields = [
+        ("namespace", of.namespace.unwrap_or_default()),
+        ("verb", of.verb),
+        ("group", of.group),
+        ("version", of.version),
+        ("resource", of.resource),
+        ("subresource", of.subresource.unwrap_or_default()),
+        ("name", of.name.unwrap_or_default()),
+    ];
+    let stated = fields.into_iter().filter(|(_, value)| with_empty || !value.is_empty());
+    stated.map(|(name, value)| (name.to_owned(), json!(value))).collect()
+}
+
+/// What conditions see of a request. Nothing is left out that may be empty, so that they need not ask whether it is there.
+fn condition_request(user: &User, attributes: &Attributes<'_>) -> Value {
+    let mut request = Map::new();
+    match attributes {
+        Attributes::Resource(resource) => {
+            let mut fields = resource_fields(resource, true);
+            if let Some(selector) = resource.field_selector.and_then(field_requirements) {
+                fields.insert("fieldSelector", selector);
+            }
+            if let Some(selector) = resource.label_selector.and_then(label_requirements) {
+                fields.insert("labelSelector", selector);
+            }
+            request.insert("resourceAttributes", Value::Object(fields));
+        }
+        Attributes::Path { verb, path } => {
+            request.insert("nonResourceAttributes", json!({ "path": path, "verb": verb }));
+        }
+    }
+    request.insert("user", json!(user.name));
+    request.insert("groups", json!(user.groups));
+    request.insert("uid", json!(user.uid.as_deref().unwrap_or_default()));
+    request.insert("extra", json!(user.extra));
+    Value::Object(request)
+}
+
+/// As upstream has it, a webhook is told what a selector requires, and nothing of one that can't be read.
+fn label_requirements(selector: &str) -> Option<Value> {
+    let selector = LabelSelector::parse(selector).ok().filter(|selector| !selector.is_empty())?;
+    let requirements = selector.requirements().iter().filter_map(|requirement| {
+        let operator = match requirement.operator() {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => "In",
+            Operator::NotIn | Operator::NotEquals => "NotIn",
+            Operator::Exists => "Exists",
+            Operator::DoesNotExist => "DoesNotExist",
+            // Reviews have no words for these. Without them more is asked for.
+            Operator::GreaterThan | Operator::LessThan => return None,
+        };
+        let values: Vec<&str> = requirement.values().collect();
+        let mut stated = json!({ "key": requirement.key(), "operator": operator });
+        if let Some(fields) = stated.as_object_mut().filter(|_| !values.is_empty()) {
+            fields.insert("values", json!(values));
+        }
+        Some(stated)
+    });
+    Some(json!({ "requirements": requirements.collect::<Vec<_>>() }))
+}
+
+fn field_requirements(selector: &str) -> Option<Value> {
+    let selector = FieldSelector::parse(selector).ok().filter(|selector| !selector.is_empty())?;
+    let requirements = selector.terms().iter().map(|term| {
+        let operator = match term.op {
+            FieldOperator::Equal => "In",
+            FieldOperator::NotEqual => "NotIn",
+        };
+        json!({ "key": term.field, "operator": operator, "values": [term.value] })
+    });
+    Some(json!({ "requirements": requirements.collect::<Vec<_>>() }))
+}
+
+/// How long the names are that whoever asks has chosen.
+fn named_bytes(attributes: &Attributes<'_>) -> usize {
+    match attributes {
+        Attributes::Path { verb, path } => verb.len() + path.len(),
+        Attributes::Resource(of) => {
+            let optional = [of.subresource, of.namespace, of.name, of.label_selector, of.field_selector];
+            let optional: usize = optional.into_iter().flatten().map(str::len).sum();
+            optional + of.verb.len() + of.group.len() + of.version.len() + of.resource.len()
+        }
+    }
+}
+
+impl Authorizer for WebhookAuthorizer {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        Either::Right(Box::pin(self.decide(user, attributes)))
+    }
+
+    fn rules<'a>(&'a self, _user: &'a User, _namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
+        let unresolved = vec!["webhook authorizer does not support user rule resolution"];
+        Box::pin(ready(HeldRules { unresolved, ..HeldRules::default() }))
+    }
+}

@@ -1,0 +1,230 @@
+//! Flags for whose tokens are believed and who decides what users may do, under the names that the reference server has for them.
+//!
+//! They say what the files `--authentication-config` and `--authorization-config` say in a form of their own, so that one excludes the
+//! other.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::{ArgAction, Args as ClapArgs};
+use keelson_server::{
+    AuthenticationSources, AuthorizationSource, AuthorizerEntry, AuthorizerKind, Config, OidcFlags, ReviewVersion,
+    TokenWebhook,
+};
+
+use super::duration;
+
+#[derive(ClapArgs)]
+pub(crate) struct Access {
+    /// Take requests without credentials as those of system:anonymous, who may ask for health and the version: true unless given, or as
+    /// --authentication-config says. Otherwise they are refused (401).
+    #[arg(long, env = "KEELSON_ANONYMOUS_AUTH", action = ArgAction::Set)]
+    anonymous_auth: Option<bool>,
+    /// A file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1): issuers whose tokens (JWT) are believed, and for which
+    /// paths requests without credentials are taken. It is read again when it changes.
+    #[arg(long, env = "KEELSON_AUTHENTICATION_CONFIG")]
+    authentication_config: Option<PathBuf>,
+    #[command(flatten)]
+    oidc: Oidc,
+    /// A kubeconfig that says which webhook knows the users of tokens that nobody else knows.
+    #[arg(long, env = "KEELSON_AUTHENTICATION_TOKEN_WEBHOOK_CONFIG_FILE")]
+    authentication_token_webhook_config_file: Option<PathBuf>,
+    /// The version of the TokenReviews that it understands: v1 or v1beta1.
+    #[arg(long, env = "KEELSON_AUTHENTICATION_TOKEN_WEBHOOK_VERSION", default_value = "v1beta1", value_parser = version)]
+    authentication_token_webhook_version: ReviewVersion,
+    /// How long its answers are kept (such as 2m).
+    #[arg(long, env = "KEELSON_AUTHENTICATION_TOKEN_WEBHOOK_CACHE_TTL", default_value = "2m", value_parser = duration)]
+    authentication_token_webhook_cache_ttl: Duration,
+    /// Who decides what users may do, one asked after another: Node lets nodes read what their pods use and confines what they write,
+    /// RBAC goes by the stored roles and bindings, Webhook asks somebody else, AlwaysAllow lets everybody do anything (for
+    /// development), AlwaysDeny nobody. Node,RBAC unless given.
+    #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',')]
+    authorization_mode: Vec<AuthorizerKind>,
+    /// A file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): the same with several webhooks and conditions under which
+    /// they are asked. It is read again when it changes.
+    #[arg(long, env = "KEELSON_AUTHORIZATION_CONFIG")]
+    authorization_config: Option<PathBuf>,
+    /// A kubeconfig that says which webhook is asked by --authorization-mode Webhook.
+    #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_CONFIG_FILE")]
+    authorization_webhook_config_file: Option<PathBuf>,
+    /// The version of the SubjectAccessReviews that it understands: v1 or v1beta1.
+    #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_VERSION", default_value = "v1beta1", value_parser = version)]
+    authorization_webhook_version: ReviewVersion,
+    /// How long it is kept that it allowed something (such as 5m).
+    #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL", default_value = "5m", value_parser = duration)]
+    authorization_webhook_cache_authorized_ttl: Duration,
+    /// How long it is kept that it did not (such as 30s).
+    #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL", default_value = "30s", value_parser = duration)]
+    authorization_webhook_cache_unauthorized_ttl: Duration,
+}
+
+#[derive(ClapArgs)]
+struct Oidc {
+    /// The URL of an issuer whose tokens (JWT) are believed, as --authentication-config names several.
+    #[arg(long, env = "KEELSON_OIDC_ISSUER_URL")]
+    oidc_issuer_url: Option<String>,
+    /// The audience that its tokens must have.
+    #[arg(long, env = "KEELSON_OIDC_CLIENT_ID")]
+    oidc_client_id: Option<String>,
+    /// The authorities that may have signed its certificate (PEM); the system's unless given.
+    #[arg(long, env = "KEELSON_OIDC_CA_FILE")]
+    oidc_ca_file: Option<PathBuf>,
+    /// The claim with the name of the user.
+    #[arg(long, env = "KEELSON_OIDC_USERNAME_CLAIM", default_value = "sub")]
+    oidc_username_claim: String,
+    /// What is put before that name: unless given the URL of the issuer and #, but nothing before e-mail addresses; - is nothing.
+    #[arg(
+        long,
+        env = "KEELSON_OIDC_USERNAME_PREFIX",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    oidc_username_prefix: String,
+    /// The claim with the groups of the user; none unless given.
+    #[arg(long, env = "KEELSON_OIDC_GROUPS_CLAIM")]
+    oidc_groups_claim: Option<String>,
+    /// What is put before each group.
+    #[arg(long, env = "KEELSON_OIDC_GROUPS_PREFIX")]
+    oidc_groups_prefix: Option<String>,
+    /// The algorithms with which its tokens may be signed.
+    #[arg(long, env = "KEELSON_OIDC_SIGNING_ALGS", value_delimiter = ',', default_value = "RS256")]
+    oidc_signing_algs: Vec<String>,
+    /// A claim with the value that tokens must have: NAME=VALUE. May be repeated.
+    #[arg(long, env = "KEELSON_OIDC_REQUIRED_CLAIM", value_parser = required_claim)]
+    oidc_required_claim: Vec<(String, String)>,
+}
+
+impl Access {
+    /// Adds what they say to the settings of a server.
+    pub(crate) fn read_into(self, config: &mut Config) -> anyhow::Result<()> {
+        config.anonymous = self.anonymous_auth;
+        config.authorization = match (&self.authorization_config, self.authorization_mode.is_empty()) {
+            (Some(_), false) => {
+                bail!(
+                    "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined"
+                )
+            }
+            (Some(_), true) if self.authorization_webhook_config_file.is_some() => {
+                bail!(
+                    "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined"
+                )
+            }
+            (Some(file), true) => AuthorizationSource::File(std::path::absolute(file)?),
+            (None, _) => AuthorizationSource::Flags(self.authorizers()?),
+        };
+        config.authentication = AuthenticationSources {
+            file: self.authentication_config,
+            oidc: self.oidc.into_flags(),
+            webhook: self.authentication_token_webhook_config_file.map(|file| TokenWebhook {
+                file,
+                version: self.authentication_token_webhook_version,
+                keep: self.authentication_token_webhook_cache_ttl,
+            }),
+        };
+        Ok(())
+    }
+
+    fn authorizers(&self) -> anyhow::Result<Vec<AuthorizerEntry>> {
+        let modes = match self.authorization_mode.as_slice() {
+            [] => &[AuthorizerKind::Node, AuthorizerKind::Rbac][..],
+            modes => modes,
+        };
+        let has_webhook = modes.contains(&AuthorizerKind::Webhook);
+        let file = match (&self.authorization_webhook_config_file, has_webhook) {
+            (None, true) => bail!("authorization-mode Webhook's authorization config file not passed"),
+            (Some(_), false) => {
+                bail!("cannot specify --authorization-webhook-config-file without mode Webhook")
+            }
+            (file, _) => file.as_ref().map(std::path::absolute).transpose()?,
+        };
+        let entry = |mode: &AuthorizerKind| match (mode, &file) {
+            (AuthorizerKind::Webhook, Some(file)) => AuthorizerEntry::webhook(
+                file,
+                self.authorization_webhook_version,
+                self.authorization_webhook_cache_authorized_ttl,
+                self.authorization_webhook_cache_unauthorized_ttl,
+            ),
+            (mode, _) => AuthorizerEntry::new(*mode),
+        };
+        Ok(modes.iter().map(entry).collect())
+    }
+}
+
+impl Oidc {
+    /// The issuer, where one of the flags says that there is one.
+    fn into_flags(self) -> Option<OidcFlags> {
+        let is_stated = self.oidc_issuer_url.is_some()
+            || self.oidc_client_id.is_some()
+            || self.oidc_ca_file.is_some()
+            || self.oidc_groups_claim.is_some()
+            || self.oidc_groups_prefix.is_some()
+            || !self.oidc_required_claim.is_empty();
+        is_stated.then(|| OidcFlags {
+            issuer_url: self.oidc_issuer_url.unwrap_or_default(),
+            client_id: self.oidc_client_id.unwrap_or_default(),
+            ca_file: self.oidc_ca_file,
+            username_claim: self.oidc_username_claim,
+            username_prefix: self.oidc_username_prefix,
+            groups_claim: self.oidc_groups_claim.unwrap_or_default(),
+            groups_prefix: self.oidc_groups_prefix.unwrap_or_default(),
+            signing_algorithms: self.oidc_signing_algs,
+            required_claims: self.oidc_required_claim,
+        })
+    }
+}
+
+fn version(name: &str) -> Result<ReviewVersion, String> {
+    ReviewVersion::named(name).ok_or_else(|| format!("there is no version {name:?}; there are v1 and v1beta1"))
+}
+
+fn required_claim(text: &str) -> Result<(String, String), String> {
+    let (claim, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form NAME=VALUE"))?;
+    Ok((claim.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn read(flags: &str) -> Result<Config, String> {
+        let Ok(args) = Args::try_parse_from(["keelson", "serve"].into_iter().chain(flags.split_whitespace())) else {
+            panic!("the flags can be read: {flags}");
+        };
+        let Command::Serve(serve) = args.command else { panic!("it is serve") };
+        let mut config = Config::default();
+        serve.access.read_into(&mut config).map(|()| config).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn modes_are_the_authorizers_in_their_order() {
+        let entries = |flags: &str| -> Vec<AuthorizerKind> {
+            match read(flags).unwrap().authorization {
+                AuthorizationSource::Flags(entries) => entries.iter().map(|entry| entry.kind().unwrap()).collect(),
+                AuthorizationSource::File(_) => Vec::new(),
+            }
+        };
+        assert_eq!(entries(""), [AuthorizerKind::Node, AuthorizerKind::Rbac]);
+        assert_eq!(entries("--authorization-mode AlwaysDeny"), [AuthorizerKind::AlwaysDeny]);
+        let both = "--authorization-mode RBAC,Webhook --authorization-webhook-config-file f";
+        assert_eq!(entries(both), [AuthorizerKind::Rbac, AuthorizerKind::Webhook]);
+        assert!(read("--authorization-mode Webhook").is_err());
+        assert!(read("--authorization-webhook-config-file f").is_err());
+        assert!(read("--authorization-config f --authorization-mode RBAC").is_err());
+        assert!(entries("--authorization-config f").is_empty());
+    }
+
+    #[test]
+    fn one_flag_of_an_issuer_makes_one() {
+        assert!(read("").unwrap().authentication.oidc.is_none());
+        let flags =
+            "--oidc-issuer-url https://i --oidc-client-id c --oidc-username-prefix - --oidc-required-claim a=b=c";
+        let oidc = read(flags).unwrap().authentication.oidc.unwrap();
+        assert_eq!(oidc.required_claims, [("a".to_owned(), "b=c".to_owned())]);
+        assert_eq!((oidc.username_prefix.as_str(), oidc.signing_algorithms), ("-", vec!["RS256".to_owned()]));
+    }
+}

@@ -1,0 +1,424 @@
+//! Webhooks that know the users of tokens, and webhooks that decide what users may do: asked in their order, remembered for a while,
+//! and believed no further, also where they hang, lie, die or are gone.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use keelson_server::{AuthorizationSource, AuthorizerEntry, AuthorizerKind, ReviewVersion, TokenWebhook};
+use keelson_testkit::{HookProcess, HookReply, HookRequest, HookServer, Raw, TestServer, hook_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const OWN: &str = "https://kubernetes.default.svc.cluster.local";
+/// Longest time that something is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long answers are kept, where a test does not wait for their end.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// The webhook itself, where this program was started as that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_process_that_decides() {
+    hook_process(|mood, request| if mood == "hangs" { HookReply::Hangs } else { decision(&request.body["spec"]) })
+        .await;
+}
+
+/// Allows what ann asks, denies what eve asks, and has no opinion about others.
+fn decision(spec: &Value) -> HookReply {
+    HookReply::Json(json!({ "status": match spec["user"].as_str().unwrap_or_default() {
+        "ann" => json!({ "allowed": true, "reason": "it is ann" }),
+        "eve" => json!({ "allowed": false, "denied": true, "reason": "it is eve" }),
+        "liar" => json!({ "allowed": true, "denied": true }),
+        _ => json!({ "allowed": false, "reason": "nobody known" }),
+    } }))
+}
+
+/// What a hook was sent since it was last looked at.
+#[derive(Clone, Default)]
+struct Asked(Arc<Mutex<VecDeque<HookRequest>>>);
+
+impl Asked {
+    /// The server's own controllers ask when they like.
+    fn note(&self, request: &HookRequest) {
+        if !request.body["spec"]["user"].as_str().unwrap_or_default().starts_with("system:") {
+            self.0.lock().unwrap().push_back(request.clone());
+        }
+    }
+
+    /// A hook that answers what it is asked, which is noted.
+    async fn hook(&self, answer: impl Fn(&Value) -> HookReply + Send + Sync + 'static) -> HookServer {
+        let asked = self.clone();
+        HookServer::start(&["127.0.0.1"], move |request| {
+            asked.note(&request);
+            std::future::ready(answer(&request.body["spec"]))
+        })
+        .await
+    }
+
+    fn all(&self) -> Vec<HookRequest> {
+        self.0.lock().unwrap().drain(..).collect()
+    }
+}
+
+/// A kubeconfig that leads to a webhook, which knows its caller by a token.
+fn kubeconfig(directory: &Path, name: &str, url: &str, ca_bundle: &str) -> PathBuf {
+    let file = directory.join(name);
+    let text = json!({
+        "kind": "Config", "apiVersion": "v1", "current-context": "hook",
+        "contexts": [{ "name": "hook", "context": { "cluster": "hook", "user": "server" } }],
+        "clusters": [{ "name": "hook", "cluster": { "server": url, "certificate-authority-data": ca_bundle } }],
+        "users": [{ "name": "server", "user": { "token": "secret" } }],
+    });
+    fs::write(&file, text.to_string()).unwrap();
+    file
+}
+
+/// A file of tokens: `t-NAME` for each of some users.
+fn tokens(directory: &Path) -> PathBuf {
+    let file = directory.join("tokens.csv");
+    let lines = ["ann", "bob", "eve", "liar"].map(|name| format!("t-{name},{name},u-{name}\n"));
+    fs::write(&file, lines.concat()).unwrap();
+    file
+}
+
+async fn asks(server: &TestServer, token: &str, path: &str) -> (u16, String) {
+    let answer = server.anonymous().get(path).header("authorization", format!("Bearer {token}")).await;
+    (answer.status, answer.json()["message"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < PATIENCE, "it never becomes so");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Says of tokens what their names say.
+fn identity(token: &str) -> HookReply {
+    let known = json!({ "username": "web", "uid": "w", "groups": ["g"], "extra": { "example.org/a": ["b"] } });
+    let status = match token {
+        "known" => json!({ "authenticated": true, "user": known }),
+        "mine" => json!({ "authenticated": true, "user": known, "audiences": [OWN, "x"] }),
+        "for-others" => json!({ "authenticated": true, "user": known, "audiences": ["x"] }),
+        "fault" => json!({ "authenticated": false, "error": "it is too old" }),
+        "contradiction" => {
+            json!({ "authenticated": "true", "user": { "username": "admin", "groups": ["system:masters"] } })
+        }
+        _ => json!({ "authenticated": false, "user": { "username": "admin" } }),
+    };
+    match token {
+        "broken" => HookReply::Closes,
+        "refused" => HookReply::Other(403, Vec::new(), "no".to_owned()),
+        "nonsense" => HookReply::Json(json!([])),
+        _ => HookReply::Json(json!({ "kind": "TokenReview", "status": status })),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
+    let asked = Asked::default();
+    let hook = asked.hook(|spec| identity(spec["token"].as_str().unwrap())).await;
+    let files = TempDir::new().unwrap();
+    let file = kubeconfig(files.path(), "tokens", &hook.url("/authn"), &hook.ca_bundle());
+    let listed = tokens(files.path());
+    let server = TestServer::builder()
+        .configure(|config| {
+            config.token_file = Some(listed);
+            config.authentication.webhook = Some(TokenWebhook { file, version: ReviewVersion::V1, keep: LONG });
+        })
+        .start()
+        .await;
+    let review = async |token: &str, audiences: Value| {
+        let review = json!({ "spec": { "token": token, "audiences": audiences } });
+        server.raw().post(REVIEWS, &review).await.expect(201).json()["status"].clone()
+    };
+    let user = json!({ "username": "web", "uid": "w", "groups": ["g", "system:authenticated"], "extra": { "example.org/a": ["b"] } });
+    let taken = json!({ "authenticated": true, "user": user, "audiences": [OWN] });
+    assert_eq!(review("known", json!([])).await, taken);
+    let sent = asked.all();
+    assert_eq!((sent.len(), sent[0].path.as_str()), (1, "/authn?timeout=30s"));
+    assert_eq!(sent[0].headers["authorization"], "Bearer secret");
+    assert_eq!(sent[0].body["apiVersion"], "authentication.k8s.io/v1");
+    assert_eq!(sent[0].body["spec"], json!({ "token": "known", "audiences": [OWN] }));
+    // It is remembered, for these audiences.
+    assert_eq!(asks(&server, "known", "/api").await.0, 200);
+    assert_eq!(asks(&server, "known", "/api/v1/pods").await.0, 403);
+    assert!(asked.all().is_empty());
+    assert_eq!(review("mine", json!(["x", "y"])).await["audiences"], json!(["x"]));
+    assert_eq!(review("known", json!(["y"])).await, json!({ "user": {}, "error": "invalid bearer token" }));
+    assert_eq!(asked.all().len(), 2);
+    // Nobody else's tokens are sent to it.
+    assert_eq!(asks(&server, "t-bob", "/api").await.0, 200);
+    assert!(asked.all().is_empty());
+
+    for (token, why) in [
+        ("unknown", "invalid bearer token"),
+        ("for-others", "invalid bearer token"),
+        ("contradiction", "invalid bearer token"),
+        ("fault", "[invalid bearer token, it is too old]"),
+        ("nonsense", "[invalid bearer token, the answer is no object]"),
+    ] {
+        assert_eq!(review(token, json!([])).await, json!({ "user": {}, "error": why }), "{token}");
+        assert_eq!(asks(&server, token, "/api").await.0, 401, "{token}");
+    }
+    assert_eq!(asked.all().len(), 3 + 2 * 2, "that it knows nobody is remembered, that it failed is not");
+    let broken = review("broken", json!([])).await["error"].as_str().unwrap().to_owned();
+    assert!(broken.starts_with("[invalid bearer token, Post ") && broken.contains("EOF"), "{broken}");
+    let tries = asked.all().len();
+    assert!((5..=8).contains(&tries), "it is asked again, and more often where a connection was kept: {tries}");
+    let refused = review("refused", json!([])).await["error"].clone();
+    assert_eq!((refused, asked.all().len()), (json!("[invalid bearer token, unknown]"), 1));
+
+    drop(hook);
+    let gone = review("another", json!([])).await["error"].as_str().unwrap().to_owned();
+    assert!(gone.contains("connection refused"), "{gone}");
+    assert_eq!(asks(&server, "another", "/healthz").await.0, 401);
+    assert_eq!(asks(&server, "known", "/api").await.0, 200, "it is remembered still");
+    assert_eq!(asks(&server, "t-bob", "/api").await.0, 200);
+}
+
+/// A configuration of a webhook with these lines, before RBAC.
+fn with_webhook(kubeconfig: &Path, lines: &str) -> String {
+    format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: Webhook\n  name: hook\n  webhook:\n    \
+         subjectAccessReviewVersion: v1\n    matchConditionSubjectAccessReviewVersion: v1\n    connectionInfo: {{type: KubeConfigFile, \
+         kubeConfigFile: {}}}\n{lines}- {{type: RBAC, name: rbac}}\n",
+        kubeconfig.display()
+    )
+}
+
+struct Decided {
+    server: TestServer,
+    admin: Raw,
+    file: PathBuf,
+    files: TempDir,
+}
+
+impl Decided {
+    async fn start(url: &str, ca_bundle: &str, lines: &str) -> Self {
+        let files = TempDir::new().unwrap();
+        let hook = kubeconfig(files.path(), "hook", url, ca_bundle);
+        let (file, listed) = (files.path().join("authorization.yaml"), tokens(files.path()));
+        fs::write(&file, with_webhook(&hook, lines)).unwrap();
+        let source = AuthorizationSource::File(file.clone());
+        let server = TestServer::builder()
+            .configure(|config| {
+                config.token_file = Some(listed);
+                config.authorization = source;
+            })
+            .start()
+            .await;
+        let admin = server.raw();
+        Self { server, admin, file, files }
+    }
+
+    /// Puts another file in the place of the configuration.
+    fn replace(&self, text: &str) {
+        let new = self.file.with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, &self.file).unwrap();
+    }
+
+    fn write(&self, lines: &str) {
+        self.replace(&with_webhook(&self.files.path().join("hook"), lines));
+    }
+
+    /// Lets users list config maps.
+    async fn let_list_maps(&self, users: &[&str]) {
+        for role in users {
+            let rules = json!([{ "verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"] }]);
+            let made = json!({ "metadata": { "name": role }, "rules": rules });
+            self.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &made).await.expect(201);
+            let binding = json!({
+                "metadata": { "name": role },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+                "subjects": [{ "kind": "User", "name": role }],
+            });
+            self.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await.expect(201);
+        }
+    }
+
+    async fn get(&self, user: &str, path: &str) -> (u16, String) {
+        asks(&self.server, &format!("t-{user}"), path).await
+    }
+
+    /// Waits until a metric is as large.
+    async fn until_metric(&self, name: &str, least: f64) {
+        until(async || {
+            let text = self.admin.get("/metrics").await.expect(200).text();
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok());
+            value.is_some_and(|value| value >= least)
+        })
+        .await;
+    }
+}
+
+const KEPT: &str = "    timeout: 30s\n    authorizedTTL: 1h\n    unauthorizedTTL: 1h\n    failurePolicy: NoOpinion\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
+    let asked = Asked::default();
+    let hook = asked.hook(decision).await;
+    let conditions = "    matchConditions:\n    - expression: has(request.resourceAttributes)\n    - expression: \
+                      request.resourceAttributes.namespace != 'private'\n";
+    let cluster = Decided::start(&hook.url("/authz"), &hook.ca_bundle(), &format!("{KEPT}{conditions}")).await;
+    cluster.let_list_maps(&["ann", "bob", "eve"]).await;
+    assert!(asked.all().is_empty(), "members of system:masters may do anything before anybody is asked");
+
+    let pods = "/api/v1/namespaces/a/pods?labelSelector=a%3Db,c%20in%20(d,e),!f&fieldSelector=metadata.name!%3Dx";
+    assert_eq!(cluster.get("ann", pods).await.0, 200);
+    let sent = asked.all();
+    assert_eq!((sent.len(), sent[0].path.as_str()), (1, "/authz?timeout=30s"));
+    assert_eq!(
+        sent[0].body["spec"],
+        json!({
+            "resourceAttributes": {
+                "namespace": "a", "verb": "list", "version": "v1", "resource": "pods",
+                "fieldSelector": { "requirements": [{ "key": "metadata.name", "operator": "NotIn", "values": ["x"] }] },
+                "labelSelector": { "requirements": [
+                    { "key": "a", "operator": "In", "values": ["b"] },
+                    { "key": "c", "operator": "In", "values": ["d", "e"] },
+                    { "key": "f", "operator": "DoesNotExist" },
+                ] },
+            },
+            "user": "ann", "groups": ["system:authenticated"], "uid": "u-ann",
+        })
+    );
+    assert_eq!(cluster.get("ann", pods).await.0, 200);
+    assert!(asked.all().is_empty(), "it is remembered");
+    assert_eq!(cluster.get("ann", "/api/v1/namespaces/a/pods").await.0, 200);
+    assert_eq!(asked.all().len(), 1, "what is selected is another question");
+
+    let refused = |user: &str, why: &str| {
+        format!(
+            "pods is forbidden: User {user:?} cannot list resource \"pods\" in API group \"\" in the namespace \"a\": {why}"
+        )
+    };
+    let list = "/api/v1/namespaces/a/pods";
+    assert_eq!(cluster.get("eve", list).await, (403, refused("eve", "it is eve")));
+    assert_eq!(cluster.get("bob", list).await, (403, refused("bob", "nobody known")));
+    let both = "webhook subject access review returned both allow and deny response";
+    assert_eq!(cluster.get("liar", list).await, (403, refused("liar", both)));
+    // A denial holds against what roles allow, no opinion does not.
+    let maps = "/api/v1/namespaces/a/configmaps";
+    assert_eq!((cluster.get("eve", maps).await.0, cluster.get("bob", maps).await.0), (403, 200));
+    asked.all();
+    // Where its conditions do not hold it is not asked.
+    assert_eq!(cluster.get("eve", "/api/v1/namespaces/private/configmaps").await.0, 200);
+    assert_eq!(cluster.get("ann", "/api/v1/namespaces/private/pods").await.0, 403);
+    assert_eq!(cluster.get("ann", "/metrics").await.0, 403);
+    assert!(asked.all().is_empty());
+    cluster
+        .until_metric(r#"apiserver_authorization_match_condition_exclusions_total{name="hook",type="Webhook"}"#, 3.0)
+        .await;
+
+    // Reviews ask it too, and rules are not all there is.
+    let review = json!({ "spec": { "user": "eve", "resourceAttributes": { "verb": "get", "resource": "nodes" } } });
+    let status = cluster.admin.post(ACCESS, &review).await.expect(201).json()["status"].clone();
+    assert_eq!(status, json!({ "allowed": false, "denied": true, "reason": "it is eve" }));
+    let rules = json!({ "spec": { "namespace": "a" } });
+    let rules = cluster.server.anonymous().post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &rules);
+    let rules = rules.header("authorization", "Bearer t-ann").await.expect(201).json()["status"].clone();
+    assert_eq!(rules["incomplete"], true);
+    assert_eq!(rules["evaluationError"], "webhook authorizer does not support user rule resolution");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_can_not_be_asked_allows_nothing() {
+    let mut hook = HookProcess::start("access_webhooks::the_process_that_decides").await;
+    let brief = "    timeout: 10s\n    authorizedTTL: 1ms\n    unauthorizedTTL: 1ms\n    failurePolicy: ";
+    let cluster = Decided::start(&hook.url("/"), &hook.ca_bundle(), &format!("{brief}NoOpinion\n")).await;
+    let (pods, api) = ("/api/v1/namespaces/a/pods", "/api");
+    assert_eq!(cluster.get("ann", pods).await.0, 200);
+    assert_eq!(cluster.get("bob", api).await.0, 200);
+
+    hook.be("hangs").await;
+    let (status, why) = cluster.get("ann", pods).await;
+    assert!(status == 403 && why.contains("context deadline exceeded"), "{status} {why}");
+    // Roles decide what it could not, and others wait for nothing.
+    assert_eq!(cluster.get("bob", api).await.0, 200);
+    cluster.admin.get(pods).await.expect(200);
+    cluster
+        .until_metric(r#"apiserver_authorization_webhook_evaluations_total{name="hook",result="timeout"}"#, 2.0)
+        .await;
+
+    hook.kill().await;
+    let (status, why) = cluster.get("ann", pods).await;
+    assert!(status == 403 && why.contains("connection refused"), "{status} {why}");
+    assert_eq!(cluster.get("bob", api).await.0, 200);
+    cluster.write(&format!("{brief}Deny\n"));
+    until(async || cluster.get("bob", api).await.0 == 403).await;
+    cluster.admin.get(pods).await.expect(200);
+
+    hook.restart().await;
+    assert_eq!(cluster.get("ann", pods).await.0, 200);
+    assert_eq!(cluster.get("bob", api).await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configuration_that_changes_counts_and_a_wrong_one_does_not() {
+    let hook = HookServer::start(&["127.0.0.1"], |request| std::future::ready(decision(&request.body["spec"]))).await;
+    let cluster = Decided::start(&hook.url("/"), &hook.ca_bundle(), KEPT).await;
+    let pods = "/api/v1/namespaces/a/pods";
+    assert_eq!((cluster.get("ann", pods).await.0, cluster.get("bob", pods).await.0), (200, 403));
+    let reloads = |status: &str| {
+        format!(r#"apiserver_authorization_config_controller_automatic_reloads_total{{status="{status}"}}"#)
+    };
+    cluster.write("    timeout: 1h\n");
+    cluster.until_metric(&reloads("failure"), 1.0).await;
+    assert_eq!(cluster.get("ann", pods).await.0, 200);
+    // What was not there at the start can't be named later.
+    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";
+    cluster.replace(&format!("{head}authorizers: [{{type: Node, name: n}}]\n"));
+    cluster.until_metric(&reloads("failure"), 2.0).await;
+    assert_eq!(cluster.get("ann", pods).await.0, 200);
+    cluster.replace(&format!("{head}authorizers: [{{type: RBAC, name: rbac}}]\n"));
+    until(async || cluster.get("ann", pods).await.0 == 403).await;
+    cluster.replace(&format!("{head}authorizers: [{{type: AlwaysAllow, name: all}}]\n"));
+    until(async || cluster.get("eve", pods).await.0 == 200).await;
+    cluster.replace(&format!("{head}authorizers: [{{type: AlwaysDeny, name: none}}]\n"));
+    until(async || cluster.get("ann", "/api").await.0 == 403).await;
+    let told = r#"forbidden: User "ann" cannot get path "/api": Everything is forbidden."#;
+    assert_eq!(cluster.get("ann", "/api").await.1, told);
+    cluster.admin.get(pods).await.expect(200);
+    cluster.until_metric(&reloads("success"), 3.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flags_name_one_webhook() {
+    let asked = Asked::default();
+    let hook = asked.hook(decision).await;
+    let files = TempDir::new().unwrap();
+    let file = kubeconfig(files.path(), "hook", &hook.url("/a"), &hook.ca_bundle());
+    let listed = tokens(files.path());
+    let entries = vec![
+        AuthorizerEntry::webhook(&file, ReviewVersion::V1Beta1, LONG, LONG),
+        AuthorizerEntry::new(AuthorizerKind::Rbac),
+    ];
+    let server = TestServer::builder()
+        .configure(|config| {
+            config.token_file = Some(listed);
+            config.authorization = AuthorizationSource::Flags(entries);
+        })
+        .start()
+        .await;
+    assert_eq!(asks(&server, "t-ann", "/version").await.0, 200);
+    let sent = asked.all();
+    assert_eq!(sent[0].body["apiVersion"], "authorization.k8s.io/v1beta1");
+    assert_eq!(
+        sent[0].body["spec"],
+        json!({
+            "nonResourceAttributes": { "path": "/version", "verb": "get" }, "user": "ann", "group": ["system:authenticated"],
+            "uid": "u-ann",
+        })
+    );
+    fs::write(&file, "{}").unwrap();
+    let source = AuthorizationSource::Flags(vec![AuthorizerEntry::webhook(&file, ReviewVersion::V1, LONG, LONG)]);
+    let wrong = TestServer::builder().configure(|config| config.authorization = source).try_start().await;
+    assert!(wrong.err().unwrap().ends_with("it has no current context"));
+}

@@ -1,0 +1,108 @@
+//! Tokens of others: the issuers and the webhook of the settings, which know the users of tokens that this server did not issue.
+//!
+//! They are asked after the server itself, the issuers first, as upstream has it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use keelson_access::ForeignTokens;
+use keelson_access_config::{AuthenticationConfiguration, ConfiguredIssuers, OidcFlags, ReviewVersion, WebhookTokens};
+use keelson_outbound::Outbound;
+use keelson_supervision::TaskGroup;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+
+/// Whose tokens are believed besides the server's own.
+#[derive(Clone, Debug, Default)]
+pub struct AuthenticationSources {
+    /// A file of issuers, and of where requests without credentials are taken, in upstream's form. It is read again when it changes.
+    pub file: Option<PathBuf>,
+    /// One issuer, where there is no file.
+    pub oidc: Option<OidcFlags>,
+    /// A webhook that knows tokens.
+    pub webhook: Option<TokenWebhook>,
+}
+
+impl AuthenticationSources {
+    /// Whether they can be used, as far as that can be told by themselves.
+    pub(crate) fn check(&self, config: &Config) -> anyhow::Result<()> {
+        let own = vec![config.service_account_issuer.clone()];
+        let stated = match (&self.file, &self.oidc) {
+            (Some(_), Some(_)) => bail!("authentication-config file and oidc-* flags are mutually exclusive"),
+            (Some(file), None) => AuthenticationConfiguration::of_file(file, &own)?,
+            (None, Some(flags)) => AuthenticationConfiguration::of_flags(flags, &own)?,
+            (None, None) => return Ok(()),
+        };
+        if config.anonymous.is_some() && stated.anonymous.is_some() {
+            bail!(
+                "--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A webhook that knows tokens.
+#[derive(Clone, Debug)]
+pub struct TokenWebhook {
+    /// A kubeconfig that says where it is.
+    pub file: PathBuf,
+    /// The version of reviews that it understands.
+    pub version: ReviewVersion,
+    /// How long its answers are kept.
+    pub keep: Duration,
+}
+
+/// Those who know the tokens of others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Foreign {
+    pub(crate) issuers: Option<Arc<ConfiguredIssuers>>,
+    webhook: Option<Arc<WebhookTokens>>,
+}
+
+impl Foreign {
+    /// Those of the settings.
+    ///
+    /// # Errors
+    /// When these are wrong. Nobody needs to be reached yet.
+    pub(crate) fn new(config: &Config, outbound: &Arc<Outbound>) -> anyhow::Result<Self> {
+        let AuthenticationSources { file, oidc, webhook } = &config.authentication;
+        let own = vec![config.service_account_issuer.clone()];
+        let (outbound_too, clock) = (outbound.clone(), config.clock.clone());
+        let issuers = match (file, oidc) {
+            (Some(file), _) => Some(ConfiguredIssuers::of_file(file, own.clone(), outbound_too, clock)?),
+            (None, Some(flags)) => Some(ConfiguredIssuers::of_flags(flags, own.clone(), outbound_too, clock)?),
+            (None, None) => None,
+        };
+        let webhook = webhook.as_ref().map(|TokenWebhook { file, version, keep }| {
+            WebhookTokens::of_file(file, *version, *keep, own, outbound, config.random.clone())
+        });
+        let webhook = webhook.transpose().context("reading --authentication-token-webhook-config-file")?.map(Arc::new);
+        Ok(Self { issuers: issuers.map(Arc::new), webhook })
+    }
+
+    /// All of them, in the order in which they are asked.
+    pub(crate) fn all(&self) -> Vec<Arc<dyn ForeignTokens>> {
+        let issuers = self.issuers.iter().map(|issuers| issuers.clone() as Arc<dyn ForeignTokens>);
+        let webhook = self.webhook.iter().map(|webhook| webhook.clone() as Arc<dyn ForeignTokens>);
+        issuers.chain(webhook).collect()
+    }
+
+    /// Follows the issuers until the server stops.
+    pub(crate) fn follow(&self, background: &TaskGroup, stopping: &CancellationToken) {
+        let Some(issuers) = self.issuers.clone() else { return };
+        let stopping = stopping.clone();
+        background.spawn("authentication-config", async move {
+            let _: Option<()> = stopping.run_until_cancelled_owned(issuers.follow()).await;
+        });
+    }
+
+    /// Whether a request without credentials is taken that asks for a path: as the configuration says, or else as the flag does.
+    pub(crate) fn takes_anonymous(&self, config: &Config) -> impl Fn(&str) -> bool + Send + Sync + use<> {
+        let (issuers, otherwise) = (self.issuers.clone(), config.anonymous.unwrap_or(true));
+        move |path| issuers.as_ref().and_then(|issuers| issuers.takes_anonymous(path)).unwrap_or(otherwise)
+    }
+}
