@@ -7,6 +7,7 @@
 
 mod authentication;
 mod authorization;
+mod bearer;
 mod flow_control;
 mod impersonation;
 mod long_work;

@@ -21,7 +21,7 @@ const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const IMPERSONATION: &str = "impersonate-";
 
 /// How a token begins that stands among the protocols of a websocket, where browsers can't send it otherwise.
-const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 /// Protocols in which a client could speak to an aggregated server as this one does, and name any user: none of them is asked for.
 const OWN_PROTOCOLS: [&str; 4] = ["h2", "h2c", "http", "tls"];
 /// Through how many proxies a request may have come. One that came through more is led in a circle.
