@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
@@ -30,16 +31,18 @@ const AT_ONCE: usize = 64;
 const AGAIN: Duration = Duration::from_millis(500);
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const LEGACY_TOKENS: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// The hooks, by the names that the reference server's health checks give them.
-const HOOKS: [(&str, Hook); 7] = [
+const HOOKS: [(&str, Hook); 8] = [
     ("poststarthook/start-cluster-authentication-info-controller", Hook::AuthenticationInfo),
     ("poststarthook/start-kubernetes-service-cidr-controller", Hook::ServiceRange),
     ("poststarthook/bootstrap-controller", Hook::KubernetesService),
     ("poststarthook/scheduling/bootstrap-system-priority-classes", Hook::PriorityClasses),
     ("poststarthook/rbac/bootstrap-roles", Hook::Roles),
     ("poststarthook/priority-and-fairness-config-producer", Hook::FlowControl),
+    ("poststarthook/start-legacy-token-tracking-controller", Hook::LegacyTokens),
     ("autoregister-completion", Hook::ApiServices),
 ];
 
@@ -51,6 +54,7 @@ enum Hook {
     PriorityClasses,
     Roles,
     FlowControl,
+    LegacyTokens,
     ApiServices,
 }
 
@@ -68,6 +72,12 @@ pub struct Bootstrap {
 pub struct Progress {
     done: [AtomicBool; HOOKS.len()],
     finished: watch::Sender<bool>,
+}
+
+/// The config map that says since when the use of legacy tokens is noted, so that one without a note is known to be unused since.
+fn legacy_tokens(now: &str) -> Value {
+    let since = now.split('T').next().unwrap_or_default();
+    json!({ "metadata": { "name": LEGACY_TOKENS }, "data": { "since": since } })
 }
 
 impl Progress {
@@ -151,6 +161,10 @@ impl Bootstrap {
                 let group = "flowcontrol.apiserver.k8s.io";
                 self.ensure_all(group, "prioritylevelconfigurations", flow_control::priority_levels()).await?;
                 self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await
+            }
+            Hook::LegacyTokens => {
+                let maps = self.client.collection("", "v1", "configmaps", Some("kube-system"))?;
+                self.ensure(&maps, legacy_tokens(&rfc3339(self.client.now()))).await
             }
             Hook::ApiServices => {
                 self.ensure_all("apiregistration.k8s.io", "apiservices", self.api_services.clone()).await

@@ -7,6 +7,9 @@ use serde_json::json;
 
 use crate::{Shell, column};
 
+/// A config map that each cluster has.
+const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+
 const OBJECTS: &str = "
 apiVersion: v1
 kind: Namespace
@@ -76,8 +79,8 @@ async fn a_table_names_what_is_there() {
     assert!(table.starts_with("NAME "), "{table}");
     assert_eq!(column(&table, 0), ["apple", "pear"]);
     let table = shell.ok("get configmaps -A").await;
-    assert_eq!(column(&table, 0), ["default", "default", "kube-system", "team"]);
-    assert_eq!(column(&table, 1), ["apple", "pear", "extension-apiserver-authentication", "plum"]);
+    assert_eq!(column(&table, 0), ["default", "default", "kube-system", "kube-system", "team"]);
+    assert_eq!(column(&table, 1), ["apple", "pear", "extension-apiserver-authentication", TRACKING, "plum"]);
     let table = shell.ok("get configmaps --show-labels").await;
     assert!(table.contains("env=prod,tier=web"), "{table}");
     let table = shell.ok("get configmaps -L env --no-headers").await;
@@ -92,17 +95,16 @@ async fn a_table_names_what_is_there() {
 #[tokio::test]
 async fn selectors_choose_by_label_and_by_field() {
     let shell = shell().await;
+    let others = format!("configmap/pear\nconfigmap/extension-apiserver-authentication\nconfigmap/{TRACKING}\n");
+    let (others, outside) = (others.as_str(), format!("configmap/apple\n{others}"));
     let session = [
         ("get cm -A -l tier=web -o name", "configmap/apple\nconfigmap/plum\n"),
-        ("get cm -A -l tier!=web -o name", "configmap/pear\nconfigmap/extension-apiserver-authentication\n"),
+        ("get cm -A -l tier!=web -o name", others),
         ("get cm -A -l 'tier in (web,db),!env' -o name", "configmap/pear\nconfigmap/plum\n"),
-        ("get cm -A -l 'tier notin (web)' -o name", "configmap/pear\nconfigmap/extension-apiserver-authentication\n"),
+        ("get cm -A -l 'tier notin (web)' -o name", others),
         ("get cm -A -l env -o name", "configmap/apple\n"),
         ("get cm -A --field-selector metadata.name=plum -o name", "configmap/plum\n"),
-        (
-            "get cm -A --field-selector metadata.namespace!=team -o name",
-            "configmap/apple\nconfigmap/pear\nconfigmap/extension-apiserver-authentication\n",
-        ),
+        ("get cm -A --field-selector metadata.namespace!=team -o name", &outside),
         ("get cm -A --field-selector metadata.namespace=team --chunk-size=1 -o name", "configmap/plum\n"),
         ("get pods -A --field-selector spec.nodeName=node-2 -o name", "pod/there\n"),
         ("get pods -A --field-selector spec.nodeName!=node-2 -l tier=web -o name", "pod/here\n"),

@@ -1,8 +1,10 @@
 //! Objects that a new server has without anybody's doing, their repair at its next start, and new objects that take over from
 //! them.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use keelson_meta::clock::{ManualClock, rfc3339};
 use keelson_server::Switches;
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -241,4 +243,23 @@ async fn claims_and_ingresses_without_a_class_get_the_one_that_is_the_default() 
     let ingress = json!({"metadata": {"name": "a"}, "spec": {"defaultBackend": backend}});
     let made = raw.post("/apis/networking.k8s.io/v1/namespaces/default/ingresses", &ingress).await.expect(201).json();
     assert_eq!(made["spec"]["ingressClassName"], "edge");
+}
+
+/// Whoever deletes tokens that nobody uses has to know since when their use is noted.
+#[tokio::test]
+async fn it_is_told_since_when_the_use_of_legacy_tokens_is_noted() {
+    const TRACKING: &str =
+        "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
+    let start = SystemTime::now();
+    let clock = Arc::new(ManualClock::new(start));
+    let told = clock.clone();
+    let mut server = TestServer::builder().sqlite().configure(|config| config.clock = told).start().await;
+    server.running().bootstrapped().await;
+    let first = server.raw().get(TRACKING).await.expect(200).json();
+    assert_eq!(first["data"], json!({ "since": rfc3339(start)[..10] }));
+    clock.advance(Duration::from_secs(48 * 60 * 60));
+    server.restart().await;
+    server.running().bootstrapped().await;
+    let later = server.raw().get(TRACKING).await.expect(200).json();
+    assert_eq!(later, first, "the first day stands");
 }
