@@ -6,6 +6,7 @@
 mod releases;
 
 use std::collections::{BTreeMap, HashSet};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct RegistryConfig {
     /// Resources (`secrets`, `roles.rbac.authorization.k8s.io`) that are never chunked, because a token shows the name
     /// of an object.
     pub unchunked: HashSet<String>,
+    /// How lists are cut for callers who may not list all of their range.
+    pub partial_rights: PartialRights,
     /// What seals continue tokens; without one they show the key that comes next.
     pub token_seal: Option<Arc<TokenSeal>>,
     /// Whether `limit` is honoured at `resourceVersion=0` also when no `resourceVersionMatch` is stated.
@@ -60,6 +63,32 @@ pub struct RegistryConfig {
     pub bookmark_interval: Duration,
     /// The shortest time a watch lasts when the client states none; the longest is twice that.
     pub min_watch_timeout: Duration,
+}
+
+/// How a list is cut into chunks for a caller who may list what it selects, but not all of the range of its URL (KEP-365): a token may
+/// show the name of an object that the caller may not see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartialRights {
+    /// As for others: a token shows the last key that was looked at, selected or not.
+    #[default]
+    AsOthers,
+    /// Not at all: the list is answered whole, whatever its limit.
+    Whole,
+    /// A token shows the next key that is selected. So it is looked for, however far away it is.
+    NextVisible,
+}
+
+impl FromStr for PartialRights {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "as-others" => Ok(Self::AsOthers),
+            "none" => Ok(Self::Whole),
+            "next-visible" => Ok(Self::NextVisible),
+            _ => Err(format!("{name:?} is none of as-others, none and next-visible")),
+        }
+    }
 }
 
 /// Bounds of one chunk.
@@ -194,6 +223,7 @@ impl Default for RegistryConfig {
         Self {
             chunking: true,
             unchunked: HashSet::new(),
+            partial_rights: PartialRights::default(),
             token_seal: None,
             limit_at_any_version: false,
             storage_versions: Vec::new(),

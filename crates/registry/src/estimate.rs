@@ -6,6 +6,7 @@
 use keelson_meta::options::ListOptions;
 use keelson_query::Query;
 
+use crate::config::PartialRights;
 use crate::list::{KeyRange, ListPlan};
 use crate::query::Wanted;
 use crate::registry::Registry;
@@ -48,8 +49,9 @@ impl Estimate {
 impl Registry {
     /// The objects that a list looks at. Nothing where the options can't be met.
     pub fn estimate_list(&self, target: &Target, options: &ListOptions) -> Estimate {
-        let planned = Selection::new(target, options)
-            .and_then(|selection| Ok((selection, ListPlan::new(target, options, &self.config, None)?)));
+        let planned = Selection::new(target, options).and_then(|selection| {
+            Ok((selection, ListPlan::new(target, options, &self.config, None, PartialRights::AsOthers)?))
+        });
         let (Ok((selection, plan)), Ok(collection)) = (planned, self.collection(target)) else {
             return Estimate::default();
         };

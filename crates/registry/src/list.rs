@@ -14,11 +14,14 @@ use std::sync::Arc;
 
 use futures::TryStreamExt as _;
 use futures::stream::BoxStream;
+use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::{Entry, RangeCursor};
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
+use keelson_resources::Verb;
 
 use crate::caller::Caller;
+use crate::config::PartialRights;
 pub(crate) use crate::list::history::Rests;
 pub(crate) use crate::list::page::KeyRange;
 pub(crate) use crate::list::plan::{ListPlan, ReadAt, read_at};
@@ -97,18 +100,45 @@ impl Registry {
     /// 400 for selectors and tokens that can't be read, 410 when the revision asked for is no longer known (with a
     /// token to go on from for a continued list), 504 when it does not exist yet, 500 when something in it can't be read.
     pub async fn list(&self, target: &Target, caller: &Caller, options: &ListOptions) -> Result<ListPage, ApiError> {
-        caller.in_time(self.read_list(target, options, &caller.user().name)).await
+        caller
+            .in_time(async {
+                let rights = self.rights_to_range(target, caller, options).await;
+                self.read_list(target, options, &caller.user().name, rights).await
+            })
+            .await
     }
 
-    /// The same for the server's own use, whoever is served by it. Its tokens are those of the caller of this name.
+    /// How a list is cut for a caller. Who asks for all of a range may list it; who selects something may have a right to that alone, which
+    /// is asked where it makes a difference.
+    async fn rights_to_range(&self, target: &Target, caller: &Caller, options: &ListOptions) -> PartialRights {
+        let configured = self.config.partial_rights;
+        let selects = !options.label_selector.is_empty() || !options.field_selector.is_empty();
+        let is_cut = options.limit.is_some() || options.continue_token.is_some();
+        if configured == PartialRights::AsOthers || !selects || !is_cut {
+            return PartialRights::AsOthers;
+        }
+        let asked = Attributes::Resource(ResourceAttributes {
+            verb: Verb::List.as_str(),
+            group: &target.resource.group,
+            version: &target.version.name,
+            resource: &target.resource.plural,
+            namespace: target.namespace.as_deref(),
+            ..ResourceAttributes::default()
+        });
+        let verdict = caller.authorizer().authorize(caller.user(), &asked).await;
+        if verdict.is_allowed() { PartialRights::AsOthers } else { configured }
+    }
+
+    /// The same for the server's own use, whoever is served by it. Its tokens are those of the caller of this name, who has these rights.
     pub(crate) async fn read_list(
         &self,
         target: &Target,
         options: &ListOptions,
         caller: &str,
+        rights: PartialRights,
     ) -> Result<ListPage, ApiError> {
         let selection = Selection::new(target, options)?;
-        let plan = ListPlan::new(target, options, &self.config, Some(caller))?;
+        let plan = ListPlan::new(target, options, &self.config, Some(caller), rights)?;
         if target.is_empty_by_nature() {
             let revision = self.newest_revision().await?;
             let items = ListItems::Chosen(Vec::new());

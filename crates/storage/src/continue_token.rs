@@ -70,6 +70,11 @@ impl ContinueToken {
         Self { revision: TokenRevision::At(revision), start: behind(last_relative_key) }
     }
 
+    /// The token for what comes from `relative_key` on.
+    pub fn at(revision: Revision, relative_key: &str) -> Self {
+        Self { revision: TokenRevision::At(revision), start: relative_key.to_owned() }
+    }
+
     /// The token for the same place that reads the newest revision: what a 410 offers for the rest of the list.
     #[must_use]
     pub fn newest(&self) -> Self {

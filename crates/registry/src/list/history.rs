@@ -90,14 +90,17 @@ impl Registry {
             let items = ListItems::History(items);
             return Ok(ListPage { revision, continue_token: None, remaining: None, items });
         };
-        let part = self.read_part(&collection, limit, selection, &span).await.map_err(|error| expired(error, plan))?;
+        let part = self
+            .read_part(&collection, (limit, plan.to_next_visible), selection, &span)
+            .await
+            .map_err(|error| expired(error, plan))?;
         let mut page =
             ListPage { revision, continue_token: None, remaining: None, items: ListItems::Chosen(part.chosen) };
-        if let Some(last) = part.cut_after {
-            let relative = last.strip_prefix(prefix.as_str()).unwrap_or(&last);
-            page.continue_token = Some(plan.encode(&ContinueToken::after(revision, relative)));
+        if let Some(next) = part.cut_at {
+            let relative = next.strip_prefix(prefix.as_str()).unwrap_or(&next);
+            page.continue_token = Some(plan.encode(&ContinueToken::at(revision, relative)));
             if selection.is_everything() {
-                let rest = Span { from: StoreKey::new(behind(&format!("{root}{last}"))), ..span.clone() };
+                let rest = Span { from: StoreKey::new(format!("{root}{next}")), ..span.clone() };
                 let rest = self.count_rest(&span, part.looked_at, rest).await.map_err(|error| expired(error, plan))?;
                 page.remaining = Some(rest);
             }
@@ -132,7 +135,7 @@ impl Registry {
     async fn read_part(
         &self,
         collection: &Collection,
-        limit: usize,
+        (limit, to_next_visible): (usize, bool),
         selection: &Selection,
         span: &Span,
     ) -> Result<PageRead, StoreError> {
@@ -142,14 +145,19 @@ impl Registry {
         let mut pages = pin!(pages(self.store().clone(), span.request(Some(STORE_PAGE))));
         while let Some(page) = pages.try_next().await? {
             for stored in page {
-                if part.chosen.len() == limit || part.looked_at == self.config.bounds.scan || bytes >= CHUNK_BYTES {
-                    part.cut_after = last;
+                let is_full = part.chosen.len() == limit || bytes >= CHUNK_BYTES;
+                if !to_next_visible && (is_full || part.looked_at == self.config.bounds.scan) {
+                    part.cut_at = last.as_deref().map(behind);
                     return Ok(part);
                 }
                 part.looked_at += 1;
                 let key = stored.key.as_str();
                 last = Some(key.strip_prefix(collection.prefix()).unwrap_or(key).to_owned());
                 if let Some(entry) = shown(collection, &stored).filter(|entry| selection.matches(entry)) {
+                    if is_full {
+                        part.cut_at = last;
+                        return Ok(part);
+                    }
                     bytes += entry.object.bytes().len();
                     part.chosen.push(entry);
                 }
@@ -201,8 +209,8 @@ fn shown(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
 struct PageRead {
     chosen: Vec<Arc<Entry>>,
     looked_at: usize,
-    /// The last key that was looked at, if there are more behind it.
-    cut_after: Option<String>,
+    /// The key at which the next chunk begins, if there is one.
+    cut_at: Option<String>,
 }
 
 /// How many entries were left behind the chunks that were read last.

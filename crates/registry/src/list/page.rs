@@ -50,10 +50,8 @@ pub(super) fn cut(
 ) -> ListPage {
     let prefix = target.key_prefix();
     let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
-    let token_after = |key: &str| {
-        let relative = key.strip_prefix(prefix.as_str()).unwrap_or(key);
-        plan.encode(&ContinueToken::after(snapshot.revision, relative))
-    };
+    let relative = |key: &str| key.strip_prefix(prefix.as_str()).unwrap_or(key).to_owned();
+    let token_after = |key: &str| plan.encode(&ContinueToken::after(snapshot.revision, &relative(key)));
     if selection.is_everything() {
         return cut_range(snapshot, &range, plan.limit, token_after);
     }
@@ -62,6 +60,17 @@ pub(super) fn cut(
     let mut continue_token = None;
     let candidates = snapshot.select(&selection.index_terms(target), &range.from, range.to.as_deref());
     for (looked_at, entry) in candidates.enumerate() {
+        if plan.to_next_visible {
+            if !selection.matches(entry) {
+                continue;
+            }
+            if plan.limit == Some(chosen.len()) {
+                continue_token = Some(plan.encode(&ContinueToken::at(snapshot.revision, &relative(&entry.key))));
+                break;
+            }
+            chosen.push(entry.clone());
+            continue;
+        }
         if plan.limit.is_some_and(|limit| chosen.len() == limit || looked_at == bounds.scan) {
             continue_token = last.map(token_after);
             break;

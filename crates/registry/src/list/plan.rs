@@ -11,7 +11,7 @@ use keelson_storage::ContinueToken;
 use keelson_storage::continue_token::TokenRevision;
 
 use super::token_form::TokenForm;
-use crate::config::RegistryConfig;
+use crate::config::{PartialRights, RegistryConfig};
 use crate::target::Target;
 
 /// A list, planned.
@@ -22,6 +22,8 @@ pub(crate) struct ListPlan {
     pub(crate) start: String,
     /// How many items at the most.
     pub(crate) limit: Option<usize>,
+    /// Whether its token shows the next key that is selected, and no other.
+    pub(super) to_next_visible: bool,
     /// The token of a continued list, for the answer when its revision is gone.
     pub(super) token: Option<ContinueToken>,
     form: TokenForm,
@@ -41,7 +43,8 @@ pub(crate) enum ReadAt {
 }
 
 impl ListPlan {
-    /// Plans a list for a caller, by the name that it has as a user; for none what it would cost can be told, but nobody gets a token.
+    /// Plans a list for a caller, by the name that it has as a user and its rights to the range; for none what it would cost can be told,
+    /// but nobody gets a token.
     ///
     /// # Errors
     /// 400 for an unreadable resourceVersion or token, or both together, and for a sealed token of somebody else; 410 for one whose key
@@ -51,9 +54,11 @@ impl ListPlan {
         options: &ListOptions,
         config: &RegistryConfig,
         caller: Option<&str>,
+        rights: PartialRights,
     ) -> Result<Self, ApiError> {
         let form = TokenForm::new(target, config, caller);
-        let chunked = config.chunking && !config.unchunked.contains(&target.group_resource().to_string());
+        let is_cut = config.chunking && rights != PartialRights::Whole;
+        let chunked = is_cut && !config.unchunked.contains(&target.group_resource().to_string());
         let requested = options.requested_version()?;
         let token = options.continue_token.as_deref().filter(|_| chunked);
         // Clients that ask for any version with a limit and nothing else rely on getting everything, also when they
@@ -63,12 +68,14 @@ impl ListPlan {
             && !config.limit_at_any_version;
         let limit = options.limit.filter(|_| chunked && !ignore_limit).map(NonZeroUsize::get);
         if let Some(text) = token {
-            return Self::continued(text, requested, limit, form);
+            let plan = Self::continued(text, requested, limit, form)?;
+            return Ok(Self { to_next_visible: rights == PartialRights::NextVisible, ..plan });
         }
         Ok(Self {
             at: read_at(requested, options.resource_version_match, limit.is_some()),
             start: String::new(),
             limit,
+            to_next_visible: rights == PartialRights::NextVisible,
             token: None,
             form,
         })
@@ -91,7 +98,7 @@ impl ListPlan {
             TokenRevision::At(revision) => ReadAt::Exactly(revision),
             TokenRevision::Newest => ReadAt::Newest,
         };
-        Ok(Self { at, start: token.start.clone(), limit, token: Some(token), form })
+        Ok(Self { at, start: token.start.clone(), limit, to_next_visible: false, token: Some(token), form })
     }
 
     /// A token as the client sees it.

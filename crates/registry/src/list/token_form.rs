@@ -58,3 +58,135 @@ impl TokenForm {
         Ok(Cow::Owned(opened.token))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+    use keelson_meta::random::SeededRandom;
+    use keelson_meta::{Random, Revision};
+    use keelson_storage::ContinueToken;
+    use tempfile::NamedTempFile;
+
+    use super::super::page::KeyRange;
+    use super::*;
+    use crate::surface::Surface;
+
+    /// How many tokens are tampered with; `KEELSON_TAMPERED_TOKENS` asks for another number.
+    const TOKENS: usize = 30_000;
+
+    fn tampered_tokens() -> usize {
+        std::env::var("KEELSON_TAMPERED_TOKENS").ok().and_then(|number| number.parse().ok()).unwrap_or(TOKENS)
+    }
+
+    /// Seals of two clusters that share nothing.
+    fn seal(byte: u8, random: &Arc<SeededRandom>) -> Arc<TokenSeal> {
+        let file = NamedTempFile::new().unwrap();
+        fs::write(file.path(), STANDARD.encode([byte; 32])).unwrap();
+        Arc::new(TokenSeal::read(file.path(), random.clone()).unwrap())
+    }
+
+    /// The lists of two resources in two namespaces, and of all.
+    fn lists() -> Vec<Target> {
+        let surface = Surface::of_builtin();
+        let of = |plural: &str| {
+            [None, Some("q"), Some("q1")].map(|place| surface.target("", plural).unwrap().in_namespace(place))
+        };
+        [of("pods"), of("secrets")].concat()
+    }
+
+    fn below(random: &dyn Random, bound: usize) -> usize {
+        usize::try_from(random.u64() % bound as u64).unwrap()
+    }
+
+    /// Changes something of a token, or puts parts of two together.
+    fn altered(token: &str, other: &str, random: &dyn Random) -> String {
+        let mut bytes = URL_SAFE_NO_PAD.decode(token).unwrap();
+        let other = URL_SAFE_NO_PAD.decode(other).unwrap();
+        let at = below(random, bytes.len());
+        match below(random, 6) {
+            0 => bytes[at] ^= 1 << below(random, 8),
+            1 => bytes.truncate(at),
+            2 => bytes.extend_from_slice(&other[..at.min(other.len())]),
+            3 => {
+                let at = at.min(other.len());
+                bytes.splice(..at, other[..at].iter().copied());
+            }
+            4 => {
+                let length = bytes.len().min(other.len());
+                bytes[at.min(length)..length].copy_from_slice(&other[at.min(length)..length]);
+            }
+            _ => {
+                let mut text = token.as_bytes().to_vec();
+                text[at] = b"Ab9-_"[below(random, 5)];
+                return String::from_utf8(text).unwrap();
+            }
+        }
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    #[test]
+    fn a_sealed_token_that_was_altered_or_is_of_another_list_or_caller_is_refused() {
+        let random = Arc::new(SeededRandom::new(7));
+        let (own, foreign) = (seal(1, &random), seal(2, &random));
+        let (lists, callers) = (lists(), ["ann", "bob", "system:serviceaccount:q:ann"]);
+        let form = |seal: &Arc<TokenSeal>, list: &Target, caller: &str| {
+            let config = RegistryConfig { token_seal: Some(seal.clone()), ..RegistryConfig::default() };
+            TokenForm::new(list, &config, Some(caller))
+        };
+        let any_token = || {
+            let name = format!("q/{}", "n".repeat(below(&*random, 60)));
+            ContinueToken::after(Revision::new(1 + random.u64() % 1000), &name).encode()
+        };
+        let mut taken = 0;
+        for _ in 0..tampered_tokens() {
+            let (list, caller) = (below(&*random, lists.len()), below(&*random, callers.len()));
+            let (other_list, other_caller) = (below(&*random, lists.len()), below(&*random, callers.len()));
+            let (token, other) = (any_token(), any_token());
+            let given = form(&own, &lists[list], callers[caller]).give(token.clone());
+            let elsewhere = form(&own, &lists[other_list], callers[other_caller]).give(other);
+            let taker = form(&own, &lists[list], callers[caller]);
+            let tampered = altered(&given, &elsewhere, &*random);
+            for sent in
+                [&tampered, &elsewhere, &form(&foreign, &lists[list], callers[caller]).give(any_token()), &any_token()]
+            {
+                let is_own = *sent == given || *sent == elsewhere && (list, caller) == (other_list, other_caller);
+                match taker.take(sent) {
+                    Ok(_) if is_own => taken += 1,
+                    Ok(read) => panic!("{sent} is taken as {read}"),
+                    Err(error) => assert!(!is_own && matches!(error.code(), 400 | 410), "{error}"),
+                }
+            }
+            assert_eq!(taker.take(&given).unwrap(), token, "what was given is taken");
+        }
+        assert!(taken > 0, "some tokens are the list's own and the caller's");
+    }
+
+    #[test]
+    fn a_token_that_is_not_sealed_never_leads_out_of_the_range_of_its_list() {
+        let random = SeededRandom::new(8);
+        let lists = lists();
+        let starts = ["../", "/", "..", "\0", "q1/", "q/", "a", "\u{10ffff}", "/../secrets/", "", "%2e%2e/", "."];
+        let mut read = 0;
+        for _ in 0..tampered_tokens() {
+            let list = &lists[below(&random, lists.len())];
+            let form = TokenForm::new(list, &RegistryConfig::default(), Some("ann"));
+            let start: String = (0..below(&random, 6)).map(|_| starts[below(&random, starts.len())]).collect();
+            let forged = format!(r#"{{"v":"meta.k8s.io/v1","rv":{},"start":{start:?}}}"#, random.u64() % 100);
+            let forged =
+                URL_SAFE_NO_PAD.encode(forged.replace("\\u{10ffff}", "\\udbff\\udfff").replace("\\0", "\\u0000"));
+            let honest = ContinueToken::after(Revision::new(1 + random.u64() % 100), "q/a").encode();
+            for sent in [altered(&forged, &honest, &random), altered(&honest, &forged, &random), forged] {
+                let Ok(token) = ContinueToken::decode(&form.take(&sent).unwrap()) else { continue };
+                read += 1;
+                let prefix = list.key_prefix();
+                let range = KeyRange::below(&prefix, &token.start);
+                let whole = KeyRange::below(&prefix, "");
+                assert!(range.from.starts_with(&prefix) && range.to == whole.to, "{sent} leads to {range:?}");
+            }
+        }
+        assert!(read > 0, "some tokens can be read");
+    }
+}

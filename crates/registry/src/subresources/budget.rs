@@ -17,6 +17,7 @@ use keelson_meta::{ApiError, GroupResource, Object};
 use super::conditions;
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
+use crate::config::PartialRights;
 use crate::intake::fit;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -35,7 +36,12 @@ impl Registry {
     /// 500 when several do: which of them would count is not defined.
     pub(super) async fn budget_of(&self, namespace: &str, pod: &Object) -> Result<Option<Object>, ApiError> {
         let budgets = self.target("policy", "poddisruptionbudgets")?.in_namespace(Some(namespace));
-        let entries = self.read_list(&budgets, &ListOptions::default(), API_SERVER).await?.items.into_entries().await?;
+        let entries = self
+            .read_list(&budgets, &ListOptions::default(), API_SERVER, PartialRights::AsOthers)
+            .await?
+            .items
+            .into_entries()
+            .await?;
         let found = entries.iter().map(|entry| entry.object.decode(entry.revision));
         let mut guarding = found.filter(|budget| guards(budget, pod));
         let first = guarding.next();

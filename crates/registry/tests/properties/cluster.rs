@@ -13,7 +13,9 @@ use keelson_meta::options::{
 };
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Random, Revision};
-use keelson_registry::{Caller, Contribution, ListItems, Patch, PatchKind, Registry, RegistryConfig, Surface, Target};
+use keelson_registry::{
+    Caller, Contribution, ListItems, PartialRights, Patch, PatchKind, Registry, RegistryConfig, Surface, Target,
+};
 use keelson_resources::{Resource, SelectableField, ServedVersion};
 use keelson_schema::Schema;
 use keelson_storage::Store;
@@ -40,11 +42,20 @@ pub(crate) struct Settings {
     pub(crate) custom: bool,
     /// Whether the operator names a path of pods that is indexed.
     pub(crate) indexed: bool,
+    /// How lists are cut for who may not list all of their range.
+    pub(crate) partial_rights: PartialRights,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { servers: 1, scan: 100_000, history_bytes: 256 << 20, custom: false, indexed: false }
+        Self {
+            servers: 1,
+            scan: 100_000,
+            history_bytes: 256 << 20,
+            custom: false,
+            indexed: false,
+            partial_rights: PartialRights::AsOthers,
+        }
     }
 }
 
@@ -58,6 +69,7 @@ pub(crate) fn any_settings() -> impl Strategy<Value = Settings> {
         history_bytes,
         custom,
         indexed,
+        ..Settings::default()
     })
 }
 
@@ -125,6 +137,7 @@ impl Cluster {
                 config.index(&format!("{resource}=metadata.annotations.number")).unwrap();
             }
         }
+        config.partial_rights = settings.partial_rights;
         let registry = Arc::new(Registry::new(store, cache, clock, self.random.clone(), config));
         if settings.custom {
             registry.surfaces().put(vec![custom_pods()]).await.unwrap();
@@ -370,7 +383,17 @@ pub(crate) fn watch_options(query: &str) -> ListOptions {
 
 /// Lists as a client would, with these query parameters.
 pub(crate) async fn list(server: &Registry, place: RequestPath, query: &str) -> Result<Page, ApiError> {
-    let page = server.list(&pods(server, place.namespace()), &Caller::server(), &options(query)).await?;
+    list_as(server, &Caller::server(), place, query).await
+}
+
+/// The same for another caller.
+pub(crate) async fn list_as(
+    server: &Registry,
+    caller: &Caller,
+    place: RequestPath,
+    query: &str,
+) -> Result<Page, ApiError> {
+    let page = server.list(&pods(server, place.namespace()), caller, &options(query)).await?;
     let items = match page.items {
         ListItems::Range { cursor, bytes } => {
             let entries: Vec<_> = cursor.flat_map(|leaf| leaf.entries().to_vec()).collect();

@@ -19,6 +19,7 @@ mod model;
 mod names;
 mod namespaces;
 mod pace;
+mod partial_rights;
 mod queries;
 mod stores;
 mod tokens;

@@ -1,0 +1,124 @@
+//! Chunked lists of callers who may list what they select and nothing else of its range (KEP-365): tokens that show no name which such a
+//! caller may not see.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use futures::future::Either;
+use keelson_access::{Attributes, Authorizer, Deciding, Decision, ResourceAttributes, User, Verdict};
+use keelson_registry::{Caller, PartialRights};
+use keelson_storage::ContinueToken;
+
+use crate::cluster::*;
+use crate::model::*;
+
+/// Lets everybody list what has a label selector, and ann all.
+#[derive(Debug)]
+struct SelectedOnly;
+
+impl Authorizer for SelectedOnly {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        let selects = matches!(attributes, Attributes::Resource(ResourceAttributes { label_selector: Some(_), .. }));
+        let decision = if selects || user.name == "ann" { Decision::Allow } else { Decision::NoOpinion };
+        Either::Left(ready(Verdict { decision, reason: "".into() }))
+    }
+}
+
+fn caller(name: &str) -> Caller {
+    Caller::new(Arc::new(User { name: name.to_owned(), ..User::default() }), Arc::new(SelectedOnly))
+}
+
+/// How many pods there are; each third one is of the app that is selected.
+const PODS: usize = 12;
+
+/// A server with pods, and the keys of those that are selected.
+async fn cluster(partial_rights: PartialRights, history_bytes: u64) -> (Cluster, Model, Vec<String>) {
+    let settings = Settings { partial_rights, scan: 2, history_bytes, ..Settings::default() };
+    let cluster = Cluster::start(Engine::Memory, settings).await;
+    let mut model = Model::default();
+    for number in 0..PODS {
+        let pod = Pod { app: Some((number % 3) as u8), node: None, number: 0 };
+        let key = format!("q/p{number:02}");
+        cluster.write(&mut model, 0, &Write { key, action: Action::Create(pod) }).await;
+    }
+    (cluster, model, (0..PODS).step_by(3).map(|number| format!("q/p{number:02}")).collect())
+}
+
+const SELECTOR: &str = "&labelSelector=app%3Da0";
+
+/// The keys of each chunk with its token. In between something else is written, so that a cache that keeps no history has none of the walk.
+async fn walk(
+    cluster: &Cluster,
+    model: &mut Model,
+    caller: &Caller,
+    limit: usize,
+) -> Vec<(Vec<String>, Option<String>)> {
+    let mut chunks = Vec::new();
+    let mut token = None::<String>;
+    loop {
+        let rest = token.as_ref().map(|token| format!("&continue={token}")).unwrap_or_default();
+        let query = format!("{SELECTOR}&limit={limit}{rest}");
+        let page = list_as(cluster.server(0), caller, RequestPath::Namespace("q"), &query).await.unwrap();
+        let keys = page.items.into_iter().map(|(key, _)| key).collect();
+        token.clone_from(&page.token);
+        chunks.push((keys, page.token));
+        assert!(chunks.len() <= 2 * PODS, "the walk ends");
+        if token.is_none() {
+            return chunks;
+        }
+        let pod = Pod { app: None, node: None, number: 0 };
+        let key = format!("q1/n{}", cluster.revision().await);
+        cluster.write(model, 0, &Write { key, action: Action::Create(pod) }).await;
+    }
+}
+
+fn shown(token: &str) -> String {
+    format!("q/{}", ContinueToken::decode(token).unwrap().start.trim_end_matches('\0'))
+}
+
+#[test]
+fn a_token_for_partial_rights_shows_the_next_key_that_may_be_seen() {
+    for history_bytes in [256 << 20, 0] {
+        run(async {
+            let (cluster, mut model, selected) = cluster(PartialRights::NextVisible, history_bytes).await;
+            for limit in 1..=selected.len() {
+                let chunks = walk(&cluster, &mut model, &caller("bob"), limit).await;
+                let all: Vec<_> = chunks.iter().flat_map(|(keys, _)| keys.clone()).collect();
+                assert_eq!(all, selected, "limit {limit}");
+                assert_eq!(chunks.len(), selected.len().div_ceil(limit), "no chunk is empty");
+                for (at, (_, token)) in chunks.iter().enumerate() {
+                    let next = selected.get((at + 1) * limit);
+                    assert_eq!(token.as_deref().map(shown).as_ref(), next, "limit {limit}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn who_may_list_all_is_given_the_tokens_of_always() {
+    run(async {
+        for (setting, name) in [(PartialRights::NextVisible, "ann"), (PartialRights::AsOthers, "bob")] {
+            let (cluster, mut model, selected) = cluster(setting, 256 << 20).await;
+            let chunks = walk(&cluster, &mut model, &caller(name), 1).await;
+            let all: Vec<_> = chunks.iter().flat_map(|(keys, _)| keys.clone()).collect();
+            assert_eq!(all, selected);
+            let told: Vec<_> = chunks.iter().filter_map(|(_, token)| token.as_deref().map(shown)).collect();
+            assert!(told.iter().any(|key| !selected.contains(key)), "{told:?} shows what is passed over");
+        }
+    });
+}
+
+#[test]
+fn lists_of_who_has_partial_rights_are_not_cut_where_that_is_said() {
+    run(async {
+        let (cluster, mut model, selected) = cluster(PartialRights::Whole, 256 << 20).await;
+        let bob = walk(&cluster, &mut model, &caller("bob"), 1).await;
+        assert_eq!(bob, [(selected.clone(), None)]);
+        let of_ann = walk(&cluster, &mut model, &caller("ann"), 1).await;
+        let token = of_ann[0].1.as_ref().unwrap();
+        let query = format!("{SELECTOR}&limit=1&continue={token}");
+        let page = list_as(cluster.server(0), &caller("bob"), RequestPath::Namespace("q"), &query).await.unwrap();
+        assert_eq!((page.items.len(), page.token), (selected.len(), None), "a token says nothing to who gets all");
+    });
+}
