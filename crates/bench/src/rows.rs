@@ -3,6 +3,7 @@
 //! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
 //! one, last those that add to it.
 
+mod audited;
 mod converted;
 mod costs;
 mod custom;
@@ -23,6 +24,7 @@ use crate::FULL_SIZE;
 use crate::bench::Bench;
 use crate::figure::{Figure, Quantity, Seen};
 use crate::store::BenchStore;
+use audited::Audited;
 use custom::Custom;
 use definitions::Definitions;
 use lists::Form;
@@ -61,6 +63,7 @@ pub(crate) enum Work {
     Definitions(Definitions),
     Custom(Custom),
     Proxied(Proxied),
+    Audited(Audited),
     Cost(&'static str),
     TwoServers(Objects),
 }
@@ -79,7 +82,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 54] = [
+pub(crate) const ALL: [Row; 57] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
@@ -195,6 +198,24 @@ pub(crate) const ALL: [Row; 54] = [
         Some(Quantity::Rate(1_000.0)),
     ),
     row("proxied-copied", "the same copied between two TLS connections", Work::Proxied(Proxied::Copied), None),
+    row(
+        "audit-create",
+        "create a pod, audited at Metadata over not audited",
+        Work::Audited(Audited::Create),
+        Some(Quantity::Ratio(0.92)),
+    ),
+    row(
+        "audit-get",
+        "get a pod, audited at Metadata over not audited",
+        Work::Audited(Audited::Get),
+        Some(Quantity::Ratio(0.92)),
+    ),
+    row(
+        "decision",
+        "what a user may do, with 5,000 bindings and 2,000 roles",
+        Work::Cost("decision"),
+        Some(Quantity::micros(2)),
+    ),
     row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
     row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
     row(
@@ -282,6 +303,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Definitions(which) => definitions::figure(bench, which).await,
         Work::Custom(which) => custom::figure(bench, which).await,
         Work::Proxied(which) => proxied::figure(bench, which).await,
+        Work::Audited(which) => audited::figure(bench, which).await,
         Work::Cost(step) => costs::of(bench, step).await,
         Work::TwoServers(objects) => servers::create(bench, objects).await,
     }

@@ -2,17 +2,28 @@
 //! nanoseconds, the median of many runs.
 //!
 //! `walk` is the whole walk of an object that a client sends, `lacks` the look for missing defaults when a stored one is
-//! read. `cargo xtask bench --rows walker,lacks` runs this with a pod.
+//! read. `decision` is what an authorizer takes that knows thousands of roles and bindings. `cargo xtask bench --rows
+//! walker,lacks,decision` runs this with a pod.
 
 #![allow(clippy::print_stdout, reason = "a command line tool talks on its streams")]
 
 use std::io::Read as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
+use keelson_access::{Attributes, Authorizer as _, Rbac, ResourceAttributes, User};
+use keelson_cache::{Cache, CacheConfig};
 use keelson_codec::{Checked, StoredObject, json};
 use keelson_defaults::Defaults;
-use keelson_meta::{GroupVersion, GroupVersionKind, Object};
+use keelson_meta::json::{Value, json};
+use keelson_meta::options::CreateOptions;
+use keelson_meta::random::SystemRandom;
+use keelson_meta::{GroupVersion, GroupVersionKind, Object, SystemClock};
+use keelson_registry::{Caller, Registry, RegistryConfig};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
+use keelson_storage::Store;
+use keelson_storage::memory::MemoryStore;
 
 /// How often each step is measured.
 const RUNS: usize = 2_000;
@@ -48,6 +59,85 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("bytes {}", stored.object().bytes().len());
     println!("walk {}", walk.as_nanos());
     println!("lacks {}", lacks.as_nanos());
+    println!("decision {}", decision()?.as_nanos());
+    Ok(())
+}
+
+/// How many roles and bindings there are, and how many of these are a user's.
+const ROLES: usize = 2_000;
+const BINDINGS: usize = 5_000;
+const USERS: usize = 500;
+/// How many decisions are timed together: one alone takes not much longer than a look at the clock.
+const DECISIONS: u32 = 64;
+
+/// What an authorizer takes to decide about a user with ten bindings, two in the namespace asked for.
+fn decision() -> Result<Duration, Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let clock = Arc::new(SystemClock);
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let config = CacheConfig::new(clock.clone());
+        let cache = Cache::start(store.clone(), keelson_registry::collection_specs(), config).await?;
+        let settings = RegistryConfig::default();
+        let registry = Registry::new(store, cache.clone(), clock, Arc::new(SystemRandom), settings);
+        registry.ensure_system_namespaces().await?;
+        for number in 0..ROLES {
+            let rules = json!([
+                { "apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get", "list", "watch"], "resourceNames": [format!("n{number}")] },
+                { "apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"] },
+            ]);
+            make(&registry, "roles", &format!("r{number}"), json!({ "rules": rules })).await?;
+        }
+        for number in 0..BINDINGS {
+            let binding = json!({
+                "roleRef": { "apiGroup": RBAC, "kind": "Role", "name": format!("r{}", number % ROLES) },
+                "subjects": [{ "apiGroup": RBAC, "kind": "User", "name": format!("u{}", number % USERS) }],
+            });
+            make(&registry, "rolebindings", &format!("b{number}"), binding).await?;
+        }
+        let prefixes = keelson_registry::role_prefixes()?;
+        let [a, b, c, d] = &prefixes;
+        let rbac = Rbac::new(cache, [a, b, c, d])?;
+        let user = User { name: "u7".to_owned(), groups: vec!["system:authenticated".to_owned()], ..User::default() };
+        let asked = Attributes::Resource(ResourceAttributes {
+            verb: "get",
+            group: "apps",
+            version: "v1",
+            resource: "deployments",
+            namespace: Some("default"),
+            name: Some("d"),
+            ..ResourceAttributes::default()
+        });
+        let is_allowed = rbac.authorize(&user, &asked).await.is_allowed();
+        let refused = User { name: "nobody".to_owned(), ..user.clone() };
+        assert!(is_allowed && !rbac.authorize(&refused, &asked).await.is_allowed(), "the bindings count");
+        Ok(median(|| {
+            let began = Instant::now();
+            for _ in 0..DECISIONS {
+                let decided = std::hint::black_box(rbac.authorize(&user, &asked)).now_or_never();
+                assert!(decided.is_some_and(|verdict| verdict.is_allowed()), "it decides at once");
+            }
+            began.elapsed() / DECISIONS
+        }))
+    })
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+async fn make(
+    registry: &Registry,
+    plural: &str,
+    name: &str,
+    mut object: Value,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let surface = registry.surface();
+    let target = surface.target(RBAC, plural).ok_or("roles are served")?.in_namespace(Some("default"));
+    if let Some(members) = object.as_object_mut() {
+        members.insert("metadata", json!({ "name": name }));
+    }
+    let mut object = Object::from_value(object).ok_or("not an object")?;
+    keelson_registry::fit(&target, &mut object)?;
+    registry.create(&target, object, &Caller::server(), &CreateOptions::default()).await?;
     Ok(())
 }
 

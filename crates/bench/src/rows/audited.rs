@@ -1,0 +1,92 @@
+//! Requests that are audited at the level Metadata over those that are not: one server with a policy and a log, one without, in turn.
+//!
+//! Rounds alternate, since machines are shared and noisy, and each pair of neighbours gives a ratio.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use crate::bench::{Bench, Meter, populate};
+use crate::figure::{Quantity, Seen, median_of};
+use crate::load::{Until, load};
+use crate::pods::Pods;
+use crate::server::Server;
+use crate::wire::Request;
+
+/// The directories of these rows, beside those of the other rows.
+const DIRECTORY: usize = 7_000;
+const CREATING: usize = 48;
+const READING: usize = 32;
+/// Pods that each side of a round creates.
+const ROUND: usize = 5_000;
+/// How long each side of a round reads.
+const READ_TIME: Duration = Duration::from_secs(2);
+/// Odd and not a multiple of five, so that all are read before one is again.
+const STRIDE: usize = 7_919;
+
+const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n";
+
+/// Which of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audited {
+    Create,
+    Get,
+}
+
+/// The rate of the audited server over that of the other.
+pub(super) async fn figure(bench: &Bench, which: Audited) -> Result<(Quantity, Seen)> {
+    let files = TempDir::new().context("making a directory for the policy")?;
+    let (policy, log) = (files.path().join("policy.yaml"), files.path().join("audit.log"));
+    std::fs::write(&policy, POLICY)?;
+    let [policy, log] = [&policy, &log].map(|path| path.display().to_string());
+    let number = DIRECTORY + 2 * which as usize;
+    let plain = bench.fresh(number).await?;
+    let args = ["--audit-policy-file", policy.as_str(), "--audit-log-path", log.as_str()];
+    let audited = bench.fresh_with(number + 1, &args).await?;
+    let mut sides = Vec::new();
+    for server in [plain, audited] {
+        let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
+        if which == Audited::Get {
+            create(&server, &pods, 0).await?;
+        }
+        sides.push((server, pods));
+    }
+    let mut runs = Vec::new();
+    for round in 0..bench.runs {
+        let mut rates = Vec::new();
+        let mut last = Seen::default();
+        for (server, pods) in &sides {
+            let (rate, seen) = match which {
+                Audited::Create => create(server, pods, round).await?,
+                Audited::Get => get(server, pods).await?,
+            };
+            rates.push(rate);
+            last = seen;
+        }
+        let [plain, audited] = rates[..] else { continue };
+        let note = Some(format!("{audited:.0} /s, without {plain:.0} /s"));
+        runs.push((Quantity::Ratio(audited / plain), Seen { note, ..last }));
+    }
+    for (server, _) in sides {
+        server.stop().await?;
+    }
+    Ok(median_of(runs))
+}
+
+async fn create(server: &Server, pods: &Rc<Pods>, round: usize) -> Result<(f64, Seen)> {
+    let (created, first) = (Rc::clone(pods), round * ROUND);
+    let request = move |number| Request::post(created.collection(first + number), created.body(first + number));
+    let meter = Meter::start(&server.process)?;
+    let done = load(&server.client, CREATING, Until::Count(ROUND), request).await?;
+    Ok((done.rate(), meter.stop(done.seen())?))
+}
+
+async fn get(server: &Server, pods: &Rc<Pods>) -> Result<(f64, Seen)> {
+    let read = Rc::clone(pods);
+    let request = move |number: usize| Request::get(read.path(number * STRIDE % ROUND));
+    let meter = Meter::start(&server.process)?;
+    let done = load(&server.client, READING, Until::Elapsed(READ_TIME), request).await?;
+    Ok((done.rate(), meter.stop(done.seen())?))
+}
