@@ -5,6 +5,7 @@
 //!
 //! Members of `system:masters` may do anything; what others may do say the stored roles and bindings (`rbac`).
 
+pub mod audit;
 pub mod authenticate;
 pub mod authorize;
 pub mod bootstrap_tokens;

@@ -1,10 +1,11 @@
 //! The filters that every request passes before a handler sees it, in one readable order.
 //!
-//! request id → counting → panics → the console's files → time limit → authentication → impersonation → authorization → flow control
-//! → long work → router, or the proxy in its place for what an aggregated server answers. The
+//! request id → counting → panics → the console's files → time limit → authentication → audit → impersonation → authorization → flow
+//! control → long work → router, or the proxy in its place for what an aggregated server answers. The
 //! stamps of the way back (`Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, seats, stalled bodies) are put on
 //! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 
+mod audit;
 mod authentication;
 mod authorization;
 mod bearer;
@@ -25,6 +26,7 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, Method, Response};
 use hyper::body::Body as _;
+use keelson_access::audit::{AuditRecord, Auditor};
 use keelson_access::user::UNAUTHENTICATED;
 use keelson_access::{Authorizer, ClientCertificates, ClientIdentity, PrivilegedGroup, User, VerifiedInHandshake};
 use keelson_meta::{ApiError, Clock, Random};
@@ -33,6 +35,7 @@ use keelson_supervision::TaskGroup;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
 pub(crate) use self::flow_control::InitialSeats;
 use self::flow_control::{Cost, FlowControl, Seats, Sent};
@@ -93,6 +96,8 @@ pub struct Pipeline {
     console: bool,
     impersonation: Impersonation,
     authorizer: Arc<dyn Authorizer>,
+    /// Who writes down what is asked, where anybody does.
+    auditor: Option<Arc<Auditor>>,
     flow_control: Arc<FlowControl>,
     long_work: LongWork,
     metrics: Arc<Metrics>,
@@ -125,6 +130,7 @@ impl Pipeline {
             console: false,
             impersonation: Impersonation::default(),
             authorizer: Arc::new(PrivilegedGroup),
+            auditor: None,
             flow_control,
             long_work,
             metrics,
@@ -174,6 +180,13 @@ impl Pipeline {
         self
     }
 
+    /// The same whose requests are written down, as the auditor's policy has it.
+    #[must_use]
+    pub fn with_auditor(mut self, auditor: Option<Arc<Auditor>>) -> Self {
+        self.auditor = auditor;
+        self
+    }
+
     /// The same that passes requests on to aggregated servers.
     #[must_use]
     pub fn with_remote_servers(mut self, servers: impl RemoteServers + 'static, tasks: TaskGroup) -> Self {
@@ -205,9 +218,17 @@ impl Pipeline {
         if let Answerer::Elsewhere(_) = &answerer {
             info = RequestInfo::parse_elsewhere(&parts.method, &parts.uri);
         }
+        let trail = self
+            .auditor
+            .as_ref()
+            .map(|auditor| Trail::begin(auditor, &self.clock, (&request_id, client.address()), &info, &parts));
+        if let Some(trail) = &trail {
+            parts.extensions.insert(trail.clone());
+        }
         if self.may_be_passed_on(&answerer, &info) {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
-            parts.extensions.insert(Held::new(client.held()));
+            // Whoever goes on with the connection by himself goes on with the request too.
+            parts.extensions.insert(Held::new(Arc::new((client.held(), trail.clone()))));
             parts.extensions.extend(with_address(client));
         }
         let (long_running, is_session) = (info.is_long_running(), info.is_session);
@@ -218,8 +239,11 @@ impl Pipeline {
         let mut observation = Observation::begin(&self.metrics, &info, served);
 
         let answer = pin!(self.run_filters(client, info, answerer, parts, body, error_form));
-        let outcome = panics::caught(answer).await;
+        let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
         let (mut response, seats) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
+        if let Some(trail) = trail {
+            response = Box::pin(trail.answered(response)).await;
+        }
 
         if long_running {
             response.extensions_mut().insert(LongRunning);
@@ -299,7 +323,8 @@ impl Pipeline {
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
         let answered = pin!(async {
-            let user = self.permitted_user(client, &info, &parts);
+            let trail = parts.extensions.remove::<Arc<Trail>>();
+            let user = self.permitted_user(client, &info, &parts, trail.as_deref());
             let user = match deadline {
                 Some(_) => user.await,
                 // A watch has no limit, but who asks for it is found out in the time of other requests.
@@ -309,6 +334,9 @@ impl Pipeline {
                 Err(refusal @ ApiError::Forbidden(_)) => return Ok((respond::forbidden(&refusal, error_form), None)),
                 user => user?,
             };
+            let audit = trail.as_deref().map(Trail::record).cloned().unwrap_or_default();
+            drop(trail);
+            audit::prepare(&audit, &mut parts.headers);
             let query = RequestQuery::of(&info, &parts.uri);
             let (cost, seats) = match &answerer {
                 Answerer::Here(target) => {
@@ -333,7 +361,7 @@ impl Pipeline {
                 }
                 seats => seats,
             };
-            let caller = Caller::new(user, self.authorizer.clone()).until(deadline);
+            let caller = Caller::new(user, self.authorizer.clone()).until(deadline).audited_in(audit);
             let stopping = self.stopping.clone();
             let request = Box::new(ApiRequest { info, parts, query, body, caller, error_form, stopping });
             let answerer = self.newest_answerer(answerer, &request.info, &request.parts).await;
@@ -354,6 +382,7 @@ impl Pipeline {
         client: &dyn ClientConnection,
         info: &RequestInfo,
         parts: &Parts,
+        trail: Option<&Trail>,
     ) -> Result<Arc<User>, ApiError> {
         let tokens = self.tokens.as_deref();
         let identity = authentication::identity_for(client.identity(), &parts.headers);
@@ -363,8 +392,16 @@ impl Pipeline {
         } else if *user == User::anonymous() && !(self.anonymous)(&info.path) {
             return Err(ApiError::Unauthorized);
         }
+        let audit = match trail {
+            Some(trail) => trail.known(&user).await?,
+            None => &AuditRecord::default(),
+        };
+        let client = user.clone();
         let user = self.impersonation.acting_as(user, &parts.headers, (info, &parts.uri), &*self.authorizer).await?;
-        authorization::permit(&user, info, &parts.uri, &*self.authorizer).await?;
+        if !Arc::ptr_eq(&user, &client) {
+            audit.impersonates(&user);
+        }
+        authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit).await?;
         Ok(user)
     }
 

@@ -30,6 +30,7 @@ use futures::future::{self, BoxFuture, FutureExt as _};
 use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{Response, StatusCode};
+use keelson_access::audit::AuditRecord;
 use keelson_meta::ApiError;
 use keelson_meta::options::Query;
 use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Warnings, Written};
@@ -118,6 +119,14 @@ fn writing(caller: Caller, parts: &Parts, field_manager: Option<&str>, dry_run: 
     caller.writing(field_manager, user_agent.as_deref().unwrap_or_default(), dry_run)
 }
 
+/// Writes down that a version will go, and with which release, if its warning says so.
+fn note_deprecation(audit: &AuditRecord, warning: &str) {
+    audit.annotate("k8s.io/deprecated", "true");
+    if let Some((release, _)) = warning.split_once(", unavailable in v").and_then(|(_, rest)| rest.split_once('+')) {
+        audit.annotate("k8s.io/removed-release", release);
+    }
+}
+
 /// The status of an answer to a write that may have made the object.
 fn status_of(written: &Written) -> StatusCode {
     match written.effect {
@@ -132,11 +141,13 @@ impl ApiService for ResourceHandlers {
         Box::pin(async move {
             let media = request.error_form;
             let warnings = Warnings::noted();
+            let audit = request.caller.audit().clone();
             request.caller = request.caller.warned_in(warnings.clone());
             let mut response =
                 handlers.dispatch(request, &target).await.unwrap_or_else(|error| respond::error(&error, media));
             respond::add_warnings(response.headers_mut(), &warnings.take());
             if let Some(warning) = target.version.deprecation() {
+                note_deprecation(&audit, warning);
                 respond::add_first_warning(response.headers_mut(), warning);
             }
             response

@@ -4,6 +4,7 @@
 //! verb handlers (an [`ApiService`]) or to one of the [`pages`]. Handlers decode, call and encode; rules live below.
 //! Errors become responses in [`respond`] alone.
 
+mod audited;
 pub mod body;
 pub mod filters;
 pub mod handlers;

@@ -171,6 +171,11 @@ impl RequestInfo {
         self.verb == RequestVerb::Resource(Verb::Watch) || self.is_session
     }
 
+    /// Whether the answer is one that nobody here may end, whoever gives it, or a stream without end: as audit has it.
+    pub(crate) fn has_no_end(&self) -> bool {
+        self.is_long_running() || self.subresource.as_deref().is_some_and(|name| SESSIONS.contains(&name))
+    }
+
     fn non_resource(method: &Method) -> Self {
         Self {
             is_resource_request: false,

@@ -3,6 +3,7 @@
 //! The only place that turns an [`ApiError`] into HTTP. Texts and codes are decided by the error itself; this module adds
 //! the encoding, `Retry-After` and `Vary`. `Audit-Id` and the default `Cache-Control` are stamped on by the filters.
 
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -31,18 +32,26 @@ const NOSNIFF: (HeaderName, HeaderValue) = (http::header::X_CONTENT_TYPE_OPTIONS
 pub fn error(error: &ApiError, media: MediaType) -> Response<ResponseBody> {
     // A form that the client does not accept was never agreed on: the reference then indents.
     let media = MediaType { pretty: media.pretty || matches!(error, ApiError::NotAcceptable { .. }), ..media };
-    let mut response = status(&error.status(), media);
+    let mut response = status(error.status(), media);
     if let Some(seconds) = error.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
 
+/// The `Status` that an answer is, in its extensions: audit writes it down beside the code.
+#[derive(Clone, Debug)]
+pub(crate) struct SentStatus(pub(crate) Arc<Status>);
+
 /// A `Status` as an answer, with the code it names.
-pub fn status(status: &Status, media: MediaType) -> Response<ResponseBody> {
+pub fn status(status: Status, media: MediaType) -> Response<ResponseBody> {
     let code = StatusCode::from_u16(status.http_code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    match keelson_meta::json::to_value(status) {
-        Ok(body) => value(code, &body, media),
+    match keelson_meta::json::to_value(&status) {
+        Ok(body) => {
+            let mut response = value(code, &body, media);
+            response.extensions_mut().insert(SentStatus(Arc::new(status)));
+            response
+        }
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
 }
@@ -50,7 +59,7 @@ pub fn status(status: &Status, media: MediaType) -> Response<ResponseBody> {
 /// The answer to an act that leaves nothing to show: a `Status` that says that it was done.
 pub fn done(media: MediaType) -> Response<ResponseBody> {
     let code = StatusCode::CREATED.as_u16();
-    status(&Status { code, details: None, ..Status::success(StatusDetails::default()) }, media)
+    status(Status { code, details: None, ..Status::success(StatusDetails::default()) }, media)
 }
 
 /// A JSON value in the form the client accepts.

@@ -4,6 +4,7 @@
 //! is used.
 
 mod access;
+mod audit;
 mod front_proxy;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use keelson_server::{AddressRange, PortRange, ServiceRoute};
+use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
 
 /// More threads than processors are of no use, and no machine has more of these.
 const MAX_THREADS: i64 = 4096;
@@ -150,6 +151,8 @@ pub(crate) struct Serve {
     /// and who is exempt.
     #[arg(long, env = "KEELSON_ADMISSION_CONTROL_CONFIG_FILE")]
     pub(crate) admission_control_config_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) audit: audit::Audit,
     /// Feature gates, such as APIListChunking=false.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]
     pub(crate) feature_gates: Vec<(FeatureGate, bool)>,
@@ -157,6 +160,10 @@ pub(crate) struct Serve {
     /// roles.rbac.authorization.k8s.io. May be repeated.
     #[arg(long, env = "KEELSON_NO_CHUNKING", value_delimiter = ',')]
     pub(crate) no_chunking: Vec<String>,
+    /// How lists are cut for callers who may list what they select and not all of its range: as-others (a continue token shows the key
+    /// that was looked at last), none (their lists come whole), or next-visible (it shows the next key that is selected).
+    #[arg(long, env = "KEELSON_CHUNKS_FOR_PARTIAL_RIGHTS", default_value = "as-others")]
+    pub(crate) chunks_for_partial_rights: PartialRights,
     /// Honour limit at resourceVersion=0 also when no resourceVersionMatch is stated.
     #[arg(long, env = "KEELSON_LIMIT_AT_ANY_VERSION")]
     pub(crate) limit_at_any_version: bool,

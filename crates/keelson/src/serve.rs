@@ -127,6 +127,7 @@ fn end_soon(why: String) {
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     let mut registry = RegistryConfig {
         limit_at_any_version: args.limit_at_any_version,
+        partial_rights: args.chunks_for_partial_rights,
         skip_unreadable: args.skip_unreadable,
         ..RegistryConfig::default()
     };
@@ -194,6 +195,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
     config.pki.client_ca = args.client_ca_file;
     config.pki.front_proxy = args.front_proxy.into_options();
+    config.audit = args.audit.into_config();
     Ok(config)
 }
 

@@ -1,6 +1,6 @@
 //! The caller of a verb: the user, the name under which it owns the fields that it writes (`manager` in
 //! `metadata.managedFields`), whether it only rehearses, how long it waits, the authorizer that knows its rights, and the
-//! note of what it should be told besides.
+//! notes of what it should be told besides and of what is written down of its request.
 //!
 //! Clients, controllers and the server itself call alike, each by a name of its own. The subresource and the version of
 //! an entry in `managedFields` are those of the target; they are no matter of the caller.
@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use keelson_access::audit::AuditRecord;
 use keelson_access::{Authorizer, PrivilegedGroup, User};
 use keelson_meta::ApiError;
 use keelson_meta::go_format::is_print;
@@ -32,6 +33,7 @@ pub struct Caller {
     dry_run: bool,
     deadline: Option<Instant>,
     warnings: Warnings,
+    audit: AuditRecord,
 }
 
 impl Caller {
@@ -39,7 +41,8 @@ impl Caller {
     /// and is not warned.
     pub fn new(user: Arc<User>, authorizer: Arc<dyn Authorizer>) -> Self {
         let field_manager = Cow::Borrowed(UNKNOWN);
-        Self { user, authorizer, field_manager, dry_run: false, deadline: None, warnings: Warnings::default() }
+        let (warnings, audit) = (Warnings::default(), AuditRecord::default());
+        Self { user, authorizer, field_manager, dry_run: false, deadline: None, warnings, audit }
     }
 
     /// The server itself.
@@ -89,6 +92,12 @@ impl Caller {
         Self { warnings, ..self }
     }
 
+    /// The same whose request is written down there.
+    #[must_use]
+    pub fn audited_in(self, audit: AuditRecord) -> Self {
+        Self { audit, ..self }
+    }
+
     /// The user.
     pub fn user(&self) -> &Arc<User> {
         &self.user
@@ -117,6 +126,11 @@ impl Caller {
     /// What it should be told beside its answer. Whoever has a part in the request may add to it.
     pub fn warnings(&self) -> &Warnings {
         &self.warnings
+    }
+
+    /// What is written down of its request, if anything is. Whoever decides about it may add annotations: admission and its policies do.
+    pub fn audit(&self) -> &AuditRecord {
+        &self.audit
     }
 
     /// What a piece of work comes to before the deadline. What is dropped at the deadline has been done whole or not at all.

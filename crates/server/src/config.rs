@@ -27,6 +27,7 @@ use keelson_resources::{Catalogue, UnknownResource};
 use keelson_storage::bounded;
 use sha2::{Digest as _, Sha256};
 
+use crate::audit::AuditConfig;
 use crate::issuers::AuthenticationSources;
 use crate::store::StoreConfig;
 
@@ -85,6 +86,8 @@ pub struct Config {
     pub admission: Selection,
     /// What holds for pods in namespaces that do not say it themselves, and who is exempt.
     pub pod_security: PodSecurityConfiguration,
+    /// What is written down of requests, and where.
+    pub audit: AuditConfig,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
     /// The address at which others reach the server, where it is not the one that it listens on.
@@ -148,6 +151,7 @@ impl Default for Config {
             ),
             admission: Selection::default(),
             pod_security: PodSecurityConfiguration::default(),
+            audit: AuditConfig::default(),
             registry: RegistryConfig::default(),
             advertise_address: None,
             peer_ca_file: None,

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use keelson_access::audit::Auditor;
 use keelson_admission::WebhookStats;
 use keelson_extensions::Extensions;
 use keelson_http::Pipeline;
@@ -24,7 +25,7 @@ use crate::metrics::{
 };
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
-use crate::{builtin, documents};
+use crate::{audit, builtin, documents};
 
 /// What requests are answered from.
 pub(crate) struct PipelineParts {
@@ -36,12 +37,14 @@ pub(crate) struct PipelineParts {
     pub(crate) tokens: Tokens,
     pub(crate) health: Health,
     pub(crate) store_metrics: StoreMetrics,
+    pub(crate) auditor: Option<Arc<Auditor>>,
 }
 
 impl PipelineParts {
     /// The pipeline of a server that is reached at `addr`.
     pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
-        let Self { registry, outbound, webhook_stats, others, extensions, tokens, health, store_metrics } = self;
+        let Self { registry, outbound, webhook_stats, others, extensions, tokens, health, store_metrics, auditor } =
+            self;
         let metrics = Arc::new(Metrics::new());
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
@@ -63,6 +66,10 @@ impl PipelineParts {
         metrics.add_source(move || vec![info.clone()]);
         let OtherServers { aggregator, peers } = others.clone();
         metrics.add_source(move || aggregation_samples(&aggregator));
+        if let Some(auditor) = &auditor {
+            let counts = auditor.counts().clone();
+            metrics.add_source(move || audit::samples(&counts));
+        }
         if let Some(peers) = peers {
             metrics.add_source(move || peer_samples(&peers));
         }
@@ -88,5 +95,6 @@ impl PipelineParts {
             .with_tokens(tokens)
             .with_anonymous(foreign.takes_anonymous(config))
             .with_console(config.console)
+            .with_auditor(auditor)
     }
 }

@@ -1,17 +1,20 @@
-//! The authorizers of the settings, one after another, and the tokens that the operator has listed in a file. Stored roles and that file
-//! are followed while the server runs.
+//! The authorizers of the settings, one after another, the tokens that the operator has listed in a file, and what is written down of
+//! requests. Stored roles and that file are followed while the server runs.
 
 use std::fmt;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use keelson_access::audit::Policy;
 use keelson_access::{Authorizer, NodeAuthorizer, Rbac, StaticTokens, TokenSeal};
 use keelson_access_config::{AuthorizerKind, ConfiguredAuthorizers, LocalAuthorizers};
 use keelson_cache::Cache;
 use keelson_meta::ApiError;
+use keelson_outbound::Outbound;
 use keelson_supervision::TaskGroup;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::{Auditing, RunningAudit};
 use crate::config::Config;
 use crate::issuers::Foreign;
 
@@ -19,13 +22,14 @@ use crate::issuers::Foreign;
 pub(crate) struct OperatorFiles {
     listed: Option<Arc<StaticTokens>>,
     seal: Option<Arc<TokenSeal>>,
+    audit_policy: Option<Policy>,
 }
 
 impl OperatorFiles {
     /// Those of the settings.
     ///
     /// # Errors
-    /// When one can't be read.
+    /// When one can't be read, or a setting of audit can't be.
     pub(crate) fn read(config: &Config) -> anyhow::Result<Self> {
         config.authorization.kinds().context("reading who decides what users may do")?;
         config.authentication.check(config).context("reading whose tokens are believed")?;
@@ -33,7 +37,7 @@ impl OperatorFiles {
         let listed = listed.context("reading --token-auth-file")?.map(Arc::new);
         let seal = config.token_key_file.as_deref().map(|file| TokenSeal::read(file, config.random.clone()));
         let seal = seal.transpose().context("reading --token-key-file")?.map(Arc::new);
-        Ok(Self { listed, seal })
+        Ok(Self { listed, seal, audit_policy: Auditing::policy(&config.audit)? })
     }
 }
 
@@ -43,14 +47,15 @@ pub(crate) struct Rights {
     rbac: Option<Arc<Rbac>>,
     nodes: Option<Arc<NodeAuthorizer>>,
     files: OperatorFiles,
+    auditing: Option<Auditing>,
 }
 
 impl Rights {
     /// Those of the settings, by what a cache holds, beside what the operator keeps in files.
     ///
     /// # Errors
-    /// When it holds no roles, or the settings are wrong.
-    pub(crate) fn new(config: &Config, cache: &Arc<Cache>, files: OperatorFiles) -> anyhow::Result<Self> {
+    /// When it holds no roles, the settings are wrong, or audit can't be written where they say.
+    pub(crate) fn new(config: &Config, cache: &Arc<Cache>, mut files: OperatorFiles) -> anyhow::Result<Self> {
         let (mut rbac, mut nodes) = (None, None);
         let internal = |error: ApiError| anyhow::anyhow!("{error}");
         for kind in config.authorization.kinds()? {
@@ -73,7 +78,8 @@ impl Rights {
         };
         let (clock, random) = (config.clock.clone(), config.random.clone());
         let chain = Arc::new(ConfiguredAuthorizers::new(&config.authorization, local, clock, random)?);
-        Ok(Self { chain, rbac, nodes, files })
+        let auditing = Auditing::open(&config.audit, files.audit_policy.take(), &config.random)?;
+        Ok(Self { chain, rbac, nodes, files, auditing })
     }
 
     /// The authorizers as they are configured, which ask webhooks once they are connected.
@@ -100,8 +106,15 @@ impl Rights {
         self.files.seal.clone()
     }
 
-    /// Follows roles, bindings, issuers and the files of settings until the server stops.
-    pub(crate) fn follow(self, foreign: &Foreign, background: &TaskGroup, stopping: &CancellationToken) {
+    /// Follows roles, bindings, issuers and the files of settings until the server stops, and writes down what is asked until all is
+    /// answered.
+    pub(crate) fn follow(
+        self,
+        foreign: &Foreign,
+        background: &TaskGroup,
+        stopping: &CancellationToken,
+        outbound: &Outbound,
+    ) -> RunningAudit {
         foreign.follow(background, stopping);
         let (chain, told) = (self.chain, stopping.clone());
         background.spawn("authorization-config", async move {
@@ -131,6 +144,7 @@ impl Rights {
                 let _: Option<()> = stopping.run_until_cancelled_owned(listed.follow()).await;
             });
         }
+        RunningAudit::start(self.auditing, background, outbound)
     }
 }
 

@@ -33,6 +33,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::RunningAudit;
 use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership, Starting};
 use crate::documents::OtherServers;
@@ -102,6 +103,7 @@ pub struct RunningServer {
     /// Whether others use the store too, so that it is not this server's to close.
     shared: bool,
     stopping: CancellationToken,
+    audit: RunningAudit,
     background: TaskGroup,
     listener: Option<JoinHandle<Option<()>>>,
     identity: Option<IdentityTask>,
@@ -260,11 +262,10 @@ impl Prepared {
             peers: peers.clone(),
             fields: fields.clone(),
         };
-        self.rights.follow(&self.tokens.foreign, &background, &stopping);
+        let audit = self.rights.follow(&self.tokens.foreign, &background, &stopping, &outbound);
         background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
-        let aggregator = self.aggregator;
-        let remotes = AggregatedServers::new(aggregator.clone(), outbound.clone(), fields, peers.clone());
-        background.spawn("api-services", aggregator.clone().run(stopping.clone()));
+        let remotes = AggregatedServers::new(self.aggregator.clone(), outbound.clone(), fields, peers.clone());
+        background.spawn("api-services", self.aggregator.clone().run(stopping.clone()));
         let starting = controllers::spawn(&config, &registry, (&pki, self.authentication), place, parts, &background);
 
         let standing = store_check(&config.store, fence.clone(), probe);
@@ -274,11 +275,12 @@ impl Prepared {
             registry: registry.clone(),
             outbound: outbound.clone(),
             webhook_stats: self.webhook_stats,
-            others: OtherServers { aggregator, peers },
+            others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,
             health: health(supervisor.clone(), standing, cached, &starting, &stopping),
             store_metrics: self.metrics,
+            auditor: audit.auditor.clone(),
         };
         let pipeline = parts.into_pipeline(&config, addr, stopping.clone());
         let pipeline = pipeline.with_remote_servers(remotes, background.clone());
@@ -288,7 +290,6 @@ impl Prepared {
         };
         let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), limits(&config, &registry));
         let listener = Some(supervisor.spawn("listener", &stopping, serving));
-        let shared = matches!(config.store, StoreConfig::Shared(_));
         tracing::info!(server_id = config.server_id, %addr, "the server is ready");
         RunningServer {
             addr,
@@ -300,8 +301,9 @@ impl Prepared {
             starting,
             store,
             fence,
-            shared,
+            shared: matches!(config.store, StoreConfig::Shared(_)),
             stopping,
+            audit,
             background,
             listener,
             identity,
@@ -377,6 +379,7 @@ impl RunningServer {
         {
             tracing::error!(%error, "the listener ended badly");
         }
+        self.audit.answered.cancel();
         self.background.ended().await;
         if let Some(identity) = self.identity.take() {
             identity.end().await;

@@ -120,8 +120,9 @@ impl Judging<'_> {
                 Err(why) => self.fail(policy, Some(binding), format!("failed to configure binding: {why}")),
             }
         }
-        // AUDIT annotations
-        drop(annotations);
+        for (key, values) in annotations {
+            attributes.caller.audit().annotate(format!("{}/{key}", policy.name), values.join(", "));
+        }
     }
 
     /// What a policy says as it is bound so: for each of the parameters.
@@ -208,8 +209,7 @@ impl Judging<'_> {
     fn end(self) -> Result<(), ApiError> {
         if !self.noted.is_empty() {
             let text = keelson_codec::json::to_vec(&Value::Array(self.noted));
-            // AUDIT failures
-            tracing::trace!(key = FAILURES, bytes = text.len());
+            self.attributes.caller.audit().annotate(FAILURES, String::from_utf8_lossy(&text));
         }
         match self.denied {
             None => Ok(()),

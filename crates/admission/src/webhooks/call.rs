@@ -66,6 +66,9 @@ impl Webhooks {
         let answer = answered?;
         let name = &invocation.hook.name;
         attributes.caller.warnings().extend(answer.warnings.iter().cloned());
+        for (key, value) in &answer.annotations {
+            attributes.caller.audit().annotate(format!("{name}/{key}"), value.as_str());
+        }
         if answer.allowed { Ok(answer) } else { Err(CallFault::Refused(Box::new(refusal(name, answer.result)))) }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Answer {
     /// A patch and its type, if there is one.
     pub(crate) patch: Option<(Vec<u8>, String)>,
     pub(crate) warnings: Vec<String>,
+    /// What it notes for audit.
+    pub(crate) annotations: Vec<(String, String)>,
 }
 
 /// What is wrong with an answer.
@@ -160,13 +162,17 @@ fn read(response: &Map, version: ReviewVersion) -> Result<Read, Fault> {
         Value::Array(texts) => texts.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         other => return Err(unreadable(other, &path("warnings"), "[]string", version)),
     };
-    if let other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) = member("auditAnnotations")
-    {
-        return Err(unreadable(other, &path("auditAnnotations"), "map[string]string", version));
-    }
+    let annotations = match member("auditAnnotations") {
+        Value::Null => Vec::new(),
+        Value::Object(said) => {
+            let texts = said.iter().filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
+            texts.collect()
+        }
+        other => return Err(unreadable(other, &path("auditAnnotations"), "map[string]string", version)),
+    };
     Ok(Read {
         answered: string("uid", "types.UID")?.unwrap_or_default(),
-        answer: Answer { allowed, result, patch: None, warnings },
+        answer: Answer { allowed, result, patch: None, warnings, annotations },
         patch,
         patch_type: string("patchType", "v1.PatchType")?,
     })

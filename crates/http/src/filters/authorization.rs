@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use http::Uri;
+use keelson_access::audit::{AuditRecord, Level};
 use keelson_access::{Attributes, Authorizer, ResourceAttributes, User};
 use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::{ApiError, GroupResource};
@@ -13,7 +14,11 @@ use keelson_resources::Verb;
 
 use crate::request_info::{RequestInfo, RequestVerb};
 
-/// Lets a request pass, or says why not.
+/// The annotations of audit that say what was decided, and why.
+const DECISION: &str = "authorization.k8s.io/decision";
+const REASON: &str = "authorization.k8s.io/reason";
+
+/// Lets a request pass, or says why not. Either is written down.
 ///
 /// # Errors
 /// [`ApiError::Forbidden`], also for who has not proved who it is: as upstream has it, that is a user of its own, `system:anonymous`.
@@ -22,9 +27,14 @@ pub(super) async fn permit(
     info: &RequestInfo,
     uri: &Uri,
     authorizer: &dyn Authorizer,
+    audit: &AuditRecord,
 ) -> Result<(), ApiError> {
     let selectors = Selectors::of(info, uri);
     let verdict = authorizer.authorize(user, &attributes(info, &selectors)).await;
+    if audit.level() > Level::None {
+        audit.annotate(DECISION, if verdict.is_allowed() { "allow" } else { "forbid" });
+        audit.annotate(REASON, &*verdict.reason);
+    }
     if verdict.is_allowed() {
         return Ok(());
     }
@@ -77,7 +87,7 @@ pub(super) fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>
 }
 
 /// The verb of a request. As upstream has it, a method that means nothing for a resource is none.
-fn verb_of(info: &RequestInfo) -> &str {
+pub(super) fn verb_of(info: &RequestInfo) -> &str {
     match &info.verb {
         RequestVerb::Other(_) if info.is_resource_request => "",
         verb => verb.as_str(),
@@ -111,7 +121,9 @@ mod tests {
         let user = User { name: "alice".to_owned(), groups, ..User::default() };
         let uri: Uri = target.parse().unwrap();
         let info = RequestInfo::parse(&Method::GET, &uri);
-        let outcome = permit(&user, &info, &uri, &PrivilegedGroup).now_or_never().expect("it needs no wait");
+        let outcome = permit(&user, &info, &uri, &PrivilegedGroup, &AuditRecord::default())
+            .now_or_never()
+            .expect("it needs no wait");
         let outcome = outcome.map_err(|error| error.status().message);
         assert_eq!(outcome, expect.map_err(str::to_owned), "{target}");
     }
@@ -143,7 +155,8 @@ mod tests {
         let told = |target: &str| {
             let uri: Uri = target.parse().unwrap();
             let info = RequestInfo::parse(&Method::OPTIONS, &uri);
-            let outcome = permit(&User::default(), &info, &uri, &PrivilegedGroup).now_or_never();
+            let outcome =
+                permit(&User::default(), &info, &uri, &PrivilegedGroup, &AuditRecord::default()).now_or_never();
             outcome.expect("it needs no wait").unwrap_err().status().message
         };
         let of_resource =
@@ -185,7 +198,7 @@ mod tests {
         ] {
             let uri: Uri = target.parse().unwrap();
             let info = RequestInfo::parse(&Method::GET, &uri);
-            let outcome = permit(&User::default(), &info, &uri, &PublicOnly).await;
+            let outcome = permit(&User::default(), &info, &uri, &PublicOnly, &AuditRecord::default()).await;
             assert_eq!(outcome.is_ok(), allowed, "{target}");
             let told = outcome.err().map_or(String::new(), |error| error.status().message);
             assert_eq!(told.ends_with(": it is not public"), !allowed, "{told}");

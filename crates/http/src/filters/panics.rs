@@ -11,12 +11,17 @@ use std::pin::Pin;
 use futures::FutureExt;
 use keelson_meta::ApiError;
 
-/// Turns a panic into an error. State shared between requests must be whole after one: locks do not poison, and writes
-/// happen in the store's transactions.
+/// Turns a panic into an error, once somebody is told what it said. State shared between requests must be whole after one: locks do not
+/// poison, and writes happen in the store's transactions.
 // The answer is borrowed: what is handed to an async function by value is kept twice in it, and copied as often.
-pub(super) async fn caught<T>(answer: Pin<&mut impl Future<Output = Result<T, ApiError>>>) -> Result<T, ApiError> {
+pub(super) async fn caught<T>(
+    answer: Pin<&mut impl Future<Output = Result<T, ApiError>>>,
+    told: impl FnOnce(&str),
+) -> Result<T, ApiError> {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
-        tracing::error!(panic = text(panic.as_ref()), "a request panicked");
+        let text = text(panic.as_ref());
+        tracing::error!(panic = text, "a request panicked");
+        told(text);
         Err(ApiError::Internal("this request caused the server to panic; its log has the details".to_owned()))
     })
 }
@@ -41,7 +46,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_internal_error() {
-        let outcome: Result<(), _> = caught(pin!(async { panic!("at work") })).await;
+        let outcome: Result<(), _> =
+            caught(pin!(async { panic!("at work") }), |text| assert_eq!(text, "at work")).await;
         assert_eq!(outcome.unwrap_err().code(), 500);
     }
 }

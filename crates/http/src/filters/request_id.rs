@@ -1,6 +1,7 @@
 //! The id by which a request is found in logs, here and at the client: `Audit-Id`.
 //!
-//! A client may bring its own, which is taken over if it is short; otherwise one is made. It is in the head of every answer.
+//! A client may bring its own, which is taken over as the reference does it, whatever it is; otherwise one is made. It is in the head of
+//! every answer.
 
 use http::Response;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -9,12 +10,10 @@ use keelson_meta::Random;
 use crate::body::ResponseBody;
 
 pub(super) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// Longer ids of clients are not taken over (the reference's limit, in bytes).
-const MAX_CLIENT_ID_BYTES: usize = 64;
-
 /// The client's own id if it sent a usable one, or a new one.
 pub(super) fn of(headers: &HeaderMap, random: &dyn Random) -> HeaderValue {
-    let usable = |id: &&HeaderValue| !id.is_empty() && id.len() <= MAX_CLIENT_ID_BYTES && id.to_str().is_ok();
+    // It is as long as a head may be at the most.
+    let usable = |id: &&HeaderValue| !id.is_empty() && id.to_str().is_ok();
     headers.get(AUDIT_ID).filter(usable).cloned().unwrap_or_else(|| {
         HeaderValue::try_from(random.uuid()).expect("a UUID is made of hexadecimal digits and dashes")
     })

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use keelson_access::audit::AuditRecord;
 use keelson_codec::json::Parsed;
 use keelson_codec::{json, yaml};
 use keelson_meta::json::{Map, Value, ValueKind};
@@ -13,6 +14,7 @@ use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, Object, go_format};
 use keelson_registry::{Target, Warnings, accept, object_of};
 
+use crate::audited;
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 
 /// Reads the object of a create, or what else the target's URL takes.
@@ -103,14 +105,20 @@ fn names_are_texts(sent: &Value) -> Result<(), String> {
 ///
 /// # Errors
 /// 413, 415 and 400 as for objects.
-pub(super) async fn optional(headers: &HeaderMap, body: RequestBody) -> Result<Option<Object>, ApiError> {
+pub(super) async fn optional(
+    headers: &HeaderMap,
+    body: RequestBody,
+    audit: &AuditRecord,
+) -> Result<Option<Object>, ApiError> {
     const KIND: (&str, &str) = ("v1", "DeleteOptions");
     let bytes = body.read(MAX_REQUEST_BYTES).await?;
     if bytes.is_empty() {
         return Ok(None);
     }
     let parsed = Encoding::of(headers)?.parse(&bytes, KIND).map_err(|error| unrecognized(KIND.1, &error, &bytes))?;
-    object_of(parsed.value, KIND.1).map(Some)
+    let options = object_of(parsed.value, KIND.1)?;
+    audit.sent(|| audited::delete_options(&options));
+    Ok(Some(options))
 }
 
 /// The encodings that clients are told of.

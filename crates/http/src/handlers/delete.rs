@@ -24,7 +24,7 @@ pub(super) async fn one(
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
-    let body = decode::optional(&request.parts.headers, request.body).await?;
+    let body = decode::optional(&request.parts.headers, request.body, request.caller.audit()).await?;
     let options = DeleteOptions::parse(request.query.pairs(), body.as_ref())?;
     let caller = request.caller.rehearsing_if(options.dry_run);
     let name = resolve::name(target)?;
@@ -36,7 +36,7 @@ pub(super) async fn one(
             kind: target.resource.plural.to_string(),
             ..StatusDetails::default()
         };
-        return Ok(respond::status(&Status::success(details), renderer.media()));
+        return Ok(respond::status(Status::success(details), renderer.media()));
     }
     let deleted = registry.delete(target, name, &caller, &options).await?;
     Ok(match &deleted {
@@ -52,7 +52,7 @@ pub(super) async fn one(
                 uid: last.object.uid().into_owned(),
                 ..StatusDetails::default()
             };
-            respond::status(&Status::success(details), renderer.media())
+            respond::status(Status::success(details), renderer.media())
         }
     })
 }
@@ -64,7 +64,7 @@ pub(super) async fn collection(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
     let selected = request.query.list_options()?;
-    let body = decode::optional(&request.parts.headers, request.body).await?;
+    let body = decode::optional(&request.parts.headers, request.body, request.caller.audit()).await?;
     let options = DeleteOptions::parse(request.query.pairs(), body.as_ref())?;
     if options.ignore_store_read_error {
         return Err(not_for_collections());

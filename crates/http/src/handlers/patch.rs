@@ -4,6 +4,7 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
+use keelson_access::audit::{AuditRecord, Body};
 use keelson_codec::{json, yaml};
 use keelson_meta::error::MediaTypes;
 use keelson_meta::json::{Value, ValueKind};
@@ -13,6 +14,7 @@ use keelson_registry::{Patch, PatchKind, Registry, Target};
 
 use super::render::Renderer;
 use super::{decode, resolve, status_of, writing};
+use crate::audited;
 use crate::body::{MAX_REQUEST_BYTES, RequestBody, ResponseBody};
 use crate::negotiation::Subject;
 use crate::service::ApiRequest;
@@ -25,7 +27,7 @@ pub(super) async fn handle(
     let kind = kind(&request.parts.headers, target)?;
     let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
     let options = options(request.query.pairs(), kind)?;
-    let patch = document(kind, request.body, options.field_validation).await?;
+    let patch = document(kind, request.body, options.field_validation, request.caller.audit()).await?;
     let name = resolve::name(target)?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let written = match kind {
@@ -49,7 +51,7 @@ pub(super) fn options(query: &Query<'_>, kind: PatchKind) -> Result<PatchOptions
     PatchOptions::parse(query, rules)
 }
 
-/// Reads a patch document.
+/// Reads a patch document, which is written down as it was sent.
 ///
 /// # Errors
 /// 413 beyond the size limit, 400 for what is not JSON, or not YAML where that may be sent.
@@ -57,8 +59,12 @@ pub(super) async fn document(
     kind: PatchKind,
     body: RequestBody,
     validation: FieldValidation,
+    audit: &AuditRecord,
 ) -> Result<Patch, ApiError> {
     let body = body.read(MAX_REQUEST_BYTES).await?;
+    // What is applied is YAML, whether it is JSON or not.
+    let form = if kind == PatchKind::Apply { audited::of_yaml } else { audited::of_json };
+    audit.sent(|| Body::new(body.clone(), form));
     let parsed = json::parse(&body);
     if kind == PatchKind::Apply {
         return match parsed {

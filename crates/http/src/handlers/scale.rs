@@ -10,6 +10,7 @@ use keelson_registry::{PatchKind, Registry, Target, WriteOptions, match_name, ob
 use keelson_resources::Verb;
 
 use super::{decode, patch, resolve, writing};
+use crate::audited::note_object;
 use crate::body::ResponseBody;
 use crate::negotiation::{OBJECT_OFFERS, negotiate_routed};
 use crate::respond;
@@ -34,6 +35,7 @@ pub(super) async fn handle(
             let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
             let strictness = options.field_validation;
             let wanted = decode::object(headers, request.body, target, strictness, caller.warnings()).await?;
+            note_object(caller.audit(), &wanted);
             match_name(name, &wanted)?;
             let options = WriteOptions::Update(&options);
             registry.change_scale(target, name, &caller, options, |_| Ok(wanted.clone())).await?
@@ -41,7 +43,7 @@ pub(super) async fn handle(
         Some(Verb::Patch) => {
             let form = patch::kind(headers, target)?;
             let options = patch::options(query, form)?;
-            let patch = patch::document(form, request.body, options.field_validation).await?;
+            let patch = patch::document(form, request.body, options.field_validation, request.caller.audit()).await?;
             let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
             if form == PatchKind::Apply {
                 let applied = registry.apply_scale(target, name, &patch, &caller, &options).await?;

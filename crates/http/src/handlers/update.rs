@@ -11,6 +11,7 @@ use keelson_registry::{Registry, SentObject, Target};
 use super::decode::Document;
 use super::render::Renderer;
 use super::{resolve, status_of, writing};
+use crate::audited::note_object;
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::service::ApiRequest;
@@ -25,7 +26,9 @@ pub(super) async fn handle(
     let document = Document::read(&request.parts.headers, request.body).await?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let take_in = || document.object(target, options.field_validation, caller.warnings());
-    let sent = SentObject::new(take_in()?, take_in);
+    let object = take_in()?;
+    note_object(caller.audit(), &object);
+    let sent = SentObject::new(object, take_in);
     let name = resolve::name(target)?;
     let updated = registry.update_or_create(target, name, sent, &caller, &options).await?;
     renderer.answer(status_of(&updated), &updated.object, updated.revision).await

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod audit;
+mod audit_webhook;
 mod console;
 mod copy;
 mod memory;

@@ -20,6 +20,8 @@ use crate::registry::Registry;
 use crate::target::Target;
 
 /// The shortest and the longest time that may be asked for, in seconds.
+/// The annotation of audit with the id of a token that was given out.
+const ISSUED_ID: &str = "authentication.kubernetes.io/issued-credential-id";
 const MIN_SECONDS: i64 = 600;
 const MAX_SECONDS: i64 = 1 << 32;
 /// What kubelets ask for a pod whose program may not know yet that tokens end; such a token lasts a year, in seconds.
@@ -135,6 +137,7 @@ impl ServiceAccountTokens {
             node: bound.node,
         };
         let token = self.issuer.sign(&claims).map_err(|error| ApiError::Internal(error.to_string()))?;
+        caller.audit().annotate(ISSUED_ID, format!("JTI={}", claims.id));
         let expires = now + Duration::from_secs(wanted.unsigned_abs());
         request.0.insert("status", json!({ "expirationTimestamp": rfc3339(expires), "token": token }));
         Ok(request)

@@ -1,0 +1,195 @@
+//! Flags for audit, under the names that the reference server has for them. What they mean together, and which can't be, is in
+//! `keelson_server::AuditConfig`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use keelson_server::{
+    AuditBackendConfig, AuditConfig, AuditLogConfig, AuditLogFormat, AuditMode, AuditWebhookConfig, Batching, Throttle,
+    Truncation, audit_mode,
+};
+
+use super::{OrNever, duration, duration_or_never};
+
+#[derive(ClapArgs)]
+pub(crate) struct Audit {
+    /// The policy that says what is audited (audit.k8s.io/v1, kind Policy); nothing is without one.
+    #[arg(long, env = "KEELSON_AUDIT_POLICY_FILE")]
+    audit_policy_file: Option<PathBuf>,
+    #[command(flatten)]
+    log: Log,
+    #[command(flatten)]
+    webhook: Webhook,
+}
+
+#[derive(ClapArgs)]
+struct Log {
+    /// The file to which audit events are written, one a line; - is standard output.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_PATH")]
+    audit_log_path: Option<PathBuf>,
+    /// How many days older files of the audit log are kept; 0 is for ever.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_MAXAGE", default_value_t = 0, allow_negative_numbers = true)]
+    audit_log_maxage: i64,
+    /// How many older files of the audit log are kept; 0 is all.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_MAXBACKUP", default_value_t = 0, allow_negative_numbers = true)]
+    audit_log_maxbackup: i64,
+    /// How many megabytes a file of the audit log may have before the next is begun; 0 is 100.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_MAXSIZE", default_value_t = 0, allow_negative_numbers = true)]
+    audit_log_maxsize: i64,
+    /// Compress older files of the audit log with gzip.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_COMPRESS")]
+    audit_log_compress: bool,
+    /// The form of the audit log: json, or legacy for lines of text.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_FORMAT", default_value = "json")]
+    audit_log_format: AuditLogFormat,
+    /// Whether requests wait for the audit log: batch (they do not), blocking, or blocking-strict, which refuses those whose first event
+    /// can't be written.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_MODE", default_value = "batch", value_parser = log_mode)]
+    audit_log_mode: AuditMode,
+    /// How many events wait for the audit log in the mode batch before more are lost.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_BUFFER_SIZE", default_value_t = 10_000)]
+    audit_log_batch_buffer_size: u32,
+    /// How many events are written at once at the most.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_SIZE", default_value_t = 400)]
+    audit_log_batch_max_size: u32,
+    /// How long events wait for more to be written with them; 0 is not at all.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_WAIT", default_value = "0", value_parser = duration_or_never)]
+    audit_log_batch_max_wait: OrNever,
+    /// Write no faster than the two flags that follow say.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_ENABLE")]
+    audit_log_batch_throttle_enable: bool,
+    /// How many batches are written in a second.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_QPS", default_value_t = 10.0)]
+    audit_log_batch_throttle_qps: f32,
+    /// How many batches are written at once after a rest.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_BURST", default_value_t = 15)]
+    audit_log_batch_throttle_burst: u32,
+    /// Bound the sizes of events and batches of the audit log.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_TRUNCATE_ENABLED")]
+    audit_log_truncate_enabled: bool,
+    /// The largest batch in bytes; one that is larger is split.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_TRUNCATE_MAX_BATCH_SIZE", default_value_t = 10_485_760)]
+    audit_log_truncate_max_batch_size: u32,
+    /// The largest event in bytes; one that is larger loses its objects, and is lost if that does not help.
+    #[arg(long, env = "KEELSON_AUDIT_LOG_TRUNCATE_MAX_EVENT_SIZE", default_value_t = 102_400)]
+    audit_log_truncate_max_event_size: u32,
+}
+
+#[derive(ClapArgs)]
+struct Webhook {
+    /// The kubeconfig of the webhook to which audit events are sent.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_CONFIG_FILE")]
+    audit_webhook_config_file: Option<PathBuf>,
+    /// How long is waited before a batch is sent to the webhook a second time; it is sent five times at the most.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_INITIAL_BACKOFF", default_value = "10s", value_parser = duration)]
+    audit_webhook_initial_backoff: Duration,
+    /// Whether requests wait for the webhook: batch (they do not), blocking, or blocking-strict, which refuses those whose first event
+    /// can't be sent.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_MODE", default_value = "batch", value_parser = webhook_mode)]
+    audit_webhook_mode: AuditMode,
+    /// How many events wait for the webhook in the mode batch before more are lost.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_BUFFER_SIZE", default_value_t = 10_000)]
+    audit_webhook_batch_buffer_size: u32,
+    /// How many events are sent at once at the most.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_MAX_SIZE", default_value_t = 400)]
+    audit_webhook_batch_max_size: u32,
+    /// How long events wait for more to be sent with them.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_MAX_WAIT", default_value = "30s", value_parser = duration_or_never)]
+    audit_webhook_batch_max_wait: OrNever,
+    /// Whether batches are sent no faster than the two flags that follow say.
+    #[arg(
+        long,
+        env = "KEELSON_AUDIT_WEBHOOK_BATCH_THROTTLE_ENABLE",
+        default_value_t = true,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
+    audit_webhook_batch_throttle_enable: bool,
+    /// How many batches are sent in a second.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_THROTTLE_QPS", default_value_t = 10.0)]
+    audit_webhook_batch_throttle_qps: f32,
+    /// How many batches are sent at once after a rest.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_THROTTLE_BURST", default_value_t = 15)]
+    audit_webhook_batch_throttle_burst: u32,
+    /// Bound the sizes of events and batches that are sent to the webhook.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_TRUNCATE_ENABLED")]
+    audit_webhook_truncate_enabled: bool,
+    /// The largest batch in bytes; one that is larger is split.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_TRUNCATE_MAX_BATCH_SIZE", default_value_t = 10_485_760)]
+    audit_webhook_truncate_max_batch_size: u32,
+    /// The largest event in bytes; one that is larger loses its objects, and is lost if that does not help.
+    #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_TRUNCATE_MAX_EVENT_SIZE", default_value_t = 102_400)]
+    audit_webhook_truncate_max_event_size: u32,
+}
+
+fn log_mode(name: &str) -> Result<AuditMode, String> {
+    audit_mode("log", name)
+}
+
+fn webhook_mode(name: &str) -> Result<AuditMode, String> {
+    audit_mode("webhook", name)
+}
+
+impl Audit {
+    pub(crate) fn into_config(self) -> AuditConfig {
+        AuditConfig {
+            policy_file: self.audit_policy_file,
+            log: self.log.into_config(),
+            webhook: self.webhook.into_config(),
+        }
+    }
+}
+
+impl Log {
+    fn into_config(self) -> AuditLogConfig {
+        let batching = Batching {
+            buffer: self.audit_log_batch_buffer_size as usize,
+            most: self.audit_log_batch_max_size as usize,
+            wait: self.audit_log_batch_max_wait.0.unwrap_or_default(),
+            throttle: self.audit_log_batch_throttle_enable.then_some(Throttle {
+                rate: self.audit_log_batch_throttle_qps,
+                burst: self.audit_log_batch_throttle_burst as usize,
+            }),
+            at_once: AuditLogConfig::default().backend.batching.at_once,
+        };
+        let truncation = self.audit_log_truncate_enabled.then_some(Truncation {
+            event: self.audit_log_truncate_max_event_size as usize,
+            batch: self.audit_log_truncate_max_batch_size as usize,
+        });
+        AuditLogConfig {
+            path: self.audit_log_path,
+            max_age_days: self.audit_log_maxage,
+            max_backups: self.audit_log_maxbackup,
+            max_megabytes: self.audit_log_maxsize,
+            compress: self.audit_log_compress,
+            format: self.audit_log_format,
+            backend: AuditBackendConfig { mode: self.audit_log_mode, batching, truncation },
+        }
+    }
+}
+
+impl Webhook {
+    fn into_config(self) -> AuditWebhookConfig {
+        let batching = Batching {
+            buffer: self.audit_webhook_batch_buffer_size as usize,
+            most: self.audit_webhook_batch_max_size as usize,
+            wait: self.audit_webhook_batch_max_wait.0.unwrap_or_default(),
+            throttle: self.audit_webhook_batch_throttle_enable.then_some(Throttle {
+                rate: self.audit_webhook_batch_throttle_qps,
+                burst: self.audit_webhook_batch_throttle_burst as usize,
+            }),
+            at_once: AuditWebhookConfig::default().backend.batching.at_once,
+        };
+        let truncation = self.audit_webhook_truncate_enabled.then_some(Truncation {
+            event: self.audit_webhook_truncate_max_event_size as usize,
+            batch: self.audit_webhook_truncate_max_batch_size as usize,
+        });
+        AuditWebhookConfig {
+            config_file: self.audit_webhook_config_file,
+            initial_backoff: self.audit_webhook_initial_backoff,
+            backend: AuditBackendConfig { mode: self.audit_webhook_mode, batching, truncation },
+        }
+    }
+}

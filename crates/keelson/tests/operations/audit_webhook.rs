@@ -1,0 +1,163 @@
+//! Audit events that are sent to a webhook in batches.
+//!
+//! No request waits for one that refuses, hangs or is not there.
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use keelson_testkit::{HookReply, HookRequest, HookServer, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long is waited for what has to come.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long requests may take together that do not wait: less than the shortest wait for the webhook.
+const UNHINDERED: Duration = Duration::from_secs(25);
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+const POLICY: &str = "
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, users: [keelson-admin], resources: [{group: '', resources: [configmaps]}]}
+";
+
+fn kubeconfig(url: &str, authority: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
+        "clusters": [{ "name": "k", "cluster": { "server": url, "certificate-authority-data": authority } }],
+        "users": [{ "name": "u", "user": { "token": "webhook-token" } }],
+    })
+}
+
+/// A server that sends what the admin does with config maps to a URL, a few events at a time.
+async fn sending(files: &TempDir, url: &str, authority: &str) -> TestServer {
+    let (policy, config) = (files.path().join("policy.yaml"), files.path().join("webhook.yaml"));
+    fs::write(&policy, POLICY).unwrap();
+    fs::write(&config, kubeconfig(url, authority).to_string()).unwrap();
+    let server = TestServer::builder().configure(move |settings| {
+        settings.audit.policy_file = Some(policy);
+        let webhook = &mut settings.audit.webhook;
+        webhook.config_file = Some(config);
+        webhook.initial_backoff = Duration::from_millis(20);
+        webhook.backend.batching.wait = Duration::from_millis(100);
+        webhook.backend.batching.buffer = 20;
+        webhook.backend.batching.most = 5;
+    });
+    server.start().await
+}
+
+/// Makes so many objects, which must not take as long as somebody who waits for the webhook.
+async fn make(server: &TestServer, objects: std::ops::Range<usize>) {
+    let raw = server.raw();
+    let begun = Instant::now();
+    for number in objects {
+        raw.post(MAPS, &json!({ "metadata": { "name": format!("m{number}") } })).await.expect(201);
+    }
+    assert!(begun.elapsed() < UNHINDERED, "requests wait for the webhook: {:?}", begun.elapsed());
+}
+
+/// How many events a part has lost.
+async fn lost(server: &TestServer, part: &str) -> f64 {
+    let metrics = server.raw().get("/metrics").await.expect(200).text();
+    let name = format!("apiserver_audit_error_total{{plugin=\"{part}\"}}");
+    let line = metrics.lines().find(|line| line.starts_with(&name)).unwrap_or_else(|| panic!("{name}: {metrics}"));
+    line.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+/// Waits until so many events are lost.
+async fn until_lost(server: &TestServer, part: &str, events: f64) {
+    let begun = Instant::now();
+    while lost(server, part).await < events {
+        assert!(begun.elapsed() < PATIENCE, "{part}: {} of {events}", lost(server, part).await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_come_in_batches_and_again_where_the_webhook_fails() {
+    let (files, sent) = (TempDir::new().unwrap(), Arc::new(Mutex::new(Vec::<HookRequest>::new())));
+    let failing = Arc::new(AtomicUsize::new(2));
+    let hook = HookServer::start(&["127.0.0.1"], {
+        let (sent, failing) = (sent.clone(), failing.clone());
+        move |request| {
+            let (sent, failing) = (sent.clone(), failing.clone());
+            async move {
+                let is_left = failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                if is_left.is_ok() {
+                    return HookReply::Other(500, Vec::new(), "not now".to_owned());
+                }
+                sent.lock().unwrap().push(request);
+                HookReply::Json(json!({}))
+            }
+        }
+    })
+    .await;
+    let mut server = sending(&files, &hook.url("/audit"), &hook.ca_bundle()).await;
+    make(&server, 0..12).await;
+    let names = || {
+        let batches = sent.lock().unwrap().iter().map(|request| request.body["items"].clone()).collect::<Vec<_>>();
+        let items = batches.iter().flat_map(|items| items.as_array().unwrap().clone()).collect::<Vec<_>>();
+        let mut names: Vec<_> =
+            items.iter().map(|item| item["objectRef"]["name"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    let begun = Instant::now();
+    while names().len() < 12 {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", names());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut expect: Vec<_> = (0..12).map(|number| format!("m{number}")).collect();
+    expect.sort();
+    assert_eq!(names(), expect, "each event comes once");
+    assert_eq!(failing.load(Ordering::SeqCst), 0, "the webhook has failed");
+    {
+        let sent = sent.lock().unwrap();
+        let HookRequest { path, headers, body, .. } = &sent[0];
+        assert_eq!(
+            (path.as_str(), &headers["authorization"]),
+            ("/audit?timeout=30s", &"Bearer webhook-token".parse().unwrap())
+        );
+        assert_eq!((&body["kind"], &body["apiVersion"]), (&json!("EventList"), &json!("audit.k8s.io/v1")));
+        assert!(
+            body["metadata"] == json!({})
+                && body["items"][0]["kind"].is_null()
+                && body["items"][0]["level"] == "Metadata"
+        );
+        assert!(sent.iter().all(|request| request.body["items"].as_array().unwrap().len() <= 5));
+    }
+    // What is not sent yet is sent at the end.
+    make(&server, 12..13).await;
+    server.stop().await;
+    assert!(names().contains(&"m12".to_owned()), "{:?}", names());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_refuses_or_is_not_there_loses_events_and_holds_up_nobody() {
+    let files = TempDir::new().unwrap();
+    let hook = HookServer::start(&["127.0.0.1"], |_| async { HookReply::Other(500, Vec::new(), String::new()) }).await;
+    let server = sending(&files, &hook.url("/"), &hook.ca_bundle()).await;
+    make(&server, 0..10).await;
+    until_lost(&server, "webhook", 10.0).await;
+    let (url, authority) = (hook.url("/"), hook.ca_bundle());
+    drop(hook);
+    let server = sending(&files, &url, &authority).await;
+    make(&server, 0..10).await;
+    until_lost(&server, "webhook", 10.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_hangs_fills_its_queue_and_holds_up_nobody() {
+    let files = TempDir::new().unwrap();
+    let hook = HookServer::start(&["127.0.0.1"], |_| async { HookReply::Hangs }).await;
+    let mut server = sending(&files, &hook.url("/"), &hook.ca_bundle()).await;
+    // More than what is under way, what is put together and what waits.
+    make(&server, 0..150).await;
+    until_lost(&server, "buffered", 1.0).await;
+    server.stop().await;
+}

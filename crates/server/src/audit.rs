@@ -1,0 +1,156 @@
+//! Audit by the settings: the policy is read, the backends are opened, and their workers run until all that was asked is answered.
+//!
+//! What the settings say is judged before a server starts, in upstream's words. Without a policy nothing is audited, whatever else is
+//! said. What a policy is, and what becomes of events, is in `keelson_access::audit`.
+
+mod config;
+mod log_file;
+mod webhook;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use keelson_access::audit::{AuditCounts, AuditMode, AuditWorker, Auditor, Backend, Policy};
+use keelson_codec::yaml;
+use keelson_http::metrics::{MetricKind, Sample};
+use keelson_meta::Random;
+use keelson_outbound::Outbound;
+use keelson_supervision::TaskGroup;
+use tokio_util::sync::CancellationToken;
+
+pub use self::config::{
+    AuditBackendConfig, AuditConfig, AuditLogConfig, AuditLogFormat, AuditWebhookConfig, audit_mode,
+};
+use self::log_file::AuditLog;
+use self::webhook::{AuditWebhook, WebhookPlace};
+
+/// The audit of a server that is about to run.
+pub(crate) struct Auditing {
+    auditor: Arc<Auditor>,
+    workers: Vec<(&'static str, AuditWorker)>,
+    webhook: Option<Arc<AuditWebhook>>,
+    answered: CancellationToken,
+}
+
+impl Auditing {
+    /// The policy of the settings, if there is one.
+    ///
+    /// # Errors
+    /// When it, or another setting, can't be used.
+    pub(crate) fn policy(config: &AuditConfig) -> anyhow::Result<Option<Policy>> {
+        config.check().map_err(|why| anyhow!(why))?;
+        let Some(file) = &config.policy_file else { return Ok(None) };
+        read_policy(file).map(Some).map_err(|why| anyhow!("loading audit policy file: {why}"))
+    }
+
+    /// What a policy wants written goes where the settings say; `None` where that is nowhere.
+    ///
+    /// # Errors
+    /// When a backend can't be opened.
+    pub(crate) fn open(
+        config: &AuditConfig,
+        policy: Option<Policy>,
+        random: &Arc<dyn Random>,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(policy) = policy else { return Ok(None) };
+        let counts = Arc::new(AuditCounts::default());
+        let (mut backends, mut workers) = (Vec::new(), Vec::new());
+        let answered = CancellationToken::new();
+        if config.log.path.is_some() {
+            let log = Arc::new(AuditLog::open(&config.log).context("opening the audit log")?);
+            let AuditBackendConfig { mode, batching, truncation } = config.log.backend;
+            let (backend, worker) = Backend::new(mode, batching, truncation, log, counts.clone());
+            backends.push(backend);
+            workers.push(("audit-log", worker));
+        }
+        let mut webhook = None;
+        if let Some(file) = &config.webhook.config_file {
+            let place = WebhookPlace::read(file).context("reading --audit-webhook-config-file")?;
+            let sink = Arc::new(AuditWebhook::new(place, &config.webhook, random.clone(), answered.clone()));
+            let AuditBackendConfig { mode, batching, truncation } = config.webhook.backend;
+            let (backend, worker) = Backend::new(mode, batching, truncation, sink.clone(), counts.clone());
+            backends.push(backend);
+            workers.push(("audit-webhook", worker));
+            webhook = Some(sink);
+        }
+        if backends.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self { auditor: Arc::new(Auditor::new(policy, backends, counts)), workers, webhook, answered }))
+    }
+}
+
+/// The audit of a server that runs.
+#[derive(Default)]
+pub(crate) struct RunningAudit {
+    /// Who is told of requests, where anybody is.
+    pub(crate) auditor: Option<Arc<Auditor>>,
+    /// Cancelled when all that was asked is answered: then the rest is written.
+    pub(crate) answered: CancellationToken,
+}
+
+impl RunningAudit {
+    /// Starts the workers. Webhooks are called through `outbound`.
+    pub(crate) fn start(auditing: Option<Auditing>, tasks: &TaskGroup, outbound: &Outbound) -> Self {
+        let Some(Auditing { auditor, workers, webhook, answered }) = auditing else { return Self::default() };
+        if let Some(webhook) = webhook {
+            webhook.connect(outbound);
+        }
+        for (name, worker) in workers {
+            tasks.spawn(name, worker.run(answered.clone().cancelled_owned()));
+        }
+        Self { auditor: Some(auditor), answered }
+    }
+}
+
+fn read_policy(file: &Path) -> Result<Policy, String> {
+    let text = std::fs::read(file)
+        .map_err(|error| format!("failed to read file path {:?}: {error}", file.display().to_string()))?;
+    let document = yaml::parse(&text).map_err(|error| format!("failed decoding: {error}"));
+    let policy = document.and_then(|document| Policy::of(&document.value));
+    policy.map_err(|why| format!("{why}: from file {}", file.display()))
+}
+
+/// The metrics of audit, under upstream's names.
+pub(crate) fn samples(counts: &AuditCounts) -> Vec<Sample> {
+    let counter = |name, help, labels, value: u64| Sample {
+        name,
+        help,
+        kind: MetricKind::Counter,
+        labels,
+        #[allow(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
+        value: value as f64,
+    };
+    let mut samples = vec![counter(
+        "apiserver_audit_event_total",
+        "Audit events handed to the backends",
+        Vec::new(),
+        counts.events(),
+    )];
+    samples.extend(counts.lost().map(|(plugin, lost)| {
+        let labels = vec![("plugin", plugin.to_owned())];
+        counter("apiserver_audit_error_total", "Audit events that were lost, by the part that lost them", labels, lost)
+    }));
+    samples.extend(counts.levels().map(|(level, requests)| {
+        let labels = vec![("level", level.to_owned())];
+        counter("apiserver_audit_level_total", "Requests by the level at which they are audited", labels, requests)
+    }));
+    samples.push(counter(
+        "apiserver_audit_requests_rejected_total",
+        "Requests that were refused because their first audit event could not be written",
+        Vec::new(),
+        counts.rejected(),
+    ));
+    samples
+}
+
+/// How a mode is called.
+pub(crate) fn mode_named(name: &str) -> Option<AuditMode> {
+    Some(match name {
+        "batch" => AuditMode::Batch,
+        "blocking" => AuditMode::Blocking,
+        "blocking-strict" => AuditMode::BlockingStrict,
+        _ => return None,
+    })
+}

@@ -1,0 +1,172 @@
+//! The settings of audit, and which of them can't be: refused before a server starts, in upstream's words.
+//!
+//! Defaults are upstream's, but for the log, whose mode is `batch` here: no request waits for it unless that is asked for.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use keelson_access::audit::{AuditMode, Batching, Throttle, Truncation};
+
+use super::mode_named;
+
+/// The settings of audit.
+#[derive(Clone, Debug, Default)]
+pub struct AuditConfig {
+    /// The policy; nothing is audited without one.
+    pub policy_file: Option<PathBuf>,
+    /// The log.
+    pub log: AuditLogConfig,
+    /// The webhook.
+    pub webhook: AuditWebhookConfig,
+}
+
+/// How events come to a backend.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditBackendConfig {
+    /// How requests wait for it.
+    pub mode: AuditMode,
+    /// How events are put together.
+    pub batching: Batching,
+    /// The bounds of events and batches, where there are any.
+    pub truncation: Option<Truncation>,
+}
+
+/// The settings of the log.
+#[derive(Clone, Debug)]
+pub struct AuditLogConfig {
+    /// The file, or `-` for standard output; no log without one.
+    pub path: Option<PathBuf>,
+    /// How many days older files are kept; for as long as there is room for them where it is 0.
+    pub max_age_days: i64,
+    /// How many older files are kept; all where it is 0.
+    pub max_backups: i64,
+    /// How many megabytes a file may have before the next is begun; 100 where it is 0.
+    pub max_megabytes: i64,
+    /// Whether older files are compressed.
+    pub compress: bool,
+    /// The form of a line.
+    pub format: AuditLogFormat,
+    /// How events come to it.
+    pub backend: AuditBackendConfig,
+}
+
+/// The form of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditLogFormat {
+    /// JSON, with all that is known.
+    Json,
+    /// Upstream's older one, with the most important.
+    Legacy,
+}
+
+/// The settings of the webhook.
+#[derive(Clone, Debug)]
+pub struct AuditWebhookConfig {
+    /// The kubeconfig that says where it is; no webhook without one.
+    pub config_file: Option<PathBuf>,
+    /// How long is waited before a batch is sent a second time.
+    pub initial_backoff: Duration,
+    /// How events come to it.
+    pub backend: AuditBackendConfig,
+}
+
+impl Default for AuditLogConfig {
+    fn default() -> Self {
+        // What is there is written at once. Whoever waits for it waits as short as can be, and a write has room for many lines.
+        let batching = Batching { buffer: 10_000, most: 400, wait: Duration::ZERO, throttle: None, at_once: 1 };
+        Self {
+            path: None,
+            max_age_days: 0,
+            max_backups: 0,
+            max_megabytes: 0,
+            compress: false,
+            format: AuditLogFormat::Json,
+            backend: AuditBackendConfig { mode: AuditMode::Batch, batching, truncation: None },
+        }
+    }
+}
+
+impl Default for AuditWebhookConfig {
+    fn default() -> Self {
+        let throttle = Some(Throttle { rate: 10.0, burst: 15 });
+        let batching = Batching { buffer: 10_000, most: 400, wait: Duration::from_secs(30), throttle, at_once: 8 };
+        Self {
+            config_file: None,
+            initial_backoff: Duration::from_secs(10),
+            backend: AuditBackendConfig { mode: AuditMode::Batch, batching, truncation: None },
+        }
+    }
+}
+
+/// Reads a mode.
+///
+/// # Errors
+/// Which there are, in upstream's words.
+pub fn audit_mode(plugin: &str, name: &str) -> Result<AuditMode, String> {
+    let allowed = "allowed modes are \"batch,blocking,blocking-strict\"";
+    mode_named(name).ok_or_else(|| format!("invalid audit {plugin} mode {name}, {allowed}"))
+}
+
+impl FromStr for AuditLogFormat {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "json" => Ok(Self::Json),
+            "legacy" => Ok(Self::Legacy),
+            _ => Err(format!("invalid audit log format {name}, allowed formats are \"legacy,json\"")),
+        }
+    }
+}
+
+impl AuditConfig {
+    /// Looks for what can't be.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.log.path.is_some() {
+            check_backend("log", &self.log.backend)?;
+            let numbers =
+                [("age", self.log.max_age_days), ("backup", self.log.max_backups), ("size", self.log.max_megabytes)];
+            for (name, number) in numbers {
+                if number < 0 {
+                    return Err(format!("--audit-log-max{name} {number} can't be a negative number"));
+                }
+            }
+        }
+        if self.webhook.config_file.is_some() {
+            check_backend("webhook", &self.webhook.backend)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_backend(plugin: &str, backend: &AuditBackendConfig) -> Result<(), String> {
+    let must = "must be a positive number";
+    if backend.mode == AuditMode::Batch {
+        let Batching { buffer, most, throttle, .. } = backend.batching;
+        if buffer == 0 {
+            return Err(format!("invalid audit batch {plugin} buffer size 0, {must}"));
+        }
+        if most == 0 {
+            return Err(format!("invalid audit batch {plugin} max batch size 0, {must}"));
+        }
+        if let Some(Throttle { rate, burst }) = throttle {
+            if rate <= 0.0 || !rate.is_finite() {
+                return Err(format!("invalid audit batch {plugin} throttle QPS {rate}, {must}"));
+            }
+            if burst == 0 {
+                return Err(format!("invalid audit batch {plugin} throttle burst 0, {must}"));
+            }
+        }
+    }
+    if let Some(Truncation { event, batch }) = backend.truncation {
+        if event == 0 {
+            return Err(format!("invalid audit truncate {plugin} max event size 0, {must}"));
+        }
+        if batch < event {
+            let why = format!("must be greater than max event size ({event})");
+            return Err(format!("invalid audit truncate {plugin} max batch size {batch}, {why}"));
+        }
+    }
+    Ok(())
+}

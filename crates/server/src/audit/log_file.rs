@@ -1,0 +1,361 @@
+//! The audit log: a file that grows to a size and is then put aside under the time, as upstream's library does it, or standard output.
+//!
+//! Files that were put aside are compressed and, when they are too many or too old, deleted beside the writing. A write that fails loses
+//! its events, which are counted; the next one opens the file anew and begins a line of its own. A full disk never ends the server.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use futures::future::BoxFuture;
+use keelson_access::audit::{AuditEvent, Sink};
+use keelson_codec::{DeflateBlock, MemberWriter};
+use keelson_meta::clock::rfc3339_micro;
+use parking_lot::Mutex;
+
+use super::config::{AuditLogConfig, AuditLogFormat};
+
+/// The size of a file where the settings say none, as upstream has it.
+const DEFAULT_MEGABYTES: u64 = 100;
+const MEGABYTE: u64 = 1024 * 1024;
+/// How much of a file is compressed at a time, and how well.
+const PIECE_BYTES: usize = 1 << 20;
+const COMPRESSION: u32 = 6;
+
+/// A log of audit events.
+pub(super) struct AuditLog {
+    format: AuditLogFormat,
+    writer: Arc<Mutex<Writer>>,
+}
+
+enum Writer {
+    Stdout,
+    File(Rotated),
+}
+
+impl AuditLog {
+    /// Opens it; directories that are missing are made.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub(super) fn open(config: &AuditLogConfig) -> io::Result<Self> {
+        let writer = match config.path.as_deref() {
+            None => Writer::Stdout,
+            Some(path) if path == Path::new("-") => Writer::Stdout,
+            Some(path) => {
+                let mut file = Rotated::new(path, config);
+                file.open()?;
+                Writer::File(file)
+            }
+        };
+        Ok(Self { format: config.format, writer: Arc::new(Mutex::new(writer)) })
+    }
+}
+
+impl Sink for AuditLog {
+    fn name(&self) -> &'static str {
+        "log"
+    }
+
+    fn frame(&self) -> [&'static [u8]; 3] {
+        [b"", b"\n", b"\n"]
+    }
+
+    fn write(&self, event: &AuditEvent, out: &mut Vec<u8>) {
+        match self.format {
+            AuditLogFormat::Json => event.write_json(true, out),
+            AuditLogFormat::Legacy => event.write_legacy(out),
+        }
+    }
+
+    fn send(&self, batch: Vec<u8>) -> BoxFuture<'_, Result<(), String>> {
+        let writer = self.writer.clone();
+        Box::pin(async move {
+            let written = tokio::task::spawn_blocking(move || match &mut *writer.lock() {
+                Writer::Stdout => write_and_flush(&mut io::stdout().lock(), &batch),
+                Writer::File(file) => file.write(&batch, SystemTime::now()),
+            });
+            match written.await {
+                Ok(written) => written.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+}
+
+fn write_and_flush(out: &mut impl io::Write, batch: &[u8]) -> io::Result<()> {
+    out.write_all(batch)?;
+    out.flush()
+}
+
+/// A file that is put aside when it has grown to a size.
+struct Rotated {
+    path: PathBuf,
+    most_bytes: u64,
+    keeping: Keeping,
+    file: Option<File>,
+    bytes: u64,
+    /// Whether the last write may have left a part of a line.
+    is_torn: bool,
+}
+
+/// What becomes of the files that were put aside.
+#[derive(Clone)]
+struct Keeping {
+    path: PathBuf,
+    most_age: Option<Duration>,
+    most_files: Option<usize>,
+    compress: bool,
+    /// Whether somebody sees to it now.
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Rotated {
+    fn new(path: &Path, config: &AuditLogConfig) -> Self {
+        let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
+        let keeping = Keeping {
+            path: path.to_owned(),
+            most_age: positive(config.max_age_days).map(|days| Duration::from_secs(days.saturating_mul(24 * 60 * 60))),
+            most_files: positive(config.max_backups).and_then(|files| usize::try_from(files).ok()),
+            compress: config.compress,
+            is_busy: Arc::default(),
+        };
+        let most_bytes = positive(config.max_megabytes).unwrap_or(DEFAULT_MEGABYTES).saturating_mul(MEGABYTE);
+        Self { path: path.to_owned(), most_bytes, keeping, file: None, bytes: 0, is_torn: false }
+    }
+
+    fn open(&mut self) -> io::Result<&mut File> {
+        if self.file.is_none() {
+            if let Some(directory) = self.path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            }
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+            self.bytes = file.metadata()?.len();
+            self.file = Some(file);
+        }
+        self.file.as_mut().ok_or_else(|| io::Error::other("the file was just opened"))
+    }
+
+    fn write(&mut self, batch: &[u8], now: SystemTime) -> io::Result<()> {
+        self.open()?;
+        if self.bytes > 0 && self.bytes + batch.len() as u64 > self.most_bytes {
+            self.put_aside(now)?;
+        }
+        let is_torn = self.is_torn;
+        let file = self.open()?;
+        let written = if is_torn { file.write_all(b"\n") } else { Ok(()) }.and_then(|()| file.write_all(batch));
+        match written {
+            Ok(()) => {
+                self.bytes += batch.len() as u64 + u64::from(is_torn);
+                self.is_torn = false;
+                Ok(())
+            }
+            Err(error) => {
+                self.is_torn = true;
+                self.file = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the file the name of the time, and begins another.
+    fn put_aside(&mut self, now: SystemTime) -> io::Result<()> {
+        self.file = None;
+        fs::rename(&self.path, self.keeping.aside(now))?;
+        self.is_torn = false;
+        self.open()?;
+        self.keeping.see_to_it(now);
+        Ok(())
+    }
+}
+
+impl Keeping {
+    /// The name of a file that is put aside: `audit-2026-01-02T03-04-05.678.log`.
+    fn aside(&self, now: SystemTime) -> PathBuf {
+        let (stem, extension) = self.names();
+        let mut time = rfc3339_micro(now).replace(':', "-");
+        // Milliseconds, and no zone.
+        time.truncate("2026-01-02T03-04-05.678".len());
+        self.path.with_file_name(format!("{stem}-{time}{extension}"))
+    }
+
+    fn names(&self) -> (String, String) {
+        let text = |text: Option<&OsStr>| text.map(|text| text.to_string_lossy().into_owned());
+        let extension = text(self.path.extension()).map_or_else(String::new, |extension| format!(".{extension}"));
+        (text(self.path.file_stem()).unwrap_or_default(), extension)
+    }
+
+    /// Compresses and deletes on a thread of its own, one at a time.
+    fn see_to_it(&self, now: SystemTime) {
+        let keeping = self.clone();
+        if (self.compress || self.most_age.is_some() || self.most_files.is_some())
+            && !self.is_busy.swap(true, Ordering::AcqRel)
+        {
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = keeping.tidy(now) {
+                    tracing::warn!(%error, path = %keeping.path.display(), "older audit logs can't be tidied up");
+                }
+                keeping.is_busy.store(false, Ordering::Release);
+            });
+        }
+    }
+
+    fn tidy(&self, now: SystemTime) -> io::Result<()> {
+        let mut aside = self.files()?;
+        // By the times in their names, the newest first.
+        aside.sort_unstable_by(|a, b| b.cmp(a));
+        let oldest = self.most_age.and_then(|age| now.checked_sub(age)).map(|oldest| self.aside(oldest));
+        let oldest = oldest.as_deref().and_then(Path::file_name);
+        for (place, file) in aside.iter().enumerate() {
+            let is_one_too_many = self.most_files.is_some_and(|most| place >= most);
+            if is_one_too_many || oldest.is_some_and(|oldest| file.file_name() < Some(oldest)) {
+                fs::remove_file(file)?;
+            } else if self.compress && file.extension() != Some(OsStr::new("gz")) {
+                compress(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that were put aside.
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        let (stem, extension) = self.names();
+        let directory = self.path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let mut files = Vec::new();
+        for entry in fs::read_dir(directory.unwrap_or(Path::new(".")))? {
+            let path = entry?.path();
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let time = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-'));
+            let time = time.map(|rest| rest.strip_suffix(".gz").unwrap_or(rest));
+            let time = time.and_then(|rest| rest.strip_suffix(extension.as_str()));
+            // Whatever else has such a name is somebody else's.
+            if time.is_some_and(|time| time.len() == "2026-01-02T03-04-05.678".len() && time.as_bytes()[10] == b'T') {
+                files.push(path);
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// Puts the compressed form of a file in its place.
+fn compress(path: &Path) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".gz");
+    let (target, mut unfinished) = (PathBuf::from(&name), name);
+    unfinished.push(".tmp");
+    let unfinished = PathBuf::from(unfinished);
+    let mut from = File::open(path)?;
+    let mut to = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    let mut member = MemberWriter::new();
+    to.write_all(&MemberWriter::header())?;
+    let mut piece = Vec::with_capacity(PIECE_BYTES);
+    loop {
+        piece.clear();
+        (&mut from).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
+        if piece.is_empty() {
+            break;
+        }
+        let block = DeflateBlock::compress(&piece, COMPRESSION);
+        member.push(&block);
+        to.write_all(&block.bytes)?;
+    }
+    to.write_all(&member.finish())?;
+    to.sync_all()?;
+    fs::rename(&unfinished, &target)?;
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::clock::parse_rfc3339;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn config(path: &Path, change: impl FnOnce(&mut AuditLogConfig)) -> AuditLogConfig {
+        let mut config = AuditLogConfig { path: Some(path.to_owned()), ..AuditLogConfig::default() };
+        change(&mut config);
+        config
+    }
+
+    fn time(second: u32) -> SystemTime {
+        parse_rfc3339(&format!("2026-01-02T03:04:{second:02}Z")).unwrap()
+    }
+
+    fn names(directory: &TempDir) -> Vec<String> {
+        let entries = fs::read_dir(directory.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_that_has_grown_is_put_aside_under_the_time() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        log.most_bytes = 10;
+        for (second, line) in [(1, "one\n"), (2, "two\n"), (3, "three\n"), (4, "a line that is too long\n")] {
+            log.write(line.as_bytes(), time(second)).unwrap();
+        }
+        let aside = ["audit-2026-01-02T03-04-03.000.log", "audit-2026-01-02T03-04-04.000.log"];
+        assert_eq!(names(&directory), [aside[0], aside[1], "audit.log"]);
+        let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        assert_eq!((text(aside[0]), text(aside[1])), ("one\ntwo\n".to_owned(), "three\n".to_owned()));
+        assert_eq!(text("audit.log"), "a line that is too long\n");
+        let mut again = Rotated::new(&path, &config(&path, |_| {}));
+        again.write(b"more\n", time(5)).unwrap();
+        assert_eq!(text("audit.log"), "a line that is too long\nmore\n");
+    }
+
+    #[test]
+    fn older_files_are_compressed_and_those_too_many_or_too_old_deleted() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("audit.log");
+        let others = ["audit-notes.log", "other-2026-01-02T03-04-01.000.log"];
+        let mine = [1, 2, 3, 4].map(|second| format!("audit-2026-01-02T03-04-0{second}.000.log"));
+        for name in others.iter().copied().chain(mine.iter().map(String::as_str)) {
+            fs::write(directory.path().join(name), "line\n".repeat(300_000)).unwrap();
+        }
+        let keeping = Rotated::new(
+            &path,
+            &config(&path, |config| {
+                config.max_backups = 3;
+                config.compress = true;
+            }),
+        )
+        .keeping;
+        keeping.tidy(time(5)).unwrap();
+        let compressed = mine[1..].iter().map(|name| format!("{name}.gz"));
+        let mut expect: Vec<String> = others.iter().map(|name| (*name).to_owned()).chain(compressed).collect();
+        expect.sort();
+        assert_eq!(names(&directory), expect);
+        let mut text = String::new();
+        let file = File::open(directory.path().join(format!("{}.gz", mine[1]))).unwrap();
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "line\n".repeat(300_000));
+
+        let keeping = Rotated::new(&path, &config(&path, |config| config.max_age_days = 1)).keeping;
+        keeping.tidy(time(4) + Duration::from_secs(24 * 60 * 60)).unwrap();
+        assert_eq!(names(&directory), [&format!("{}.gz", mine[3]), others[0], others[1]]);
+    }
+
+    #[test]
+    fn a_write_that_fails_is_told_and_the_next_begins_a_line_of_its_own() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        log.write(b"one\n", time(1)).unwrap();
+        // As a full disk does it: something of the line is there.
+        log.file = Some(File::open(&path).unwrap());
+        assert!(log.write(b"lost\n", time(2)).is_err());
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"lo").unwrap();
+        log.write(b"two\n", time(3)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\nlo\ntwo\n");
+    }
+}
