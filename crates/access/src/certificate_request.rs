@@ -4,11 +4,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use x509_parser::asn1_rs::Tag;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::cri_attributes::ParsedCriAttribute;
 use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer as _;
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use crate::der;
 
@@ -35,6 +37,7 @@ pub struct CertificateRequest {
     der: Vec<u8>,
     common_name: String,
     organizations: Vec<String>,
+    ambiguity: Option<&'static str>,
     subject: Vec<u8>,
     public_key: Vec<u8>,
     /// The extension for other names.
@@ -61,14 +64,14 @@ impl CertificateRequest {
         let malformed = |error: &dyn std::fmt::Display| CertificateRequestError::Malformed(error.to_string());
         let (_, request) = X509CertificationRequest::from_der(&block.contents).map_err(|error| malformed(&error))?;
         let subject = &request.certification_request_info.subject;
-        let text =
-            |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned).ok();
+        let text = |attribute: &AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned).ok();
         let common_name = subject.iter_common_name().next().and_then(text).unwrap_or_default();
         let organizations = subject.iter_organization().filter_map(text).collect();
         let (subject, public_key) =
             (subject.as_raw().to_vec(), request.certification_request_info.subject_pki.raw.to_vec());
+        let ambiguity = ambiguity(&request.certification_request_info.subject);
         let alternative_names = alternative_names(&request);
-        Ok(Self { common_name, organizations, subject, public_key, alternative_names, der: block.contents })
+        Ok(Self { common_name, organizations, ambiguity, subject, public_key, alternative_names, der: block.contents })
     }
 
     /// The common name of its subject; empty for none.
@@ -79,6 +82,11 @@ impl CertificateRequest {
     /// The organizations of its subject.
     pub fn organizations(&self) -> &[String] {
         &self.organizations
+    }
+
+    /// Why readers of a certificate with its subject may take it for somebody else's than is read here; `None` where they can't.
+    pub fn ambiguity(&self) -> Option<&'static str> {
+        self.ambiguity
     }
 
     /// Whether whoever made it has the key that it is for.
@@ -103,6 +111,21 @@ impl CertificateRequest {
     }
 }
 
+/// Texts of these kinds are read alike everywhere: UTF8String, NumericString, PrintableString, IA5String.
+const PLAIN_TEXTS: [Tag; 4] = [Tag::Utf8String, Tag::NumericString, Tag::PrintableString, Tag::Ia5String];
+
+/// Programs differ in which of several common names they take, and in the kinds of texts that they read.
+fn ambiguity(subject: &X509Name<'_>) -> Option<&'static str> {
+    if subject.iter_common_name().nth(1).is_some() {
+        return Some("the subject has more than one common name");
+    }
+    let is_plain = |attribute: &AttributeTypeAndValue<'_>| {
+        PLAIN_TEXTS.contains(&attribute.attr_value().tag()) && attribute.as_str().is_ok()
+    };
+    (!subject.iter_attributes().all(is_plain))
+        .then_some("the subject has a text that is no UTF8String, PrintableString, IA5String or NumericString")
+}
+
 /// The extension for other names of a certificate, if a request asks for any.
 fn alternative_names(request: &X509CertificationRequest<'_>) -> Option<Vec<u8>> {
     let asked = request.certification_request_info.iter_attributes().find_map(|attribute| {
@@ -117,9 +140,30 @@ fn alternative_names(request: &X509CertificationRequest<'_>) -> Option<Vec<u8>> 
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, DnType, KeyPair};
+    use rcgen::{CertificateParams, DnType, DnValue, KeyPair};
 
     use super::*;
+
+    fn subject_of(parts: &[(DnType, DnValue)]) -> CertificateRequest {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, text) in parts {
+            params.distinguished_name.push(kind.clone(), text.clone());
+        }
+        let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        CertificateRequest::of_pem(pem.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn subjects_that_are_read_in_several_ways_are_ambiguous() {
+        let (name, group) = (DnType::CommonName, DnType::OrganizationName);
+        let masters = DnValue::BmpString("system:masters".try_into().unwrap());
+        let hidden = subject_of(&[(name.clone(), "evil".into()), (group.clone(), masters)]);
+        assert!(hidden.organizations().is_empty() && hidden.ambiguity().is_some_and(|why| why.contains("UTF8String")));
+        let printable = DnValue::PrintableString("staff".try_into().unwrap());
+        assert_eq!(subject_of(&[(name, "ann".into()), (group, printable)]).ambiguity(), None);
+        assert_eq!(subject_of(&[]).ambiguity(), None);
+    }
 
     #[test]
     fn a_request_says_for_whom_it_is() {

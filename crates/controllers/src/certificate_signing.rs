@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use keelson_access::user::MASTERS;
 use keelson_access::{CertificateRequest, ClientSigner, KeyUsages};
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
@@ -109,6 +110,13 @@ impl CertificateSigning {
             Ok(_) => return Ok(Err("the request is not signed by the key that it is for".to_owned())),
             Err(error) => return Ok(Err(error.to_string())),
         };
+        // Admission refuses these when they are made; what was stored before it did, or past it, is not signed either.
+        if let Some(ambiguity) = request.ambiguity() {
+            return Ok(Err(ambiguity.to_owned()));
+        }
+        if request.organizations().iter().any(|group| group == MASTERS) {
+            return Ok(Err(format!("the request is for the group {MASTERS}")));
+        }
         let seconds = spec("expirationSeconds").and_then(Value::as_i64);
         let lifetime = seconds.map(|seconds| Duration::from_secs(seconds.max(0).unsigned_abs()));
         let signed = self.signer.sign(&request, usages, lifetime, self.client.now(), &*self.random);

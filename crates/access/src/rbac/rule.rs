@@ -10,7 +10,8 @@ use keelson_meta::json::{Map, Value, json};
 
 use crate::authorize::{Attributes, ResourceAttributes};
 
-const ALL: &str = "*";
+/// Any verb, group, resource or path.
+pub(super) const ALL: &str = "*";
 
 /// A rule: verbs on resources of API groups, of all names or of these, or verbs on paths.
 ///
@@ -97,7 +98,8 @@ impl PolicyRule {
         self.resource_names.is_empty() || self.resource_names.iter().any(|allowed| allowed == name)
     }
 
-    fn allows_path(&self, path: &str) -> bool {
+    /// Whether it is for this path.
+    pub(super) fn allows_path(&self, path: &str) -> bool {
         self.non_resource_urls.iter().any(|allowed| match allowed.strip_suffix('*') {
             Some(start) => path.starts_with(start),
             None => allowed == path,

@@ -76,6 +76,10 @@ fn check_subject(attributes: &AdmissionAttributes<'_>, object: &Object) -> Resul
         let message = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
         return Err(attributes.refused(message));
     }
+    // What is not read here may name that group too.
+    if let Some(ambiguity) = request.ambiguity() {
+        return Err(attributes.refused(format!("use of {CLIENT_SIGNER} signer is not allowed: {ambiguity}")));
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 
+use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::names::generate_name;
@@ -17,7 +18,7 @@ use keelson_meta::{ApiError, Object};
 
 use super::managed_fields::Lent;
 use super::{Change, Live, ManagedObject, Ownership, Proposed, Staged, WriteRequest};
-use crate::admission::{AdmissionAttributes, Interest, Operation, Reinvocation, reshape};
+use crate::admission::{AdmissionAttributes, Interest, Operation, Reinvocation, WriteOptions, reshape};
 use crate::caller::Caller;
 use crate::companions::Companions;
 use crate::intake::{check_type, fit};
@@ -32,6 +33,38 @@ use crate::subresources::{self, scale};
 use crate::surface::refused;
 use crate::target::Target;
 use crate::versions::{convert, convert_both};
+
+/// Refuses a PUT or an apply that would make the object, by a caller that may only update or patch it. The endpoint was allowed as what it
+/// is; that it makes an object is known here alone, and upstream asks for that right at this moment, by the name of the object.
+///
+/// # Errors
+/// 403.
+async fn refuse_creation_by_others(request: &WriteRequest<'_>) -> Result<(), ApiError> {
+    if !matches!(request.options, WriteOptions::Update(_) | WriteOptions::Patch(_)) {
+        return Ok(());
+    }
+    let (target, caller) = (request.target, request.caller);
+    let asked = Attributes::Resource(ResourceAttributes {
+        verb: "create",
+        group: target.kind().group(),
+        version: &target.version.name,
+        resource: &target.resource.plural,
+        subresource: target.subresource_name(),
+        namespace: target.namespace.as_deref(),
+        name: Some(request.name),
+        ..ResourceAttributes::default()
+    });
+    let verdict = caller.authorizer().authorize(caller.user(), &asked).await;
+    if verdict.is_allowed() {
+        return Ok(());
+    }
+    Err(ApiError::Refused {
+        resource: target.group_resource(),
+        name: request.name.to_owned(),
+        message: verdict.reason.into_owned(),
+        causes: Vec::new(),
+    })
+}
 
 /// One passage of a proposal through the stages.
 struct Passage<'w> {
@@ -131,6 +164,7 @@ impl Registry {
         if target.strategy().grants_rights() {
             target.strategy().check_grant(self, request, None, &object).await?;
         }
+        refuse_creation_by_others(request).await?;
         // Admission that may refuse.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if interest > Interest::None {
