@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_meta::Object;
+use keelson_server::AdmissionPlugins;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{RangeRequest, Store as _, StoreKey, Transaction};
-use keelson_server::AdmissionPlugins;
 use keelson_testkit::{Raw, TestServer};
 use serde::Deserialize;
 use serde_json::{Value, json};

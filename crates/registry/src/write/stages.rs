@@ -187,7 +187,7 @@ impl Registry {
         if interest == Interest::None {
             return Ok(());
         }
-        let shown = shown_for_judgement(request.target, new, interest).await?;
+        let shown = shown_for_judgement(request.target, new, None, interest).await?;
         self.admission().validate(&asked.making(&shown), Some(&shown)).await
     }
 
