@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
-    access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples, program_samples,
-    registry_samples, server_info, webhook_samples, webhook_times,
+    access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples,
+    program_samples, registry_samples, server_info, webhook_samples, webhook_times,
 };
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};

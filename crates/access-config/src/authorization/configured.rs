@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use futures::future::{BoxFuture, Either, ready};
 use keelson_access::{
-    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, FileChanges, HeldRules, PrivilegedGroup, User,
-    Verdict,
+    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, FileChanges, HeldRules, PrivilegedGroup,
+    User, Verdict,
 };
 use keelson_meta::{Clock, Random};
 use keelson_outbound::Outbound;

@@ -46,7 +46,7 @@ async fn refuse_creation_by_others(request: &WriteRequest<'_>) -> Result<(), Api
     let (target, caller) = (request.target, request.caller);
     let asked = Attributes::Resource(ResourceAttributes {
         verb: "create",
-        group: target.kind().group(),
+        group: &target.kind().group,
         version: &target.version.name,
         resource: &target.resource.plural,
         subresource: target.subresource_name(),

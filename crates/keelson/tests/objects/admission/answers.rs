@@ -187,7 +187,8 @@ async fn a_client_that_waits_no_longer_is_told_so_and_the_webhook_knows_until_wh
 #[tokio::test]
 async fn what_webhooks_cost_and_refuse_is_told_under_the_names_of_the_reference() {
     let hooked = Hooked::open(answer).await;
-    let hooks = vec![hooked.webhook("details", json!({})), hooked.webhook("http-500", json!({ "failurePolicy": "Ignore" }))];
+    let hooks =
+        vec![hooked.webhook("details", json!({})), hooked.webhook("http-500", json!({ "failurePolicy": "Ignore" }))];
     hooked.configure("validating", "v", hooks).await;
     hooked.raw.post(MAPS, &map("x")).await.expect(422);
     let metrics = hooked.raw.get("/metrics").await.expect(200).text();

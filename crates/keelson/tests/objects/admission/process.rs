@@ -100,7 +100,8 @@ async fn a_webhook_behind_a_pod_that_it_admits_is_there_once_it_is_passed_over()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_that_answers_nothing_of_anything_keeps_no_server_from_living() {
     let hook = HookProcess::start("admission::process::the_process_that_admits").await;
-    let server = TestServer::builder().configure(|config| config.identity_interval = Duration::from_secs(1)).start().await;
+    let server =
+        TestServer::builder().configure(|config| config.identity_interval = Duration::from_secs(1)).start().await;
     let raw = server.raw();
     let mut configuration = webhook(&hook, json!({ "url": hook.url("/w") }), "*/*", "Fail");
     for member in ["operations", "apiGroups", "apiVersions"] {

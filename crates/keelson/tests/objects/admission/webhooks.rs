@@ -355,12 +355,21 @@ async fn what_is_posted_and_connections_are_asked_about_as_what_they_are() {
     let pod = json!({ "metadata": { "name": "p" }, "spec": { "containers": containers } });
     raw.post("/api/v1/namespaces/hooked/pods", &pod).await.expect(201);
     raw.post("/api/v1/namespaces/hooked/serviceaccounts", &json!({ "metadata": { "name": "sa" } })).await.expect(201);
-    let rules = json!({ "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"] }] });
+    let rules =
+        json!({ "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"] }] });
     hooked.configure("validating", "v", vec![hooked.webhook("any", rules)]).await;
     let asked = || {
         let (_, request) = hooked.asked().pop().expect("it was asked");
         let text = |member: &str| request[member].as_str().unwrap_or_default().to_owned();
-        (format!("{} {}/{}", text("operation"), request["resource"]["resource"].as_str().unwrap(), text("subResource")), request)
+        (
+            format!(
+                "{} {}/{}",
+                text("operation"),
+                request["resource"]["resource"].as_str().unwrap(),
+                text("subResource")
+            ),
+            request,
+        )
     };
     let path = "/api/v1/namespaces/hooked/pods/p/exec?command=ls&command=-l&container=c&stdin=true&stdout=true";
     let told = raw.post(path, &json!({})).await.expect(400).json();
