@@ -131,7 +131,7 @@ async fn make(
     mut object: Value,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let surface = registry.surface();
-    let target = surface.target(RBAC, plural).ok_or("roles are served")?.in_namespace(Some("default"));
+    let target = surface.target(RBAC, plural)?.in_namespace(Some("default"));
     if let Some(members) = object.as_object_mut() {
         members.insert("metadata", json!({ "name": name }));
     }

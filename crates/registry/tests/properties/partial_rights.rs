@@ -1,10 +1,9 @@
 //! Chunked lists of callers who may list what they select and nothing else of its range (KEP-365): tokens that show no name which such a
 //! caller may not see.
 
-use std::future::ready;
 use std::sync::Arc;
 
-use futures::future::Either;
+use futures::future::{Either, ready};
 use keelson_access::{Attributes, Authorizer, Deciding, Decision, ResourceAttributes, User, Verdict};
 use keelson_registry::{Caller, PartialRights};
 use keelson_storage::ContinueToken;
