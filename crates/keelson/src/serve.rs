@@ -124,7 +124,7 @@ fn end_soon(why: String) {
     });
 }
 
-fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
+fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<RegistryConfig> {
     let mut registry = RegistryConfig {
         limit_at_any_version: args.limit_at_any_version,
         partial_rights: args.chunks_for_partial_rights,
@@ -139,15 +139,20 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         .serve(catalogue(), &args.runtime_config)
         .map_err(anyhow::Error::msg)
         .context("reading --runtime-config")?;
-    registry.service_ranges = ServiceRanges::new(args.service_cluster_ip_range, args.service_node_port_range)
+    registry.service_ranges = ServiceRanges::new(args.service_cluster_ip_range.clone(), args.service_node_port_range)
         .map_err(anyhow::Error::msg)
         .context("reading --service-cluster-ip-range")?;
-    for (gate, on) in args.feature_gates {
+    for (gate, on) in &args.feature_gates {
         match gate {
-            FeatureGate::ApiListChunking => registry.chunking = on,
-            FeatureGate::StorageVersionApi => registry.storage_version_api = on,
+            FeatureGate::ApiListChunking => registry.chunking = *on,
+            FeatureGate::StorageVersionApi => registry.storage_version_api = *on,
         }
     }
+    Ok(registry)
+}
+
+fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
+    let registry = registry_config(&args, versions)?;
     let store = args.store.as_deref().map(StoreConfig::parse).transpose().context("reading --store")?;
     let mut config = Config {
         bind: args.bind,

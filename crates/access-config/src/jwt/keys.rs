@@ -169,6 +169,7 @@ mod tests {
         })
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "the values of a test are made where they are given")]
     fn set(keys: Value) -> KeySet {
         KeySet::parse(json!({ "keys": keys }).to_string().as_bytes()).unwrap()
     }

@@ -39,8 +39,8 @@ enum Found {
 
 /// The rights among these rules that nobody with the others has; `None` where it has them all.
 ///
-/// Cost: that of their texts, and a few nanoseconds for each right that they state, of which a million are looked at. Rules that state more,
-/// of which one is not covered as a whole, are said to be missing.
+/// Cost: that of their texts, and a few nanoseconds for each right that they state, of which a million are looked at. Rules that state
+/// more, of which one is not covered as a whole, are said to be missing.
 pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyRule]) -> Option<Missing<'h>> {
     let missing = |found| Some(Missing { user, found, unresolved: &held.missing });
     let wanted: Vec<&PolicyRule> =
@@ -352,7 +352,7 @@ mod tests {
         let boom = rule(100, 100, 100, 100);
         let text = told(&[rule(100, 100, 100, 99)], std::slice::from_ref(&boom)).unwrap();
         assert!(text.contains("more than 1048576 combinations"), "{text}");
-        assert_eq!(told(&[boom.clone()], &[boom.clone()]), None);
+        assert_eq!(told(std::slice::from_ref(&boom), std::slice::from_ref(&boom)), None);
         assert_eq!(told(&PolicyRule::everything(), &[boom]), None);
     }
 }

@@ -279,10 +279,12 @@ impl Admission for LimitRanger {
 mod tests {
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "the values of a test are made where they are given")]
     fn limits(limit: Value) -> Object {
         Object::from_value(json!({ "spec": { "limits": [limit] } })).unwrap()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "the values of a test are made where they are given")]
     fn pod(requests: Value, limits: Value) -> Object {
         let container = json!({ "name": "c", "resources": { "requests": requests, "limits": limits } });
         Object::from_value(json!({ "spec": { "containers": [container] } })).unwrap()

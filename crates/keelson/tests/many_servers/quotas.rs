@@ -134,7 +134,7 @@ async fn a_quota_is_never_exceeded_whatever_happens_to_the_servers(engine: Engin
         let (_, (pods, cpu)) = most(&*store, begun).await;
         used(clients[0].clone()).await.is_ok_and(|used| {
             let said = used["requests.cpu"].as_str().map(thousandths);
-            used["pods"] == pods.to_string() && said == Some(cpu)
+            used["pods"].as_str() == Some(pods.to_string().as_str()) && said == Some(cpu)
         })
     })
     .await;

@@ -73,7 +73,7 @@ fn named(name: &str) -> Value {
     json!({ "metadata": { "name": name } })
 }
 
-fn pod(name: &str, requests: Value, limits: Value) -> Value {
+fn pod(name: &str, requests: &Value, limits: &Value) -> Value {
     let container = json!({ "name": "c", "image": "i", "resources": { "requests": requests, "limits": limits } });
     json!({ "metadata": { "name": name }, "spec": { "containers": [container] } })
 }
@@ -87,7 +87,7 @@ async fn pods_take_what_they_ask_for_and_give_it_back() {
     let missing = "pods \"a\" is forbidden: failed quota: q: must specify limits.cpu for: c; memory for: c; \
                    requests.cpu for: c; requests.memory for: c";
     lab.refused("pods", &bare, missing).await;
-    let small = |name: &str| pod(name, json!({ "cpu": "100m", "memory": "64Mi" }), json!({ "cpu": "200m" }));
+    let small = |name: &str| pod(name, &json!({ "cpu": "100m", "memory": "64Mi" }), &json!({ "cpu": "200m" }));
     lab.post("pods", &small("a")).await.expect(201);
     let used = |pods: &str, requests: &str, limits: &str, memory: &str| {
         json!({ "pods": pods, "requests.cpu": requests, "limits.cpu": limits,
@@ -95,7 +95,7 @@ async fn pods_take_what_they_ask_for_and_give_it_back() {
     };
     // It stands in the status with the answer, and not some time later.
     assert_eq!(lab.status("q").await["used"], used("1", "100m", "200m", "64Mi"));
-    let large = pod("b", json!({ "cpu": "950m", "memory": "64Mi" }), json!({ "cpu": "1500m" }));
+    let large = pod("b", &json!({ "cpu": "950m", "memory": "64Mi" }), &json!({ "cpu": "1500m" }));
     let told = "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=950m, used: requests.cpu=100m, \
                 limited: requests.cpu=1";
     lab.refused("pods", &large, told).await;
@@ -103,7 +103,7 @@ async fn pods_take_what_they_ask_for_and_give_it_back() {
     lab.post("pods?dryRun=All", &small("b")).await.expect(201);
     lab.post("pods", &small("a")).await.expect(409);
     assert_eq!(lab.status("q").await["used"], used("1", "100m", "200m", "64Mi"), "nothing else was taken");
-    let several = pod("b", json!({ "cpu": "5", "memory": "2Gi" }), json!({ "cpu": "6" }));
+    let several = pod("b", &json!({ "cpu": "5", "memory": "2Gi" }), &json!({ "cpu": "6" }));
     let told = "pods \"b\" is forbidden: exceeded quota: q, requested: \
                 limits.cpu=6,memory=2Gi,requests.cpu=5,requests.memory=2Gi, used: \
                 limits.cpu=200m,memory=64Mi,requests.cpu=100m,requests.memory=64Mi, limited: \
@@ -195,7 +195,7 @@ async fn a_quota_counts_what_is_in_its_scopes() {
     lab.quota("terminating", json!({ "hard": { "pods": "1" }, "scopes": ["Terminating"] })).await;
     let bare =
         |name: &str| json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
-    let sized = |name: &str| pod(name, json!({ "cpu": "1m" }), json!({}));
+    let sized = |name: &str| pod(name, &json!({ "cpu": "1m" }), &json!({}));
     lab.post("pods", &bare("a")).await.expect(201);
     let told = "pods \"b\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
     lab.refused("pods", &bare("b"), told).await;

@@ -85,7 +85,7 @@ fn issuers_are_https_urls_of_their_own() {
 #[test]
 fn audiences_are_named_once_and_matched_by_a_policy() {
     let of = |audiences: &str, expected: Result<(), &str>| {
-        of_issuer(&format!("url: 'https://i', audiences: {audiences}"), expected)
+        of_issuer(&format!("url: 'https://i', audiences: {audiences}"), expected);
     };
     let policy = |value: &str, why: &str| format!("jwt[0].issuer.audienceMatchPolicy: Invalid value: {value:?}: {why}");
     of("[a, b], audienceMatchPolicy: MatchAny", Ok(()));

@@ -42,7 +42,7 @@ fn webhook(changed: &[(&str, &str)], kubeconfig: &Path) -> String {
 fn of_webhook(changed: &[(&str, &str)], expected: Result<(), &str>) {
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();
     let expected = expected.map_err(|fault| fault.replace("W.", "authorizers[0]."));
-    check(&webhook(changed, kubeconfig.path()), expected.as_ref().map(|()| ()).map_err(String::as_str));
+    check(&webhook(changed, kubeconfig.path()), expected.as_ref().copied().map_err(String::as_str));
 }
 
 #[test]
