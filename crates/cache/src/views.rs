@@ -271,8 +271,9 @@ impl<'a> CatchingUp<'a> {
             }
             let Some(key) = old.or(new).map(|entry| &*entry.key) else { continue };
             let (before, after) = (self.before.sorted(), self.after.sorted());
-            before.iter().filter(|place| !after.contains(place)).for_each(|place| self.view.remove(place, key));
-            after.iter().filter(|place| !before.contains(place)).for_each(|place| self.view.insert(place, key));
+            let beyond = |of: &[&[u8]], place: &&&[u8]| of.binary_search(place).is_err();
+            before.iter().filter(|place| beyond(&after, place)).for_each(|place| self.view.remove(place, key));
+            after.iter().filter(|place| beyond(&before, place)).for_each(|place| self.view.insert(place, key));
         }
         true
     }

@@ -16,6 +16,10 @@ use crate::written::DecoderId;
 
 /// How many bytes all views that are kept may take together.
 const KEPT_BYTES: u64 = 128 << 20;
+/// How many views are kept, so that looking for one among them takes little.
+const MOST_KEPT: usize = 1024;
+/// What a view takes beside its pairs and its name: the snapshot and its place here.
+const VIEW_BYTES: u64 = 1 << 10;
 /// Of how many views it is remembered how often they would have been of use.
 const MISSED: usize = 256;
 /// How many moments of one view are kept.
@@ -54,6 +58,12 @@ struct Kept {
     name: Arc<str>,
     snapshot: Snapshot,
     view: View,
+}
+
+impl Kept {
+    fn bytes(&self) -> u64 {
+        self.view.bytes() + self.name.len() as u64 + VIEW_BYTES
+    }
 }
 
 struct Turn {
@@ -100,10 +110,11 @@ impl KeptViews {
         {
             kept.remove(place);
         }
-        let mut bytes: u64 = kept.iter().map(|kept| kept.view.bytes()).sum();
+        let (mut bytes, mut count) = (kept.iter().map(Kept::bytes).sum::<u64>(), kept.len());
         let over = kept.iter().take_while(|kept| {
-            let is_over = bytes > KEPT_BYTES;
-            bytes -= kept.view.bytes();
+            let is_over = bytes > KEPT_BYTES || count > MOST_KEPT;
+            bytes -= kept.bytes();
+            count -= 1;
             is_over
         });
         let over = over.count();
@@ -151,7 +162,7 @@ impl KeptViews {
     /// How many are kept, and about how many bytes they take.
     pub(crate) fn sizes(&self) -> (usize, u64) {
         let kept = self.kept.lock();
-        (kept.len(), kept.iter().map(|kept| kept.view.bytes()).sum())
+        (kept.len(), kept.iter().map(Kept::bytes).sum())
     }
 
     fn retain(&self, wanted: impl Fn(&Kept) -> bool) {

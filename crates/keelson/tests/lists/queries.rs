@@ -106,6 +106,41 @@ async fn values_are_counted() {
 }
 
 #[tokio::test]
+async fn an_object_may_be_in_very_many_groups_but_not_in_any_number() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let of = |letter: &str, count: usize| {
+        let args: Vec<String> = (0..count).map(|number| format!("{letter}{number}")).collect();
+        json!({
+            "metadata": {"name": "many"},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {
+                    "metadata": {"labels": {"a": "b"}},
+                    "spec": {"containers": [{"name": "c", "image": "i", "args": args}]},
+                },
+            },
+        })
+    };
+    let grouped = format!("{deployments}?keelson.io/groupBy=spec.template.spec.containers[*].args[*]&limit=1000");
+    raw.post(deployments, &of("a", 600)).await.expect(201);
+    assert_eq!(raw.get(&*grouped).await.expect(200).json()["totalValues"], 600);
+    // What is known is led on to the changed object, of which half the values are new.
+    raw.put(format!("{deployments}/many"), &of("b", 900)).await.expect(200);
+    let counted = raw.get(&*grouped).await.expect(200).json();
+    assert_eq!(counted["totalValues"], 900);
+    assert!(
+        counted["values"].as_array().unwrap().iter().all(|value| value["value"].as_str().unwrap().starts_with('b'))
+    );
+    raw.put(format!("{deployments}/many"), &of("c", 1100)).await.expect(200);
+    let refused = raw.get(&*grouped).await.expect(400).json();
+    let expected = "keelson.io/groupBy: the expression costs more than it may for default/many";
+    assert_eq!(refused["message"], expected);
+}
+
+#[tokio::test]
 async fn objects_are_chosen_by_what_holds_of_them() {
     let server = TestServer::start().await;
     let raw = pods(&server, 12).await;

@@ -199,6 +199,9 @@ impl Wanted {
     }
 }
 
+/// In how many groups one object may be: each takes memory in the view, and a look at each change of the object.
+const MOST_PLACES: usize = 1024;
+
 impl Sight for Wanted {
     fn places(&self, entry: &Entry, out: &mut Places) {
         if !self.is_selected(entry) {
@@ -210,7 +213,16 @@ impl Sight for Wanted {
         let object = self.shown(entry);
         if self.holds(entry, &object) {
             let subject = Subject { json: object.bytes(), revision: entry.revision };
-            self.query.places(&subject, entry.fields(), |place| out.push(place));
+            let mut count = 0;
+            self.query.places(&subject, entry.fields(), |place| {
+                count += 1;
+                if count <= MOST_PLACES {
+                    out.push(place);
+                }
+            });
+            if count > MOST_PLACES {
+                self.too_costly.get_or_init(|| ("keelson.io/groupBy", entry.key.clone()));
+            }
         }
     }
 }
