@@ -1,6 +1,6 @@
-//! Answers of the main server that are kept for a few seconds.
+//! A cache of the main server's answers to token reviews and access reviews, for a few seconds.
 //!
-//! Without them every request would wait for a request of its own. Their number and their size are bounded.
+//! Without it every request would wait for one to the main server. Number and size of the answers are bounded.
 
 use std::collections::HashMap;
 use std::time::Duration;

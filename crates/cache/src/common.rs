@@ -1,6 +1,6 @@
-//! The terms that many objects have: counted, and posted nowhere.
+//! Labels and fields that many objects of a collection have: they are counted, and not indexed.
 //!
-//! Whoever looks for one looks through the range, where many objects usually have it, while an index would have to note
+//! Selecting by such a label scans the range, where many objects usually match, while an index would have to note
 //! each of them. So most of the labels of a usual object, which its neighbours have too, cost a write nothing but a number.
 //!
 //! Invariant: the number of a term is that of the objects that have it.

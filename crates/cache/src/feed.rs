@@ -1,6 +1,6 @@
-//! The history of a collection as watchers follow it: what happened, who waits for it, and how far the server has come.
+//! The events of a collection, the watchers that wait for them, and the revision up to which the events are complete.
 //!
-//! It is apart from the state of the collection, so that a watcher holds on to no object but those of its events.
+//! The ring of events is apart from the state of the collection, so that a slow watcher holds on to its events alone and to no snapshot.
 
 use std::sync::Arc;
 

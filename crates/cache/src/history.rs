@@ -78,7 +78,7 @@ impl Budget {
 }
 
 /// A state that is kept.
-struct Kept {
+struct HeldState {
     position: u64,
     trees: Trees,
     bytes: u64,
@@ -144,9 +144,9 @@ pub(crate) struct History {
     /// The position of the oldest event.
     first: u64,
     floor: Revision,
-    roots: VecDeque<Kept>,
+    roots: VecDeque<HeldState>,
     /// Least recently used first.
-    remembered: VecDeque<Kept>,
+    remembered: VecDeque<HeldState>,
     /// Events from this position on keep their frames; `hot_bytes` is their size.
     hot_from: u64,
     hot_bytes: u64,
@@ -384,10 +384,10 @@ impl History {
     }
 
     /// Charges the budget with what a state may hold alone, `writes` after the state before it.
-    fn kept(&self, position: u64, trees: Trees, writes: u64) -> Kept {
+    fn kept(&self, position: u64, trees: Trees, writes: u64) -> HeldState {
         let bytes = (writes * COPIED_BYTES).min(trees.items() as u64 * ITEM_BYTES);
         self.budget.add(bytes);
-        Kept { position, trees, bytes }
+        HeldState { position, trees, bytes }
     }
 
     fn drop_oldest(&mut self) {

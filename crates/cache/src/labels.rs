@@ -144,12 +144,12 @@ impl<T: ?Sized> Sharded<T> {
 
 /// Values that are shared as long as somebody uses them.
 struct Pool<T: ?Sized> {
-    known: HashTable<Known<T>>,
+    known: HashTable<Interned<T>>,
     /// The size at which unused values are looked for. Twice what was in use the last time: O(1) a value in the mean.
     sweep_at: usize,
 }
 
-struct Known<T: ?Sized> {
+struct Interned<T: ?Sized> {
     /// Kept, since a table that grows asks for it while others wait.
     hash: u64,
     value: Arc<T>,
@@ -172,7 +172,7 @@ impl<T: ?Sized> Pool<T> {
             self.sweep_at = FIRST_SWEEP.max(self.known.len() * 2);
         }
         let value = make();
-        self.known.insert_unique(hash, Known { hash, value: value.clone() }, |known| known.hash);
+        self.known.insert_unique(hash, Interned { hash, value: value.clone() }, |known| known.hash);
         value
     }
 }

@@ -28,7 +28,7 @@ const ADDITIONS_A_LOOK: u32 = 61;
 
 /// What a leaf of entries may keep beside them.
 #[derive(Default)]
-pub struct Kept {
+pub struct LeafCache {
     /// `item,item,...` of all its entries, compressed.
     pub(crate) block: OnceLock<DeflateBlock>,
     /// How many bytes all its entries take in some form, and which.
@@ -36,7 +36,7 @@ pub struct Kept {
 }
 
 impl Item for Arc<Entry> {
-    type Derived = Kept;
+    type Derived = LeafCache;
 
     fn weight(&self) -> u64 {
         self.list_bytes()

@@ -1,8 +1,8 @@
-//! Views: the objects of a snapshot that a query wants, in its order, as counted copy-on-write trees.
+//! Views, the indexes of queries: the objects of one snapshot that a query selects, in its order, as a counted copy-on-write tree.
 //!
-//! Whoever asks says with a [`Sight`] where an entry stands; nothing here knows why. A view is made from all entries that may be in
-//! it ([`Gathered`]), or from the view of another moment and what has changed since ([`CatchingUp`]), which costs no more than
-//! the changes: a write costs nothing until somebody looks. Views that were made are kept for a while (`kept.rs`).
+//! A [`Sight`] gives the sort key of an entry, or none; this crate does not know what it means. A view is built by a scan
+//! ([`Gathered`]), or from the view of another snapshot and the difference of the two trees ([`CatchingUp`]), which costs no more than
+//! the changes: a write costs nothing until somebody asks. Views that were made are kept for a while (`kept.rs`).
 //!
 //! Invariant: a view of a snapshot holds exactly the places that its sight gives the entries of the snapshot, however it was made.
 

@@ -1,8 +1,8 @@
-//! Objects that this server is writing, until their events come back from the store.
+//! Writes of this server that are under way, until their events come back from the store.
 //!
-//! Such an object is well formed and complete, so its event needs neither a check of its text nor a look for what it
-//! lacks. It is known by its key and by its bytes, which some stores hand on as they are and others send back: comparing
-//! them costs little beside checking them. What is forgotten here is read like everybody else's.
+//! Such an object was validated and defaulted before it was written, so its event needs neither again. It is recognised by its key and
+//! its bytes, which some stores hand on as they are and others send back: comparing
+//! them costs little beside checking them. An event that is not recognised here is read like one of another server.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
-//! Room for what is read of a text into one array.
+//! The growth of arrays while a text is parsed: seldom, and by as many elements as the rest of the text can have.
 //!
 //! An array that is moved leaves its place to the allocator, which can't use that for the next and larger place, and keeps it for a
-//! while: an array that grows step by step to 50 MB has the process take many times that. So a large array grows seldom, by as
-//! many elements as the text ahead of it can have. Memory of which nothing is used costs nothing, so the count may be too high.
+//! while: an array that grows step by step to 50 MB has the process take many times that. Memory of which nothing is used costs
+//! nothing, so the count may be too high.
 
 /// Up to this many elements an array doubles.
 const SMALL: usize = 4096;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub struct Observations {
     /// The longest time between two looks after which the first is still good for something.
     longest_pause: Duration,
-    known: HashMap<String, Known>,
+    known: HashMap<String, Observation>,
     looked: Option<Instant>,
 }
 
@@ -30,7 +30,7 @@ pub struct Seen {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Observation {
     revision: Revision,
     since: Instant,
     moved: bool,
@@ -49,7 +49,7 @@ impl Observations {
         let before = mem::take(&mut self.known);
         let mut seen = Vec::new();
         for (name, revision) in leases {
-            let fresh = |moved| Known { revision, since: now, moved };
+            let fresh = |moved| Observation { revision, since: now, moved };
             let known = match before.get(name) {
                 Some(known) if known.revision != revision => fresh(true),
                 Some(known) if !paused => *known,

@@ -46,7 +46,7 @@ pub struct Extensions {
     pub(crate) client: Client,
     /// The collection of the definitions.
     pub(crate) definitions: Target,
-    known: Mutex<Known>,
+    known: Mutex<DefinitionIndex>,
     pub(crate) serving: Serving,
     /// Up to which revision what is defined is served.
     served_up_to: watch::Sender<Revision>,
@@ -57,7 +57,7 @@ pub struct Extensions {
 
 /// All definitions, and who has which names.
 #[derive(Default)]
-struct Known {
+struct DefinitionIndex {
     definitions: ByGroup<KnownDefinition>,
     names: NameIndex,
 }

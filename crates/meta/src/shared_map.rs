@@ -1,7 +1,7 @@
-//! A map of which many versions are made one after the other, each with little that is new.
+//! A copy-on-write map in shards, for values of which a new version is made with each small change.
 //!
-//! It lies in parts. A clone shares all of them, a change copies the part that it is in, and two versions are compared by looking at
-//! those alone that they do not share. So what one entry among thousands costs is the size of a part.
+//! A clone shares all shards, a change copies the shard that it is in, and two versions are compared by looking at
+//! those shards alone that they do not share. So what one entry among thousands costs is the size of a shard.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher as _, Hash};

@@ -1,6 +1,6 @@
-//! A part of the API that another server serves and describes itself in version 2, as it is merged into the document of all.
+//! The OpenAPI v2 paths and definitions of an aggregated server, as they are merged into the document of all.
 //!
-//! A definition of a name that is taken by another one gets a name of its own, as upstream gives it: `NAME_v2`. Nothing else of
+//! A definition whose name is taken by another one is renamed to `NAME_v2`, as upstream does. Nothing else of
 //! what the server says is changed, so what it refers to need not be there.
 
 use std::collections::{BTreeMap, HashMap};

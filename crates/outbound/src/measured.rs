@@ -1,7 +1,7 @@
-//! A look along the bytes of an answer to a review, before anything is made of it.
+//! Counts the objects and sizes in a ConversionReview response before it is parsed.
 //!
-//! What is made of a text may have twenty times its length. So it is counted first how many objects a webhook answers and how much
-//! they say, which costs about a nanosecond for each byte and no memory. Whether the text is right at all shows when it is read.
+//! A parsed text may take twenty times its length in memory. So it is counted first how many objects a webhook returns and how large
+//! they are, which costs about a nanosecond for each byte and no memory. Whether the text is valid shows when it is parsed.
 
 /// The keys that lead to the objects.
 const WAY: [&[u8]; 2] = [b"response", b"convertedObjects"];

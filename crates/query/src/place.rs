@@ -1,7 +1,6 @@
-//! Places: byte strings that compare as the values do that they are of.
+//! Sort keys: JSON scalars encoded as bytes whose bytewise order is the order of the values.
 //!
-//! Every form ends by itself, so that no place begins another one and several can stand behind each other. A form that is to be
-//! read backwards has all its bits turned.
+//! No key is a prefix of another one, so several can be concatenated and compared as one. Descending order inverts all bits.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

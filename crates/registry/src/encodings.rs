@@ -148,7 +148,7 @@ impl EncodingGate {
 
     /// Whether who writes objects as this kind is let in.
     pub fn is_open_for(&self, kind: &GroupVersionKind) -> bool {
-        self.state.borrow().admits(kind)
+        self.state.borrow().allows(kind)
     }
 
     /// Makes sure that nobody is inside who writes in another version, and that nobody of these comes in before
@@ -180,7 +180,7 @@ impl EncodingGate {
     fn try_enter(self: &Arc<Self>, kind: &GroupVersionKind) -> Option<Entered> {
         let mut entered = false;
         self.state.send_if_modified(|state| {
-            entered = state.admits(kind);
+            entered = state.allows(kind);
             state.writes += usize::from(entered);
             // Nobody waits for there to be more.
             false
@@ -199,7 +199,7 @@ impl EncodingGate {
         }
         if self.is_closed_for_a_moment(target) {
             let mut state = self.state.subscribe();
-            let open = state.wait_for(|state| state.admits(kind));
+            let open = state.wait_for(|state| state.allows(kind));
             let _ = tokio::time::timeout(PATIENCE, open).await;
         }
         self.try_enter(kind).map(Some).ok_or_else(|| self.refusal(target))
@@ -225,7 +225,7 @@ impl EncodingGate {
 }
 
 impl State {
-    fn admits(&self, kind: &GroupVersionKind) -> bool {
+    fn allows(&self, kind: &GroupVersionKind) -> bool {
         match &self.standing {
             Standing::Unpublished => true,
             Standing::Published(published) => (&published.group, &published.version) == (&kind.group, &kind.version),

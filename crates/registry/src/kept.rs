@@ -1,10 +1,9 @@
-//! Objects that a converter has led to another version, kept while they are hot, so that nobody is asked again for what was told.
+//! A cache of objects that a conversion webhook has converted, so that it is not asked again for what it has answered.
 //!
-//! What is kept hangs from the stored bytes that were converted: it is held together with them, so other bytes are never taken for
-//! the same. It belongs to the resource as it is served; when that is served otherwise, as with another converter or other defaults, it
-//! is dropped. All kinds share [`KEPT_BYTES`]. What has to go is picked blindly: a list that is longer than what can be kept then
-//! still finds its part, where an order of use would have it find nothing. Who wants what somebody else is being asked for waits for
-//! that answer, so that a thousand watchers of one event ask once.
+//! A converted object is kept together with the stored bytes that it was made from, so other bytes are never taken for the same. It
+//! belongs to the resource as it is served now, and is dropped when the resource gets another converter or other defaults. All kinds share
+//! [`KEPT_BYTES`]. Eviction is random: of a list that is longer than the cache some part is then still found, where an order of use would
+//! lose all of it. Concurrent requests for one object share a call, so that a thousand watchers of one event ask once.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +55,7 @@ struct State {
 
 #[derive(Default)]
 struct Table {
-    kept: HashMap<Key, Kept>,
+    kept: HashMap<Key, ConvertedObject>,
     under_way: HashMap<Key, Arc<Flight>>,
 }
 
@@ -69,13 +68,13 @@ struct Key {
     version: usize,
 }
 
-struct Kept {
+struct ConvertedObject {
     /// Held for its address.
     stored: StoredObject,
     converted: StoredObject,
 }
 
-impl Kept {
+impl ConvertedObject {
     fn size(&self) -> usize {
         self.stored.bytes().len() + self.converted.bytes().len() + OVERHEAD_BYTES
     }
@@ -117,7 +116,7 @@ impl KeptObjects {
 }
 
 impl State {
-    fn keep(&mut self, id: u64, key: Key, kept: Kept) {
+    fn keep(&mut self, id: u64, key: Key, kept: ConvertedObject) {
         let size = kept.size();
         let Some(table) = self.tables.get_mut(&id).filter(|_| size <= KEPT_BYTES) else { return };
         match table.kept.insert(key, kept) {
@@ -222,7 +221,7 @@ impl Drop for KeptOf {
         let Some(table) = state.tables.remove(&self.id) else { return };
         let id = self.id;
         state.slots.retain(|(of, _)| *of != id);
-        state.bytes -= table.kept.values().map(Kept::size).sum::<usize>();
+        state.bytes -= table.kept.values().map(ConvertedObject::size).sum::<usize>();
         drop(state);
         // It may be much, and whoever holds the resource last may be a request.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -244,7 +243,7 @@ impl Claim {
             Ok(converted) => {
                 let mut state = self.of.all.state.lock();
                 for ((key, stored), converted) in keys().zip(&self.stored).zip(converted) {
-                    let kept = Kept { stored: stored.clone(), converted: converted.clone() };
+                    let kept = ConvertedObject { stored: stored.clone(), converted: converted.clone() };
                     state.keep(self.of.id, key, kept);
                 }
                 Ok(keys().zip(converted.iter().cloned()).collect())

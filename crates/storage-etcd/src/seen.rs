@@ -1,6 +1,6 @@
-//! The history as this server has seen it, and what it does when etcd no longer has it.
+//! Detects an etcd that was set back to an older state, and raises its revision above all that was served.
 //!
-//! A volume's snapshot that is put back takes away what was shown already, and keeps the number of the etcd. So the newest
+//! A volume's snapshot that is put back takes away what was shown already, and keeps the cluster id. So the newest
 //! revision that etcd has told is remembered, and some of the changes that were seen are witnesses: an etcd that is at a smaller
 //! revision, or lacks a witness, was set back. Whoever finds it raises etcd's revision above all it has seen, writes again what
 //! was written in the place of what was lost, so that the revision of a lost version is that of no other one, and compacts what

@@ -1,4 +1,4 @@
-//! Files that were made and are not in place yet, and those that are and may have to go again.
+//! Certificate and key files as one transaction: they are put in place when a start succeeds, and removed again when it fails.
 //!
 //! A start that is refused leaves nothing behind, also where it is refused late. Of servers that make keys in one directory at the
 //! same moment the first keeps its own: each looks, while no other writes, whether all is as it found it.

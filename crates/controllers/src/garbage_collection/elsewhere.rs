@@ -1,8 +1,7 @@
-//! Owners and dependents that other servers keep: which kinds these have, their objects as far as anybody needs to know them, and the
-//! servers themselves, which may be away.
+//! Owners and dependents that aggregated servers and peers serve, as hints for the garbage collector.
 //!
-//! What is known here only says who has to be looked at, as the index does; it is as old as the last word of a server. Whether an object is
-//! gone is asked of its server when that matters, and a server that says nothing has lost nothing.
+//! They say which objects to look at, as the index of local objects does, and are as old as the last answer of a server. Whether an
+//! object is gone is asked of its server before anything is deleted, and a server that does not answer has lost nothing.
 
 mod follow;
 mod known;
@@ -20,7 +19,7 @@ use serde_json::from_str;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub(super) use known::Change;
-use known::{Known, KnownCollection};
+use known::{KnownCollection, RemoteObjects};
 
 use super::metadata::OwnerReference;
 
@@ -186,7 +185,7 @@ pub(super) struct NumberElsewhere(u32);
 /// See the head of the module.
 pub(super) struct Elsewhere {
     servers: Option<Arc<dyn ObjectsElsewhere>>,
-    known: Mutex<Known>,
+    known: Mutex<RemoteObjects>,
     /// How many objects are in lists that are being read.
     listing: AtomicUsize,
     /// Told when there are changes to take in.

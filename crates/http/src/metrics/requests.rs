@@ -97,12 +97,12 @@ pub(super) struct Requests(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    known: RwLock<Known>,
+    known: RwLock<AllSeries>,
     serves: OnceLock<Serves>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct AllSeries {
     series: HashMap<OwnLabels, Arc<Series>>,
     /// How many there were when those of the past were last forgotten.
     after_last: usize,
@@ -164,7 +164,7 @@ impl Requests {
     }
 }
 
-impl Known {
+impl AllSeries {
     /// Forgets what was counted of resources that are not served any more.
     fn forget_past(&mut self, serves: Option<&Serves>) {
         if let Some(serves) = serves {

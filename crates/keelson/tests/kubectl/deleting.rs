@@ -55,7 +55,7 @@ async fn a_namespace_goes_with_its_content() {
         "Error from server (NotFound): namespaces \"team\" not found\n"
     );
     assert_eq!(shell.ok("get configmaps,deployments,pods -n team -o name").await, "");
-    assert_eq!(shell.ok("get configmaps -A -o name").await.lines().count(), 5, "other namespaces keep theirs");
+    assert_eq!(shell.ok("get configmaps -A -o name").await.lines().count(), 6, "other namespaces keep theirs");
     assert_eq!(shell.ok("create namespace team").await, "namespace/team created\n");
     assert_eq!(
         shell.ok("wait namespace/team --for=jsonpath={.status.phase}=Active").await,

@@ -1,6 +1,6 @@
-//! Objects of declared fields as members.
+//! Adds the objects that have declared fields (structs and maps) to a set of fields, as members of their own.
 //!
-//! Some questions are asked of fields with all that is above them, such as whether a removed item's parent is still owned.
+//! Some questions are asked of a field with all its parents, such as whether the parent of a removed item is still owned.
 
 use super::element::PathElement;
 use super::schema::{FieldSchema, Granularity, Member};

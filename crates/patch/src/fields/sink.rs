@@ -1,6 +1,6 @@
-//! Sinks for a walk over fields: a set, or the text of one at once.
+//! Sinks of a walk over owned fields, which go into a set of fields, or straight into the text of `fieldsV1`.
 //!
-//! Fields come in the order in which sets hold them, so neither has to sort. What is neither a member nor above one leaves
+//! Fields arrive in the order in which sets hold them, so neither has to sort. What is neither a member nor a parent of one leaves
 //! no trace.
 
 use super::element_ref::PathElementRef;

@@ -1,6 +1,6 @@
-//! A schema at one place of a walk, where there may be none, and how a value is to be walked there.
+//! A position in a schema during the walk of a value, or none where the value has no schema.
 //!
-//! Values without a schema are walked too, by their own form, so that one walk serves both.
+//! Values without a schema are walked by their JSON types, so that one walk serves both.
 
 use keelson_meta::json::Value;
 

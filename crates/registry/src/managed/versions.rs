@@ -1,8 +1,8 @@
-//! A kind as the arithmetic of ownership sees it: the schemas of its versions, the way between them, and what a write to
-//! the target's endpoint cannot change.
+//! The knowledge about a kind that server-side apply needs: the schemas of its versions, the conversion between them, and the fields that a
+//! write to the endpoint cannot change.
 //!
-//! The arithmetic can't wait. Where somebody has to be asked how an object is in another version, what it wants to know is noted
-//! and asked for afterwards, and it is done again with the answer, until it has all that it needs.
+//! The computation of ownership is synchronous. Where it needs an object in a version that only a webhook can give, it notes that; the
+//! conversion is fetched and the computation runs again, until it has all that it needs.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -26,12 +26,12 @@ pub(crate) struct KindVersions<'t> {
     target: &'t Target,
     /// Whether objects are looked at for their metadata alone, which is the same in every version.
     of_metadata: bool,
-    known: RefCell<Known<'t>>,
+    known: RefCell<Conversions<'t>>,
 }
 
 /// What has been found out so far.
 #[derive(Default)]
-struct Known<'t> {
+struct Conversions<'t> {
     /// Objects, and what they are in other versions.
     answers: Vec<Answer<'t>>,
     /// What has still to be asked: an object, and the version that it is wanted in.

@@ -1,7 +1,7 @@
-//! Making the view of a query: from the one of another moment, or by a look at all objects that may be wanted.
+//! Builds the view of a query, from an earlier view and what has changed since, or by a scan of all objects that may be selected.
 //!
-//! Many who want the same have it made once. A look at many objects is shared between the cores, and others have their turn after about
-//! a millisecond of it; it is dropped with the request that wants it.
+//! Concurrent requests for the same view share one build. A scan uses all cores and yields about every millisecond; it is dropped with the
+//! request that asked for it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! The objects that a query wants, as the cache asks: where each entry stands, if it is wanted at all.
+//! The selection of a query: whether an entry of the cache is in it, and the sort key that the entry has.
 //!
-//! An object is looked at in the version of the request. What can't be told without asking somebody fails the query as a whole.
+//! An object is judged in the version of the request. A query that would need a conversion webhook for that fails as a whole.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

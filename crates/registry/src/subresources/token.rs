@@ -200,7 +200,7 @@ impl ServiceAccountTokens {
     }
 
     /// The node of a pod: by its name alone when it is not there.
-    async fn node_of(&self, pod: &Known) -> Result<Option<ObjectRef>, ApiError> {
+    async fn node_of(&self, pod: &TokenSubject) -> Result<Option<ObjectRef>, ApiError> {
         if pod.node.is_empty() {
             return Ok(None);
         }
@@ -347,7 +347,7 @@ impl ServiceAccountTokens {
         Ok(review)
     }
 
-    async fn find(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Known, ApiError> {
+    async fn find(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<TokenSubject, ApiError> {
         let missing = || ApiError::NotFound {
             resource: GroupResource { group: String::new(), resource: plural.to_owned() },
             name: name.to_owned(),
@@ -355,13 +355,18 @@ impl ServiceAccountTokens {
         self.known(plural, namespace, name).await?.ok_or_else(missing)
     }
 
-    async fn look_up(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Known>, TokenFault> {
+    async fn look_up(
+        &self,
+        plural: &str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<TokenSubject>, TokenFault> {
         self.known(plural, namespace, name).await.map_err(TokenFault::Unknown)
     }
 
     /// What the cache has is new enough to let a token through; only what is missing is asked of the store.
-    async fn known(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Known>, ApiError> {
-        Ok(self.entry(plural, namespace, name).await?.map(|entry| Known::of(&entry)))
+    async fn known(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<TokenSubject>, ApiError> {
+        Ok(self.entry(plural, namespace, name).await?.map(|entry| TokenSubject::of(&entry)))
     }
 
     pub(super) async fn entry(
@@ -388,7 +393,7 @@ struct Bound {
 }
 
 /// What has to be known of an account, or of what a token is bound to.
-struct Known {
+struct TokenSubject {
     uid: String,
     deletion: Option<SystemTime>,
     /// The account that a pod runs as.
@@ -397,7 +402,7 @@ struct Known {
     node: String,
 }
 
-impl Known {
+impl TokenSubject {
     fn of(entry: &Entry) -> Self {
         let object = entry.object.decode(entry.revision);
         let spec = |field: &str| object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default().to_owned();

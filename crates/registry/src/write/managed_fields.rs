@@ -1,5 +1,6 @@
-//! Objects with their `metadata.managedFields` beside them, as text: it is much of an object, and most writes leave it as
-//! it is, so it is read only for who looks at it. What it says is `crate::managed`'s matter.
+//! An object whose `metadata.managedFields` is kept as text beside it and parsed only when somebody needs it.
+//!
+//! It is a large part of an object, and most writes copy it unchanged. Its meaning is in `crate::managed`.
 
 use keelson_cache::Entry;
 use keelson_codec::stored::Checked;

@@ -15,9 +15,9 @@ const FORGET_ABOVE: usize = 64;
 
 /// The queues of the objects that somebody waits for.
 #[derive(Default)]
-pub(crate) struct Queues(Mutex<Known>);
+pub(crate) struct Queues(Mutex<QueueTable>);
 
-struct Known {
+struct QueueTable {
     queues: HashMap<StoreKey, Weak<Queue>>,
     /// How many there may be before the empty ones are looked for: twice as many as were in use then.
     most: usize,
@@ -25,7 +25,7 @@ struct Known {
 
 type Queue = tokio::sync::Mutex<()>;
 
-impl Default for Known {
+impl Default for QueueTable {
     fn default() -> Self {
         Self { queues: HashMap::new(), most: FORGET_ABOVE }
     }
@@ -39,7 +39,7 @@ impl Queues {
     }
 }
 
-impl Known {
+impl QueueTable {
     fn queue(&mut self, key: &StoreKey) -> Arc<Queue> {
         if let Some(queue) = self.queues.get(key).and_then(Weak::upgrade) {
             return queue;

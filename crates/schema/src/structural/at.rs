@@ -1,6 +1,6 @@
-//! Places in a value that is judged by its schema, and how faults name them.
+//! The field path of the value that is being validated, as faults show it.
 //!
-//! A place is a chain on the stack, which becomes a text only where there is something to tell.
+//! It is a linked list on the stack, which becomes a text only for a fault.
 
 use std::fmt;
 

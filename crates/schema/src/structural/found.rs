@@ -1,8 +1,8 @@
-//! Faults that are found in a value, and a bound for the work of looking for them.
+//! Collects the validation faults of one object, and bounds the work of looking for them.
 //!
 //! A schema can ask for more than anybody waits for: alternatives that are tried for each of many values, patterns that are slow to
-//! match. Upstream goes on for as long as it takes. Here an object has so much work, which no schema comes near that is of use, and
-//! what is not judged by then is refused. Faults are looked for as long as more of them tell something.
+//! match. Upstream goes on for as long as it takes. Here an object has a budget, which no useful schema comes near, and an object that
+//! exceeds it is refused. Faults are collected as long as more of them tell something.
 
 use keelson_cel::cost::limits;
 use keelson_meta::field_error::{FAULTS_BYTES_MAX, FAULTS_MAX, FieldError};

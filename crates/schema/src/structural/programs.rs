@@ -20,7 +20,7 @@ pub const PROGRAMS_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct KeptPrograms {
     bound: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<CompiledSchemas>,
     schemas: AtomicU64,
     compiled: AtomicU64,
 }
@@ -38,7 +38,7 @@ pub struct ProgramStats {
 
 /// ORDER: this is locked last, and nothing is compiled meanwhile.
 #[derive(Debug, Default)]
-struct Kept {
+struct CompiledSchemas {
     by_schema: HashMap<u64, Programs>,
     /// Whose turn it is to go, unless it was asked since.
     turns: VecDeque<u64>,
@@ -95,7 +95,7 @@ impl KeptPrograms {
     }
 }
 
-impl Kept {
+impl CompiledSchemas {
     /// Lets go what was not asked for longest, about, until no more than so many bytes are left.
     fn make_room(&mut self, left: usize) {
         while self.bytes > left {

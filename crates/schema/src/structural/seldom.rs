@@ -1,6 +1,6 @@
-//! Statements that few schemas make, which take no room in those that do not.
+//! Keywords that few schema nodes have, boxed, so that the usual node stays small.
 //!
-//! There are as many nodes as all definitions have fields, and most say no more than a type. What is stated is not known here.
+//! There are as many nodes as all definitions have fields, and most state no more than a type. What the keywords mean is not known here.
 
 use std::ops::Deref;
 

@@ -1,6 +1,7 @@
-//! The look along stored bytes, of which no tree is made, that tells whether they have the shape of their structural schema already.
+//! Checks stored bytes against a structural schema without building a tree.
 //!
-//! For caches, which read many objects of which hardly one was written before its schema changed. What this is not sure of is walked.
+//! The cache reads many objects, of which hardly one was written before its schema changed: only those that may need pruning or defaults
+//! are decoded. Where this check is not sure, it says that they may.
 
 use keelson_codec::cursor::Cursor;
 

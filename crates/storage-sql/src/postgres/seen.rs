@@ -49,7 +49,7 @@ pub(crate) struct Told {
 }
 
 pub(crate) struct Seen {
-    known: Mutex<Known>,
+    known: Mutex<DatabaseIdentity>,
     pub(crate) told: watch::Sender<Told>,
     /// The highest revision that was ever seen.
     highest: AtomicU64,
@@ -58,7 +58,7 @@ pub(crate) struct Seen {
     counters: Arc<PostgresCounters>,
 }
 
-struct Known {
+struct DatabaseIdentity {
     incarnation: i64,
     line: Line,
     timeline: Timeline,
@@ -70,7 +70,12 @@ impl Seen {
     pub(crate) fn new(recent_bytes: usize, counters: Arc<PostgresCounters>) -> Self {
         let timeline = Timeline::new(Revision::ZERO, recent_bytes);
         Self {
-            known: Mutex::new(Known { incarnation: 0, line: Line::default(), timeline, max_bytes: recent_bytes }),
+            known: Mutex::new(DatabaseIdentity {
+                incarnation: 0,
+                line: Line::default(),
+                timeline,
+                max_bytes: recent_bytes,
+            }),
             told: watch::Sender::new(Told { newest: Revision::ZERO, failed: None }),
             highest: AtomicU64::new(0),
             generation: AtomicU64::new(0),

@@ -135,7 +135,7 @@ fn learnt(states: u64) -> usize {
 }
 
 /// The expressions that are kept.
-struct Kept {
+struct ExpressionCache {
     by_text: Mutex<ByText>,
     /// How many were compiled.
     clock: AtomicU64,
@@ -147,9 +147,10 @@ struct ByText {
     bytes: u64,
 }
 
-static KEPT: LazyLock<Kept> = LazyLock::new(|| Kept { by_text: Mutex::default(), clock: AtomicU64::default() });
+static KEPT: LazyLock<ExpressionCache> =
+    LazyLock::new(|| ExpressionCache { by_text: Mutex::default(), clock: AtomicU64::default() });
 
-impl Kept {
+impl ExpressionCache {
     fn get(&self, pattern: &str) -> Option<Arc<Compiled>> {
         let found = self.by_text.lock().compiled.get(pattern).cloned()?;
         found.asked.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);

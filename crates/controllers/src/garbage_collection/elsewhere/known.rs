@@ -25,7 +25,7 @@ pub(in super::super) enum Change {
 
 /// See the head of the module.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct RemoteObjects {
     pub(super) collections: HashMap<NumberElsewhere, KnownCollection>,
     pub(super) changes: VecDeque<Change>,
     objects: usize,
@@ -40,7 +40,7 @@ pub(super) struct KnownCollection {
     is_listed: bool,
 }
 
-impl Known {
+impl RemoteObjects {
     /// The kind of a group that has this name. One that was never listed is not known yet.
     pub(super) fn by_kind(&self, group: &str, kind: &str) -> Option<(NumberElsewhere, &KnownCollection)> {
         let mut collections = self.collections.iter();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     /// The changes since the last look: `-` and a uid for what went, `+` for what is so now, `*` for a first list.
-    fn told(known: &mut Known) -> Vec<String> {
+    fn told(known: &mut RemoteObjects) -> Vec<String> {
         let text = |change| match change {
             Change::Object { before, after, .. } => {
                 let gone = before.filter(|_| after.is_none()).map(|it| format!("-{}", it.uid));
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn only_what_ties_objects_to_others_is_told() {
-        let mut known = Known::default();
+        let mut known = RemoteObjects::default();
         let resource = ResourceElsewhere {
             group: "g".to_owned(),
             version: "v1".to_owned(),
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_objects() {
-        let known = Known::default();
+        let known = RemoteObjects::default();
         assert!(known.check_room(MOST_OBJECTS).is_ok());
         assert!(known.check_room(MOST_OBJECTS + 1).is_err());
     }
