@@ -278,7 +278,7 @@ impl JwtIssuer {
         sorted.sort_unstable();
         let expected = match sorted.as_slice() {
             [one] => keelson_meta::go_format::quote(one),
-            many => quoted(many),
+            many => format!("in {}", quoted(many)),
         };
         Err(format!("oidc: expected audience {expected} got {}", quoted(&found)))
     }

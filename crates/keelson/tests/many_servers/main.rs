@@ -20,7 +20,6 @@ mod migration_attacks;
 mod migrations;
 mod mixed;
 mod outages;
-mod quotas;
 mod sizes;
 mod storage_states;
 mod storage_versions;
