@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn documents_are_read_strictly() {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: Thing\n";
-        check(&format!("{head}a: x\nlist: [{{b: y}}, {{}}]\n"), Ok("xz"));
+        check(&format!("{head}a: x\nlist: [{{b: z}}, {{}}]\n"), Ok("xz"));
         check(head, Ok(""));
         check("", Err("empty config data"));
         check("kind: Other\napiVersion: v1\n", Err(r#"no kind "Other" is registered for version "v1""#));

@@ -140,7 +140,7 @@ mod tests {
     fn controllers_are_switched_as_in_the_controller_manager() {
         use Controller::{
             CertificateSigning, ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector,
-            RootCaCertificates, ServiceAccount, StorageVersionGarbageCollector, StorageVersionMigrator,
+            ResourceQuota, RootCaCertificates, ServiceAccount, StorageVersionGarbageCollector, StorageVersionMigrator,
         };
         check("namespace-controller,serviceaccount", &[Namespace, ServiceAccount]);
         check(
@@ -150,6 +150,7 @@ mod tests {
                 ClusterRoleAggregation,
                 GarbageCollector,
                 Namespace,
+                ResourceQuota,
                 ServiceAccount,
                 StorageVersionGarbageCollector,
                 StorageVersionMigrator,
@@ -161,6 +162,7 @@ mod tests {
                 CertificateSigning,
                 Namespace,
                 PodGarbageCollector,
+                ResourceQuota,
                 RootCaCertificates,
                 StorageVersionGarbageCollector,
                 StorageVersionMigrator,

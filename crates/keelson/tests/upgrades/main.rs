@@ -51,7 +51,12 @@ on!(postgres, crate::test_store::Engine::Postgres);
 on!(etcd, crate::test_store::Engine::Etcd);
 
 async fn serve(place: &TestStore) -> ProcessServer {
-    ProcessServer::builder(KEELSON).arg("--store").arg(place.url()).start().await
+    ProcessServer::builder(KEELSON)
+        .arg("--disable-admission-plugins=ServiceAccount")
+        .arg("--store")
+        .arg(place.url())
+        .start()
+        .await
 }
 
 async fn the_format_of_today_has_a_fixture(engine: Engine) {
