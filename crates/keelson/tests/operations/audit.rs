@@ -65,7 +65,7 @@ impl Audited {
 
     /// Makes a request as a user of the file, and gives its answer with its events, once the last has come.
     async fn events(&self, user: &str, call: impl FnOnce(&Raw) -> Call) -> (Answer, Vec<Value>) {
-        let id = format!("{user}-{}", Instant::now().elapsed().as_nanos() + u128::from(rand()));
+        let id = format!("{user}-{}", next_number());
         let raw = self.server.anonymous();
         let mut call = call(&raw).header("audit-id", &id).header("user-agent", "recorder/1.0");
         if !user.is_empty() {
@@ -93,7 +93,7 @@ impl Audited {
 }
 
 /// A number that comes once.
-fn rand() -> u32 {
+fn next_number() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
