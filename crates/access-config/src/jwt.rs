@@ -7,7 +7,7 @@ mod keys;
 mod token;
 
 pub(crate) use keys::KeySet;
-pub(crate) use token::{Token, go_kind};
+pub(crate) use token::Token;
 
 /// The algorithms of signatures that are known, by the names that tokens have for them.
 pub const SIGNING_ALGORITHMS: [&str; 9] =

@@ -8,6 +8,7 @@ mod limit_ranger;
 mod node_restriction;
 mod nodes;
 mod pod_security;
+mod reading;
 mod runtime_class;
 mod service_account;
 mod stored;

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use keelson_access::User;
 use keelson_access::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use keelson_cel::{Meter, Value};
-use keelson_meta::go_format::quote;
+use keelson_meta::go_format::{kind, quote};
 use keelson_meta::json::{self, json};
 
 use super::config::{ClaimMappings, PrefixedClaim};
 use crate::expressions::{Expression, meter, texts};
-use crate::jwt::go_kind;
 
 /// What else is known of a user by a token with an id: by which one he came.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -107,7 +106,7 @@ impl Mapper {
                 return Err(format!(
                     "oidc: parse groups claim {}: json: cannot unmarshal {} into Go value of type string",
                     quote(&mapping.claim),
-                    go_kind(other)
+                    kind(other)
                 ));
             }
         };
@@ -165,7 +164,7 @@ fn text<'c>(claims: &'c json::Value, claim: &str) -> Result<&'c str, String> {
         None => Err("claim not present".to_owned()),
         Some(json::Value::Null) => Ok(""),
         Some(json::Value::String(text)) => Ok(text),
-        Some(other) => Err(format!("json: cannot unmarshal {} into Go value of type string", go_kind(other))),
+        Some(other) => Err(format!("json: cannot unmarshal {} into Go value of type string", kind(other))),
     }
 }
 
@@ -176,7 +175,7 @@ fn check_email(claims: &json::Value) -> Result<(), String> {
         Some(json::Value::Bool(false) | json::Value::Null) => Err("oidc: email not verified".to_owned()),
         Some(other) => Err(format!(
             "oidc: parse 'email_verified' claim: json: cannot unmarshal {} into Go value of type bool",
-            go_kind(other)
+            kind(other)
         )),
     }
 }

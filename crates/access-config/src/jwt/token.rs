@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use keelson_codec::json;
 use keelson_meta::clock::rfc3339;
+use keelson_meta::go_format::kind;
 use keelson_meta::json::Value;
 
 use super::{Algorithm, KeySet};
@@ -28,18 +29,6 @@ pub(crate) struct Token<'t> {
     header: Value,
     /// All claims, which are an object.
     pub(crate) claims: Value,
-}
-
-/// The kind of a JSON value, as Go names it where it does not fit.
-pub(crate) fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 impl<'t> Token<'t> {
@@ -69,7 +58,7 @@ impl<'t> Token<'t> {
     /// Whether its claims are of the types that they have to be, in upstream's words.
     pub(crate) fn check_types(&self) -> Result<(), String> {
         let wrong = |value: &Value, name: &str, wanted: &str| {
-            let found = go_kind(value);
+            let found = kind(value);
             Err(format!(
                 "oidc: failed to unmarshal claims: json: cannot unmarshal {found} into Go struct field idToken.{name} of type {wanted}"
             ))

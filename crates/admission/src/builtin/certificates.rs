@@ -9,9 +9,9 @@ use keelson_access::{Attributes, CertificateRequest, ResourceAttributes};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, Caller, Interest, Operation};
 
-const GROUP: &str = "certificates.k8s.io";
+pub(super) const GROUP: &str = "certificates.k8s.io";
 /// The signer whose certificates make clients of this server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
@@ -83,9 +83,17 @@ fn check_subject(attributes: &AdmissionAttributes<'_>, object: &Object) -> Resul
     Ok(())
 }
 
-/// Whether the caller may do this with what the signer signs: by the signer's name, or by all of its domain.
+/// Refuses who may not do this with what the signer signs.
 async fn check_signer(attributes: &AdmissionAttributes<'_>, request: &Object, verb: &str) -> Result<(), ApiError> {
-    let (signer, caller) = (text(request, "signerName"), attributes.caller);
+    let signer = text(request, "signerName");
+    if may_use_signer(attributes.caller, verb, signer).await {
+        return Ok(());
+    }
+    Err(attributes.refused(format!("user not permitted to {verb} requests with signerName \"{signer}\"")))
+}
+
+/// Whether a caller has the right of this verb on a signer: by the signer's name, or on all of its domain.
+pub(super) async fn may_use_signer(caller: &Caller, verb: &str, signer: &str) -> bool {
     let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
     for name in [signer, &format!("{domain}/*")] {
         let asked = ResourceAttributes {
@@ -97,10 +105,10 @@ async fn check_signer(attributes: &AdmissionAttributes<'_>, request: &Object, ve
             ..ResourceAttributes::default()
         };
         if caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed() {
-            return Ok(());
+            return true;
         }
     }
-    Err(attributes.refused(format!("user not permitted to {verb} requests with signerName \"{signer}\"")))
+    false
 }
 
 /// Whether a change is one of those that only a signer makes.

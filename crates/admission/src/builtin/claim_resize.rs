@@ -7,6 +7,7 @@ use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Admission, AdmissionAttributes, Amount, Interest, Operation};
 
+use super::reading::is_about;
 use super::stored::Stored;
 
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -33,8 +34,7 @@ impl Admission for PersistentVolumeClaimResize {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        let resource = &attributes.target.resource;
-        let is_claim = resource.group.is_empty() && &*resource.plural == "persistentvolumeclaims";
+        let is_claim = is_about(attributes, "persistentvolumeclaims");
         let is_changed = attributes.operation == Operation::Update && attributes.subresource().is_empty();
         if is_claim && is_changed { Interest::Object } else { Interest::None }
     }

@@ -11,6 +11,7 @@ use keelson_registry::{
     stated_resources,
 };
 
+use super::reading::items;
 use super::stored::Stored;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -41,10 +42,6 @@ impl Limited {
 fn limits(attributes: &AdmissionAttributes<'_>) -> Result<Vec<Object>, ApiError> {
     let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(Vec::new()) };
     Ok(Stored::of(attributes.registry, "", "limitranges")?.in_namespace(namespace))
-}
-
-fn items(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The limits that an object states, each with what it is about.

@@ -17,6 +17,8 @@ use keelson_meta::{ApiError, GroupResource, Object};
 use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation, key_prefix};
 use keelson_validation::difference;
 
+use super::reading::items;
+
 /// Marks a pod that shows what a kubelet runs by itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The verb by which a node may ask for tokens of an audience that no volume of the pod has; the resource is the audience.
@@ -181,8 +183,7 @@ impl NodeRestriction {
         demand(is_bound_to(&pod, write.node), || {
             "node requested token bound to a pod scheduled on a different node".to_owned()
         })?;
-        let audiences =
-            write.object.get(&["spec", "audiences"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let audiences = list(write.object, &["spec", "audiences"]);
         let audience = match audiences {
             [] => "",
             [one] => one.as_str().unwrap_or_default(),
@@ -368,7 +369,7 @@ fn is_bound_to(pod: &Object, node: &str) -> bool {
 }
 
 fn list<'o>(object: &'o Object, path: &[&str]) -> &'o [Value] {
-    object.get(path).and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
+    items(object.get(path))
 }
 
 /// What a pod refers to, in the words for it; `None` for nothing that has rights behind it.

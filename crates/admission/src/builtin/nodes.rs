@@ -6,8 +6,9 @@
 use futures::future::BoxFuture;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
 
+use super::reading::is_new;
 use super::stored::Stored;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -20,14 +21,6 @@ pub(crate) struct TaintNodesByCondition;
 /// Gives pods the labels of the topology of their node.
 #[derive(Debug)]
 pub(crate) struct PodTopologyLabels;
-
-fn is_new(attributes: &AdmissionAttributes<'_>, plural: &str) -> bool {
-    let target = attributes.target;
-    attributes.operation == Operation::Create
-        && attributes.subresource().is_empty()
-        && target.resource.group.is_empty()
-        && &*target.resource.plural == plural
-}
 
 impl Admission for TaintNodesByCondition {
     fn name(&self) -> &'static str {

@@ -5,8 +5,9 @@
 use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Amounts, Interest, Mutation, Operation};
+use keelson_registry::{Admission, AdmissionAttributes, Amounts, Interest, Mutation};
 
+use super::reading::is_new;
 use super::stored::Stored;
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
@@ -120,10 +121,7 @@ impl Admission for RuntimeClasses {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        let target = attributes.target;
-        let is_pod = target.resource.group.is_empty() && &*target.resource.plural == "pods";
-        let is_new = attributes.operation == Operation::Create && attributes.subresource().is_empty();
-        if is_pod && is_new { Interest::Object } else { Interest::None }
+        if is_new(attributes, "pods") { Interest::Object } else { Interest::None }
     }
 
     fn mutate<'a>(

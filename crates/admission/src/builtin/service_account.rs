@@ -17,6 +17,7 @@ use keelson_meta::{ApiError, Object, Random};
 use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation, Registry};
 use tokio::time::{Instant, sleep};
 
+use super::reading::{is_about, items};
 use super::stored::Stored;
 
 /// Marks a pod that shows what a kubelet runs by itself.
@@ -120,10 +121,6 @@ fn push(map: &mut Map, list: &str, item: Value) {
         Value::Array(items) => items.push(item),
         other => *other = json!([item]),
     }
-}
-
-fn items(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn field<'v>(value: &'v Value, name: &str) -> &'v str {
@@ -277,9 +274,7 @@ impl Admission for ServiceAccounts {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        let target = attributes.target;
-        let is_pod = target.resource.group.is_empty() && &*target.resource.plural == "pods";
-        match (is_pod, attributes.subresource(), attributes.operation) {
+        match (is_about(attributes, "pods"), attributes.subresource(), attributes.operation) {
             (true, "", Operation::Create) | (true, "ephemeralcontainers", Operation::Update) => Interest::Object,
             _ => Interest::None,
         }

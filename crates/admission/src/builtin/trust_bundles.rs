@@ -4,12 +4,12 @@
 //! that objects can be collected and stored anew.
 
 use futures::future::BoxFuture;
-use keelson_access::{Attributes, ResourceAttributes};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 
-const GROUP: &str = "certificates.k8s.io";
+use super::certificates::{GROUP, may_use_signer};
+
 /// What collectors of garbage change.
 const OF_COLLECTORS: [&str; 4] = ["finalizers", "ownerReferences", "managedFields", "resourceVersion"];
 
@@ -49,20 +49,8 @@ impl Admission for ClusterTrustBundleAttest {
             if signer.is_empty() || attributes.old.is_some_and(|old| essence(old) == essence(bundle)) {
                 return Ok(());
             }
-            let caller = attributes.caller;
-            let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
-            for name in [signer, &format!("{domain}/*")] {
-                let asked = ResourceAttributes {
-                    verb: "attest",
-                    group: GROUP,
-                    version: "*",
-                    resource: "signers",
-                    name: Some(name),
-                    ..ResourceAttributes::default()
-                };
-                if caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed() {
-                    return Ok(());
-                }
+            if may_use_signer(attributes.caller, "attest", signer).await {
+                return Ok(());
             }
             Err(attributes.refused(format!("user not permitted to attest for signerName \"{signer}\"")))
         })

@@ -5,6 +5,8 @@
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
 
+use crate::builtin::reading::items;
+
 static NULL: Value = Value::Null;
 
 /// Where workloads that make pods have the template of these.
@@ -105,5 +107,5 @@ pub(super) fn at<'v>(value: &'v Value, path: &[&str]) -> &'v Value {
 
 /// The elements of a list; none where there is no list.
 pub(super) fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
-    value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    items(value.get(field))
 }
