@@ -18,13 +18,14 @@ use tokio::time::Instant;
 use super::subject::Subject;
 
 /// How many objects are written between two rests and two looks at the agreement.
-const CHUNK: usize = 32;
+const CHUNK: usize = 64;
 /// How many of them at once: the more, the longer commits take, by so many for each of these times.
-const FEWEST_AT_ONCE: usize = 4;
+const FEWEST_AT_ONCE: usize = 5;
 const MOST_AT_ONCE: usize = 16;
 const TIME_FOR_EACH: Duration = Duration::from_micros(250);
-/// How long a walk rests after each chunk, in times of what that took: two thirds of the server's time are left to others.
-const REST: u32 = 2;
+/// How long a walk rests after each chunk, in times of what that took: two fifths of the server's time are left to others
+/// alone. Less rest with fewer objects at once delays others less than more of both: what they wait for is the length of one commit.
+const REST: f64 = 0.7;
 /// The longest rest.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// How many objects that can't be written end a walk early: then it is not a matter of each of them.
@@ -90,7 +91,7 @@ impl Rewriter {
             *at_once = at_once_after(begun.elapsed());
             keys = rest;
         }
-        tokio::time::sleep((begun.elapsed() * REST).min(LONGEST_REST)).await;
+        tokio::time::sleep(begun.elapsed().mul_f64(REST).min(LONGEST_REST)).await;
         page.next.filter(|_| failures.count < MOST_FAILURES)
     }
 
