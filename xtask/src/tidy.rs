@@ -9,6 +9,7 @@ pub(crate) mod engines;
 mod heads;
 mod kinds;
 mod sizes;
+mod stems;
 mod tasks;
 mod words;
 
@@ -53,6 +54,7 @@ pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
             sources.push((place, text));
         }
     }
+    findings.extend(stems::check(sources.iter().map(|(place, _)| place.as_str())));
     for (place, text) in &sources {
         findings.extend(misplaced(place));
         findings.extend(builtin::check(place, text));

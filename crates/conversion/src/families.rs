@@ -4,7 +4,7 @@
 //! upstream's hand-written conversions add to that is in the modules that the steps come from.
 
 use crate::conversion::ConvertFn;
-use crate::{autoscaling, events, resource};
+use crate::groups::{autoscaling, events, resource};
 
 /// A kind in all the forms that it is served or stored in.
 pub(crate) struct Family {

@@ -7,11 +7,9 @@
 //! Nothing here knows bytes, defaults or requests. An object is expected to have passed its schema; what a schema can't
 //! see, the text of annotations, is checked here. Fields that no version knows survive every conversion.
 
-mod autoscaling;
 mod conversion;
-mod events;
 mod families;
-mod resource;
+mod groups;
 mod tree;
 mod view;
 

@@ -17,7 +17,6 @@ mod networking;
 mod rbac;
 mod resource;
 mod scheduling;
-mod services;
 mod storage;
 
 use crate::type_defaults::TypeDefaults;

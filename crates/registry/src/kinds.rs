@@ -1,30 +1,32 @@
-//! The few rules that differ by kind, as the strategies of the built-in kinds.
+//! The few rules that differ by kind, as the strategies of the built-in kinds, one file for each API group, as in the other
+//! crates that know these kinds; `core/` has one for each family of its kinds.
 //!
-//! [`strategy_of`] is the one place that knows which kind has which; it is asked once for each resource, when that becomes part
-//! of a surface. The verbs reach the strategy by the version that a request is for.
+//! [`strategy_of`] knows which kind has which; it is asked once for each resource, when that becomes part of a surface. The
+//! verbs reach the strategy by the version that a request is for.
 
-mod account;
+mod admissionregistration;
 mod apiextensions;
 mod apiregistration;
+mod apps;
+mod batch;
 mod certificates;
 mod classes;
-mod config;
+mod coordination;
+mod core;
 mod gates;
-mod limits;
-mod namespaces;
-mod nodes;
-mod pod;
+mod internal_apiserver;
+mod networking;
+mod rbac;
 mod resource;
-mod roles;
-mod services;
+mod scheduling;
 mod status;
+mod storage;
 mod strategy;
-mod volume_claims;
-mod volumes;
-mod workload;
 
 use keelson_meta::Object;
+use keelson_meta::json::{Map, Value, json};
 
+pub(crate) use self::core::finalize_namespace;
 pub use apiextensions::CLEANUP_FINALIZER;
 pub(crate) use gates::{ClosedFields, closed_fields, drop_closed};
 pub(crate) use status::{initial_status, quality_of_service};
@@ -33,39 +35,28 @@ pub(crate) use strategy::{Confined, Defined, FieldPath, Ordinary, Strategy};
 /// The strategy of a built-in resource, by its group and plural name.
 pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
     match (group, plural) {
-        ("", "limitranges") => &limits::LimitRanges,
-        ("", "namespaces") => &namespaces::Namespaces,
-        ("", "nodes") => &nodes::Nodes,
-        ("", "persistentvolumeclaims") => &volumes::Claims,
-        ("", "persistentvolumes") => &volumes::Volumes,
-        ("", "pods") => &pod::Pods,
-        ("", "podtemplates") => &strategy::ReturnsDeleted,
-        ("", "replicationcontrollers") => &workload::ReplicationControllers,
-        ("", "resourcequotas") => &limits::ResourceQuotas,
-        ("", "secrets") => &config::Secrets,
-        ("", "serviceaccounts") => &account::ServiceAccounts,
-        ("", "services") => &services::Services,
-        ("admissionregistration.k8s.io", _) => &strategy::AdmissionRules,
+        ("", _) => core::strategy_of(plural),
+        ("admissionregistration.k8s.io", _) => &admissionregistration::AdmissionRules,
         ("apiextensions.k8s.io", "customresourcedefinitions") => &apiextensions::CustomResourceDefinitions,
         ("apiregistration.k8s.io", "apiservices") => &apiregistration::ApiServices,
-        ("apps", "daemonsets") => &workload::DaemonSets,
-        ("apps", "deployments") => &workload::Deployments,
-        ("batch", "jobs") => &workload::Jobs,
+        ("apps", "daemonsets") => &apps::DaemonSets,
+        ("apps", "deployments") => &apps::Deployments,
+        ("batch", "jobs") => &batch::Jobs,
         ("certificates.k8s.io", "certificatesigningrequests") => &certificates::CertificateSigningRequests,
         ("flowcontrol.apiserver.k8s.io", "flowschemas" | "prioritylevelconfigurations") => &strategy::StatusAlone,
-        ("coordination.k8s.io", "leases") => &strategy::Leases,
-        ("internal.apiserver.k8s.io", "storageversions") => &strategy::StorageVersions,
-        ("networking.k8s.io", "ingresses") => &classes::Ingresses,
-        ("networking.k8s.io", "ipaddresses") => &services::Addresses,
-        ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => &roles::Grants::Bound,
-        ("rbac.authorization.k8s.io", "clusterroles" | "roles") => &roles::Grants::Stated,
+        ("coordination.k8s.io", "leases") => &coordination::Leases,
+        ("internal.apiserver.k8s.io", "storageversions") => &internal_apiserver::StorageVersions,
+        ("networking.k8s.io", "ingresses") => &networking::Ingresses,
+        ("networking.k8s.io", "ipaddresses") => &networking::Addresses,
+        ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => &rbac::Grants::Bound,
+        ("rbac.authorization.k8s.io", "clusterroles" | "roles") => &rbac::Grants::Stated,
         ("resource.k8s.io", "devicetaintrules" | "resourceslices") => &resource::Devices,
         ("resource.k8s.io", "resourceclaims") => &resource::DeviceClaims,
         ("resource.k8s.io", "resourceclaimtemplates") => &resource::DeviceClaimTemplates,
-        ("scheduling.k8s.io", "priorityclasses") => &classes::PriorityClasses,
+        ("scheduling.k8s.io", "priorityclasses") => &scheduling::PriorityClasses,
         ("storage.k8s.io", "storageclasses") => &strategy::ReturnsDeleted,
         ("storage.k8s.io", "volumeattachments") => &strategy::StatusAlone,
-        ("storage.k8s.io", "volumeattributesclasses") => &volumes::VolumeAttributesClasses,
+        ("storage.k8s.io", "volumeattributesclasses") => &storage::VolumeAttributesClasses,
         ("storagemigration.k8s.io", "storageversionmigrations") => &strategy::StatusAlone,
         _ => &Ordinary,
     }
@@ -98,7 +89,23 @@ pub(crate) fn metadata_rules_of(group: &str, plural: &str) -> MetadataRules {
     }
 }
 
-/// Takes the finalizer off a namespace that stands for its content.
-pub(crate) fn finalize_namespace(object: &mut Object) {
-    namespaces::finalize(object);
+/// The object at a path, made where there is nothing.
+fn inner<'a>(map: &'a mut Map, path: &[&str]) -> Option<&'a mut Map> {
+    path.iter().try_fold(map, |map, name| {
+        let value = map.entry(*name).or_insert(Value::Null);
+        if value.is_null() {
+            *value = json!({});
+        }
+        value.as_object_mut()
+    })
+}
+
+/// Holds an object until nobody uses it any more.
+fn protect(object: &mut Object, finalizer: &str) -> bool {
+    let mut finalizers: Vec<String> = object.finalizers().into_iter().map(str::to_owned).collect();
+    if !finalizers.iter().any(|held| held == finalizer) {
+        finalizers.push(finalizer.to_owned());
+        object.set_meta("finalizers", finalizers);
+    }
+    true
 }

@@ -9,6 +9,7 @@ pub(crate) mod certificates;
 pub(crate) mod coordination;
 pub(crate) mod core;
 pub(crate) mod discovery;
+pub(crate) mod events;
 pub(crate) mod flowcontrol;
 pub(crate) mod internal_apiserver;
 pub(crate) mod networking;

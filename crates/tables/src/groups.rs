@@ -12,6 +12,7 @@ mod certificates;
 mod coordination;
 mod core;
 mod discovery;
+mod events;
 mod flowcontrol;
 mod internal_apiserver;
 mod networking;
@@ -37,7 +38,7 @@ pub(crate) fn printer(group: &str, kind: &str) -> Option<Printer> {
         "certificates.k8s.io" => certificates::printer(kind),
         "coordination.k8s.io" => coordination::printer(kind),
         "discovery.k8s.io" => discovery::printer(kind),
-        "events.k8s.io" if kind == "Event" => core::printer(kind),
+        "events.k8s.io" => events::printer(kind),
         "flowcontrol.apiserver.k8s.io" => flowcontrol::printer(kind),
         "internal.apiserver.k8s.io" => internal_apiserver::printer(kind),
         "networking.k8s.io" => networking::printer(kind),

@@ -1,52 +1,30 @@
-//! The rules of each API group, one file a group.
+//! The rules of each API group, one file a group; where a group has many, there is a file for each family of its kinds below it.
 //!
 //! The lists name every kind that is stored, so that a kind without rules can be told from one that was forgotten.
 
-mod admission_policies;
 mod admissionregistration;
-mod apiextensions;
+pub(crate) mod apiextensions;
 mod apiregistration;
 mod apps;
 mod autoscaling;
 mod batch;
 mod certificates;
 mod conditions;
-mod config;
 mod coordination;
-mod core;
-mod definition_defaults;
-mod definition_form;
-mod definition_rules;
-pub(crate) mod definition_schema;
-mod definition_structure;
-mod definition_versions;
-mod device_claim_status;
-mod device_slices;
+pub(crate) mod core;
 mod discovery;
-mod endpoints;
 mod events;
 mod flowcontrol;
 mod go_form;
 mod internal_apiserver;
-mod job_policies;
-mod job_status;
-mod limits;
-mod namespaces;
 mod networking;
 mod node;
-mod nodes;
 mod policy;
 mod rbac;
-mod replication;
 mod resource;
-mod schedule;
 mod scheduling;
-mod services;
 mod storage;
 mod storagemigration;
-pub(crate) mod volume_claims;
-mod volumes;
-mod webhooks;
 
 use crate::type_rules::Kind;
 

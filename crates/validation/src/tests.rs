@@ -2,19 +2,28 @@
 //!
 //! Objects are written as they are when they are judged: in the stored version, with their defaults.
 
-mod admission;
-mod apis;
-mod cluster;
-mod config;
-mod devices;
-mod extensions;
+mod admissionregistration;
+mod apiextensions;
+mod apiregistration;
+mod apps;
+mod autoscaling;
+mod batch;
+mod certificates;
+mod coordination;
+mod core;
+mod discovery;
+mod events;
+mod flowcontrol;
+mod internal_apiserver;
 mod networking;
-mod pods;
-mod schemas;
-mod services;
-mod volumes;
+mod node;
+mod policy;
+mod rbac;
+mod resource;
+mod scheduling;
+mod storage;
+mod storagemigration;
 mod warnings;
-mod workloads;
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};

@@ -4,9 +4,7 @@
 //! an object, since those are written by programs. Pods are spared on updates too, and workloads where nothing but their
 //! metadata changed. Knows JSON trees in the stored version, and nothing of requests.
 
-mod pod;
-mod secret;
-mod service;
+mod core;
 mod storage;
 
 use std::collections::BTreeSet;
@@ -17,7 +15,9 @@ use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::DNS_LABEL;
-use crate::groups::definition_schema::unknown_formats;
+use crate::groups::apiextensions::schema::unknown_formats;
+
+use self::core::{config, pod, services, volumes};
 
 /// What the writer of an object of this group and kind should be told; `old` is what it was, `None` for a new one.
 pub(crate) fn warnings((group, kind): (&str, &str), old: Option<&Object>, object: &Object) -> Vec<String> {
@@ -33,12 +33,12 @@ pub(crate) fn warnings((group, kind): (&str, &str), old: Option<&Object>, object
             pod::of_spec(&at.field("template"), true, told_to);
         }
         ("", "ReplicationController") | ("apps" | "batch", _) => workload(kind, at, old, object, told_to),
-        ("", "Service") => service::of_service(at, told_to),
-        ("", "Secret") => secret::of_secret(at, told_to),
+        ("", "Service") => services::of_service(at, told_to),
+        ("", "Secret") => config::of_secret(at, told_to),
         ("", "Node") => node(at, told_to),
         ("", "ServiceAccount") => service_account(at, told_to),
-        ("", "PersistentVolume") => storage::of_volume(at, told_to),
-        ("", "PersistentVolumeClaim") => storage::of_claim(at, told_to),
+        ("", "PersistentVolume") => volumes::of_volume(at, told_to),
+        ("", "PersistentVolumeClaim") => volumes::of_claim(at, told_to),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(old, object, told_to),
         ("networking.k8s.io", "Ingress") if old.is_none() => ingress(at, told_to),
         ("storage.k8s.io", "CSIDriver") => storage::of_driver(at, told_to),

@@ -1,4 +1,6 @@
 //! Readings that several plugins make: what a write is about, and the lists of an object.
+//!
+//! Nothing is judged here.
 
 use keelson_meta::json::Value;
 use keelson_registry::{AdmissionAttributes, Operation};

@@ -1,11 +1,12 @@
-//! Defaults of the core group, but for pods and services.
+//! Defaults of the core group, but for pods.
 //!
-//! Pods and their volumes are in `pod.rs` and `volumes.rs`, since the kinds of other groups hold them too; services are in
-//! `services.rs`.
+//! Pods and their volumes are in `pod.rs` and `volumes.rs`, since the kinds of other groups hold them too.
+
+mod services;
 
 use keelson_meta::json::Map;
 
-use super::services::{ENDPOINTS, SERVICE};
+use self::services::{ENDPOINTS, SERVICE};
 use crate::pod::{POD, POD_TEMPLATE, TEMPLATE};
 use crate::template::{SELECTION, labels_from_template, selector_from_template};
 use crate::type_defaults::Rule::{Always, Copied, Each, In, Number, Text, TextIfAbsent};

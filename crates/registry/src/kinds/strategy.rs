@@ -8,7 +8,6 @@ use std::time::SystemTime;
 
 use futures::future::BoxFuture;
 use keelson_access::User;
-use keelson_access::user::API_SERVER;
 use keelson_codec::StoredObject;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Map;
@@ -260,46 +259,6 @@ impl Strategy for Ordinary {}
 pub(super) struct StatusAlone;
 
 impl Strategy for StatusAlone {
-    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
-        metadata_of_status(subresource)
-    }
-}
-
-/// What configures admission: webhooks, policies, and who binds these.
-pub(super) struct AdmissionRules;
-
-impl Strategy for AdmissionRules {
-    fn counts_at_once(&self) -> bool {
-        true
-    }
-
-    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
-        metadata_of_status(subresource)
-    }
-}
-
-/// The leases of a cluster itself, by which its servers know each other, are written before anything else.
-pub(super) struct Leases;
-
-impl Strategy for Leases {
-    fn precedes_publication(&self, target: &Target) -> bool {
-        target.namespace.as_deref() == Some("kube-system")
-    }
-}
-
-/// What servers publish of the versions that they store.
-pub(super) struct StorageVersions;
-
-impl Strategy for StorageVersions {
-    /// A server that is the first to publish writes once.
-    fn keeps_status_on_create(&self, creator: &User) -> bool {
-        creator.name == API_SERVER
-    }
-
-    fn precedes_publication(&self, _target: &Target) -> bool {
-        true
-    }
-
     fn kept(&self, subresource: &str) -> &'static [FieldPath] {
         metadata_of_status(subresource)
     }

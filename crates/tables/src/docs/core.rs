@@ -105,18 +105,6 @@ pub(crate) const PERSISTENT_VOLUME_REASON: &str = "\
 pub(crate) const PERSISTENT_VOLUME_VOLUME_MODE: &str = "\
     volumeMode defines if a volume is intended to be used with a formatted filesystem or to remain in raw block \
     state. Value of Filesystem is implied when not included in spec.";
-pub(crate) const EVENT_REASON: &str = "\
-    This should be a short, machine understandable string that gives the reason for the transition into the object's \
-    current status.";
-pub(crate) const EVENT_SUBOBJECT: &str = "\
-    If referring to a piece of an object instead of an entire object, this string should contain a valid JSON/Go \
-    field access statement, such as desiredState.manifest.containers[2]. For example, if the object reference is to a \
-    container within a pod, this would take on a value like: \"spec.containers{name}\" (where \"name\" refers to the \
-    name of the container that triggered the event) or if no container name is specified \"spec.containers[2]\" \
-    (container with index 2 in this pod). This syntax is chosen only to have some well-defined way of referencing a \
-    part of an object.";
-pub(crate) const EVENT_FIRST_SEEN: &str =
-    "The time at which the event was first recorded. (Time of server receipt is in TypeMeta.)";
 pub(crate) const PERSISTENT_VOLUME_CLAIM_ACCESS_MODES: &str = "\
     accessModes contains the actual access modes the volume backing the PVC has. More info: \
     https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes-1";

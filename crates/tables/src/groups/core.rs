@@ -2,34 +2,38 @@
 //!
 //! The kinds are in files below, by what they are for.
 
-mod basics;
+mod config;
 mod endpoints;
-mod events;
+mod limits;
+mod namespaces;
 mod nodes;
-mod pods;
+mod pod;
+mod replication;
+mod service_accounts;
+mod services;
+mod status;
 mod volumes;
-mod workloads;
 
 use crate::printer::Printer;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
-        "ComponentStatus" => basics::COMPONENT_STATUS,
-        "ConfigMap" => basics::CONFIG_MAP,
+        "ComponentStatus" => status::COMPONENT_STATUS,
+        "ConfigMap" => config::CONFIG_MAP,
         "Endpoints" => endpoints::ENDPOINTS,
-        "Event" => events::EVENT,
-        "Namespace" => basics::NAMESPACE,
+        "Event" => super::events::EVENT,
+        "Namespace" => namespaces::NAMESPACE,
         "Node" => nodes::NODE,
         "PersistentVolume" => volumes::VOLUME,
         "PersistentVolumeClaim" => volumes::CLAIM,
-        "Pod" => pods::POD,
-        "PodTemplate" => workloads::POD_TEMPLATE,
-        "ReplicationController" => workloads::REPLICATION_CONTROLLER,
-        "ResourceQuota" => basics::RESOURCE_QUOTA,
-        "Secret" => basics::SECRET,
-        "Service" => endpoints::SERVICE,
-        "ServiceAccount" => basics::SERVICE_ACCOUNT,
-        "Status" => basics::STATUS,
+        "Pod" => pod::POD,
+        "PodTemplate" => replication::POD_TEMPLATE,
+        "ReplicationController" => replication::REPLICATION_CONTROLLER,
+        "ResourceQuota" => limits::RESOURCE_QUOTA,
+        "Secret" => config::SECRET,
+        "Service" => services::SERVICE,
+        "ServiceAccount" => service_accounts::SERVICE_ACCOUNT,
+        "Status" => status::STATUS,
         _ => return None,
     })
 }

@@ -2,6 +2,9 @@
 //!
 //! Expressions are not compiled: what is judged of them is whether they are there.
 
+mod policies;
+mod webhooks;
+
 use std::collections::HashSet;
 
 use crate::at::At;
@@ -10,9 +13,6 @@ use crate::formats::{DNS_1035_LABEL, PATH_SEGMENT, QUALIFIED_NAME};
 use crate::selectors::SELECTOR;
 use crate::type_rules::Rule::{Always, Check, Each, OneOf, Required};
 use crate::type_rules::{Kind, Rule, Run, TypeRules, kind};
-
-use super::admission_policies as policies;
-use super::webhooks;
 
 pub(super) const KINDS: &[Kind] = &[
     kind("MutatingAdmissionPolicy").object(&policies::MUTATING),

@@ -1,7 +1,14 @@
 //! Definitions of custom resources: names, group, scope, versions and which of them is stored, columns, subresources, and
-//! how versions are converted. What their schemas may say is in `definition_schema`.
+//! how versions are converted. What their schemas may say is in `apiextensions/schema.rs`.
 //!
 //! What all versions say alike belongs to the whole definition upstream, so that complaints about it name no version.
+
+mod defaults;
+mod form;
+mod rules;
+pub(crate) mod schema;
+mod structure;
+mod versions;
 
 use std::collections::HashSet;
 
@@ -16,9 +23,9 @@ use crate::type_rules::Rule::{Always, Check, Required};
 use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 use super::admissionregistration::stated_review_versions;
-use super::definition_form::VERSION;
-use super::definition_schema::Before;
-use super::definition_versions::{hoisted, own_parts, schema_of, shared_parts, version_parts};
+use form::VERSION;
+use schema::Before;
+use versions::{hoisted, own_parts, schema_of, shared_parts, version_parts};
 
 pub(super) const KINDS: &[Kind] = &[kind("CustomResourceDefinition").object(&DEFINITION).below(&[("status", &STATUS)])];
 

@@ -10,7 +10,7 @@ use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, port_faults};
 use crate::type_rules::Rule::{Always, Check, Each, StrictlyOneOf};
 use crate::type_rules::{Kind, Run, TypeRules, kind};
 
-use super::config::decoded_length;
+use super::core::config::decoded_length;
 
 pub(super) const KINDS: &[Kind] = &[kind("APIService").object(&SERVICE).below(&[("status", &STATUS)])];
 

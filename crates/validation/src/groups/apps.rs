@@ -13,8 +13,8 @@ use crate::selectors::{SELECTOR, is_everything, is_sound};
 use crate::type_rules::Rule::{self, Always, Around, Check, Immutable, In, NonNegative, Required, With};
 use crate::type_rules::{Kind, NEGATIVE, Run, TypeRules, kind};
 
-use super::replication::{CONTROLLER_STATUS, always_restarted, disks_can_be_shared, parts, template_fits};
-use super::volume_claims;
+use super::core::replication::{CONTROLLER_STATUS, always_restarted, disks_can_be_shared, parts, template_fits};
+use super::core::volume_claims;
 
 pub(super) const KINDS: &[Kind] = &[
     kind("ControllerRevision").object(&REVISION).then(&REVISION_UPDATE),

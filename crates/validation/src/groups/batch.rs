@@ -3,6 +3,10 @@
 //! Policies of failure and success, and the status of a job, are in `job_policies` and `job_status`; when jobs are made is in
 //! `schedule`.
 
+mod job_policies;
+mod job_status;
+mod schedule;
+
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 
@@ -13,9 +17,8 @@ use crate::selectors::{SELECTOR, is_sound, matches};
 use crate::type_rules::Rule::{Always, Check, Immutable, NonNegative, OneOf, OneOfIfSet, Required};
 use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
-use super::job_policies::{failure_policy, success_policy};
-use super::job_status::STATUS;
-use super::schedule;
+use job_policies::{failure_policy, success_policy};
+use job_status::STATUS;
 
 pub(super) const KINDS: &[Kind] =
     &[kind("CronJob").object(&CRON_JOB), kind("Job").object(&JOB).then(&JOB_UPDATE).below(&[("status", &STATUS)])];
@@ -37,7 +40,7 @@ const OWN_SELECTOR: TypeRules = TypeRules::of(&[
         }),
     ),
     ("selector", SELECTOR),
-    ("", Check("the selector matches the template", super::replication::template_fits)),
+    ("", Check("the selector matches the template", super::core::replication::template_fits)),
 ]);
 
 /// What jobs and the templates for them have.

@@ -2,11 +2,21 @@
 //!
 //! Knows which rules each kind has; the rules stand in a file for each family of kinds.
 
+pub(crate) mod config;
+pub(crate) mod endpoints;
+mod limits;
+mod namespaces;
+mod nodes;
+pub(crate) mod replication;
+mod services;
+pub(crate) mod volume_claims;
+mod volumes;
+
 use crate::pod::{EPHEMERAL_CONTAINERS, POD, RESIZE, STATUS, TEMPLATE, UPDATE};
 use crate::type_rules::Rule::Always;
 use crate::type_rules::{Kind, TypeRules, kind};
 
-use super::{config, endpoints, events, limits, namespaces, nodes, replication, services, volume_claims, volumes};
+use super::events;
 
 pub(super) const KINDS: &[Kind] = &[
     kind("ConfigMap").first(&config::CONFIG_MAP_UPDATE).object(&config::CONFIG_MAP),

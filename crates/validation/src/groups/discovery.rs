@@ -17,7 +17,7 @@ use crate::selectors::labels;
 use crate::type_rules::Rule::{Check, Format, Immutable, In, OneOf, Required, With};
 use crate::type_rules::{Kind, Run, TypeRules, kind};
 
-use super::endpoints::not_special;
+use super::core::endpoints::not_special;
 
 pub(super) const KINDS: &[Kind] = &[kind("EndpointSlice").object(&SLICE).then(&UPDATE)];
 

@@ -2,6 +2,9 @@
 //!
 //! Expressions are not compiled: what is judged of them is how long they are.
 
+mod claim_status;
+mod slices;
+
 use std::collections::HashSet;
 
 use keelson_meta::json::Value;
@@ -15,15 +18,14 @@ use crate::type_rules::Rule::{Always, Check, Each, Format, Immutable, In, Requir
 use crate::type_rules::{Kind, Rule, Run, TypeRules, kind};
 
 use super::conditions::CONDITIONS;
-use super::{device_claim_status, device_slices};
 
 pub(super) const KINDS: &[Kind] = &[
     kind("DeviceClass").object(&CLASS),
     kind("DeviceTaintRule").object(&TAINT_RULE).below(&[("status", &TAINT_RULE_STATUS)]),
-    kind("ResourceClaim").first(&SPEC_STAYS).object(&CLAIM).below(&[("status", &device_claim_status::STATUS)]),
+    kind("ResourceClaim").first(&SPEC_STAYS).object(&CLAIM).below(&[("status", &claim_status::STATUS)]),
     kind("ResourceClaimTemplate").first(&SPEC_STAYS).object(&TEMPLATE),
     kind("ResourcePoolStatusRequest").first(&SPEC_STAYS).object(&POOL_REQUEST),
-    kind("ResourceSlice").object(&device_slices::SLICE),
+    kind("ResourceSlice").object(&slices::SLICE),
 ];
 
 /// How many requests a claim may have, and how many constraints, configurations and selectors.
@@ -366,7 +368,7 @@ pub(super) fn pool_name(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn full_name(at: &At<'_, '_>, run: &mut Run<'_>) {
-    device_slices::attribute_name(at, at.text(), run);
+    slices::attribute_name(at, at.text(), run);
     if !at.text().contains('/') {
         let detail = "a fully qualified name must be a domain and a name separated by a slash";
         at.invalid(run, at.text(), detail);

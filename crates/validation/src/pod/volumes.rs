@@ -8,7 +8,7 @@ use keelson_meta::Quantity;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN};
-use crate::groups::volume_claims;
+use crate::groups::core::volume_claims;
 use crate::type_rules::Rule::{self, Check, Each, Format, In, Range, Required, With, Within};
 use crate::type_rules::{Run, TypeRules};
 

@@ -1,0 +1,35 @@
+//! Classes of storage, of which claims take over the one that is the default, and classes of volume attributes.
+//!
+//! Volumes and the claims to them are in the core group.
+
+use keelson_meta::{ApiError, Object};
+
+use super::classes::{has_annotation, newest_default, set_class};
+use super::protect;
+use super::strategy::Strategy;
+use crate::registry::Registry;
+
+const IS_DEFAULT: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// Where claims named their class before they had a field for it.
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// Gives a claim that names no class the one that is the default.
+pub(super) fn take_default_class(registry: &Registry, claim: &mut Object) -> Result<(), ApiError> {
+    let named = claim.get(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
+    if named || has_annotation(claim, CLASS) {
+        return Ok(());
+    }
+    let class = newest_default(registry, "storage.k8s.io", "storageclasses", &IS_DEFAULT)?;
+    set_class(claim, "storageClassName", class);
+    Ok(())
+}
+
+/// The strategy of classes of volume attributes.
+pub(super) struct VolumeAttributesClasses;
+
+impl Strategy for VolumeAttributesClasses {
+    fn prepare_create(&self, object: &mut Object) -> bool {
+        protect(object, "kubernetes.io/vac-protection")
+    }
+}

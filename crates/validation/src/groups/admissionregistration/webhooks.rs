@@ -1,0 +1,71 @@
+//! The webhooks that judge requests, and those that change them.
+//!
+//! Both kinds have the same rules, but for one field.
+
+use std::collections::HashSet;
+
+use crate::at::At;
+use crate::domains::{client_config, full_name};
+use crate::selectors::SELECTOR;
+use crate::type_rules::Rule::{Always, Check, Each, OneOf, Required, With, Within};
+use crate::type_rules::{Rule, Run, TypeRules};
+
+use super::{CONDITIONS, FAILURE_POLICY, MATCH_POLICY, REINVOCATION_POLICY, RULE, review_versions};
+
+pub(super) const VALIDATING: TypeRules =
+    TypeRules::of(&[("webhooks", With("unique names", validating, &VALIDATING_HOOK))]);
+
+pub(super) const MUTATING: TypeRules = TypeRules::of(&[("webhooks", With("unique names", mutating, &MUTATING_HOOK))]);
+
+const NAME: Rule = Check("required: domain of three segments", full_name);
+const CALLED: Rule = Check("an https URL or a service", client_config);
+const VERSIONS: Rule = Check("each once, one of them v1 or v1beta1", review_versions);
+
+const VALIDATING_HOOK: TypeRules = TypeRules::of(&[
+    ("", Always(&HOOK)),
+    ("clientConfig", CALLED),
+    ("matchConditions", CONDITIONS),
+    ("admissionReviewVersions", VERSIONS),
+]);
+
+const MUTATING_HOOK: TypeRules = TypeRules::of(&[
+    ("", Always(&HOOK)),
+    ("reinvocationPolicy", REINVOCATION_POLICY),
+    ("clientConfig", CALLED),
+    ("matchConditions", CONDITIONS),
+    ("admissionReviewVersions", VERSIONS),
+]);
+
+const HOOK: TypeRules = TypeRules::shared(
+    "Webhook",
+    &[
+        ("name", NAME),
+        ("rules", Each(&RULE)),
+        ("failurePolicy", FAILURE_POLICY),
+        ("matchPolicy", MATCH_POLICY),
+        ("sideEffects", Required("must specify one of None, NoneOnDryRun")),
+        ("sideEffects", OneOf(&["None", "NoneOnDryRun"])),
+        ("timeoutSeconds", Within(1, 30, "the timeout value must be between 1 and 30 seconds")),
+        ("namespaceSelector", SELECTOR),
+        ("objectSelector", SELECTOR),
+    ],
+);
+
+fn validating<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
+    hooks(at, &VALIDATING_HOOK, run);
+}
+
+fn mutating<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
+    hooks(at, &MUTATING_HOOK, run);
+}
+
+fn hooks<'v>(at: &At<'v, '_>, type_rules: &TypeRules, run: &mut Run<'v>) {
+    let mut names = HashSet::new();
+    for hook in at.items() {
+        type_rules.check(&hook, run);
+        let name = hook.field("name");
+        if !name.is_empty() && !names.insert(name.text()) {
+            name.duplicate(run, name.text());
+        }
+    }
+}
