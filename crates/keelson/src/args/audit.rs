@@ -54,7 +54,7 @@ struct Log {
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_SIZE", default_value_t = 400)]
     audit_log_batch_max_size: u32,
     /// How long events wait for more to be written with them; 0 is not at all.
-    #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_WAIT", default_value = "0", value_parser = duration_or_never)]
+    #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_WAIT", default_value = "20ms", value_parser = duration_or_never)]
     audit_log_batch_max_wait: OrNever,
     /// Write no faster than the two flags that follow say.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_ENABLE")]
