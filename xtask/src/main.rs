@@ -54,7 +54,7 @@ enum Task {
     },
     /// Throw generated inputs at the parsers for a time.
     Fuzz {
-        /// Passed on to `keelson-fuzz`: `--target NAME`, `--seconds N`, `--seed N`.
+        /// Passed on to `keelson-fuzz`: `--target NAME`, `--seconds N` or `--inputs N`, `--seed N`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },

@@ -1,4 +1,4 @@
-//! Runs one target for a time: `cargo xtask fuzz --target NAME --seconds N` calls this.
+//! Runs one target for a time or a number of inputs: `cargo xtask fuzz --target NAME --seconds N` calls this.
 //!
 //! Prints what was tried, or the input that broke a rule, which belongs into the target's corpus together with the mend.
 #![allow(clippy::print_stdout, reason = "a command line tool talks on its streams")]
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use keelson_fuzz::{Budget, Finding, Target, all, run};
+use keelson_fuzz::{Budget, Finding, Summary, Target, all, run};
 
 /// Throws generated inputs at a parser.
 #[derive(Parser)]
@@ -18,6 +18,9 @@ struct Options {
     /// For how many seconds, each.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// How many inputs, each, rather than for how long.
+    #[arg(long, conflicts_with = "seconds")]
+    inputs: Option<usize>,
     /// What the inputs are made of. Without it a new run each time.
     #[arg(long)]
     seed: Option<u64>,
@@ -37,10 +40,15 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let mut code = ExitCode::SUCCESS;
     for target in targets {
-        let end = Instant::now() + Duration::from_secs(options.seconds);
-        match run(target, seed, Budget::Until(end)) {
-            Ok(summary) => {
-                println!("{}: {} inputs of {} kinds, seed {seed}", target.name, summary.inputs, summary.kinds);
+        let began = Instant::now();
+        let budget = options.inputs.map_or(Budget::Until(began + Duration::from_secs(options.seconds)), Budget::Inputs);
+        match run(target, seed, budget) {
+            Ok(Summary { inputs, kinds, slowest }) => {
+                let took = began.elapsed();
+                let name = target.name;
+                println!(
+                    "{name}: {inputs} inputs of {kinds} kinds in {took:.0?}, the slowest {slowest:.1?}, seed {seed}"
+                );
             }
             Err(Finding { input, why }) => {
                 println!("{}: {why}\n  input: \"{}\"\n  seed {seed}", target.name, input.escape_ascii());

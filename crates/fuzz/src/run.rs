@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::memory::{Cost, measure};
 use crate::mutate::{Numbers, mutate};
@@ -45,6 +45,8 @@ pub struct Summary {
     pub inputs: usize,
     /// Of how many kinds they were.
     pub kinds: usize,
+    /// How long the slowest of them took, which says as much about the machine.
+    pub slowest: Duration,
 }
 
 /// Runs a target. The same seed and number of inputs give the same run.
@@ -55,9 +57,16 @@ pub fn run(target: &Target, seed: u64, budget: Budget) -> Result<Summary, Findin
     let mut numbers = Numbers::new(seed);
     let (mut kinds, mut kept) = (HashSet::new(), corpus(target));
     let mut inputs = 0;
+    let mut slowest = Duration::ZERO;
+    let mut timed = |input: &[u8]| {
+        let began = Instant::now();
+        let kind = attempt(target, input);
+        slowest = slowest.max(began.elapsed());
+        kind
+    };
     for input in &kept {
         inputs += 1;
-        kinds.insert(attempt(target, input)?);
+        kinds.insert(timed(input)?);
     }
     if kept.is_empty() {
         kept.push(Vec::new());
@@ -69,7 +78,7 @@ pub fn run(target: &Target, seed: u64, budget: Budget) -> Result<Summary, Findin
     while goes_on(inputs) {
         let input = mutate(&kept[numbers.below(kept.len())], &kept, target.words, &mut numbers);
         inputs += 1;
-        if kinds.insert(attempt(target, &input)?) {
+        if kinds.insert(timed(&input)?) {
             if kept.len() < MAX_KEPT {
                 kept.push(input);
             } else {
@@ -78,7 +87,7 @@ pub fn run(target: &Target, seed: u64, budget: Budget) -> Result<Summary, Findin
             }
         }
     }
-    Ok(Summary { inputs, kinds: kinds.len() })
+    Ok(Summary { inputs, kinds: kinds.len(), slowest })
 }
 
 /// The inputs to begin with: those of the target, and the files of its corpus in the order of their names.
