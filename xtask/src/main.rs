@@ -65,7 +65,11 @@ enum Task {
         check: bool,
     },
     /// Print the path of the kubectl that the tests use, fetching it if needed.
-    Kubectl,
+    Kubectl {
+        /// Rather print those of other releases, with colons between them.
+        #[arg(long)]
+        others: bool,
+    },
     /// Print the directory of the field's definitions of custom resources that the tests apply, fetching them if needed.
     Definitions,
     /// Print the variables that name the PostgreSQL and the etcd of the tests, fetching them if needed.
@@ -100,9 +104,15 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
                 ExitCode::FAILURE
             }
         }),
-        Task::Kubectl => {
+        Task::Kubectl { others: false } => {
             println!("{}", kubectl::find(&workspace)?.display());
             Ok(ExitCode::SUCCESS)
+        }
+        Task::Kubectl { others: true } => {
+            let (found, missing) = kubectl::others::find(&workspace);
+            missing.iter().for_each(|missing| eprintln!("{missing}"));
+            println!("{}", std::env::join_paths(found)?.display());
+            Ok(run::code(missing.is_empty()))
         }
         Task::Definitions => {
             println!("{}", definitions::find(&workspace).map_err(anyhow::Error::msg)?.display());

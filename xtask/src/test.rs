@@ -8,7 +8,7 @@ mod unstable;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use self::unstable::Failures;
 use crate::workspace::Workspace;
@@ -20,6 +20,9 @@ const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
 pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let kubectl = kubectl::find(workspace)?;
     let mut servers = servers::find(workspace)?;
+    let (others, missing) = kubectl::others::find(workspace);
+    let others = std::env::join_paths(others).context("a path has a colon in it")?;
+    servers.missing.extend(missing);
     let definitions = definitions::find(workspace).unwrap_or_else(|missing| {
         servers.missing.push(missing);
         PathBuf::new()
@@ -32,7 +35,10 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let prepared = || {
         let mut command = run::cargo();
         command.current_dir(&workspace.root).args(["test", "--locked"]);
-        command.env(KUBECTL_VARIABLE, &kubectl).envs(servers.variables.iter().cloned());
+        command
+            .env(KUBECTL_VARIABLE, &kubectl)
+            .env(kubectl::others::VARIABLE, &others)
+            .envs(servers.variables.iter().cloned());
         command.env(definitions::VARIABLE, &definitions).env(console::CHECKER_VARIABLE, &checker);
         // What is chosen decides with which features everything is built, so it stays the same when tests are run again.
         command.args(selected);

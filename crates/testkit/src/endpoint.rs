@@ -75,4 +75,13 @@ impl Endpoint {
     {
         Kubectl::new(&self.kubeconfig, args)
     }
+
+    /// A command of another kubectl (see [`other_kubectls`](crate::other_kubectls)), which keeps in a directory what it learns.
+    pub fn kubectl_of<I>(&self, program: &Path, cache: &Path, args: I) -> Kubectl
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
+        Kubectl::other(program, &self.kubeconfig, cache, args)
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::future::{Future, IntoFuture};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -16,6 +16,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 const VARIABLE: &str = "KEELSON_TEST_KUBECTL";
+/// Names kubectls of other releases, as `PATH` names directories.
+const OTHERS: &str = "KEELSON_TEST_KUBECTLS";
 
 /// Longest time that a command, or the next line of one, is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,11 +37,30 @@ impl Kubectl {
         I: IntoIterator,
         I::Item: AsRef<OsStr>,
     {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let cache = home.path().join("cache");
+        Self::make(binary().as_ref(), kubeconfig, &cache, home, args)
+    }
+
+    /// Another program than the usual one, with a cache that outlives the command.
+    pub(crate) fn other<I>(program: &Path, kubeconfig: &Path, cache: &Path, args: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        Self::make(program, kubeconfig, cache, home, args)
+    }
+
+    fn make<I>(program: &Path, kubeconfig: &Path, cache: &Path, home: TempDir, args: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let line = args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        let home = TempDir::new().expect("a temporary directory can be made");
-        let mut command = Command::new(binary());
-        command.arg("--kubeconfig").arg(kubeconfig).arg("--cache-dir").arg(home.path().join("cache")).args(args);
+        let mut command = Command::new(program);
+        command.arg("--kubeconfig").arg(kubeconfig).arg("--cache-dir").arg(cache).args(args);
         command.env("HOME", home.path()).env_remove("KUBECONFIG").current_dir(home.path());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         Self { command, line: format!("kubectl {line}"), stdin: None, home }
@@ -174,6 +195,16 @@ impl KubectlStream {
         // It may have ended by itself, which is just as well.
         let _ = self.child.kill().await;
     }
+}
+
+/// The kubectls of other releases that `cargo xtask test` has fetched. There may be none, which is said.
+#[allow(clippy::print_stderr, reason = "who runs the tests is told what was not run")]
+pub fn other_kubectls() -> Vec<PathBuf> {
+    let named = std::env::var_os(OTHERS).filter(|named| !named.is_empty());
+    if named.is_none() {
+        eprintln!("NOT run: {OTHERS} names no kubectls of other releases (cargo xtask test fetches them)");
+    }
+    named.iter().flat_map(std::env::split_paths).collect()
 }
 
 fn binary() -> OsString {

@@ -26,7 +26,7 @@ pub use hook_process::{HookProcess, hook_process};
 pub use keelson_teststores::{
     DiskFault, EtcdCluster, EtcdServer, EtcdServerBuilder, FragileDisk, LossyWay, PostgresServer, PostgresServerBuilder,
 };
-pub use kubectl::{Kubectl, KubectlOutput, KubectlStream};
+pub use kubectl::{Kubectl, KubectlOutput, KubectlStream, other_kubectls};
 pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};
 pub use record::{check_record, check_records, differences_shown};

@@ -3,10 +3,14 @@
 //! Two requests and no more, the same answer in the old form and in the new one, and 304 for whoever knows it already.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use keelson_testkit::{DEFINITIONS, Endpoint, HookReply, Raw, TestServer, definition_version};
+use keelson_testkit::{
+    DEFINITIONS, Endpoint, HookReply, KubectlOutput, Raw, TestServer, definition_version, other_kubectls,
+};
 use kube::discovery::{Discovery, Scope};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::backend::{Backend, resource};
 use super::discovery::tag;
@@ -51,22 +55,77 @@ fn asked(log: &str) -> Vec<&str> {
 async fn kubectl_knows_all_sources_after_two_requests() {
     let (server, _backend) = served().await;
     let endpoint: &Endpoint = &server;
-    let found = endpoint.kubectl(["api-resources", "-v=6"]).await;
+    check_all_sources(endpoint.kubectl(["api-resources", "-v=6"]).await);
+    assert!(endpoint.kubectl(["get", "trains"]).await.ok().contains("express"));
+    assert_eq!(endpoint.kubectl(["get", "boats", "-o", "name"]).await.ok(), "");
+}
+
+/// What a kubectl shows of all that there is, and that it asked for it twice.
+fn check_all_sources(found: KubectlOutput) {
     let log = found.stderr.clone();
     let resources = found.ok();
-    let has = |line: &str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        resources.lines().any(|found| found.split_whitespace().collect::<Vec<_>>() == words)
-    };
-    assert!(has("boats water.example.org/v1 true Boat"), "{resources}");
-    assert!(has("trains rail.example.org/v1 true Train"), "{resources}");
-    assert!(has("deployments deploy apps/v1 true Deployment"), "{resources}");
+    for line in [
+        "boats water.example.org/v1 true Boat",
+        "trains rail.example.org/v1 true Train",
+        "deployments deploy apps/v1 true Deployment",
+    ] {
+        assert!(is_listed(&resources, line), "{line} is not in {resources}");
+    }
     let asked = asked(&log);
     assert_eq!(asked.iter().collect::<BTreeSet<_>>(), BTreeSet::from([&"api", &"apis"]), "{log}");
     assert_eq!(asked.len(), 2, "{log}");
+}
 
-    assert!(endpoint.kubectl(["get", "trains"]).await.ok().contains("express"));
-    assert_eq!(endpoint.kubectl(["get", "boats", "-o", "name"]).await.ok(), "");
+/// Whether a row of a table has these words and no others.
+fn is_listed(table: &str, row: &str) -> bool {
+    table.lines().any(|found| found.split_whitespace().eq(row.split(' ')))
+}
+
+/// How often clients were told that they know a document already.
+async fn told_unchanged(raw: &Raw) -> u64 {
+    let metrics = raw.get("/metrics").await.expect(200).text();
+    let of_no_resource =
+        |line: &&str| line.starts_with("apiserver_request_total{verb=\"GET\"") && line.contains("resource=\"\"");
+    let found = metrics.lines().filter(of_no_resource).find(|line| line.contains("code=\"304\""));
+    found.map_or(0, |line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64)
+}
+
+/// From its first command on a machine to those that know everything already.
+async fn check_release(server: &TestServer, program: &Path) {
+    let (endpoint, raw): (&Endpoint, Raw) = (server, server.raw());
+    let cache = TempDir::new().unwrap();
+    let kubectl = |line: &str| endpoint.kubectl_of(program, cache.path(), line.split(' '));
+    check_all_sources(kubectl("api-resources -v=6").await);
+
+    // What it knows it does not ask for again.
+    let got = kubectl("get trains -v=6").await;
+    assert_eq!(asked(&got.stderr), ["apis/rail.example.org/v1/namespaces/default/trains"], "{}", got.stderr);
+    assert!(got.ok().contains("express"));
+    let boat = json!({ "apiVersion": "water.example.org/v1", "kind": "Boat", "metadata": { "name": "tug" } });
+    kubectl("apply -f -").stdin(boat.to_string()).await.ok();
+    assert!(is_listed(&kubectl("get boats --no-headers -o custom-columns=N:.metadata.name").await.ok(), "tug"));
+    assert!(kubectl("explain boats").await.ok().contains("Boat"));
+    kubectl("delete boat tug").await.ok();
+
+    // Asked to look again, it is told that nothing has changed, and then what has.
+    let before = told_unchanged(&raw).await;
+    check_all_sources(kubectl("api-resources -v=6").await);
+    assert_eq!(told_unchanged(&raw).await, before + 2);
+    raw.post(DEFINITIONS, &definition("ferries", "Ferry")).await.expect(201);
+    until_of(&raw, "/apis", AGGREGATED, |found| found.to_string().contains(r#""ferries""#)).await;
+    let resources = kubectl("api-resources").await.ok();
+    assert!(is_listed(&resources, "ferries water.example.org/v1 true Ferry"), "{resources}");
+    assert_eq!(told_unchanged(&raw).await, before + 3, "the core group alone has not changed");
+    raw.delete(format!("{DEFINITIONS}/ferries.water.example.org")).await.expect(200);
+    until_of(&raw, "/apis", AGGREGATED, |found| !found.to_string().contains(r#""ferries""#)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_and_new_releases_of_kubectl_ask_twice_and_then_only_what_has_changed() {
+    let (server, _backend) = served().await;
+    for program in other_kubectls() {
+        check_release(&server, &program).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
