@@ -24,7 +24,7 @@ use step::{Expected, Step};
 const UPDATE: &str = "KEELSON_UPDATE";
 /// The headers that a step without an answer yet gets, where they are there.
 const TELLING_HEADERS: [&str; 6] = ["content-type", "cache-control", "retry-after", "warning", "etag", "vary"];
-/// How long a step that waits for a status pauses before it asks again.
+/// How long a step that waits for something pauses before it asks again.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Runs every step of a record against the server and compares the answers.
@@ -99,20 +99,20 @@ fn read(path: &Path) -> (String, Vec<Step>) {
     step::parse(&written).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()))
 }
 
-/// Sends the step, and again where it waits for a status.
+/// Sends the step, and again where it waits for something.
 async fn answered(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
-    let Some(status) = step.notes.until else { return send(raw, step, names).await };
+    let Some(wanted) = &step.notes.until else { return send(raw, step, names).await };
     let until = async {
         loop {
             let answer = send(raw, step, names).await;
-            if answer.status == status {
+            if answer.status == wanted.status && answer.text().contains(&wanted.text) {
                 return answer;
             }
             tokio::time::sleep(POLL).await;
         }
     };
     let waited = tokio::time::timeout(PATIENCE, until).await;
-    waited.unwrap_or_else(|_| panic!("{}: no answer with status {status} within {PATIENCE:?}", step.title))
+    waited.unwrap_or_else(|_| panic!("{}: no answer with {wanted:?} within {PATIENCE:?}", step.title))
 }
 
 async fn send(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {

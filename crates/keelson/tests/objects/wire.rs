@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keelson_meta::clock::ManualClock;
+use keelson_server::{Config, Switches};
 use keelson_testkit::{TestServer, check_record, differences_shown};
 
 /// How long a read waits for a revision from the future before it is refused: nothing makes it come in these records.
@@ -62,6 +63,44 @@ async fn discovery() {
 #[tokio::test]
 async fn patches_statuses_and_finalizers() {
     check("patches.wire").await;
+}
+
+#[tokio::test]
+async fn definitions() {
+    check("definitions.wire").await;
+}
+
+#[tokio::test]
+async fn custom_resources_and_their_schemas() {
+    check("custom-resource-schemas.wire").await;
+}
+
+#[tokio::test]
+async fn changes_of_custom_resources() {
+    check("custom-resource-changes.wire").await;
+}
+
+#[tokio::test]
+async fn versions_of_custom_resources() {
+    check("custom-resource-versions.wire").await;
+}
+
+#[tokio::test]
+async fn expressions() {
+    check("expressions.wire").await;
+}
+
+#[tokio::test]
+async fn values_of_expressions() {
+    check("expression-values.wire").await;
+}
+
+#[tokio::test]
+async fn migrations() {
+    let all = ["*", "-root-ca-certificate-publisher-controller", "-serviceaccount-controller"];
+    let migrating = |config: &mut Config| config.controllers = Switches::parse(all).expect("names of controllers");
+    let server = TestServer::builder().configure(migrating).start().await;
+    check_record(records().join("migrations.wire"), &server).await;
 }
 
 #[test]

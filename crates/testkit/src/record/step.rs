@@ -29,12 +29,26 @@ pub(super) struct Step {
 pub(super) struct Notes {
     /// `% difference: ID`: the reference server answers otherwise, for a reason that is documented under this name.
     pub(super) difference: Option<String>,
-    /// `% until: STATUS`: sent again and again until the answer has this status.
-    pub(super) until: Option<u16>,
+    /// `% until: STATUS TEXT`: sent again and again until the answer has this status, and this text in it, if there is one.
+    pub(super) until: Option<Until>,
     /// `% as: nobody`: sent without credentials.
     pub(super) anonymous: bool,
     /// `% only: /json/pointer /another/*`: the parts of the body that are compared; `*` is every item of a list.
     pub(super) only: Option<String>,
+}
+
+/// What a step waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Until {
+    pub(super) status: u16,
+    pub(super) text: String,
+}
+
+impl Until {
+    fn parse(text: &str) -> Result<Self> {
+        let (status, text) = text.split_once(' ').unwrap_or((text, ""));
+        Ok(Self { status: status.parse().context("until wants a status")?, text: text.trim().to_owned() })
+    }
 }
 
 impl Notes {
@@ -44,7 +58,7 @@ impl Notes {
             let (name, value) = header(line.trim_start_matches(NOTE))?;
             match (name.as_str(), value.as_str()) {
                 ("difference", _) => notes.difference = Some(value),
-                ("until", status) => notes.until = Some(status.parse().context("until wants a status")?),
+                ("until", wanted) => notes.until = Some(Until::parse(wanted)?),
                 ("as", "nobody") => notes.anonymous = true,
                 ("only", _) => notes.only = Some(value),
                 _ => bail!("there is no note {line:?}"),
@@ -59,8 +73,9 @@ impl fmt::Display for Notes {
         if let Some(id) = &self.difference {
             writeln!(f, "{NOTE}difference: {id}")?;
         }
-        if let Some(status) = self.until {
-            writeln!(f, "{NOTE}until: {status}")?;
+        if let Some(Until { status, text }) = &self.until {
+            let gap = if text.is_empty() { "" } else { " " };
+            writeln!(f, "{NOTE}until: {status}{gap}{text}")?;
         }
         if self.anonymous {
             writeln!(f, "{NOTE}as: nobody")?;
@@ -165,9 +180,9 @@ fn header(line: &str) -> Result<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse, render};
+    use super::{Until, parse, render};
 
-    const RECORD: &str = "# Three steps.\n\n### a get\nGET /api/v1\naccept: application/json\n\n< 200\n< content-type: application/json\n\n{\n  \"a\": 1\n}\n\n### a post\nPOST /api/v1/x?y=z\n\n{\n\n}\n\n< 404\n\n### a noted one\n% difference: why\n% until: 410\n% as: nobody\n% only: /a/0\nGET /x\n\n< 410\n";
+    const RECORD: &str = "# Three steps.\n\n### a get\nGET /api/v1\naccept: application/json\n\n< 200\n< content-type: application/json\n\n{\n  \"a\": 1\n}\n\n### a post\nPOST /api/v1/x?y=z\n\n{\n\n}\n\n< 404\n\n### a noted one\n% difference: why\n% until: 410 \"gone\"\n% as: nobody\n% only: /a/0\nGET /x\n\n< 410\n";
 
     #[test]
     fn what_is_written_reads_back_and_writes_the_same() {
@@ -178,7 +193,9 @@ mod tests {
         assert_eq!((steps[1].path.as_str(), steps[1].body.as_str()), ("/api/v1/x?y=z", "{\n\n}"));
         assert_eq!(steps[1].expected.status, 404);
         let notes = &steps[2].notes;
-        assert_eq!((notes.difference.as_deref(), notes.until, notes.anonymous), (Some("why"), Some(410), true));
+        let until = Until { status: 410, text: "\"gone\"".to_owned() };
+        assert_eq!((notes.difference.as_deref(), notes.anonymous), (Some("why"), true));
+        assert_eq!(notes.until.as_ref(), Some(&until));
         assert_eq!(notes.only.as_deref(), Some("/a/0"));
         assert_eq!(render(&preamble, &steps), RECORD);
     }
