@@ -20,6 +20,7 @@ mod migration_attacks;
 mod migrations;
 mod mixed;
 mod outages;
+mod quotas;
 mod sizes;
 mod storage_states;
 mod storage_versions;
