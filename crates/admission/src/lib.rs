@@ -17,4 +17,5 @@ mod webhooks;
 
 pub use configuration::PodSecurityConfiguration;
 pub use plugins::{Parts, Selection, chain};
+pub use policies::PolicyStatus;
 pub use webhooks::{Rejection, WebhookKey, WebhookKind, WebhookStats, WebhookTimes};

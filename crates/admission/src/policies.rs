@@ -4,12 +4,15 @@
 //! they stand. They are run on the thread of the request as long as that takes next to nothing; those that take longer are begun anew
 //! where nobody waits for the thread.
 
+mod declared;
 mod judgement;
 mod mutating;
 mod parameters;
 mod policy;
 mod run;
 mod seen;
+mod status;
+mod type_checking;
 mod validating;
 
 use std::collections::BTreeMap;
@@ -22,6 +25,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::{AdmissionAttributes, Interest, key_prefix};
 
 pub(crate) use mutating::MutatingPolicies;
+pub use status::PolicyStatus;
 pub(crate) use validating::ValidatingPolicies;
 
 use policy::{Binding, Policy};

@@ -29,10 +29,12 @@ pub enum Controller {
     StorageVersionGarbageCollector,
     /// Writes anew what is stored in another version than all servers agree on.
     StorageVersionMigrator,
+    /// Checks the expressions of validating policies against the kinds that they are about.
+    ValidatingPolicyStatus,
 }
 
 /// All controllers, by the names that kube-controller-manager gives them: today's and the one from before 1.28.
-const CONTROLLERS: [(Controller, &str, &str); 10] = [
+const CONTROLLERS: [(Controller, &str, &str); 11] = [
     (Controller::CertificateSigning, "certificatesigningrequest-signing-controller", "csrsigning"),
     (Controller::ClusterRoleAggregation, "clusterrole-aggregation-controller", "clusterrole-aggregation"),
     (Controller::GarbageCollector, "garbage-collector-controller", "garbagecollector"),
@@ -43,6 +45,11 @@ const CONTROLLERS: [(Controller, &str, &str); 10] = [
     (Controller::ServiceAccount, "serviceaccount-controller", "serviceaccount"),
     (Controller::StorageVersionGarbageCollector, "storageversion-garbage-collector-controller", "storage-version-gc"),
     (Controller::StorageVersionMigrator, "storage-version-migrator-controller", "storageversionmigrator"),
+    (
+        Controller::ValidatingPolicyStatus,
+        "validatingadmissionpolicy-status-controller",
+        "validatingadmissionpolicy-status",
+    ),
 ];
 
 /// Those that run only where they are named.
@@ -141,6 +148,7 @@ mod tests {
         use Controller::{
             CertificateSigning, ClusterRoleAggregation, GarbageCollector, Namespace, PodGarbageCollector,
             ResourceQuota, RootCaCertificates, ServiceAccount, StorageVersionGarbageCollector, StorageVersionMigrator,
+            ValidatingPolicyStatus,
         };
         check("namespace-controller,serviceaccount", &[Namespace, ServiceAccount]);
         check(
@@ -154,6 +162,7 @@ mod tests {
                 ServiceAccount,
                 StorageVersionGarbageCollector,
                 StorageVersionMigrator,
+                ValidatingPolicyStatus,
             ],
         );
         check(
@@ -166,6 +175,7 @@ mod tests {
                 RootCaCertificates,
                 StorageVersionGarbageCollector,
                 StorageVersionMigrator,
+                ValidatingPolicyStatus,
             ],
         );
         check("-podgc,podgc", &[]);

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use keelson_access::{AuthenticationInfo, Pki, RequestHeaders};
+use keelson_admission::PolicyStatus;
 use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
@@ -242,6 +243,9 @@ impl Controllers {
         if on(Controller::StorageVersionMigrator) && self.config.registry.storage_version_api {
             let migrator = StorageVersionMigrator::new(registry())?;
             running.spawn(Controller::StorageVersionMigrator.name(), migrator.run(stopping()));
+        }
+        if on(Controller::ValidatingPolicyStatus) {
+            running.spawn(Controller::ValidatingPolicyStatus.name(), PolicyStatus::new(registry())?.run(stopping()));
         }
         if on(Controller::PodGarbageCollector) {
             let collector = PodGarbageCollection::new(registry(), self.config.node_quarantine)?;

@@ -17,7 +17,8 @@ use crate::Endpoint;
 /// The controllers that run in a test's server: all but those that put objects into every namespace, the one that counts quotas, and the
 /// one that writes anew what is stored in another encoding, so that a test finds what it has made, as it has made it, and nothing else.
 pub const CONTROLLERS: &str = "*,-resourcequota-controller,-root-ca-certificate-publisher-controller,\
-                               -serviceaccount-controller,-storage-version-migrator-controller";
+                               -serviceaccount-controller,-storage-version-migrator-controller,\
+                               -validatingadmissionpolicy-status-controller";
 
 /// What to start.
 pub struct TestServerBuilder {

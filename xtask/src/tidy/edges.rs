@@ -51,6 +51,8 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     // calls to others
     ("outbound", &["meta", "supervision", "codec", "cache", "registry"]),
     ("access-config", &["meta", "cel", "codec", "access", "outbound"]),
+    // what runs inside a server as a client of the registry
+    ("controllers", &["meta", "resources", "storage", "cache", "access", "registry"]),
     // what is asked of each write, and who
     (
         "admission",
@@ -67,6 +69,7 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "access",
             "registry",
             "outbound",
+            "controllers",
         ],
     ),
     // documents that are built once and served as they are
@@ -74,7 +77,6 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ("openapi", &["meta", "resources", "schema", "query"]),
     // files that are embedded
     ("console", &[]),
-    ("controllers", &["meta", "resources", "storage", "cache", "access", "registry"]),
     // who else serves a part of the API
     (
         "aggregator",

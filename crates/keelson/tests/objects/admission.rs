@@ -5,6 +5,7 @@
 mod answers;
 mod policies;
 mod process;
+mod type_checking;
 mod webhooks;
 
 use std::sync::{Arc, Mutex};
