@@ -6,6 +6,7 @@
 
 mod call;
 mod hook;
+mod noted;
 mod patch;
 mod review;
 mod stats;
@@ -221,45 +222,56 @@ impl Webhooks {
         object: Option<&mut Object>,
         place: usize,
     ) -> Result<bool, ApiError> {
-        let hook = invocation.hook;
-        let answer = match self.call(invocation, attributes, object.as_deref()).await {
-            Ok(answer) => answer,
-            Err(fault) => {
-                let round = usize::from(attributes.reinvocation.is_again());
-                return self.failed(hook, attributes, fault, (round, place)).map(|()| false);
-            }
+        let (hook, audit) = (invocation.hook, attributes.caller.audit());
+        let turn = (usize::from(attributes.reinvocation.is_again()), place);
+        let applied = match self.call(invocation, attributes, object.as_deref()).await {
+            Ok(answer) => match &answer.patch {
+                None => Ok(Patched::Nothing),
+                Some(patch) => patch::apply(hook, patch, invocation.shown.object(object.as_deref()).cloned()),
+            },
+            Err(fault) => Err(fault),
         };
-        let Some(patch) = &answer.patch else { return Ok(false) };
-        let shown = invocation.shown.object(object.as_deref()).cloned();
-        match patch::apply(hook, patch, shown) {
-            Ok(Patched::Nothing) => Ok(false),
-            Ok(Patched::Object(mut changed)) => {
-                let Some(object) = object else { return Ok(false) };
-                check_kind(&invocation.endpoint, &changed)?;
-                attributes.fit(&invocation.endpoint.kind, &mut changed).map_err(ApiError::Internal)?;
-                *object = invocation.shown.taken_back(attributes, changed).await?;
-                Ok(true)
-            }
-            Err(fault) => {
-                let round = usize::from(attributes.reinvocation.is_again());
-                self.failed(hook, attributes, fault, (round, place)).map(|()| false)
-            }
+        let changed = match (applied, object) {
+            (Ok(Patched::Object(changed, patch)), Some(object)) => self
+                .take(invocation, attributes, changed, object)
+                .await
+                .inspect(|_| noted::patch(audit, hook, turn, patch)),
+            (Ok(_), _) => Ok(false),
+            (Err(fault), _) => self.failed(hook, attributes, fault, turn).map(|()| false),
+        };
+        noted::mutation(audit, hook, turn, *changed.as_ref().unwrap_or(&false));
+        changed
+    }
+
+    /// Takes what a webhook made of an object in its place, and says whether it is another.
+    async fn take(
+        &self,
+        invocation: &Invocation<'_>,
+        attributes: &AdmissionAttributes<'_>,
+        mut made: Object,
+        object: &mut Object,
+    ) -> Result<bool, ApiError> {
+        check_kind(&invocation.endpoint, &made)?;
+        attributes.fit(&invocation.endpoint.kind, &mut made).map_err(ApiError::Internal)?;
+        if invocation.shown.object(Some(object)) == Some(&made) {
+            return Ok(false);
         }
+        *object = invocation.shown.taken_back(attributes, made).await?;
+        Ok(true)
     }
 
     /// Has all webhooks judge an object at once. All of them answer before anybody is told: of several refusals the first.
     async fn judge(&self, attributes: &AdmissionAttributes<'_>, object: Option<&Object>) -> Result<(), ApiError> {
         let hooks = self.hooks();
         let mut invocations = Vec::new();
-        for (place, hook) in hooks.iter().enumerate() {
-            if let Some(invocation) = self.invocation(hook, attributes, object).await? {
-                invocations.push((place, invocation));
-            }
+        for hook in hooks.iter() {
+            invocations.extend(self.invocation(hook, attributes, object).await?);
         }
-        let asked = invocations.iter().map(|(place, invocation)| async move {
+        // As upstream has it, places are counted among those that are asked.
+        let asked = invocations.iter().enumerate().map(|(place, invocation)| async move {
             match self.call(invocation, attributes, object).await {
                 Ok(_) => Ok(()),
-                Err(fault) => self.failed(invocation.hook, attributes, fault, (0, *place)),
+                Err(fault) => self.failed(invocation.hook, attributes, fault, (0, place)),
             }
         });
         let mut asked: FuturesUnordered<_> = asked.collect();
@@ -298,6 +310,7 @@ impl Webhooks {
                     "a webhook failed, and the request goes on without it"
                 );
                 self.stats.failed_open(&hook.name, self.kind);
+                noted::failed_open(attributes.caller.audit(), self.kind, hook, (round, place));
                 Ok(())
             }
             CallFault::Calling(why) => {

@@ -15,10 +15,12 @@ mod tests;
 mod violation;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use keelson_cache::Entry;
+use keelson_meta::field_error::join;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Admission, AdmissionAttributes, Caller, Interest, Operation, Target};
@@ -39,6 +41,11 @@ const PODS_AT_ONCE: usize = 50;
 const HARMLESS: [&str; 8] = ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+/// What the audit log is told: the standard that is enforced, what breaks the one of its own, who is not judged, and wrong labels.
+const ENFORCED: &str = "enforce-policy";
+const AUDIT_VIOLATIONS: &str = "audit-violations";
+const EXEMPT: &str = "exempt";
+const ERROR: &str = "error";
 
 /// Judges pods, what makes them, and what namespaces say of them.
 #[derive(Debug, Default)]
@@ -76,11 +83,19 @@ impl PodSecurity {
         Self { configuration }
     }
 
+    /// Why nothing is judged that is written by this user to this namespace.
+    fn exemption(&self, attributes: &AdmissionAttributes<'_>) -> Option<&'static str> {
+        let exemptions = &self.configuration.exemptions;
+        if exemptions.has_namespace(attributes.target.namespace.as_deref().unwrap_or_default()) {
+            return Some("namespace");
+        }
+        exemptions.has_user(&attributes.caller.user().name).then_some("user")
+    }
+
     /// The policy of the namespace that is written to; `None` where nothing is judged.
     fn policy(&self, attributes: &AdmissionAttributes<'_>) -> Option<Policy> {
-        let exemptions = &self.configuration.exemptions;
         let namespace = attributes.target.namespace.as_deref()?;
-        if exemptions.has_namespace(namespace) || exemptions.has_user(&attributes.caller.user().name) {
+        if self.exemption(attributes).is_some() {
             return None;
         }
         // Whether the namespace is there is looked at before; one that goes meanwhile takes the pod with it.
@@ -89,16 +104,33 @@ impl PodSecurity {
         if defaults.is_privileged() && !namespace.labels.iter().any(|(key, _)| key.starts_with(levels::LABELS)) {
             return None;
         }
-        Some(Policy::of_labels(|key| namespace.labels.get(key), defaults).0)
+        let (policy, faults) = Policy::of_labels(|key| namespace.labels.get(key), defaults);
+        if !faults.is_empty() && attributes.caller.audit().is_read() {
+            note(attributes.caller, ERROR, format!("Failed to parse policy: {}", join(&faults)));
+        }
+        Some(policy)
     }
 
     fn judge_pod(&self, attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<(), ApiError> {
-        let Some(policy) = self.policy(attributes).filter(|policy| !policy.is_privileged()) else { return Ok(()) };
+        let policy = self.policy(attributes).unwrap_or_default();
+        if policy.is_privileged() {
+            match self.exemption(attributes) {
+                Some(exempt) => note(attributes.caller, EXEMPT, exempt),
+                None => note(attributes.caller, ENFORCED, Standard::default()),
+            }
+            return Ok(());
+        }
         let pod = Pod::of(object);
-        if attributes.old.is_some_and(|old| !is_significant(&Pod::of(old), &pod)) || self.is_exempt(&pod) {
+        if attributes.old.is_some_and(|old| !is_significant(&Pod::of(old), &pod)) {
+            return Ok(());
+        }
+        if self.is_exempt(&pod) {
+            note(attributes.caller, EXEMPT, "runtimeClass");
             return Ok(());
         }
         let broken = violations(policy.enforce, &pod);
+        note(attributes.caller, ENFORCED, policy.enforce);
+        audit(attributes.caller, &policy, &pod);
         if !broken.is_empty() {
             let message = format!("violates PodSecurity \"{}\": {}", policy.enforce, told(&broken));
             return Err(attributes.refused(message));
@@ -108,10 +140,16 @@ impl PodSecurity {
     }
 
     fn judge_workload(&self, attributes: &AdmissionAttributes<'_>, object: &Object) {
-        let Some(policy) = self.policy(attributes).filter(|policy| !policy.warns_of_nothing()) else { return };
-        if let Some(pod) = Pod::of_workload(object).filter(|pod| !self.is_exempt(pod)) {
-            warn(attributes.caller, &policy, &pod);
+        if let Some(exempt) = self.exemption(attributes) {
+            return note(attributes.caller, EXEMPT, exempt);
         }
+        let Some(policy) = self.policy(attributes).filter(|policy| !policy.warns_of_nothing()) else { return };
+        let Some(pod) = Pod::of_workload(object) else { return };
+        if self.is_exempt(&pod) {
+            return note(attributes.caller, EXEMPT, "runtimeClass");
+        }
+        audit(attributes.caller, &policy, &pod);
+        warn(attributes.caller, &policy, &pod);
     }
 
     fn is_exempt(&self, pod: &Pod<'_>) -> bool {
@@ -183,6 +221,25 @@ impl PodSecurity {
     }
 }
 
+/// Tells the audit log something, if there is one.
+fn note(caller: &Caller, of: &str, value: impl Display) {
+    if caller.audit().is_read() {
+        caller.audit().annotate(format!("{}{of}", levels::LABELS), value.to_string());
+    }
+}
+
+/// Tells the audit log of what breaks the standard that it is told of.
+fn audit(caller: &Caller, policy: &Policy, pod: &Pod<'_>) {
+    if !caller.audit().is_read() {
+        return;
+    }
+    let broken = violations(policy.audit, pod);
+    if !broken.is_empty() {
+        let violations = format!("would violate PodSecurity \"{}\": {}", policy.audit, told(&broken));
+        note(caller, AUDIT_VIOLATIONS, violations);
+    }
+}
+
 fn warn(caller: &Caller, policy: &Policy, pod: &Pod<'_>) {
     if !caller.warnings().are_read() {
         return;
@@ -219,7 +276,10 @@ impl Admission for PodSecurity {
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
         let is_judged = matches!(attributes.operation, Operation::Create | Operation::Update)
             && match Subject::of(attributes.target) {
-                Some(Subject::Pod | Subject::Workload) => self.policy(attributes).is_some(),
+                // The audit log is told of all that is judged, and of all that is not.
+                Some(Subject::Pod | Subject::Workload) => {
+                    attributes.caller.audit().is_read() || self.policy(attributes).is_some()
+                }
                 Some(Subject::Namespace) => attributes.operation == Operation::Update,
                 None => false,
             };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use keelson_access::follow::Follower;
 use keelson_cache::Cache;
+use keelson_meta::go_format;
 use keelson_meta::json::{Value, json};
 use keelson_meta::status::{StatusCause, StatusDetails};
 use keelson_meta::{ApiError, Object, Status};
@@ -208,8 +209,7 @@ impl Judging<'_> {
 
     fn end(self) -> Result<(), ApiError> {
         if !self.noted.is_empty() {
-            let text = keelson_codec::json::to_vec(&Value::Array(self.noted));
-            self.attributes.caller.audit().annotate(FAILURES, String::from_utf8_lossy(&text));
+            self.attributes.caller.audit().annotate(FAILURES, go_format::json(&Value::Array(self.noted)));
         }
         match self.denied {
             None => Ok(()),

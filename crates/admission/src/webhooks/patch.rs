@@ -17,8 +17,8 @@ use crate::told::told_of_patch;
 pub(super) enum Patched {
     /// Nothing: it is empty.
     Nothing,
-    /// Another object.
-    Object(Object),
+    /// Another object, by this patch.
+    Object(Object, Value),
 }
 
 /// Applies a patch of a type to an object; `None` where there is nothing to be patched.
@@ -48,7 +48,7 @@ pub(super) fn apply(
     match patched {
         Value::Null => Err(internal("replace operation value must be object or array: %!w(<nil>)".to_owned())),
         patched => match Object::from_value(patched) {
-            Some(object) => Ok(Patched::Object(object)),
+            Some(object) => Ok(Patched::Object(object, patch)),
             None => Err(internal("the patched value is no object".to_owned())),
         },
     }

@@ -2,6 +2,8 @@
 //!
 //! What the events say is what the reference server says of the same requests.
 
+mod admission;
+
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

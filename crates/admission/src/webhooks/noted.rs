@@ -1,0 +1,53 @@
+//! Annotations of audit by which the log tells which webhooks changed an object, how, and which ones a request went on without.
+//!
+//! Keys and values are upstream's: a key has the round (1 for those that are asked again) and the place of the webhook.
+
+use keelson_access::audit::{AuditRecord, Level};
+use keelson_meta::go_format::json;
+use keelson_meta::json::{Map, Value};
+
+use super::WebhookKind;
+use super::hook::Hook;
+
+/// The round and the place of a webhook.
+pub(super) type Turn = (usize, usize);
+
+fn key(prefix: &str, (round, place): Turn) -> String {
+    format!("{prefix}.webhook.admission.k8s.io/round_{round}_index_{place}")
+}
+
+fn value(hook: &Hook, more: impl IntoIterator<Item = (&'static str, Value)>) -> String {
+    let own =
+        [("configuration", Value::from(hook.configuration.as_str())), ("webhook", Value::from(hook.name.as_str()))];
+    let value: Map = own.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect();
+    json(&Value::Object(value))
+}
+
+/// Notes whether a webhook has changed an object.
+pub(super) fn mutation(audit: &AuditRecord, hook: &Hook, turn: Turn, mutated: bool) {
+    if audit.is_read() {
+        audit.annotate(key("mutation", turn), value(hook, [("mutated", mutated.into())]));
+    }
+}
+
+/// Notes by which patch a webhook has changed an object, where what was sent is noted, too.
+pub(super) fn patch(audit: &AuditRecord, hook: &Hook, turn: Turn, mut patch: Value) {
+    if audit.level() < Level::Request {
+        return;
+    }
+    for operation in patch.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        let mut members: Vec<_> = operation.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        members.sort_by(|(left, _), (right, _)| left.cmp(right));
+        *operation = members.into_iter().collect();
+    }
+    audit.annotate(key("patch", turn), value(hook, [("patch", patch), ("patchType", "JSONPatch".into())]));
+}
+
+/// Notes that a request goes on without a webhook that failed.
+pub(super) fn failed_open(audit: &AuditRecord, kind: WebhookKind, hook: &Hook, turn: Turn) {
+    let prefix = match kind {
+        WebhookKind::Mutating => "failed-open.mutation",
+        WebhookKind::Validating => "failed-open.validating",
+    };
+    audit.annotate(key(prefix, turn), hook.name.as_str());
+}
