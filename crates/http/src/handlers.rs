@@ -69,7 +69,7 @@ impl ResourceHandlers {
         let takes_queries = target.subresource.is_none()
             && matches!(request.info.verb, RequestVerb::Resource(Verb::Get | Verb::List | Verb::Watch));
         if request.query.is_extended() && !takes_queries {
-            return future::ready(Err(query::only_for_reads())).boxed();
+            return future::ready(Err(request.query.refusal_beyond_reads())).boxed();
         }
         match target.subresource.as_ref().map(|below| below.handler) {
             None if target.resource.create_handler == Some(CreateHandler::Binding) => {

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use http::Uri;
 use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, Query as Pairs};
-use keelson_query::{PREFIX, Query};
+use keelson_query::{Query, is_parameter};
 use keelson_resources::Verb;
 
 use crate::request_info::{RequestInfo, RequestVerb};
@@ -41,7 +41,7 @@ impl RequestQuery {
 
     /// Whether something is asked beyond what Kubernetes knows.
     pub fn is_extended(&self) -> bool {
-        self.pairs.pairs().any(|(name, _)| name.starts_with(PREFIX))
+        self.pairs.pairs().any(|(name, _)| is_parameter(name))
     }
 
     /// What is asked of a list beyond what Kubernetes knows; `None` for an ordinary request.
@@ -54,6 +54,18 @@ impl RequestQuery {
         }
         let read = || Query::parse(self.pairs.pairs()).map_err(|error| ApiError::BadRequest(error.to_string()));
         self.extended.get_or_init(read).as_ref().map(Option::as_ref).map_err(Clone::clone)
+    }
+
+    /// What is told who asks something else than a read with parameters of a query.
+    pub fn refusal_beyond_reads(&self) -> ApiError {
+        if let Err(wrong) = self.extended() {
+            return wrong;
+        }
+        let names: Vec<&str> = self.pairs.pairs().map(|(name, _)| name).filter(|name| is_parameter(name)).collect();
+        ApiError::BadRequest(format!(
+            "{}: parameters that begin with keelson.io/ are for reads of objects alone",
+            names.join(", ")
+        ))
     }
 
     /// The options of a list, a watch or a deletion of many.

@@ -32,7 +32,7 @@ pub use moment::Moment;
 pub use order::{Comparison, SortBy, SortTerm};
 pub use parameters::{GROUP_VERSION, PARAMETERS, Parameter, ParameterValue, Request};
 pub use path::{Path, Step};
-pub use query::{PREFIX, Query};
+pub use query::{PREFIX, Query, is_parameter};
 pub use search::{Manner, Search, WordMatch};
 pub use token::{QueryToken, TokenError, TokenRevision, fingerprint};
 pub use value::{Subject, Value};

@@ -24,6 +24,12 @@ pub const PREFIX: &str = "keelson.io/";
 /// The longest value of a parameter, in bytes.
 const MAX_BYTES: usize = 4096;
 
+/// Whether a parameter of a request is one of a query, known or not. The prefix may be in letters of either case: who wrote it otherwise
+/// is told that there is no such parameter, and gets no answer to something else.
+pub fn is_parameter(name: &str) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
 /// What a request asks of a list beyond what Kubernetes knows.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
@@ -57,7 +63,7 @@ impl Query {
     pub fn parse<'q>(pairs: impl Iterator<Item = (&'q str, &'q str)>) -> Result<Option<Self>, QueryError> {
         let mut query = None;
         let mut seen = Vec::new();
-        for (name, value) in pairs.filter(|(name, _)| name.starts_with(PREFIX)) {
+        for (name, value) in pairs.filter(|(name, _)| is_parameter(name)) {
             let Some(known) = PARAMETERS.iter().map(|parameter| parameter.name).find(|known| *known == name) else {
                 return Err(QueryError::Unknown { name: name.to_owned() });
             };
@@ -271,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_request_without_its_parameters_is_no_query() {
-        assert!(parse(&[("limit", "5"), ("sortBy", "%%"), ("page", "x")]).unwrap().is_none());
+        assert!(parse(&[("limit", "5"), ("sortBy", "%%"), ("page", "x"), ("keelson.i\u{f6}/", "x")]).unwrap().is_none());
         assert!(parse(&[("keelson.io/count", "true")]).unwrap().unwrap().is_plain());
         let query = parse(&[("keelson.io/sortBy", "-spec.n:number"), ("keelson.io/page", "3")]).unwrap().unwrap();
         assert_eq!(query.canonical(), r#""sortBy=-.spec.n:number" "" "" """#);
@@ -287,6 +293,10 @@ mod tests {
              keelson.io/groupBy, keelson.io/filter, keelson.io/where, keelson.io/search, keelson.io/matches, \
              keelson.io/at, keelson.io/fields, keelson.io/omitManagedFields",
         );
+        for name in ["Keelson.io/filter", "KEELSON.IO/page", "keelson.io/sortby", "keelson.io/", "kEELSON.IO/"] {
+            let told = parse(&[(name, "1")]).unwrap_err();
+            assert!(told.starts_with(&format!("unknown query parameter {name:?}: ")), "{told}");
+        }
         check(&[("keelson.io/page", "1"), ("keelson.io/page", "2")], "keelson.io/page is given more than once");
         check(&[("keelson.io/page", "0")], "keelson.io/page: pages are numbered from 1, not \"0\"");
         check(&[("keelson.io/count", "")], "keelson.io/count: true is expected, not \"\"");

@@ -33,7 +33,7 @@ pub(super) async fn handle(
     mut request: Box<ApiRequest>,
     encoder: EventEncoder,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let query = request.query.extended()?.ok_or_else(super::query::only_for_reads)?;
+    let query = request.query.extended()?.ok_or_else(|| request.query.refusal_beyond_reads())?;
     if encoder.media_kind() != MediaKind::Json {
         return Err(ApiError::BadRequest("a live page is told in JSON alone".to_owned()));
     }

@@ -30,7 +30,7 @@ pub(super) async fn handle(
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let options = request.query.list_options()?;
-    let query = request.query.extended()?.ok_or_else(only_for_reads)?;
+    let query = request.query.extended()?.ok_or_else(|| request.query.refusal_beyond_reads())?;
     if query.group_by.is_some() {
         let groups = registry.query_groups(target, &request.caller, options, query).await?;
         let mut response = respond::value(StatusCode::OK, &document(&groups), request.error_form);
@@ -61,11 +61,6 @@ pub(super) async fn handle(
     tell(response.headers_mut(), TOTAL_COUNT, total);
     tell(response.headers_mut(), LOOKED_AT, looked_at);
     Ok(response)
-}
-
-/// What is told who asks something else than a read so.
-pub(super) fn only_for_reads() -> ApiError {
-    ApiError::BadRequest("parameters that begin with keelson.io/ are for reads of objects alone".to_owned())
 }
 
 /// What is left out of each object.

@@ -357,6 +357,50 @@ async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     assert_eq!(names(&raw.get(PODS).await.expect(200).json()).len(), 3, "nothing was deleted");
 }
 
+/// A selection that was misspelt must not become one of everything, whatever is asked.
+#[tokio::test]
+async fn a_prefix_in_other_letters_is_refused_on_each_verb() {
+    let server = TestServer::start().await;
+    let raw = pods(&server, 2).await;
+    let one = format!("{PODS}/pod-00");
+    let pod = raw.get(&*one).await.expect(200).json();
+    let patch = json!({"metadata": {"labels": {"a": "b"}}});
+    let named = |path: &str, name: &str| format!("{path}?{name}=metadata.name=='pod-07'");
+    for name in ["Keelson.io/filter", "KEELSON.IO%2FFILTER", "keelson.io/Filter", "keelson.io/"] {
+        let (many, one) = (named(PODS, name), named(&one, name));
+        for call in [
+            raw.get(&*many),
+            raw.get(format!("{many}&watch=true")),
+            raw.get(&*one),
+            raw.get(one.replace('?', "/status?")),
+            raw.post(
+                &*many,
+                &json!({"metadata": {"name": "new"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}),
+            ),
+            raw.put(&*one, &pod),
+            raw.patch(&*one, "application/merge-patch+json", &patch),
+            raw.delete(&*one),
+            raw.delete(&*many),
+        ] {
+            let refused = call.await.expect(400).json();
+            let expected = format!("unknown query parameter {:?}: there are", name.replace("%2F", "/"));
+            assert!(refused["message"].as_str().unwrap().starts_with(&expected), "{refused}");
+        }
+    }
+    let refused = raw.delete(named(PODS, "keelson.io/filter")).await.expect(400).json();
+    let expected = "keelson.io/filter: parameters that begin with keelson.io/ are for reads of objects alone";
+    assert_eq!(refused["message"], expected);
+    let left = raw.get(PODS).await.expect(200).json();
+    assert_eq!((names(&left), &left["items"][0]), (vec!["pod-00", "pod-01"], &with_no_kind(&pod)));
+}
+
+/// An object as it stands in a list.
+fn with_no_kind(object: &Value) -> Value {
+    let mut item = object.clone();
+    item.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
+    item
+}
+
 #[tokio::test]
 async fn parameters_of_others_stay_without_effect() {
     let server = TestServer::start().await;
