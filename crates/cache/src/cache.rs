@@ -49,7 +49,7 @@ impl Cache {
         specs: Vec<CollectionSpec>,
         config: CacheConfig,
     ) -> Result<Arc<Self>, AddError> {
-        let shared = Arc::new(Shared::new(config.history_bytes));
+        let shared = Arc::new(Shared::new(config.history_bytes, config.view_bytes));
         for spec in specs {
             shared.routes(|routes| routes.is_free(&spec.prefix))?;
             shared.open(&[shared.collection(spec)]);

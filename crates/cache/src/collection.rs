@@ -27,7 +27,7 @@ use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
-use crate::views::{Found, View};
+use crate::views::{Found, Room, View};
 use crate::written::DecoderId;
 
 /// About how many events are applied under one lock: readers wait for no more than these.
@@ -348,6 +348,11 @@ impl Collection {
         self.environment.views.turn(self.decoder.id, name)
     }
 
+    /// Room for a view that is to be made.
+    pub fn view_room(&self) -> Room {
+        self.environment.views.room()
+    }
+
     /// What the collection holds.
     pub fn stats(&self) -> CollectionStats {
         let mut history = self.history();
@@ -530,7 +535,7 @@ mod tests {
             complete: None,
             typed_items: false,
         };
-        Arc::new(Collection::new(spec, Arc::new(Environment::new(u64::MAX))))
+        Arc::new(Collection::new(spec, Arc::new(Environment::new(u64::MAX, u64::MAX))))
     }
 
     #[test]

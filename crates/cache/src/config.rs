@@ -15,6 +15,8 @@ pub const DEFAULT_HISTORY: Duration = Duration::from_secs(5 * 60);
 pub const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_mins(10);
 /// How many bytes all histories may hold unless configured.
 pub const DEFAULT_HISTORY_BYTES: u64 = 256 << 20;
+/// How many bytes the views of queries that are kept may take, unless it is set otherwise.
+pub const DEFAULT_VIEW_BYTES: u64 = 128 << 20;
 
 /// How much of the past a cache keeps.
 #[derive(Clone)]
@@ -23,6 +25,8 @@ pub struct CacheConfig {
     pub history: Duration,
     /// How many bytes all histories together may hold beyond the newest state. What goes over it is dropped early.
     pub history_bytes: u64,
+    /// How many bytes the views of queries that are kept may take together. While they are made they may take twice as much.
+    pub view_bytes: u64,
     /// In what time every collection is compared with the store once; `None` is never.
     pub check_interval: Option<Duration>,
     /// Is told when a task of the cache dies.
@@ -37,6 +41,7 @@ impl CacheConfig {
         Self {
             history: DEFAULT_HISTORY,
             history_bytes: DEFAULT_HISTORY_BYTES,
+            view_bytes: DEFAULT_VIEW_BYTES,
             check_interval: None,
             supervisor: Supervisor::default(),
             clock,

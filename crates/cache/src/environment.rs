@@ -28,14 +28,14 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Nothing has been seen, and all histories together may hold so many bytes.
-    pub(crate) fn new(history_bytes: u64) -> Self {
+    /// Nothing has been seen, and all histories together may hold so many bytes, and all views that are kept so many.
+    pub(crate) fn new(history_bytes: u64, view_bytes: u64) -> Self {
         Self {
             watermark: Watermark::default(),
             budget: Arc::new(Budget::new(history_bytes)),
             written: Written::default(),
             counters: Counters::default(),
-            views: KeptViews::default(),
+            views: KeptViews::new(view_bytes),
             times: Times::default(),
             expired: AtomicU64::new(0),
         }

@@ -106,9 +106,9 @@ impl Routes {
 }
 
 impl Shared {
-    pub(crate) fn new(history_bytes: u64) -> Self {
+    pub(crate) fn new(history_bytes: u64, view_bytes: u64) -> Self {
         Self {
-            environment: Arc::new(Environment::new(history_bytes)),
+            environment: Arc::new(Environment::new(history_bytes, view_bytes)),
             routes: RwLock::default(),
             eventful: Mutex::default(),
             fault: Mutex::default(),

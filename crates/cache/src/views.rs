@@ -7,6 +7,7 @@
 //! Invariant: a view of a snapshot holds exactly the places that its sight gives the entries of the snapshot, however it was made.
 
 mod kept;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use smallvec::SmallVec;
 
 pub use self::kept::Found;
 pub(crate) use self::kept::KeptViews;
+pub use self::room::{NoRoom, Room};
 use crate::entry::Entry;
 use crate::snapshot::Snapshot;
 use crate::tree::{CowTree, Diff, KeyCursor};
@@ -27,6 +29,16 @@ pub trait Sight: Send + Sync {
     /// Adds the places of an entry: none where it is not in the view, several where it is in several groups. No place may begin
     /// another one, of this entry or of any.
     fn places(&self, entry: &Entry, out: &mut Places);
+
+    /// What a look at an entry costs, in bytes that are walked over.
+    fn cost(&self, entry: &Entry) -> u64 {
+        entry.list_bytes()
+    }
+
+    /// Whether a look at it may take so long that it should be taken on a thread that nobody else waits for.
+    fn is_heavy(&self, _entry: &Entry) -> bool {
+        false
+    }
 }
 
 /// The places of one entry.
@@ -73,6 +85,10 @@ const END_BYTES: usize = 1 + size_of::<u32>();
 const BEHIND_KEYS: u8 = 0xff;
 /// What a change costs beside the look at its objects, as if it were bytes of them.
 const CHANGE_BYTES: u64 = 4096;
+/// The same of each place that it takes or gives.
+const PLACE_BYTES: u64 = 512;
+/// What a pair that was gathered takes beside its bytes.
+const GATHERED_BYTES: usize = size_of::<(usize, usize)>();
 
 /// A place and a key, as a view holds them.
 fn pair(place: &[u8], key: &str) -> Vec<u8> {
@@ -108,10 +124,17 @@ pub struct View {
 impl View {
     /// The view of all that was gathered, each part of which is of other entries.
     ///
-    /// Cost: O(n log(number of parts)).
+    /// Cost: O(n log(number of parts)); O(n) where the parts follow each other, as those of a list in the order of its keys do.
     pub fn of(parts: &mut [Gathered]) -> Self {
         parts.iter_mut().for_each(Gathered::sort);
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
+        let ends = parts
+            .iter()
+            .flat_map(|part| [part.pair(0), part.pairs.len().checked_sub(1).and_then(|last| part.pair(last))]);
+        if ends.flatten().is_sorted() {
+            let pairs = parts.iter().flat_map(|part| (0..part.pairs.len()).filter_map(|place| part.pair(place)));
+            return Self { tree: CowTree::from_sorted(pairs.map(|pair| (pair, ()))), bytes };
+        }
         let mut next: BinaryHeap<Reverse<(&[u8], usize, usize)>> = parts
             .iter()
             .enumerate()
@@ -215,8 +238,15 @@ pub struct Gathered {
 impl Gathered {
     /// Looks at an entry.
     pub fn add(&mut self, sight: &dyn Sight, entry: &Entry) {
-        self.places.of(sight, entry);
-        for place in self.places.sorted() {
+        let mut places = std::mem::take(&mut self.places);
+        places.of(sight, entry);
+        self.add_places(&places, entry);
+        self.places = places;
+    }
+
+    /// Adds the places of an entry that was looked at.
+    pub fn add_places(&mut self, places: &Places, entry: &Entry) {
+        for place in places.sorted() {
             let start = self.bytes.len();
             write_pair(place, &entry.key, &mut self.bytes);
             self.pairs.push((start, self.bytes.len()));
@@ -232,6 +262,21 @@ impl Gathered {
         }
     }
 
+    /// How many places were gathered.
+    pub const fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Whether nothing was.
+    pub const fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// About how many bytes it takes.
+    pub const fn bytes(&self) -> u64 {
+        (self.bytes.len() + self.pairs.len() * GATHERED_BYTES) as u64
+    }
+
     fn pair(&self, place: usize) -> Option<&[u8]> {
         self.pairs.get(place).map(|(start, end)| &self.bytes[*start..*end])
     }
@@ -242,40 +287,80 @@ pub struct CatchingUp<'a> {
     changes: Diff<'a, Arc<Entry>>,
     sight: &'a dyn Sight,
     view: View,
+    looked_at: usize,
+}
+
+/// How a turn of catching up ended.
+pub enum Turn {
+    /// With the last change.
+    Over,
+    /// Before more changes.
+    More,
+    /// Before this change, which takes long to look at: whoever has done so hands it to [`CatchingUp::take_over`].
+    Heavy(Change),
+}
+
+/// An object that is not the same at both moments.
+pub struct Change {
+    old: Option<Arc<Entry>>,
+    new: Option<Arc<Entry>>,
     before: Places,
     after: Places,
-    looked_at: usize,
+}
+
+impl Change {
+    fn new(old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) -> Self {
+        Self { old: old.cloned(), new: new.cloned(), before: Places::default(), after: Places::default() }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        [&self.old, &self.new].into_iter().flatten().map(Arc::as_ref)
+    }
+
+    /// Finds out where the object stood and where it stands.
+    pub fn look(&mut self, sight: &dyn Sight) {
+        if let Some(old) = &self.old {
+            self.before.of(sight, old);
+        }
+        if let Some(new) = &self.new {
+            self.after.of(sight, new);
+        }
+    }
 }
 
 impl<'a> CatchingUp<'a> {
     /// From the view of one snapshot to that of another, which may be older.
     pub fn new(view: View, from: &'a Snapshot, to: &'a Snapshot, sight: &'a dyn Sight) -> Self {
         let changes = Diff::new(&from.trees.entries, &to.trees.entries, Arc::ptr_eq);
-        Self { changes, sight, view, before: Places::default(), after: Places::default(), looked_at: 0 }
+        Self { changes, sight, view, looked_at: 0 }
     }
 
-    /// Takes over changes of about so many bytes of objects; whether there are more.
-    pub fn go_on(&mut self, most: u64) -> bool {
-        let mut bytes = 0;
-        while bytes < most {
-            let Some((old, new)) = self.changes.next() else { return false };
+    /// Takes over changes that cost about as much to look at as so many bytes.
+    pub fn go_on(&mut self, most: u64) -> Turn {
+        let mut cost = 0;
+        while cost < most {
+            let Some((old, new)) = self.changes.next() else { return Turn::Over };
             self.looked_at += 1;
-            bytes += CHANGE_BYTES + [old, new].into_iter().flatten().map(|entry| entry.list_bytes()).sum::<u64>();
-            self.before.clear();
-            self.after.clear();
-            if let Some(old) = old {
-                self.before.of(self.sight, old);
+            let mut change = Change::new(old, new);
+            if change.entries().any(|entry| self.sight.is_heavy(entry)) {
+                return Turn::Heavy(change);
             }
-            if let Some(new) = new {
-                self.after.of(self.sight, new);
-            }
-            let Some(key) = old.or(new).map(|entry| &*entry.key) else { continue };
-            let (before, after) = (self.before.sorted(), self.after.sorted());
-            let beyond = |of: &[&[u8]], place: &&&[u8]| of.binary_search(place).is_err();
-            before.iter().filter(|place| beyond(&after, place)).for_each(|place| self.view.remove(place, key));
-            after.iter().filter(|place| beyond(&before, place)).for_each(|place| self.view.insert(place, key));
+            change.look(self.sight);
+            self.take_over(&change);
+            let places = (change.before.ends.len() + change.after.ends.len()) as u64;
+            cost += CHANGE_BYTES + places * PLACE_BYTES;
+            cost += change.entries().map(|entry| self.sight.cost(entry)).sum::<u64>();
         }
-        true
+        Turn::More
+    }
+
+    /// Takes over a change that was looked at.
+    pub fn take_over(&mut self, change: &Change) {
+        let Some(key) = change.entries().map(|entry| &*entry.key).next() else { return };
+        let (before, after) = (change.before.sorted(), change.after.sorted());
+        let beyond = |of: &[&[u8]], place: &&&[u8]| of.binary_search(place).is_err();
+        before.iter().filter(|place| beyond(&after, place)).for_each(|place| self.view.remove(place, key));
+        after.iter().filter(|place| beyond(&before, place)).for_each(|place| self.view.insert(place, key));
     }
 
     /// How many changes were looked at.
@@ -284,6 +369,11 @@ impl<'a> CatchingUp<'a> {
     }
 
     /// The view as far as it has got.
+    pub const fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The same, for good.
     pub fn into_view(self) -> View {
         self.view
     }

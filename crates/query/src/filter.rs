@@ -1,8 +1,9 @@
 //! Expressions over the values of an object: which objects are in the answer.
 //!
 //! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`. An expression is
-//! read once, and an object is judged in its bytes; no form takes longer than in proportion to them, regular expressions included. Of these
-//! what they look at in one object is bounded besides: a byte may cost them thousands of steps.
+//! read once, and an object is judged in its bytes; no form takes longer than in proportion to them, regular expressions included, and a
+//! value is looked for among many as fast as among few. What regular expressions look at in one object is bounded besides: a byte may
+//! cost them thousands of steps.
 //!
 //! A test of a value that is not there is false, but for `!=` and `notin`, which are the contrary of `==` and `in`. A path with several
 //! values passes a test if one of them does.
@@ -32,6 +33,7 @@ pub struct Filter {
     root: Expr,
     text: String,
     tests: usize,
+    steps: u64,
     patterns: usize,
 }
 
@@ -55,7 +57,7 @@ enum Expr {
 /// What is asked of a value.
 #[derive(Clone, Debug)]
 enum Test {
-    In(Vec<Literal>),
+    In(OneOf),
     Less(Literal),
     LessOrEqual(Literal),
     Greater(Literal),
@@ -95,6 +97,13 @@ impl Work {
     }
 }
 
+/// Values one of which a value has to be.
+#[derive(Clone, Debug)]
+struct OneOf {
+    /// Their places, in order, each once, by what a value has to be to have such a place.
+    places: Vec<(Form, Vec<Vec<u8>>)>,
+}
+
 /// A value that values are compared with, by their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Literal {
@@ -121,13 +130,19 @@ impl Filter {
     /// # Errors
     /// What is wrong where.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
-        let parse::Parsed { root, tests, patterns } = parse::parse(parameter, text)?;
-        Ok(Self { root, text: text.trim().to_owned(), tests, patterns })
+        let parse::Parsed { root, tests, steps, patterns } = parse::parse(parameter, text)?;
+        Ok(Self { root, text: text.trim().to_owned(), tests, steps, patterns })
     }
 
-    /// How many walks through an object it takes at the most.
+    /// How many walks through an object it takes, as objects usually are.
     pub const fn tests(&self) -> usize {
         self.tests
+    }
+
+    /// How much it may cost at the most for each byte of an object, in walks through it: where a test is of each item of a list, there may
+    /// be one in two bytes.
+    pub const fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Whether it has regular expressions, each of which may take some milliseconds for an object.
@@ -142,9 +157,8 @@ impl Filter {
             one => std::slice::from_ref(one),
         };
         parts.iter().filter_map(|part| {
-            let Expr::Value(path, Test::In(literals)) = part else { return None };
-            let [Literal { form: Form::Text, place }] = literals.as_slice() else { return None };
-            let text = std::str::from_utf8(place).ok()?;
+            let Expr::Value(path, Test::In(values)) = part else { return None };
+            let text = values.only_text()?;
             (path.is_single() && !path.is_revision()).then_some((path, text))
         })
     }
@@ -224,9 +238,7 @@ impl Test {
     fn holds(&self, value: &Value<'_>, work: &Work) -> bool {
         let text = |test: &dyn Fn(&str) -> bool| matches!(value, Value::Text(text) if test(text));
         match self {
-            Self::In(literals) => {
-                literals.iter().any(|literal| literal.compared(value) == Some(std::cmp::Ordering::Equal))
-            }
+            Self::In(values) => values.hold(value),
             Self::Less(literal) => literal.compared(value).is_some_and(std::cmp::Ordering::is_lt),
             Self::LessOrEqual(literal) => literal.compared(value).is_some_and(std::cmp::Ordering::is_le),
             Self::Greater(literal) => literal.compared(value).is_some_and(std::cmp::Ordering::is_gt),
@@ -240,6 +252,43 @@ impl Test {
                 work.take((looked_at.len() as u64 + 1) * weight) && regex.is_match(looked_at)
             }),
         }
+    }
+}
+
+impl OneOf {
+    fn new(literals: impl IntoIterator<Item = Literal>) -> Self {
+        let mut places: Vec<(Form, Vec<Vec<u8>>)> = Vec::new();
+        for Literal { form, place } in literals {
+            match places.iter_mut().find(|(known, _)| *known == form) {
+                Some((_, places)) => places.push(place),
+                None => places.push((form, vec![place])),
+            }
+        }
+        for (_, places) in &mut places {
+            places.sort_unstable();
+            places.dedup();
+        }
+        Self { places }
+    }
+
+    /// Whether a value is one of them.
+    ///
+    /// Cost: the logarithm of their number.
+    fn hold(&self, value: &Value<'_>) -> bool {
+        self.places.iter().any(|(form, places)| {
+            if let (Form::Text, Value::Text(text)) = (form, value) {
+                return places.binary_search_by(|place| (**place).cmp(text.as_bytes())).is_ok();
+            }
+            let mut place = Vec::new();
+            form.write(value, &mut place).is_some() && places.binary_search(&place).is_ok()
+        })
+    }
+
+    /// The text that a value has to be.
+    fn only_text(&self) -> Option<&str> {
+        let [(Form::Text, places)] = self.places.as_slice() else { return None };
+        let [place] = places.as_slice() else { return None };
+        std::str::from_utf8(place).ok()
     }
 }
 
@@ -430,9 +479,53 @@ mod tests {
             "a.b in ('x') and c > 5 and metadata.labels['d/e'] = \"y\"",
             &[(".a.b", "x"), (".metadata.labels.d/e", "y")],
         );
-        for none in ["a != 'x'", "a == 'x' or b == 'y'", "not a == 'x'", "a[*] == 'x'", "a == 5", "a in ('x', 'y')"] {
+        for none in [
+            "a != 'x'",
+            "a == 'x' or b == 'y'",
+            "not a == 'x'",
+            "a[*] == 'x'",
+            "a == 5",
+            "a in ('x', 'y')",
+            "a in ('x', 1)",
+        ] {
             check(none, &[]);
         }
+    }
+
+    #[test]
+    fn a_value_is_looked_for_among_many_as_among_few() {
+        let numbers: Vec<String> = (0..250).map(|number| format!("quantity({number}Ki)")).collect();
+        let list = format!("{},'b','a','b',true,1.50,time('2026-01-02T03:04:05Z')", numbers.join(","));
+        for (json, expect) in [
+            (r#"{"a":"249Ki"}"#, true),
+            (r#"{"a":1024}"#, true),
+            (r#"{"a":"250Ki"}"#, false),
+            (r#"{"a":"a"}"#, true),
+            (r#"{"a":"c"}"#, false),
+            (r#"{"a":true}"#, true),
+            (r#"{"a":false}"#, false),
+            (r#"{"a":15e-1}"#, true),
+            (r#"{"a":"2026-01-02T05:04:05+02:00"}"#, true),
+            (r#"{"a":null}"#, false),
+        ] {
+            assert_eq!(holds(&format!("a in ({list})"), json), expect, "{json}");
+            assert_eq!(holds(&format!("a notin ({list})"), json), !expect, "{json}");
+        }
+        // Each value is read once, however many it is looked for among.
+        let Expr::Value(_, Test::In(values)) = Filter::parse("f", &format!("a in ({list})")).unwrap().root else {
+            panic!("this is one test");
+        };
+        assert_eq!(values.places.iter().map(|(_, places)| places.len()).collect::<Vec<_>>(), [250, 2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_test_of_each_item_costs_more_than_one_of_a_value() {
+        let check = |text: &str, steps: u64| assert_eq!(Filter::parse("f", text).unwrap().steps(), steps, "{text}");
+        check("a == 1", 1);
+        check("a == 1 and exists(b)", 2);
+        check("a[*] in (1, 2)", 8);
+        check("any(a, .b == 1 and .c == 2) or d == 1", 18);
+        check("owner(Job, a)", 3);
     }
 
     #[test]

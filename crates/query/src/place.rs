@@ -127,6 +127,10 @@ pub(crate) fn version(text: &str, out: &mut Vec<u8>) -> Option<()> {
 
 fn write_version(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let text = text.split('+').next()?;
+    if text.len() > TEXT_BYTES {
+        // A place would be as long as the text. No version is.
+        return None;
+    }
     let mut rest = text.strip_prefix('v').unwrap_or(text);
     loop {
         let (digits, behind) = split(rest, |byte| byte.is_ascii_digit());

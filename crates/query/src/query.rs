@@ -24,6 +24,9 @@ pub const PREFIX: &str = "keelson.io/";
 /// The longest value of a parameter, in bytes.
 const MAX_BYTES: usize = 4096;
 
+/// What it may cost for a byte of an object that it is in several groups, in walks through it: a group may be of one byte.
+const STEPS_OF_GROUPS: u64 = 8;
+
 /// Whether a parameter of a request is one of a query, known or not. The prefix may be in letters of either case: who wrote it otherwise
 /// is told that there is no such parameter, and gets no answer to something else.
 pub fn is_parameter(name: &str) -> bool {
@@ -177,11 +180,33 @@ impl Query {
         format!("{order:?} {filter:?} {condition:?} {search:?}")
     }
 
-    /// How many walks through an object it takes, at the most, to tell whether it is wanted and where it stands.
+    /// What it costs at the most to tell of an object of so many bytes whether it is wanted and where it stands, in bytes that are
+    /// walked over. Conditions are not counted.
+    pub fn cost(&self, bytes: u64) -> u64 {
+        let filter = self.filter.as_ref().map_or(0, Filter::steps);
+        let of_group = |path: &Path| if path.is_single() { 1 } else { STEPS_OF_GROUPS };
+        let group = self.group_by.as_ref().map_or(0, of_group);
+        let steps = (filter + self.sort_by.terms().len() as u64 + group).max(1);
+        bytes * steps + self.search.as_ref().map_or(0, |search| search.cost(bytes))
+    }
+
+    /// How many walks through an object it takes to tell whether it is wanted and where it stands, as objects usually are.
     pub fn walks(&self) -> usize {
         let tests = self.filter.as_ref().map_or(0, Filter::tests);
         let searched = self.search.as_ref().map_or(0, Search::walks);
         (tests + searched + self.sort_by.terms().len() + usize::from(self.group_by.is_some())).max(1)
+    }
+
+    /// The parameter by which the objects of the answer are put in order, or else are found.
+    pub fn ordering_parameter(&self) -> &'static str {
+        match self {
+            Self { group_by: Some(_), .. } => GROUP_BY,
+            _ if !self.sort_by.is_by_key() => SORT_BY,
+            Self { search: Some(_), .. } => SEARCH,
+            Self { filter: Some(_), .. } => FILTER,
+            Self { condition: Some(_), .. } => WHERE,
+            _ => COUNT,
+        }
     }
 
     /// Whether one object may take some milliseconds.
@@ -198,28 +223,34 @@ impl Query {
             && self.search.is_none()
     }
 
-    /// Hands the places of an object to `out`: one for each group that it is in, or its place in the order. None where nothing is found
-    /// in it that is searched for; `fields` are texts of it that are searched besides.
-    pub fn places<'f>(&self, subject: &Subject<'_>, fields: impl Iterator<Item = &'f str>, mut out: impl FnMut(&[u8])) {
+    /// Hands the places of an object to `out`, which says whether it takes more: one for each group that it is in, or its place in the
+    /// order. None where nothing is found in it that is searched for; `fields` are texts of it that are searched besides.
+    pub fn places<'f>(
+        &self,
+        subject: &Subject<'_>,
+        fields: impl Iterator<Item = &'f str>,
+        mut out: impl FnMut(&[u8]) -> bool,
+    ) {
         let mut place = Vec::new();
         if let Some(search) = &self.search {
             let Some(score) = search.score(subject, fields) else { return };
             if self.sort_by.is_by_key() && self.group_by.is_none() {
                 // The best answer comes first.
-                return out(&(u16::MAX - score).to_be_bytes());
+                out(&(u16::MAX - score).to_be_bytes());
+                return;
             }
         }
         let Some(path) = &self.group_by else {
             self.sort_by.write_place(subject, &mut place);
-            return out(&place);
+            out(&place);
+            return;
         };
         let mut found = false;
         subject.visit(path, |value| {
             found = true;
             place.clear();
             write_value(Some(&value), &mut place);
-            out(&place);
-            true
+            out(&place)
         });
         if !found {
             write_value(None, &mut place);
@@ -277,7 +308,9 @@ mod tests {
 
     #[test]
     fn a_request_without_its_parameters_is_no_query() {
-        assert!(parse(&[("limit", "5"), ("sortBy", "%%"), ("page", "x"), ("keelson.i\u{f6}/", "x")]).unwrap().is_none());
+        assert!(
+            parse(&[("limit", "5"), ("sortBy", "%%"), ("page", "x"), ("keelson.i\u{f6}/", "x")]).unwrap().is_none()
+        );
         assert!(parse(&[("keelson.io/count", "true")]).unwrap().unwrap().is_plain());
         let query = parse(&[("keelson.io/sortBy", "-spec.n:number"), ("keelson.io/page", "3")]).unwrap().unwrap();
         assert_eq!(query.canonical(), r#""sortBy=-.spec.n:number" "" "" """#);

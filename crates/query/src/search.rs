@@ -3,6 +3,9 @@
 //! Each word that is searched for has to be found somewhere: in the name, the namespace, the values of the labels, the images of the
 //! containers, or a field that objects are selected by. Letters of either case are the same. What is found in the name counts most, and a
 //! whole text or word more than its beginning, a part of it, or one with a typing error.
+//!
+//! Texts may be as long as objects: of each the beginning is looked at, and of an object's texts together so much that it takes some
+//! milliseconds at the most.
 
 use keelson_codec::cursor::Cursor;
 
@@ -18,6 +21,15 @@ const MAX_WORD: usize = 64;
 const ONE_ERROR_FROM: usize = 4;
 const TWO_ERRORS_FROM: usize = 8;
 
+/// From how many errors on words are different.
+const MOST_ERRORS: usize = 2;
+/// How many bytes of a text are looked at.
+const TEXT_BYTES: usize = 2048;
+/// How many bytes of all texts of an object are looked at.
+const OBJECT_BYTES: usize = 32 << 10;
+/// What a byte of a text costs that a word is looked for in, in walks over it.
+const STEPS_OF_WORD: u64 = 4;
+
 /// How much a place counts where a word is found.
 mod weight {
     pub(super) const NAME: u16 = 3;
@@ -31,8 +43,31 @@ const TOLD_BYTES: usize = 256;
 /// Words that are searched for.
 #[derive(Clone, Debug)]
 pub struct Search {
-    words: Vec<String>,
+    words: Vec<Word>,
     places: Vec<(Path, u16)>,
+}
+
+/// A word that is searched for.
+#[derive(Clone, Debug)]
+struct Word {
+    /// In small letters.
+    text: String,
+    letters: Vec<char>,
+    /// How many typing errors it may have.
+    errors: usize,
+}
+
+impl Word {
+    fn new(word: &str) -> Self {
+        let text = word.to_lowercase();
+        let letters: Vec<char> = text.chars().collect();
+        let errors = match letters.len() {
+            0..ONE_ERROR_FROM => 0,
+            ONE_ERROR_FROM..TWO_ERRORS_FROM => 1,
+            _ => MOST_ERRORS,
+        };
+        Self { text, letters, errors }
+    }
 }
 
 /// Where a word was found best in an object.
@@ -100,14 +135,14 @@ impl Search {
     /// When there are none, or too many or too long ones.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let refused = |why| QueryError::Value { name: parameter, why, value: text.to_owned() };
-        let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+        let words: Vec<Word> = text.split_whitespace().map(Word::new).collect();
         if words.is_empty() {
             return Err(refused("a word to search for is expected"));
         }
         if words.len() > MAX_WORDS {
             return Err(refused("at most 8 words are searched for"));
         }
-        if words.iter().any(|word| word.chars().count() > MAX_WORD) {
+        if words.iter().any(|word| word.letters.len() > MAX_WORD) {
             return Err(refused("words have at most 64 characters"));
         }
         Ok(Self { words, places: places() })
@@ -115,12 +150,18 @@ impl Search {
 
     /// The words, in small letters.
     pub fn text(&self) -> String {
-        self.words.join(" ")
+        self.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
     }
 
     /// How many walks through an object it takes.
     pub fn walks(&self) -> usize {
         self.places.len()
+    }
+
+    /// What it costs at the most for an object of so many bytes, in bytes that are walked over.
+    pub fn cost(&self, bytes: u64) -> u64 {
+        let looked_at = bytes.min(OBJECT_BYTES as u64);
+        bytes * self.places.len() as u64 + looked_at * self.words.len() as u64 * STEPS_OF_WORD
     }
 
     /// How well an object answers: more for a better answer, `None` where a word is not found. `fields` are texts of other fields.
@@ -139,23 +180,27 @@ impl Search {
         subject: &Subject<'_>,
         fields: impl Iterator<Item = (&'f str, &'f str)>,
     ) -> Vec<WordMatch> {
-        let mut best: Vec<Option<WordMatch>> = vec![None; self.words.len()];
+        let mut best: Vec<Option<Best<'_, '_>>> = vec![None; self.words.len()];
         self.visit(subject, fields, |word, (field, text), manner, weight| {
             let points = manner.points() * weight;
-            if best[word].as_ref().is_none_or(|known| known.points < points) {
-                let field = match field {
-                    Looked::At(path) => match path.steps().split_last() {
-                        // Which label it is says more than that it is one.
-                        Some((Step::Each, of)) => member_with(subject, of, text).unwrap_or_else(|| path.to_string()),
-                        _ => path.to_string(),
-                    },
-                    Looked::In(field) => format!(".{field}"),
-                };
-                let text = text[..text.floor_char_boundary(TOLD_BYTES)].to_owned();
-                best[word] = Some(WordMatch { word: self.words[word].clone(), field, text, manner, points });
+            if best[word].as_ref().is_none_or(|(.., known)| *known < points) {
+                best[word] = Some((field, text[..text.floor_char_boundary(TEXT_BYTES)].to_owned(), manner, points));
             }
         });
-        best.into_iter().flatten().collect()
+        let told = self.words.iter().zip(best).filter_map(|(word, best)| {
+            let (field, text, manner, points) = best?;
+            let field = match field {
+                Looked::At(path) => match path.steps().split_last() {
+                    // Which label it is says more than that it is one.
+                    Some((Step::Each, of)) => member_with(subject, of, &text).unwrap_or_else(|| path.to_string()),
+                    _ => path.to_string(),
+                },
+                Looked::In(field) => format!(".{field}"),
+            };
+            let text = text[..text.floor_char_boundary(TOLD_BYTES)].to_owned();
+            Some(WordMatch { word: word.text.clone(), field, text, manner, points })
+        });
+        told.collect()
     }
 
     /// Hands each text in which a word is found to `found`, with the place of the word, how it is found and what the field counts.
@@ -165,23 +210,35 @@ impl Search {
         fields: impl Iterator<Item = (F, &'f str)>,
         mut found: impl FnMut(usize, (Looked<'s, F>, &str), Manner, u16),
     ) {
+        let mut left = OBJECT_BYTES;
         let mut look = |field: Looked<'s, F>, text: &str, weight: u16| {
-            let small = text.to_lowercase();
+            let looked_at = &text[..text.floor_char_boundary(TEXT_BYTES)];
+            // A part of a text might seem to be another word.
+            left = left.saturating_sub(looked_at.len());
+            if left == 0 {
+                return false;
+            }
+            let small = looked_at.to_lowercase();
             for (place, word) in self.words.iter().enumerate() {
                 if let Some(manner) = found_in(word, &small) {
                     found(place, (field, text), manner, weight);
                 }
             }
+            true
         };
         for (path, weight) in &self.places {
-            subject.visit(path, |value| {
-                look(Looked::At(path), value.text(), *weight);
-                true
-            });
+            subject.visit(path, |value| look(Looked::At(path), value.text(), *weight));
         }
-        fields.for_each(|(field, text)| look(Looked::In(field), text, weight::OTHER));
+        for (field, text) in fields {
+            if !look(Looked::In(field), text, weight::OTHER) {
+                break;
+            }
+        }
     }
 }
+
+/// Where a word was found best so far: the field, the beginning of its text, how, and what that counts.
+type Best<'s, 'f> = (Looked<'s, &'f str>, String, Manner, u16);
 
 /// A field that was looked into.
 #[derive(Clone, Copy)]
@@ -224,19 +281,16 @@ fn places() -> Vec<(Path, u16)> {
     ]
 }
 
-/// How a word is found in a text. Both are in small letters.
-fn found_in(word: &str, text: &str) -> Option<Manner> {
+/// How a word is found in a text, which is in small letters.
+fn found_in(word: &Word, text: &str) -> Option<Manner> {
+    let Word { text: word, letters, errors } = word;
     if text == word {
         return Some(Manner::WholeText);
     }
     let words = || text.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty());
     if !text.contains(word) {
-        let errors = match word.chars().count() {
-            0..ONE_ERROR_FROM => return None,
-            ONE_ERROR_FROM..TWO_ERRORS_FROM => 1,
-            _ => 2,
-        };
-        return words().any(|part| is_near(word, part, errors)).then_some(Manner::Error);
+        let is_near = *errors > 0 && words().any(|part| is_near(letters, part, *errors));
+        return is_near.then_some(Manner::Error);
     }
     if words().any(|part| part == word) {
         return Some(Manner::WholeWord);
@@ -248,29 +302,50 @@ fn found_in(word: &str, text: &str) -> Option<Manner> {
     })
 }
 
+/// The most letters of a word that is near to one that is searched for.
+const MAX_NEAR: usize = MAX_WORD + MOST_ERRORS;
+
 /// Whether one word becomes the other by so many errors at the most: a letter too many, too few, another one, or two that are swapped.
-fn is_near(one: &str, other: &str, most: usize) -> bool {
-    if one.len().abs_diff(other.len()) > most * 4 || other.len() > MAX_WORD * 4 {
-        return false;
-    }
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    if one.len().abs_diff(other.len()) > most {
-        return false;
-    }
-    // Rows of the usual table: errors between the first letters of the one and the first letters of the other.
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.iter().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, with) in other.iter().enumerate() {
-            let changed = row[j] + usize::from(letter != with);
-            let mut least = changed.min(row[j + 1] + 1).min(next[j] + 1);
-            if i > 0 && j > 0 && *letter == other[j - 1] && one[i - 1] == *with {
-                least = least.min(before[j - 1] + 1);
-            }
-            next.push(least);
+///
+/// Cost: the letters of the one, times the errors: of the usual table that part is filled in where there are no more.
+fn is_near(one: &[char], other: &str, most: usize) -> bool {
+    let mut letters = ['\0'; MAX_NEAR];
+    let mut count = 0;
+    for letter in other.chars() {
+        if count == letters.len() || count == one.len() + most {
+            return false;
         }
-        if next.iter().min().is_some_and(|least| *least > most) {
+        letters[count] = letter;
+        count += 1;
+    }
+    let other = &letters[..count];
+    if one.len() > other.len() + most {
+        return false;
+    }
+    // Rows: errors between the first letters of the one and the first letters of the other.
+    let too_many = most + 1;
+    let (mut before, mut row) = ([too_many; MAX_NEAR + 1], [too_many; MAX_NEAR + 1]);
+    for (errors, place) in row.iter_mut().take(most + 1).enumerate() {
+        *place = errors;
+    }
+    for i in 1..=one.len() {
+        let mut next = [too_many; MAX_NEAR + 1];
+        let mut least = too_many;
+        for j in i.saturating_sub(most)..=(i + most).min(other.len()) {
+            let errors = match j.checked_sub(1) {
+                None => i,
+                Some(last) => {
+                    let letter = (one[i - 1], other[last]);
+                    let changed = row[last] + usize::from(letter.0 != letter.1);
+                    let errors = changed.min(row[j] + 1).min(next[last] + 1);
+                    let is_swapped = i > 1 && last > 0 && (other[last - 1], one[i - 2]) == letter;
+                    if is_swapped { errors.min(before[last - 1] + 1) } else { errors }
+                }
+            };
+            next[j] = errors.min(too_many);
+            least = least.min(errors);
+        }
+        if least > most {
             return false;
         }
         before = std::mem::replace(&mut row, next);
@@ -352,6 +427,48 @@ mod tests {
         assert_eq!(search.score(&subject, std::iter::empty()), Some(points));
     }
 
+    #[test]
+    fn of_long_texts_and_of_many_the_beginning_is_looked_at() {
+        let object = |texts: &[String]| {
+            let containers: Vec<String> = texts.iter().map(|text| format!("{{\"image\":\"{text}\"}}")).collect();
+            format!(r#"{{"metadata":{{"name":"web-0"}},"spec":{{"containers":[{}]}}}}"#, containers.join(","))
+        };
+        let behind = |bytes: usize| object(&[format!("{} nginx", "x".repeat(bytes))]);
+        assert_eq!(score("nginx", &behind(2000)), Some(80));
+        assert_eq!(score("nginx", &behind(2100)), None);
+        let many = |count: usize| {
+            let texts: Vec<String> = (0..count).map(|_| "x".repeat(1024)).chain(["nginx".to_owned()]).collect();
+            object(&texts)
+        };
+        assert_eq!(score("nginx", &many(30)), Some(100));
+        assert_eq!(score("nginx", &many(32)), None);
+        // What it is looked for in is bounded, and so is what it costs, whatever the object has.
+        let search = Search::parse("search", "aaaaaaaa bbbbbbbb").unwrap();
+        assert_eq!(search.cost(100), 100 * (5 + 2 * STEPS_OF_WORD));
+        assert_eq!(search.cost(1 << 20), (5 << 20) + (64 << 10) * STEPS_OF_WORD);
+    }
+
+    /// The whole of the usual table.
+    fn errors(one: &str, other: &str) -> usize {
+        let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+        let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];
+        for i in 0..=one.len() {
+            for j in 0..=other.len() {
+                let at = |i: usize, j: usize| table[i][j];
+                table[i][j] = match (i, j) {
+                    (0, errors) | (errors, 0) => errors,
+                    _ => {
+                        let changed = at(i - 1, j - 1) + usize::from(one[i - 1] != other[j - 1]);
+                        let least = changed.min(at(i - 1, j) + 1).min(at(i, j - 1) + 1);
+                        let is_swapped = i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1];
+                        if is_swapped { least.min(at(i - 2, j - 2) + 1) } else { least }
+                    }
+                };
+            }
+        }
+        table[one.len()][other.len()]
+    }
+
     proptest! {
         #[test]
         fn a_word_with_an_error_is_near_and_nearness_has_no_direction(word in "[a-d]{4,12}", at in 0..4usize, other in "[a-d]{0,12}") {
@@ -362,11 +479,13 @@ mod tests {
             let shorter: String = letters.iter().collect();
             let mut swapped: Vec<char> = word.chars().collect();
             swapped.swap(at.min(2), at.min(2) + 1);
-            for near in [word.clone(), changed, shorter, swapped.into_iter().collect()] {
-                prop_assert!(is_near(&word, &near, 1), "{word} {near}");
+            let near = |one: &str, other: &str, most: usize| is_near(&one.chars().collect::<Vec<_>>(), other, most);
+            for other in [word.clone(), changed, shorter, swapped.into_iter().collect()] {
+                prop_assert!(near(&word, &other, 1), "{word} {other}");
             }
             for most in 0..3 {
-                prop_assert_eq!(is_near(&word, &other, most), is_near(&other, &word, most));
+                prop_assert_eq!(near(&word, &other, most), near(&other, &word, most));
+                prop_assert_eq!(near(&word, &other, most), errors(&word, &other) <= most, "{} {} {}", word, other, most);
             }
         }
     }

@@ -15,6 +15,7 @@ mod matches;
 mod moment;
 mod page;
 mod plan;
+mod turns;
 mod wanted;
 
 use std::sync::Arc;

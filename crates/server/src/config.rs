@@ -14,7 +14,7 @@ use keelson_access::pki::PkiOptions;
 use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
 use keelson_admission::{PodSecurityConfiguration, Selection};
-use keelson_cache::DEFAULT_CHECK_INTERVAL;
+use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
 use keelson_controllers::Switches;
 use keelson_controllers::{IdentityConfig, QUARANTINE};
 use keelson_http::filters::FlowLimits;
@@ -51,6 +51,9 @@ pub struct Config {
     pub max_object_bytes: usize,
     /// How many bytes of past objects the cache keeps at the most; what it forgets is read from the store.
     pub history_bytes: u64,
+    /// How many bytes the orders, groups and indexes of queries take at the most that are kept. While they are made they may take twice as
+    /// much.
+    pub view_bytes: u64,
     /// How often the cache is compared with the store, and repaired where they differ; `None` is never.
     pub cache_check_interval: Option<Duration>,
     /// The name of this server among others, in its log, its lease and the metric `keelson_server_info`: a DNS subdomain.
@@ -132,6 +135,7 @@ impl Default for Config {
             accept_loss: false,
             max_object_bytes: bounded::DEFAULT_BOUND,
             history_bytes: 256 * 1024 * 1024,
+            view_bytes: DEFAULT_VIEW_BYTES,
             cache_check_interval: Some(DEFAULT_CHECK_INTERVAL),
             server_id: "keelson".to_owned(),
             identity_duration: IdentityConfig::DURATION,

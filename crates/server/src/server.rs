@@ -522,6 +522,7 @@ fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {
         supervisor: supervisor.clone(),
         history: config.history,
         history_bytes: config.history_bytes,
+        view_bytes: config.view_bytes,
         check_interval: config.cache_check_interval,
         ..CacheConfig::new(config.clock.clone())
     }

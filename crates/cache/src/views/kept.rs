@@ -5,17 +5,17 @@
 //! else does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use keelson_meta::Revision;
 use parking_lot::Mutex;
 
-use super::View;
+use super::{Room, View};
 use crate::snapshot::Snapshot;
 use crate::written::DecoderId;
 
-/// How many bytes all views that are kept may take together.
-const KEPT_BYTES: u64 = 128 << 20;
+/// Views that are being made may take so many times as much as those that are kept: what was gathered for them, and they themselves.
+const MAKING: u64 = 2;
 /// How many views are kept, so that looking for one among them takes little.
 const MOST_KEPT: usize = 1024;
 /// What a view takes beside its pairs and its name: the snapshot and its place here.
@@ -41,8 +41,11 @@ pub enum Found {
 }
 
 /// The views that are kept.
-#[derive(Default)]
 pub(crate) struct KeptViews {
+    /// How many bytes they may take together.
+    bytes: u64,
+    /// How many those take that are being made.
+    making: Arc<AtomicU64>,
     /// Least recently used first.
     kept: Mutex<Vec<Kept>>,
     /// Who makes which view now.
@@ -73,6 +76,23 @@ struct Turn {
 }
 
 impl KeptViews {
+    /// None, which may take so many bytes together.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self {
+            bytes,
+            making: Arc::default(),
+            kept: Mutex::default(),
+            turns: Mutex::default(),
+            missed: Mutex::default(),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// Room for a view that is to be made.
+    pub(crate) fn room(&self) -> Room {
+        Room::new(&self.making, self.bytes.saturating_mul(MAKING))
+    }
+
     /// What is kept of a view of a collection.
     pub(crate) fn find(&self, of: DecoderId, name: &str, snapshot: &Snapshot) -> Found {
         let mut kept = self.kept.lock();
@@ -96,7 +116,7 @@ impl KeptViews {
 
     /// Keeps a view, unless it alone takes too much.
     pub(crate) fn keep(&self, of: DecoderId, name: &str, snapshot: &Snapshot, view: &View) {
-        if view.bytes() > KEPT_BYTES {
+        if view.bytes() > self.bytes {
             return;
         }
         let mut kept = self.kept.lock();
@@ -112,7 +132,7 @@ impl KeptViews {
         }
         let (mut bytes, mut count) = (kept.iter().map(Kept::bytes).sum::<u64>(), kept.len());
         let over = kept.iter().take_while(|kept| {
-            let is_over = bytes > KEPT_BYTES || count > MOST_KEPT;
+            let is_over = bytes > self.bytes || count > MOST_KEPT;
             bytes -= kept.bytes();
             count -= 1;
             is_over

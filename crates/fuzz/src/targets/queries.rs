@@ -86,7 +86,10 @@ fn apply(query: &Query, hasher: &mut DefaultHasher) {
     query.filter.as_ref().is_some_and(|filter| filter.holds(&subject) == Ok(true)).hash(hasher);
     let places = || {
         let mut places: Vec<Vec<u8>> = Vec::new();
-        query.places(&subject, std::iter::empty(), |place| places.push(place.to_vec()));
+        query.places(&subject, std::iter::empty(), |place| {
+            places.push(place.to_vec());
+            true
+        });
         places
     };
     let found = places();

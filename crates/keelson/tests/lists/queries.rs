@@ -140,6 +140,41 @@ async fn an_object_may_be_in_very_many_groups_but_not_in_any_number() {
     assert_eq!(refused["message"], expected);
 }
 
+/// What is gathered for an order or for groups is bounded, and given back.
+#[tokio::test]
+async fn an_order_that_takes_too_much_memory_is_refused() {
+    let server = TestServer::builder().configure(|config| config.view_bytes = 128 << 10).start().await;
+    let raw = server.raw();
+    for number in 0..150 {
+        let map = json!({"metadata": {"name": format!("map-{number:03}")}, "data": {"long": format!("{number:0250}")}});
+        raw.post(CONFIG_MAPS, &map).await.expect(201);
+    }
+    let by = |times: usize| format!("{CONFIG_MAPS}?limit=1&keelson.io/sortBy={}", vec!["-data.long"; times].join(","));
+    for _ in 0..2 {
+        for sorted in [by(8), by(7)] {
+            let refused = raw.get(sorted).await.expect(400).json();
+            let expected = "keelson.io/sortBy: the answer costs more memory than it may to be put in order";
+            assert_eq!(refused["message"], expected);
+        }
+        for sorted in [by(1), by(2)] {
+            assert_eq!(names(&raw.get(sorted).await.expect(200).json()), ["map-149"]);
+        }
+        let groups = format!("{CONFIG_MAPS}?keelson.io/groupBy=data.long&keelson.io/filter=exists(data.long)&limit=2");
+        let groups = raw.get(groups).await.expect(200).json();
+        assert_eq!((groups["totalValues"].as_u64(), groups["values"][1]["count"].as_u64()), (Some(150), Some(1)));
+    }
+    // One that is known may grow no more than another is made.
+    let known = format!("{CONFIG_MAPS}?limit=1&keelson.io/sortBy={}", ["data.grown"; 8].join(","));
+    raw.get(&*known).await.expect(200);
+    for number in 0..100 {
+        let grown = json!({"data": {"grown": "\0".repeat(256)}});
+        let patched = raw.patch(format!("{CONFIG_MAPS}/map-{number:03}"), "application/merge-patch+json", &grown).await;
+        patched.expect(200);
+    }
+    let refused = raw.get(&*known).await.expect(400).json();
+    assert!(refused["message"].as_str().unwrap().starts_with("keelson.io/sortBy: the answer costs more memory"));
+}
+
 #[tokio::test]
 async fn objects_are_chosen_by_what_holds_of_them() {
     let server = TestServer::start().await;

@@ -357,6 +357,39 @@ async fn read_the_worst(raw: &Raw) {
     }
 }
 
+/// Asks for what takes longest to be found out of one object.
+async fn query_the_worst(raw: &Raw) {
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let args: Vec<String> = (0..60_000).map(|number| number.to_string()).collect();
+    let labels = json!({"app": "many"});
+    let image = ["word"; 20_000].join(" ");
+    let containers = json!([{"name": "main", "image": image, "args": args}]);
+    let deployment = json!({
+        "metadata": {"name": "many"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+        },
+    });
+    raw.post(deployments, &deployment).await.expect(201);
+    let path = "spec.template.spec.containers[*].args[*]";
+    let among: Vec<String> = (0..200).map(|number| format!("quantity({number}Mi)")).collect();
+    let filter = format!("keelson.io/filter={path}+in+({})", among.join(","));
+    let search = "keelson.io/search=wxxxwxxx+wyyywyyy+wzzzwzzz";
+    let initial = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    for query in [filter.as_str(), search] {
+        raw.get(format!("{deployments}?{query}")).await.expect(200);
+        raw.get(format!("{deployments}?watch=1&timeoutSeconds=1&{query}{initial}")).await.expect(200);
+        // What is known is led on to the object as it is now.
+        raw.patch(format!("{deployments}/many"), MERGE_PATCH, &json!({"spec": {"paused": true}})).await.expect(200);
+        raw.get(format!("{deployments}?{query}")).await.expect(200);
+        raw.patch(format!("{deployments}/many"), MERGE_PATCH, &json!({"spec": {"paused": false}})).await.expect(200);
+    }
+    raw.get(format!("{deployments}?keelson.io/groupBy={path}")).await.expect(400);
+    raw.delete(format!("{deployments}/many")).await.expect(200);
+}
+
 /// Sends a request, which is or is not answered by the threads for long work.
 async fn check_long(raw: &Raw, what: &str, call: Call, code: u16, expect: bool) {
     let begun = async || -> u64 {
@@ -419,6 +452,7 @@ async fn long_work_holds_no_thread_of_the_runtime() {
             raw.post(CONFIG_MAPS, &map).await.expect(201);
         }
         read_the_worst(&raw).await;
+        query_the_worst(&raw).await;
         // Of one scrape, since each adds polls of its own. What a thread does while the system lets it wait is not the request's doing.
         let metrics = raw.get("/metrics").await.expect(200).text();
         let value = |name: &str| -> f64 {

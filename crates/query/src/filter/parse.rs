@@ -5,7 +5,7 @@
 
 use regex::bytes::RegexBuilder;
 
-use super::{Expr, Form, Literal, Pattern, Test};
+use super::{Expr, Form, Literal, OneOf, Pattern, Test};
 use crate::error::QueryError;
 use crate::path::Path;
 use crate::scan::Scanner;
@@ -19,6 +19,10 @@ const MAX_TESTS: usize = 64;
 const MAX_VALUES: usize = 256;
 /// How many regular expressions there may be.
 const MAX_PATTERNS: usize = 16;
+/// What a test of each item of a list may cost for a byte, in walks through the list: items may be of one byte, with one between them.
+const STEPS_OF_ITEMS: u64 = 8;
+/// The same of the owners of an object, each of which has many.
+const STEPS_OF_OWNERS: u64 = 3;
 /// How many bytes a regular expression may take when it is compiled, and how often a byte counts then that it looks at: the more it takes,
 /// the more steps a byte may cost it.
 const REGEX_BYTES: [(usize, u64); 3] = [(4 << 10, 1), (16 << 10, 4), (64 << 10, 16)];
@@ -39,17 +43,20 @@ pub(super) struct Parsed {
     pub(super) root: Expr,
     /// How many tests it has.
     pub(super) tests: usize,
+    /// What they may cost for a byte of an object.
+    pub(super) steps: u64,
     /// How many of these are regular expressions.
     pub(super) patterns: usize,
 }
 
 /// Reads all of a text.
 pub(super) fn parse(parameter: &'static str, text: &str) -> Result<Parsed, QueryError> {
-    let mut parser = Parser { scanner: Scanner::new(parameter, text), depth: 0, tests: 0, patterns: 0 };
+    let mut parser =
+        Parser { scanner: Scanner::new(parameter, text), depth: 0, around: 0, tests: 0, steps: 0, patterns: 0 };
     let root = parser.any()?;
     parser.scanner.skip_spaces();
     match parser.scanner.is_at_end() {
-        true => Ok(Parsed { root, tests: parser.tests, patterns: parser.patterns }),
+        true => Ok(Parsed { root, tests: parser.tests, steps: parser.steps, patterns: parser.patterns }),
         false => Err(parser.scanner.error("\"and\" or \"or\" is expected")),
     }
 }
@@ -57,7 +64,10 @@ pub(super) fn parse(parameter: &'static str, text: &str) -> Result<Parsed, Query
 struct Parser<'t> {
     scanner: Scanner<'t>,
     depth: usize,
+    /// How many lists of items the place is inside of.
+    around: usize,
     tests: usize,
+    steps: u64,
     patterns: usize,
 }
 
@@ -106,24 +116,28 @@ impl Parser<'_> {
     fn function(&mut self, name: &str) -> Read {
         self.count()?;
         let expr = match name {
-            "exists" => Expr::Exists(Path::read(&mut self.scanner)?),
+            "exists" => Expr::Exists(self.path()?),
             "owner" => {
+                self.steps += STEPS_OF_OWNERS;
                 let kind = self.name()?;
-                let kind = Expr::Value(field("kind"), Test::In(vec![text(&kind)]));
+                let kind = Expr::Value(field("kind"), Test::In(OneOf::new([text(&kind)])));
                 let pass = if self.comma() {
                     let name = self.name()?;
-                    Expr::All(vec![kind, Expr::Value(field("name"), Test::In(vec![text(&name)]))])
+                    Expr::All(vec![kind, Expr::Value(field("name"), Test::In(OneOf::new([text(&name)])))])
                 } else {
                     kind
                 };
                 Expr::Items { of: Path::of_members(&["metadata", "ownerReferences"]), all: false, pass: Box::new(pass) }
             }
             _ => {
-                let of = Path::read(&mut self.scanner)?;
+                let of = self.path()?;
                 if !self.comma() {
                     return Err(self.scanner.error("a comma is expected"));
                 }
-                Expr::Items { of, all: name == "all", pass: Box::new(self.any()?) }
+                self.around += 1;
+                let pass = Box::new(self.any()?);
+                self.around -= 1;
+                Expr::Items { of, all: name == "all", pass }
             }
         };
         self.close()?;
@@ -132,7 +146,7 @@ impl Parser<'_> {
 
     fn test(&mut self) -> Read {
         self.count()?;
-        let path = Path::read(&mut self.scanner)?;
+        let path = self.path()?;
         self.scanner.skip_spaces();
         // Longer ones before those that they begin with.
         let operators = ["==", "=", "!=", "<=", "<", ">=", ">"];
@@ -140,10 +154,10 @@ impl Parser<'_> {
             return self.comparison(path, operator);
         }
         if self.word("in") {
-            return Ok(Expr::Value(path, Test::In(self.values()?)));
+            return Ok(Expr::Value(path, Test::In(OneOf::new(self.values()?))));
         }
         if self.word("notin") {
-            return Ok(Expr::Not(Box::new(Expr::Value(path, Test::In(self.values()?)))));
+            return Ok(Expr::Not(Box::new(Expr::Value(path, Test::In(OneOf::new(self.values()?))))));
         }
         if let Some((_, test)) = PARTS.into_iter().find(|(word, _)| self.word(word)) {
             self.scanner.skip_spaces();
@@ -154,6 +168,14 @@ impl Parser<'_> {
             return Ok(Expr::Value(path, Test::Matches(self.pattern()?)));
         }
         Err(self.scanner.error("a comparison is expected"))
+    }
+
+    /// The path of a test, of which is counted what it may cost.
+    fn path(&mut self) -> Result<Path, QueryError> {
+        let path = Path::read(&mut self.scanner)?;
+        let is_of_items = self.around > 0 || !path.is_single();
+        self.steps += if is_of_items { STEPS_OF_ITEMS } else { 1 };
+        Ok(path)
     }
 
     fn pattern(&mut self) -> Result<Pattern, QueryError> {
@@ -194,8 +216,8 @@ impl Parser<'_> {
             "<=" => Expr::Value(path, Test::LessOrEqual(literal)),
             ">" => Expr::Value(path, Test::Greater(literal)),
             ">=" => Expr::Value(path, Test::GreaterOrEqual(literal)),
-            "!=" => Expr::Not(Box::new(Expr::Value(path, Test::In(vec![literal])))),
-            _ => Expr::Value(path, Test::In(vec![literal])),
+            "!=" => Expr::Not(Box::new(Expr::Value(path, Test::In(OneOf::new([literal]))))),
+            _ => Expr::Value(path, Test::In(OneOf::new([literal]))),
         })
     }
 

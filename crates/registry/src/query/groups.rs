@@ -2,13 +2,17 @@
 //!
 //! The view of such a query has the objects by value, so that a group is counted without a look at its objects.
 
-use keelson_cache::{Position, View};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use keelson_cache::{Entry, Position, View};
 use keelson_meta::json::Value as Json;
 use keelson_meta::{ApiError, Revision};
 use keelson_query::Value;
 use tokio::task::yield_now;
 
-use super::Asked;
+use super::turns::Turns;
+use super::{Asked, Wanted};
 
 /// How many groups are told where no limit is given.
 const DEFAULT_LIMIT: usize = 100;
@@ -44,45 +48,46 @@ impl Groups {
     }
 }
 
-/// A group that was counted: how many, the place of all, and the key of one.
-struct Counted {
-    count: usize,
-    place: Vec<u8>,
-    key: String,
-}
+/// A group that was counted: how many, the place of all, and the key of one. Larger ones come first, and those of one size by their places.
+type Counted = (Reverse<usize>, Vec<u8>, String);
 
-/// Counts the groups of a view.
+/// Counts the groups of a view. No more are held than are told.
 pub(super) async fn count(asked: &Asked, view: &View, looked_at: usize) -> Result<Groups, ApiError> {
-    let mut counted: Vec<Counted> = Vec::new();
-    let mut rank = 0;
+    let limit = asked.plan.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
+    let mut largest: BinaryHeap<Counted> = BinaryHeap::new();
+    let (mut rank, mut total) = (0, 0_usize);
     while let Some(Position { place, key }) = view.positions(rank, rank + 1).next_position() {
         let behind = view.rank_behind_place(place);
-        counted.push(Counted { count: behind - rank, place: place.to_vec(), key: key.to_owned() });
+        largest.push((Reverse(behind - rank), place.to_vec(), key.to_owned()));
+        if largest.len() > limit {
+            largest.pop();
+        }
         rank = behind;
-        if counted.len().is_multiple_of(COUNTED_AT_ONCE) {
+        total += 1;
+        if total.is_multiple_of(COUNTED_AT_ONCE) {
             yield_now().await;
         }
     }
-    let total = counted.len();
-    counted.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.place.cmp(&other.place)));
-    counted.truncate(asked.plan.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT));
-    let groups = counted.into_iter().map(|group| named(asked, &group)).collect::<Result<_, _>>()?;
+    let mut turns = Turns::new(&asked.wanted);
+    let mut groups = Vec::with_capacity(largest.len());
+    for (Reverse(count), place, key) in largest.into_sorted_vec() {
+        let missing = || ApiError::Internal(format!("{key:?} stands in a view of a snapshot that it is not in"));
+        let entry = asked.snapshot.get(&key).ok_or_else(missing)?;
+        let value = turns.look(entry, move |wanted, entry| value_at(wanted, entry, &place)).await;
+        groups.push(Group { value, count });
+    }
     Ok(Groups { revision: asked.snapshot.revision, groups, total, looked_at })
 }
 
 /// The value of a group, which one of its objects tells.
-fn named(asked: &Asked, group: &Counted) -> Result<Group, ApiError> {
-    let Counted { count, place, key } = group;
-    let missing = || ApiError::Internal(format!("{key:?} stands in a view of a snapshot that it is not in"));
-    let entry = asked.snapshot.get(key).ok_or_else(missing)?;
-    let value = asked.wanted.look(entry, |subject| {
-        asked.wanted.query.value_at(subject, place).map(|value| match value {
+fn value_at(wanted: &Wanted, entry: &Entry, place: &[u8]) -> Option<Json> {
+    wanted.look(entry, |subject| {
+        wanted.query.value_at(subject, place).map(|value| match value {
             Value::Bool(value) => Json::from(value),
             Value::Number(number) => {
                 keelson_codec::json::parse(number.as_bytes()).map_or(Json::Null, |parsed| parsed.value)
             }
             Value::Text(text) => Json::from(text.into_owned()),
         })
-    });
-    Ok(Group { value, count: *count })
+    })
 }

@@ -1,24 +1,25 @@
 //! Builds the view of a query, from an earlier view and what has changed since, or by a scan of all objects that may be selected.
 //!
 //! Concurrent requests for the same view share one build. A scan uses all cores and yields about every millisecond; it is dropped with the
-//! request that asked for it.
+//! request that asked for it. All that is gathered for a view takes of the room that there is for all views that are being made.
 
 use std::sync::Arc;
 
-use keelson_cache::{CatchingUp, Collection, Entry, Found, Gathered, Snapshot, View};
+use keelson_cache::{CatchingUp, Collection, Entry, Found, Gathered, Places, Room, Sight, Snapshot, Turn, View};
 use keelson_meta::ApiError;
 use keelson_supervision::outcome;
-use tokio::task::yield_now;
+use tokio::task::{spawn_blocking, yield_now};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::turns::{TURN_BYTES, Turns, look_elsewhere};
 use super::wanted::Wanted;
 use super::{Asked, KeyRange, Shown, indexes};
 use crate::registry::Registry;
 
-/// After a look at objects of so many bytes others have their turn: about a millisecond.
-const TURN_BYTES: u64 = 256 << 10;
-/// So many objects are put in order at once.
+/// So many places are put in order at once.
 const SORTED_AT_ONCE: usize = 4096;
+/// A view of more places is built on another thread.
+const BUILT_AT_ONCE: usize = 8192;
 /// A look at more objects is shared between the cores.
 const SHARED_FROM: usize = 8192;
 /// Catching up with one change costs as much as a look at so many objects.
@@ -41,7 +42,7 @@ pub(super) async fn shown(asked: &Asked) -> Result<(Shown, usize), ApiError> {
 /// The view of a query, and how many objects were looked at to make it.
 ///
 /// # Errors
-/// 400 when it can't be told where some of the objects stand.
+/// 400 when it can't be told where some of the objects stand, and where that takes too much memory; 429 where it does so now.
 pub(super) async fn view_of(asked: &Asked) -> Result<(View, usize), ApiError> {
     let Asked { collection, snapshot, wanted, .. } = asked;
     if let Found::Exact(view) = collection.find_view(&wanted.name, snapshot) {
@@ -51,7 +52,7 @@ pub(super) async fn view_of(asked: &Asked) -> Result<(View, usize), ApiError> {
     let _turn = turn.lock().await;
     let (view, looked_at) = match collection.find_view(&wanted.name, snapshot) {
         Found::Exact(view) => return Ok((view, 0)),
-        Found::Near { snapshot: from, view } => match caught_up(view, &from, snapshot, wanted).await {
+        Found::Near { snapshot: from, view } => match caught_up(view, &from, asked).await? {
             (Some(view), looked_at) => (view, looked_at),
             (None, looked_at) => {
                 let (view, more) = made(asked).await?;
@@ -95,49 +96,74 @@ pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
 }
 
 /// The view led on to another moment, and how many changes there were; no view where there are so many that a look at all costs less.
-async fn caught_up(view: View, from: &Snapshot, to: &Snapshot, wanted: &Arc<Wanted>) -> (Option<View>, usize) {
+async fn caught_up(view: View, from: &Snapshot, asked: &Asked) -> Result<(Option<View>, usize), ApiError> {
+    let Asked { collection, snapshot: to, wanted, .. } = asked;
     let most = candidates(to, wanted) / CHANGE_LOOKS + FEW_CHANGES;
+    let (room, mut bytes) = (collection.view_room(), view.bytes());
     let mut catching_up = CatchingUp::new(view, from, to, &**wanted);
-    while catching_up.go_on(wanted.turn_of_changes(TURN_BYTES)) {
-        if catching_up.looked_at() > most {
-            return (None, catching_up.looked_at());
+    loop {
+        match catching_up.go_on(TURN_BYTES) {
+            Turn::Over => break,
+            Turn::More => {}
+            Turn::Heavy(mut change) => {
+                let wanted = wanted.clone();
+                let looking = move || {
+                    change.look(&*wanted);
+                    change
+                };
+                catching_up.take_over(&outcome(spawn_blocking(looking)).await);
+            }
         }
+        if catching_up.looked_at() > most {
+            return Ok((None, catching_up.looked_at()));
+        }
+        let grown = catching_up.view().bytes().saturating_sub(bytes);
+        room.take(grown).map_err(|why| wanted.no_room(why))?;
+        bytes += grown;
         yield_now().await;
     }
     let looked_at = catching_up.looked_at();
-    (Some(catching_up.into_view()), looked_at)
+    Ok((Some(catching_up.into_view()), looked_at))
 }
 
 /// The view by a look at the objects that an index finds, or at all that may be wanted, and how many these were.
 async fn made(asked: &Asked) -> Result<(View, usize), ApiError> {
-    let Asked { snapshot, wanted, .. } = asked;
-    let Some((entries, looked_at)) = indexes::find(asked).await? else {
-        return Ok(gathered(snapshot, wanted).await);
+    let Asked { collection, snapshot, wanted, .. } = asked;
+    let found = indexes::find(asked).await?;
+    let room = Arc::new(collection.view_room());
+    let (parts, looked_at) = match found {
+        Some((entries, looked_at)) => (looked_at_each(entries.iter(), wanted, &room).await?, looked_at + entries.len()),
+        None => (gathered(snapshot, wanted, &room).await?, candidates(snapshot, wanted)),
     };
-    let mut parts = looked_at_each(entries.iter(), wanted).await;
-    Ok((View::of(&mut parts), looked_at + entries.len()))
+    Ok((built(parts, wanted, &room).await?, looked_at))
 }
 
-/// The view by a look at all objects that may be wanted, and how many these were.
-async fn gathered(snapshot: &Snapshot, wanted: &Arc<Wanted>) -> (View, usize) {
-    let looked_at = candidates(snapshot, wanted);
-    if looked_at <= SHARED_FROM {
-        let mut parts = looked_through(snapshot, wanted, &wanted.range, true).await;
-        return (View::of(&mut parts), looked_at);
+/// The view of what was gathered.
+async fn built(mut parts: Vec<Gathered>, wanted: &Wanted, room: &Room) -> Result<View, ApiError> {
+    room.take(parts.iter().map(Gathered::bytes).sum()).map_err(|why| wanted.no_room(why))?;
+    if parts.iter().map(Gathered::len).sum::<usize>() <= BUILT_AT_ONCE {
+        return Ok(View::of(&mut parts));
+    }
+    Ok(outcome(spawn_blocking(move || View::of(&mut parts))).await)
+}
+
+/// What a look at all objects gathers that may be wanted.
+async fn gathered(snapshot: &Snapshot, wanted: &Arc<Wanted>, room: &Arc<Room>) -> Result<Vec<Gathered>, ApiError> {
+    if candidates(snapshot, wanted) <= SHARED_FROM {
+        return looked_through(snapshot, wanted, &wanted.range, (true, room)).await;
     }
     let mut parts = Vec::new();
     for part in parts_of(snapshot, wanted) {
-        let (snapshot, wanted) = (snapshot.clone(), wanted.clone());
+        let (snapshot, wanted, room) = (snapshot.clone(), wanted.clone(), room.clone());
         let is_whole = part == wanted.range;
-        let looking = async move { looked_through(&snapshot, &wanted, &part, is_whole).await };
+        let looking = async move { looked_through(&snapshot, &wanted, &part, (is_whole, &room)).await };
         parts.push(AbortOnDropHandle::new(tokio::spawn(looking)));
     }
     let mut gathered = Vec::new();
     for part in parts {
-        gathered.extend(outcome(part).await);
+        gathered.extend(outcome(part).await?);
     }
-    let making = tokio::task::spawn_blocking(move || View::of(&mut gathered));
-    (outcome(making).await, looked_at)
+    Ok(gathered)
 }
 
 /// The range in as many parts as there are cores; all of it where the index knows the objects.
@@ -156,35 +182,47 @@ fn parts_of(snapshot: &Snapshot, wanted: &Wanted) -> Vec<KeyRange> {
     starts.iter().cloned().zip(ends).map(|(from, to)| KeyRange { from, to }).collect()
 }
 
-/// What a look at the objects of a range gathers, in pieces that are put in order.
-async fn looked_through(snapshot: &Snapshot, wanted: &Arc<Wanted>, range: &KeyRange, indexed: bool) -> Vec<Gathered> {
+/// What a look at the objects of a range gathers, by the index or not, in pieces that are put in order.
+async fn looked_through(
+    snapshot: &Snapshot,
+    wanted: &Arc<Wanted>,
+    range: &KeyRange,
+    (indexed, room): (bool, &Room),
+) -> Result<Vec<Gathered>, ApiError> {
     let terms = if indexed { wanted.index_terms() } else { Vec::new() };
-    looked_at_each(snapshot.select(&terms, &range.from, range.to.as_deref()), wanted).await
+    looked_at_each(snapshot.select(&terms, &range.from, range.to.as_deref()), wanted, room).await
 }
 
 /// What a look at some objects gathers.
 async fn looked_at_each<'e>(
     entries: impl Iterator<Item = &'e Arc<Entry>> + Send,
     wanted: &Arc<Wanted>,
-) -> Vec<Gathered> {
-    let mut parts = vec![Gathered::default()];
-    let (mut bytes, mut in_part) = (0, 0);
+    room: &Room,
+) -> Result<Vec<Gathered>, ApiError> {
+    let mut parts = Vec::new();
+    let mut part = Gathered::default();
+    let mut turns = Turns::new(wanted);
     for entry in entries {
-        if let Some(part) = parts.last_mut() {
+        let before = part.bytes();
+        if wanted.is_heavy(entry) {
+            part.add_places(&look_elsewhere(wanted, entry, places_of).await, entry);
+        } else {
             part.add(&**wanted, entry);
+            turns.count(entry).await;
         }
-        in_part += 1;
-        bytes += wanted.weight(entry);
-        if in_part == SORTED_AT_ONCE {
-            parts.last_mut().into_iter().for_each(Gathered::sort);
-            parts.push(Gathered::default());
-            in_part = 0;
-        }
-        if bytes >= TURN_BYTES {
-            bytes = 0;
-            yield_now().await;
+        room.take(part.bytes() - before).map_err(|why| wanted.no_room(why))?;
+        if part.len() >= SORTED_AT_ONCE {
+            part.sort();
+            parts.push(std::mem::take(&mut part));
         }
     }
-    parts.last_mut().into_iter().for_each(Gathered::sort);
-    parts
+    part.sort();
+    parts.push(part);
+    Ok(parts)
+}
+
+fn places_of(wanted: &Wanted, entry: &Entry) -> Places {
+    let mut places = Places::default();
+    wanted.places(entry, &mut places);
+    places
 }

@@ -5,18 +5,16 @@
 
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, Revision};
-use keelson_query::{Search, WordMatch};
-use tokio::task::yield_now;
+use keelson_query::WordMatch;
 
-use super::Asked;
 use super::page::QueryPage;
+use super::turns::Turns;
+use super::{Asked, Wanted};
 
 /// How many objects are told of where no limit is given.
 pub(super) const DEFAULT_LIMIT: usize = 100;
 /// How many objects are told of at the most.
 pub(super) const MAX_LIMIT: usize = 1000;
-/// After so many objects others have their turn.
-const TOLD_AT_ONCE: usize = 16;
 
 /// Where the words of a search are found.
 pub struct Matches {
@@ -55,21 +53,18 @@ impl Matches {
 pub(super) async fn told(asked: &Asked, mut page: QueryPage) -> Result<Matches, ApiError> {
     let entries = std::mem::replace(&mut page.items, super::page::none()).into_entries().await?;
     let mut objects = Vec::with_capacity(entries.len());
+    let mut turns = Turns::new(&asked.wanted);
     for entry in &entries {
-        let search = asked.wanted.query.search.as_ref();
         objects.push(Matched {
             namespace: entry.namespace().map(str::to_owned),
             name: entry.name().to_owned(),
-            matches: search.map(|search| of_entry(asked, search, entry)).unwrap_or_default(),
+            matches: turns.look(entry, of_entry).await,
         });
-        if objects.len().is_multiple_of(TOLD_AT_ONCE) {
-            yield_now().await;
-        }
     }
     Ok(Matches::of(page, objects))
 }
 
-fn of_entry(asked: &Asked, search: &Search, entry: &Entry) -> Vec<WordMatch> {
-    let layout = entry.layout().clone();
-    asked.wanted.look(entry, |subject| search.matches(subject, layout.names().zip(entry.fields())))
+fn of_entry(wanted: &Wanted, entry: &Entry) -> Vec<WordMatch> {
+    let Some(search) = &wanted.query.search else { return Vec::new() };
+    wanted.look(entry, |subject| search.matches(subject, entry.layout().names().zip(entry.fields())))
 }

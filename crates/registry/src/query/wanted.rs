@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use keelson_cache::{Entry, IndexTerm, Places, Sight};
+use keelson_cache::{Entry, IndexTerm, NoRoom, Places, Sight};
 use keelson_codec::StoredObject;
 use keelson_meta::ApiError;
 use keelson_meta::options::ListOptions;
@@ -110,22 +110,38 @@ impl Wanted {
     /// How much it is to look at an object, in bytes of objects that are walked through once.
     pub(crate) fn weight(&self, entry: &Entry) -> u64 {
         let slow = if self.query.is_slow() { SLOW_BYTES } else { 0 };
-        LOOK_BYTES + entry.list_bytes() * self.weight_of_byte() + slow
+        LOOK_BYTES + self.cost_of(entry) + slow
     }
 
     /// Whether a look at the object of an entry may take longer than a request may hold a thread.
     pub(crate) fn is_heavy(&self, entry: &Entry) -> bool {
-        entry.list_bytes() * self.weight_of_byte() > HEAVY_BYTES
+        self.cost_of(entry) > HEAVY_BYTES
     }
 
-    /// The same of a byte of it.
+    fn cost_of(&self, entry: &Entry) -> u64 {
+        self.query.cost(entry.list_bytes()) + entry.list_bytes() * self.tree_weight()
+    }
+
+    /// How much it usually is for each byte of an object.
     pub(super) fn weight_of_byte(&self) -> u64 {
-        self.query.walks() as u64 + if self.query.condition.is_some() { TREE_WEIGHT } else { 0 }
+        self.query.walks() as u64 + self.tree_weight()
     }
 
-    /// How many bytes of changed objects are one turn.
-    pub(super) fn turn_of_changes(&self, turn: u64) -> u64 {
-        if self.query.is_slow() { 1 } else { turn / self.weight_of_byte() }
+    const fn tree_weight(&self) -> u64 {
+        if self.query.condition.is_some() { TREE_WEIGHT } else { 0 }
+    }
+
+    /// What is told where the view of the query takes more memory than there is.
+    pub(super) fn no_room(&self, why: NoRoom) -> ApiError {
+        match why {
+            NoRoom::Ever => {
+                let parameter = self.query.ordering_parameter();
+                ApiError::BadRequest(format!(
+                    "{parameter}: the answer costs more memory than it may to be put in order"
+                ))
+            }
+            NoRoom::Now => ApiError::TooManyRequests { retry_after_seconds: 1 },
+        }
     }
 
     /// # Errors
@@ -203,6 +219,14 @@ impl Wanted {
 const MOST_PLACES: usize = 1024;
 
 impl Sight for Wanted {
+    fn cost(&self, entry: &Entry) -> u64 {
+        self.weight(entry)
+    }
+
+    fn is_heavy(&self, entry: &Entry) -> bool {
+        self.is_heavy(entry)
+    }
+
     fn places(&self, entry: &Entry, out: &mut Places) {
         if !self.is_selected(entry) {
             return;
@@ -219,6 +243,7 @@ impl Sight for Wanted {
                 if count <= MOST_PLACES {
                     out.push(place);
                 }
+                count <= MOST_PLACES
             });
             if count > MOST_PLACES {
                 self.too_costly.get_or_init(|| ("keelson.io/groupBy", entry.key.clone()));

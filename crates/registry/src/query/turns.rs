@@ -1,0 +1,60 @@
+//! Turns of work on the objects of a query: others have theirs in between, about every millisecond.
+//!
+//! What takes long for one object is done on another thread, so that no object holds up a thread that many requests share.
+
+use std::sync::Arc;
+
+use keelson_cache::Entry;
+use keelson_supervision::outcome;
+use tokio::task::{spawn_blocking, yield_now};
+
+use super::wanted::Wanted;
+
+/// After a look at objects of so many bytes others have their turn: about a millisecond.
+pub(super) const TURN_BYTES: u64 = 256 << 10;
+
+/// Work on objects that a query looks at.
+pub(super) struct Turns {
+    wanted: Arc<Wanted>,
+    /// What was done in this turn.
+    work: u64,
+}
+
+impl Turns {
+    pub(super) fn new(wanted: &Arc<Wanted>) -> Self {
+        Self { wanted: wanted.clone(), work: 0 }
+    }
+
+    /// Counts a look at an object, and lets others have their turn when it is over.
+    pub(super) async fn count(&mut self, entry: &Entry) {
+        self.work += self.wanted.weight(entry);
+        if self.work >= TURN_BYTES {
+            self.work = 0;
+            yield_now().await;
+        }
+    }
+
+    /// What a look at the object of an entry finds.
+    pub(super) async fn look<T: Send + 'static>(
+        &mut self,
+        entry: &Arc<Entry>,
+        look: impl FnOnce(&Wanted, &Entry) -> T + Send + 'static,
+    ) -> T {
+        if self.wanted.is_heavy(entry) {
+            return look_elsewhere(&self.wanted, entry, look).await;
+        }
+        let found = look(&self.wanted, entry);
+        self.count(entry).await;
+        found
+    }
+}
+
+/// The same on another thread.
+pub(super) async fn look_elsewhere<T: Send + 'static>(
+    wanted: &Arc<Wanted>,
+    entry: &Arc<Entry>,
+    look: impl FnOnce(&Wanted, &Entry) -> T + Send + 'static,
+) -> T {
+    let (wanted, entry) = (wanted.clone(), entry.clone());
+    outcome(spawn_blocking(move || look(&wanted, &entry))).await
+}
