@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
-use keelson_codec::stored::{Checked, DecodeError, StoredObject, Summary};
+use keelson_codec::stored::{Checked, DecodeError, Marks, StoredObject, Summary};
 use keelson_meta::Revision;
 
 use crate::encodings::{EncodingId, Encodings};
@@ -37,6 +37,8 @@ pub struct Entry {
     pub(crate) encoding: EncodingId,
     /// Where in the object's bytes its owners begin.
     owners: Option<NonZeroU32>,
+    /// Where the parts of the object begin in them.
+    marks: Marks,
     /// How many bytes the object takes in a list. Trees sum this up, also for objects that nobody has looked at for long.
     list_bytes: u32,
     /// Where which field is.
@@ -106,6 +108,7 @@ impl Decoder {
             terminating: summary.deletion_timestamp.is_some(),
             encoding,
             owners: summary.owners,
+            marks: summary.marks,
             list_bytes: list_bytes(object, revision, &self.layout),
             layout: self.layout.clone(),
             fields: Fields::join(&summary.fields),
@@ -124,6 +127,7 @@ impl Entry {
             layout: self.layout.clone(),
             fields: Fields(self.fields.0.clone()),
             owners: None,
+            marks: Marks::default(),
             list_bytes: list_bytes(&object, self.revision, &self.layout),
             object,
             ..*self
@@ -164,6 +168,11 @@ impl Entry {
     pub fn owner_references(&self) -> Option<&str> {
         let mut cursor = Cursor::new(self.object.bytes(), self.owners?.get() as usize);
         std::str::from_utf8(cursor.raw()).ok()
+    }
+
+    /// Where the parts of the object begin in its bytes.
+    pub const fn marks(&self) -> Marks {
+        self.marks
     }
 
     /// Whether it names its kind and version in lists too.

@@ -255,6 +255,11 @@ impl<'a> RawText<'a> {
         names.iter().any(|name| self.is(name))
     }
 
+    /// Whether it is this text, with escapes or without.
+    pub fn stands_for(self, text: &str) -> bool {
+        self.0 == text.as_bytes() || (self.0.contains(&b'\\') && self.decode() == text)
+    }
+
     /// The bytes between the quotes.
     #[inline]
     pub fn bytes(self) -> &'a [u8] {

@@ -31,7 +31,7 @@ mod summary;
 use canonical::Canonical;
 pub use checked::Checked;
 pub use encoding::Encoding;
-pub use summary::{FieldPath, Summary};
+pub use summary::{FieldPath, Marks, Summary};
 
 /// Metadata that says which object this is, written before the `resourceVersion`.
 const IDENTITY: [&str; 4] = ["name", "generateName", "namespace", "uid"];

@@ -189,7 +189,7 @@ impl Expr {
             Self::Not(part) => !part.holds(subject, work),
             Self::Exists(path) => {
                 let mut exists = path.is_revision();
-                path.visit(subject.json, |value| {
+                subject.visit_json(path, |value| {
                     exists |= value != b"null";
                     !exists
                 });
@@ -205,7 +205,7 @@ impl Expr {
             }
             Self::Items { of, all, pass } => {
                 let mut decided = *all;
-                of.visit(subject.json, |value| {
+                subject.visit_json(of, |value| {
                     decided = items_hold(value, *all, pass, (subject, work));
                     decided == *all && !work.is_exceeded.get()
                 });
@@ -223,7 +223,7 @@ fn items_hold(list: &[u8], all: bool, pass: &Expr, (of, work): (&Subject<'_>, &W
     }
     cursor.step();
     while !matches!(cursor.peek(), b']' | 0) {
-        let item = Subject { json: cursor.raw(), revision: of.revision };
+        let item = Subject::new(cursor.raw(), of.revision);
         if pass.holds(&item, work) != all || work.is_exceeded.get() {
             return !all;
         }
@@ -341,7 +341,7 @@ mod tests {
 
     fn holds(text: &str, json: &str) -> bool {
         let filter = Filter::parse("filter", text).unwrap_or_else(|error| panic!("{error}"));
-        filter.holds(&Subject { json: json.as_bytes(), revision: Revision::new(7) }).unwrap()
+        filter.holds(&Subject::new(json.as_bytes(), Revision::new(7))).unwrap()
     }
 
     #[track_caller]
@@ -536,7 +536,7 @@ mod tests {
         };
         let check = |pattern: &str, json: &str| {
             let filter = Filter::parse("f", &format!("a[*] matches '{pattern}'")).unwrap();
-            filter.holds(&Subject { json: json.as_bytes(), revision: Revision::new(7) })
+            filter.holds(&Subject::new(json.as_bytes(), Revision::new(7)))
         };
         assert_eq!(check("b$", &of(100, 100)), Ok(false));
         assert_eq!(check("b$", &of(1000, 100)), Err(TooCostly));
@@ -550,7 +550,7 @@ mod tests {
         for (connected, expect) in [("not ", Err(TooCostly)), ("a[0] == 'x' and ", Ok(false))] {
             let filter = Filter::parse("f", &format!("{connected}a[*] matches 'b$'")).unwrap();
             let json = of(1000, 100);
-            assert_eq!(filter.holds(&Subject { json: json.as_bytes(), revision: Revision::new(7) }), expect);
+            assert_eq!(filter.holds(&Subject::new(json.as_bytes(), Revision::new(7))), expect);
         }
     }
 
@@ -558,7 +558,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "(a|any\\(|all\\(|owner\\(|and|or|not|in|matches|==|<|'b'|1|[ .,()\\[\\]*!&|-]){0,12}") {
             if let Ok(filter) = Filter::parse("f", &text) {
-                let _ = filter.holds(&Subject { json: POD.as_bytes(), revision: Revision::new(1) });
+                let _ = filter.holds(&Subject::new(POD.as_bytes(), Revision::new(1)));
             }
         }
 

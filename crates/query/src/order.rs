@@ -220,7 +220,7 @@ mod tests {
     fn place(order: &str, json: &str) -> Vec<u8> {
         let order = SortBy::parse("sortBy", order).unwrap();
         let mut out = Vec::new();
-        order.write_place(&Subject { json: json.as_bytes(), revision: Revision::new(7) }, &mut out);
+        order.write_place(&Subject::new(json.as_bytes(), Revision::new(7)), &mut out);
         out
     }
 

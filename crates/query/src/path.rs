@@ -7,6 +7,7 @@
 use std::fmt;
 
 use keelson_codec::cursor::Cursor;
+use keelson_codec::stored::Marks;
 
 use crate::error::QueryError;
 use crate::scan::Scanner;
@@ -121,6 +122,17 @@ impl Path {
         walk(Cursor::new(json, 0), &self.steps, &mut found);
     }
 
+    /// The same in the bytes of an object, of which it may be known where its parts begin: those before are not looked at.
+    pub(crate) fn visit_marked<'a>(&self, json: &'a [u8], marks: Marks, mut found: impl FnMut(&'a [u8]) -> bool) {
+        if let Some((Step::Member(name), rest)) = self.steps.split_first()
+            && let Some(at) = marks.before(name)
+        {
+            walk_members(Cursor::new(json, at), name, rest, &mut found);
+            return;
+        }
+        self.visit(json, found);
+    }
+
     /// The JSON text of the first value.
     pub fn first<'a>(&self, json: &'a [u8]) -> Option<&'a [u8]> {
         let mut first = None;
@@ -207,13 +219,7 @@ fn walk<'a>(mut cursor: Cursor<'a>, steps: &[Step], found: &mut impl FnMut(&'a [
     match (step, cursor.peek()) {
         (Step::Member(name), b'{') => {
             cursor.step();
-            while let Some(key) = cursor.key() {
-                if key.is(name) || (key.plain().is_none() && key.decode() == **name) {
-                    return walk(cursor, rest, found);
-                }
-                cursor.skip();
-            }
-            true
+            walk_members(cursor, name, rest, found)
         }
         (Step::Each, b'{') => {
             cursor.step();
@@ -246,6 +252,22 @@ fn walk<'a>(mut cursor: Cursor<'a>, steps: &[Step], found: &mut impl FnMut(&'a [
         }
         _ => true,
     }
+}
+
+/// Goes on from the member with a name, of those that follow in the object that the cursor is in.
+fn walk_members<'a>(
+    mut cursor: Cursor<'a>,
+    name: &str,
+    rest: &[Step],
+    found: &mut impl FnMut(&'a [u8]) -> bool,
+) -> bool {
+    while let Some(key) = cursor.key() {
+        if key.stands_for(name) {
+            return walk(cursor, rest, found);
+        }
+        cursor.skip();
+    }
+    true
 }
 
 #[cfg(test)]

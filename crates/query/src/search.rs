@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     fn score(search: &str, json: &str) -> Option<u16> {
-        let subject = Subject { json: json.as_bytes(), revision: Revision::new(1) };
+        let subject = Subject::new(json.as_bytes(), Revision::new(1));
         Search::parse("search", search).unwrap().score(&subject, ["node-seven"].into_iter())
     }
 
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn what_matched_is_told_for_each_word() {
-        let subject = Subject { json: POD.as_bytes(), revision: Revision::new(1) };
+        let subject = Subject::new(POD.as_bytes(), Revision::new(1));
         let matches = |search: &str| {
             let fields = [("spec.nodeName", "node-seven")].into_iter();
             let matches = Search::parse("search", search).unwrap().matches(&subject, fields);

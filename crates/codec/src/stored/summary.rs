@@ -32,6 +32,41 @@ pub struct Summary<'a> {
     pub generation: Option<i64>,
     /// Where the value of `metadata.ownerReferences` begins in the bytes, unless it is null.
     pub owners: Option<NonZeroU32>,
+    /// Where the parts of the object begin.
+    pub marks: Marks,
+}
+
+/// Where parts of a stored object begin in its bytes, or nothing: who looks for a member of one part need not walk over the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Behind the metadata, which nearly always is before the spec; 0 where nothing is known.
+    behind_metadata: u32,
+    /// Before the key `status`, or at the end of an object that has none.
+    status: u32,
+}
+
+impl Marks {
+    /// Where to look for a member of the object: before the next key, as a cursor in an object stands. `None` where nothing is known.
+    pub fn before(&self, member: &str) -> Option<usize> {
+        match member {
+            "kind" | "apiVersion" | "metadata" => None,
+            "status" => (self.status > 0).then_some(self.status as usize),
+            _ => (self.behind_metadata > 0).then_some(self.behind_metadata as usize),
+        }
+    }
+
+    /// The cursor stands behind the metadata.
+    fn find(mut cursor: Cursor<'_>) -> Self {
+        let mark = |at: usize| u32::try_from(at).unwrap_or_default();
+        let behind_metadata = mark(cursor.position());
+        loop {
+            let status = mark(cursor.position());
+            if cursor.key().is_none_or(|key| key.stands_for("status")) {
+                return Self { behind_metadata, status };
+            }
+            cursor.skip();
+        }
+    }
 }
 
 /// The way to a field from the root of an object, such as `spec.nodeName`. Elements of arrays have no path.
@@ -60,6 +95,7 @@ pub(super) fn read<'a>(mut cursor: Cursor<'a>, paths: &[FieldPath]) -> Result<Su
     let metadata = cursor.clone();
     cursor.take(b"{");
     read_metadata(&mut cursor, &mut summary)?;
+    summary.marks = Marks::find(cursor.clone());
     for (paths, found) in paths.chunks(PATHS_PER_PASS).zip(summary.fields.chunks_mut(PATHS_PER_PASS)) {
         let mut follow = Follow { paths, found };
         let everything = u64::MAX >> (PATHS_PER_PASS - paths.len());

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
-use keelson_codec::stored::StoredHeader;
+use keelson_codec::stored::{Marks, StoredHeader};
 use keelson_codec::{Checked, DecodeError, FieldPath, StoredObject, Summary};
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{GroupVersionKind, Object, Revision};
@@ -54,6 +54,7 @@ fn summary_of(object: &Map) -> Summary<'static> {
         deletion_timestamp: Some(text("deletionTimestamp")).filter(|time| !time.is_empty()),
         generation: metadata["generation"].as_i64(),
         owners: None,
+        marks: Marks::default(),
     }
 }
 
@@ -149,11 +150,22 @@ proptest! {
         let (read, written) = (Checked::from(stored.clone()), Checked::encode_with(&Object(object.clone()), None));
         prop_assert_eq!((written.object(), written.summary(&fields())), (&stored, Ok(summary.clone())));
         prop_assert_eq!(read.summary(&fields()), Ok(summary.clone()));
-        prop_assert_eq!(&Summary { owners: None, ..summary.clone() }, &summary_of(&object));
+        prop_assert_eq!(&Summary { owners: None, marks: Marks::default(), ..summary.clone() }, &summary_of(&object));
         prop_assert_eq!(&*stored.uid(), &*summary.uid);
         let owners = summary.owners.map(|place| Cursor::new(stored.bytes(), place.get() as usize).raw());
         let stated = object["metadata"].get("ownerReferences").filter(|stated| !stated.is_null());
         prop_assert_eq!(owners.map(<[u8]>::to_vec), stated.map(keelson_codec::json::to_vec));
+        let member = |name: &str| {
+            let mut cursor = Cursor::new(stored.bytes(), summary.marks.before(name)?);
+            while !cursor.key()?.stands_for(name) {
+                cursor.skip();
+            }
+            Some(cursor.raw().to_vec())
+        };
+        let others = object.keys().filter(|name| !["kind", "apiVersion", "metadata"].contains(name));
+        for name in others.chain(["spec", "status", "none"]) {
+            prop_assert_eq!(member(name), object.get(name).map(keelson_codec::json::to_vec), "{}", name);
+        }
         let kind = object["kind"].as_str().unwrap();
         prop_assert_eq!((stored.kind(), stored.api_version()), (kind, object["apiVersion"].as_str().unwrap()));
     }

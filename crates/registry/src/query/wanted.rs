@@ -9,8 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use keelson_cache::{Entry, IndexTerm, NoRoom, Places, Sight};
 use keelson_codec::StoredObject;
-use keelson_meta::ApiError;
+use keelson_codec::stored::Marks;
 use keelson_meta::options::ListOptions;
+use keelson_meta::{ApiError, Revision};
 use keelson_query::{Filter, Path, Query, Search, Step, Subject, TooCostly};
 
 use crate::list::KeyRange;
@@ -162,21 +163,22 @@ impl Wanted {
     }
 
     /// The object in the version of the request.
-    fn shown<'e>(&self, entry: &'e Entry) -> Cow<'e, StoredObject> {
+    fn shown<'e>(&self, entry: &'e Entry) -> Seen<'e> {
         if self.version.fits(&entry.object) {
-            return Cow::Borrowed(&entry.object);
+            return Seen::stored(entry);
         }
         if self.version.asks() {
             self.is_unknown.store(true, Ordering::Relaxed);
-            return Cow::Borrowed(&entry.object);
+            return Seen::stored(entry);
         }
         // The page that it is on says what is wrong with one that can't be converted.
-        self.version.show_now(entry).map_or(Cow::Borrowed(&entry.object), Cow::Owned)
+        let converted = self.version.show_now(entry);
+        converted.map_or_else(|_| Seen::stored(entry), |object| Seen::converted(entry, object))
     }
 
     /// Whether the query wants an object.
-    fn holds(&self, entry: &Entry, object: &StoredObject) -> bool {
-        let subject = Subject { json: object.bytes(), revision: entry.revision };
+    fn holds(&self, entry: &Entry, seen: &Seen<'_>) -> bool {
+        let subject = seen.subject();
         let refused = |parameter| {
             self.too_costly.get_or_init(|| (parameter, entry.key.clone()));
             false
@@ -187,17 +189,17 @@ impl Wanted {
             return false;
         }
         let Some(condition) = &self.query.condition else { return true };
-        let holds = condition.holds(&object.decode(entry.revision).into_value());
+        let holds = condition.holds(&seen.object.decode(entry.revision).into_value());
         holds.unwrap_or_else(|TooCostly| refused("keelson.io/where"))
     }
 
     /// Whether the query wants the object of an entry, wherever it stands.
     pub(crate) fn wants(&self, entry: &Entry) -> bool {
         self.is_selected(entry) && {
-            let object = self.shown(entry);
-            let subject = Subject { json: object.bytes(), revision: entry.revision };
+            let seen = self.shown(entry);
+            let subject = seen.subject();
             let is_found = |search: &Search| search.score(&subject, entry.fields()).is_some();
-            self.holds(entry, &object) && self.query.search.as_ref().is_none_or(is_found)
+            self.holds(entry, &seen) && self.query.search.as_ref().is_none_or(is_found)
         }
     }
 
@@ -210,8 +212,29 @@ impl Wanted {
 
     /// Hands an object to be looked at.
     pub(super) fn look<T>(&self, entry: &Entry, look: impl FnOnce(&Subject<'_>) -> T) -> T {
-        let object = self.shown(entry);
-        look(&Subject { json: object.bytes(), revision: entry.revision })
+        look(&self.shown(entry).subject())
+    }
+}
+
+/// The object of an entry in the version of the request.
+struct Seen<'e> {
+    object: Cow<'e, StoredObject>,
+    /// Where its parts begin, as far as that is known.
+    marks: Marks,
+    revision: Revision,
+}
+
+impl<'e> Seen<'e> {
+    fn stored(entry: &'e Entry) -> Self {
+        Self { object: Cow::Borrowed(&entry.object), marks: entry.marks(), revision: entry.revision }
+    }
+
+    fn converted(entry: &Entry, object: StoredObject) -> Self {
+        Self { object: Cow::Owned(object), marks: Marks::default(), revision: entry.revision }
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::new(self.object.bytes(), self.revision).marked(self.marks)
     }
 }
 
@@ -234,9 +257,9 @@ impl Sight for Wanted {
         if self.query.is_plain() {
             return out.push(&[]);
         }
-        let object = self.shown(entry);
-        if self.holds(entry, &object) {
-            let subject = Subject { json: object.bytes(), revision: entry.revision };
+        let seen = self.shown(entry);
+        if self.holds(entry, &seen) {
+            let subject = seen.subject();
             let mut count = 0;
             self.query.places(&subject, entry.fields(), |place| {
                 count += 1;
