@@ -51,6 +51,21 @@ async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_search
     lab.ends_without_complaints(&[]).await;
 }
 
+/// The rows are asked for before the browser paints for the first time, and before all that is only around them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rows_are_asked_for_before_anything_is_painted() {
+    let Some(lab) = Lab::start(TestServer::builder().shared_store(with_pods(100).await)).await else { return };
+    lab.log_in(ADMIN).await;
+    lab.open_list(PODS).await;
+    let painted = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime";
+    lab.browser.until(&format!("{painted} !== undefined")).await;
+    let asked = "performance.getEntriesByType('resource').find(one => one.name.includes('/api/v1/pods?'))?.startTime";
+    lab.browser.until(&format!("{asked} !== undefined")).await;
+    let (asked, painted) = (lab.browser.value(asked).await, lab.browser.value(painted).await);
+    assert!(asked.as_f64() < painted.as_f64(), "asked at {asked} ms, painted at {painted} ms");
+    lab.ends_without_complaints(&[]).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn filters_are_suggested_and_counts_are_of_the_whole_selection() {
     let builder = TestServer::builder().shared_store(with_pods(300).await);

@@ -1,6 +1,6 @@
 // The page that is shown, and what has changed since: rows change in place, what comes and goes is counted.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';
 import { collectionPath } from '../../api/discovery';
 import { type ListQuery, type Page, readPage, selection } from '../../api/lists';
@@ -85,7 +85,8 @@ export function usePage(place: Place): Shown {
   const [shown, setShown] = useState<Shown>(() => start(place));
   const last = useRef(shown);
   last.current = shown;
-  useEffect(() => {
+  // Before anything is painted: what the rows wait for is asked for first of all.
+  useLayoutEffect(() => {
     const query = queryOf(place);
     const abort = new AbortController();
     const before = last.current;
