@@ -263,11 +263,18 @@ impl Query {
         Self { group_by: Some(path), ..Self::default() }
     }
 
-    /// The place of the objects with a text in an [index](Self::index).
-    pub fn place_in_index(text: &str) -> Vec<u8> {
-        let mut place = Vec::new();
-        write_value(Some(&Value::Text(text.into())), &mut place);
-        place
+    /// The places in an [index](Self::index) of the objects that have a text, or a number or a truth value that is written so.
+    pub fn places_in_index(text: &str) -> impl Iterator<Item = Vec<u8>> {
+        let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        let other = match text {
+            "true" | "false" => Some(Value::Bool(text == "true")),
+            _ => is_number.then(|| Value::Number(text.into())),
+        };
+        [Some(Value::Text(text.into())), other].into_iter().flatten().map(|value| {
+            let mut place = Vec::new();
+            write_value(Some(&value), &mut place);
+            place
+        })
     }
 
     /// The value of the object that put it at this place of a grouped list; `None` where it has none.

@@ -153,7 +153,9 @@ impl Registry {
                 if plan.limit.is_some() {
                     collection.pin(&snapshot);
                 }
-                Ok(page::cut(&snapshot, target, &plan, &selection, self.config.bounds))
+                let found = self.find_selected(target, options, &selection, (&collection, &snapshot)).await;
+                let selected = (&selection, found.as_deref());
+                Ok(page::cut(&snapshot, target, &plan, selected, self.config.bounds))
             }
             None => self.list_from_store(target, &plan, &selection).await,
         }

@@ -20,7 +20,7 @@ mod wanted;
 
 use std::sync::Arc;
 
-use keelson_cache::{Collection, Snapshot, View};
+use keelson_cache::{Collection, Entry, Snapshot, View};
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
@@ -38,9 +38,14 @@ use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
 
-/// A query, and the snapshot that it is answered from.
+/// A query, and what is looked for.
 struct Asked {
     plan: QueryPlan,
+    sought: Sought,
+}
+
+/// The objects of a snapshot that a query wants.
+struct Sought {
     collection: Arc<Collection>,
     snapshot: Snapshot,
     wanted: Arc<Wanted>,
@@ -117,9 +122,9 @@ impl Registry {
     }
 
     async fn page_of(&self, asked: &Asked) -> Result<QueryPage, ApiError> {
-        let (shown, looked_at) = making::shown(asked).await?;
+        let (shown, looked_at) = making::shown(&asked.sought).await?;
         if asked.plan.limit.is_some() {
-            asked.collection.pin(&asked.snapshot);
+            asked.sought.collection.pin(&asked.sought.snapshot);
         }
         page::cut(asked, shown, looked_at).await
     }
@@ -164,7 +169,7 @@ impl Registry {
             return Ok(Groups::empty(self.newest_revision().await?));
         }
         let asked = self.ask(target, options, query, plan, selection).await?;
-        let (view, looked_at) = making::view_of(&asked).await?;
+        let (view, looked_at) = making::view_of(&asked.sought).await?;
         groups::count(&asked, &view, looked_at).await
     }
 
@@ -189,7 +194,25 @@ impl Registry {
         self.counters().count_list_from_cache();
         let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config.indexes);
         let wanted = Arc::new(wanted);
-        Ok(Asked { plan, collection, snapshot, wanted })
+        Ok(Asked { plan, sought: Sought { collection, snapshot, wanted } })
+    }
+
+    /// The objects that an index of a declared field has of those that a selector may leave, in the order of their keys; `None` where
+    /// there is none that would be of use.
+    pub(crate) async fn find_selected(
+        &self,
+        target: &Target,
+        options: &ListOptions,
+        selection: &Selection,
+        (collection, snapshot): (&Arc<Collection>, &Snapshot),
+    ) -> Option<Vec<Arc<Entry>>> {
+        selection.exact_fields().next()?;
+        let wanted = Wanted::new(target, options, Query::default(), selection.clone()).indexed(&self.config.indexes);
+        let (collection, snapshot, wanted) = (collection.clone(), snapshot.clone(), Arc::new(wanted));
+        let (mut found, _) = indexes::find(&Sought { collection, snapshot, wanted }).await.ok()??;
+        // Those of one value are in this order already.
+        found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        Some(found)
     }
 }
 

@@ -165,6 +165,16 @@ impl Selection {
         dispatched.into_iter().chain(labels).take(MAX_INDEX_TERMS).collect()
     }
 
+    /// The paths of single fields, and the one value that everything selected has there. No object has it that lacks the field.
+    pub fn exact_fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().filter_map(|condition| {
+            let Field::Stored(StoredField { paths, absent, .. }) = &condition.field else { return None };
+            let value = condition.exact.as_deref().filter(|value| !value.is_empty() && **absent != **value)?;
+            let [path] = paths.as_slice() else { return None };
+            Some((path.as_str(), value))
+        })
+    }
+
     /// The dispatch field, and the one value of it that everything selected has. Never empty: that is also what an absent
     /// field has, and those are in no index.
     fn dispatched(&self, target: &Target) -> Option<(&str, &str)> {

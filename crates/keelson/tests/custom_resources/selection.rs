@@ -143,6 +143,55 @@ async fn queries_take_declared_fields_and_search_in_them() {
     assert!(refused["message"].as_str().unwrap().contains("field label not supported: spec.s"), "{refused}");
 }
 
+/// A field that is selected by often has an index, whatever type it is of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn declared_fields_are_indexed_and_sorted_by() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let mut definition = sels();
+    definition["spec"]["versions"].as_array_mut().unwrap().truncate(1);
+    establish(&raw, &definition).await;
+    for number in 0..300 {
+        let spec = json!({ "s": format!("s{}", number % 30), "i": number, "b": number % 100 == 7 });
+        let object = json!({ "metadata": { "name": format!("n{number:03}") }, "spec": spec });
+        raw.post(SELS, &object).await.expect(201);
+    }
+    // Of an ordinary list, too: what is found by it is what a look at all finds.
+    let kept = async || {
+        let metrics = raw.get("/metrics").await.expect(200).text();
+        let value = metrics.lines().find_map(|line| line.strip_prefix("keelson_cache_views "));
+        value.unwrap_or_else(|| panic!("no count in {metrics}")).parse::<f64>().unwrap()
+    };
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push((kept().await, found(&raw, "fieldSelector=spec.s%3Ds8,spec.i!%3D38").await));
+    }
+    let all: String = [8, 68, 98, 128, 158, 188, 218, 248, 278].map(|number| format!("n{number:03}")).concat();
+    assert_eq!(seen, [0.0, 0.0, 0.0, 1.0].map(|kept| (kept, all.clone())));
+    let first = raw.get(format!("{SELS}?fieldSelector=spec.s%3Ds8&limit=4")).await.expect(200).json();
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(found(&raw, &format!("fieldSelector=spec.s%3Ds8&limit=6&continue={token}")).await, all[12..]);
+
+    for (selector, expected) in [("spec.s%3Ds7", 10), ("spec.i%3D42", 1), ("spec.b%3Dtrue", 3)] {
+        let mut looked_at = Vec::new();
+        for limit in 1..=4 {
+            // Each asks something else, so that its answer is not known yet.
+            let filter = format!("keelson.io/filter=spec.i+%3C+{}", 1000 + limit);
+            let asked = format!("{SELS}?fieldSelector={selector}&limit=1&keelson.io/count=true&{filter}");
+            let answer = raw.get(asked).await.expect(200);
+            assert_eq!(answer.header("keelson-total-count"), expected.to_string(), "{selector}");
+            looked_at.push(answer.header("keelson-looked-at").parse::<usize>().unwrap());
+        }
+        let is_known = selector.starts_with("spec.s");
+        let made = if is_known { [expected; 3] } else { [300, 300, 300 + expected] };
+        assert_eq!(looked_at, [&made[..], &[expected]].concat(), "{selector}");
+    }
+    let sorted = format!("{SELS}?limit=3&keelson.io/sortBy=-spec.b,spec.i:number&fieldSelector=spec.s!%3Ds7");
+    let page = raw.get(sorted).await.expect(200).json();
+    let shown: Vec<_> = page["items"].as_array().unwrap().iter().map(|item| item["spec"]["i"].clone()).collect();
+    assert_eq!(shown, [107, 207, 0]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_sees_objects_enter_and_leave_its_selection() {
     let (_server, raw) = filled().await;

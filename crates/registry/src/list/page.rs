@@ -2,7 +2,9 @@
 //!
 //! The range of the URL decides what a token is relative to. A selector may only narrow what is looked at inside it.
 
-use keelson_cache::Snapshot;
+use std::sync::Arc;
+
+use keelson_cache::{Entry, Snapshot};
 use keelson_storage::{ContinueToken, StoreKey, behind};
 
 use super::plan::ListPlan;
@@ -24,6 +26,11 @@ impl KeyRange {
         Self { from: format!("{prefix}{start}"), to: prefix_end(prefix) }
     }
 
+    /// Whether a key is in it.
+    fn holds(&self, key: &str) -> bool {
+        *key >= *self.from && self.to.as_ref().is_none_or(|to| *key < **to)
+    }
+
     /// What is both in this range and selected by namespace or name.
     pub(crate) fn narrowed(self, target: &Target, selection: &Selection) -> Self {
         let namespaced = target.is_namespaced();
@@ -40,12 +47,12 @@ impl KeyRange {
     }
 }
 
-/// Cuts the planned page.
+/// Cuts the planned page. What an index has found of a selection holds all that is selected, in the order of the keys.
 pub(super) fn cut(
     snapshot: &Snapshot,
     target: &Target,
     plan: &ListPlan,
-    selection: &Selection,
+    (selection, found): (&Selection, Option<&[Arc<Entry>]>),
     bounds: ListBounds,
 ) -> ListPage {
     let prefix = target.key_prefix();
@@ -58,7 +65,10 @@ pub(super) fn cut(
     let mut chosen = Vec::new();
     let mut last = None;
     let mut continue_token = None;
-    let candidates = snapshot.select(&selection.index_terms(target), &range.from, range.to.as_deref());
+    let candidates: Box<dyn Iterator<Item = &Arc<Entry>>> = match found {
+        Some(found) => Box::new(found.iter().filter(|entry| range.holds(&entry.key))),
+        None => Box::new(snapshot.select(&selection.index_terms(target), &range.from, range.to.as_deref())),
+    };
     for (looked_at, entry) in candidates.enumerate() {
         if plan.to_next_visible {
             if !selection.matches(entry) {

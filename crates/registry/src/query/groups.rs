@@ -68,15 +68,15 @@ pub(super) async fn count(asked: &Asked, view: &View, looked_at: usize) -> Resul
             yield_now().await;
         }
     }
-    let mut turns = Turns::new(&asked.wanted);
+    let mut turns = Turns::new(&asked.sought.wanted);
     let mut groups = Vec::with_capacity(largest.len());
     for (Reverse(count), place, key) in largest.into_sorted_vec() {
         let missing = || ApiError::Internal(format!("{key:?} stands in a view of a snapshot that it is not in"));
-        let entry = asked.snapshot.get(&key).ok_or_else(missing)?;
+        let entry = asked.sought.snapshot.get(&key).ok_or_else(missing)?;
         let value = turns.look(entry, move |wanted, entry| value_at(wanted, entry, &place)).await;
         groups.push(Group { value, count });
     }
-    Ok(Groups { revision: asked.snapshot.revision, groups, total, looked_at })
+    Ok(Groups { revision: asked.sought.snapshot.revision, groups, total, looked_at })
 }
 
 /// The value of a group, which one of its objects tells.

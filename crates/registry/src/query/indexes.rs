@@ -1,6 +1,7 @@
 //! Indexes of fields that queries ask for: the objects by the value at a path, as a view that is kept with all others.
 //!
-//! A filter that demands a text at a path is answered by a look at the objects which have it. The index of a path is made when it
+//! A filter that demands a text at a path, or a selector that demands one of a declared field, is answered by a look at the objects which
+//! have it. The index of a path is made when it
 //! would have been of use a few times, or at once where the operator names the path; it takes of the room that all views share, and goes
 //! when nobody uses it, as they do.
 
@@ -13,12 +14,16 @@ use keelson_query::Query;
 use tokio::task::yield_now;
 
 use super::making::{candidates, view_of};
-use super::{Asked, Wanted};
+use super::{Sought, Wanted};
 
 /// A look at no more objects than these needs no index.
 const FEW: usize = 256;
 /// An index is made when it would have been of use so often.
 const MISSED: usize = 3;
+/// To step over so many objects costs as much as to find one.
+const STEPPED_OVER: usize = 8;
+/// More objects than these are not found one by one for a selector.
+const MANY: usize = 4096;
 /// After so many objects were found others have their turn.
 const FOUND_AT_ONCE: usize = 1024;
 
@@ -27,40 +32,44 @@ type Found = Option<(Vec<Arc<Entry>>, usize)>;
 
 /// The objects that the shortest list of an index has of those that may be wanted, and how many were looked at to bring the
 /// indexes up to date; `None` where none is of use.
-pub(super) fn find(asked: &Asked) -> BoxFuture<'_, Result<Found, ApiError>> {
+pub(super) fn find(sought: &Sought) -> BoxFuture<'_, Result<Found, ApiError>> {
     // A type of its own, since an index is a view, and a view may be made with an index.
-    Box::pin(found(asked))
+    Box::pin(found(sought))
 }
 
-async fn found(asked: &Asked) -> Result<Found, ApiError> {
-    let Asked { plan, collection, snapshot, wanted } = asked;
+async fn found(sought: &Sought) -> Result<Found, ApiError> {
+    let Sought { collection, snapshot, wanted } = sought;
     let most = candidates(snapshot, wanted);
-    let mut shortest: Option<(View, usize, usize)> = None;
+    let mut shortest: Option<(View, Ranks)> = None;
     let mut looked_at = 0;
     for (index, value, is_fixed) in wanted.indexes() {
         let is_kept = || !matches!(collection.find_view(&index.name, snapshot), Kept::Nothing);
         if !is_fixed && (most <= FEW || (!is_kept() && collection.miss_view(&index.name) < MISSED)) {
             continue;
         }
-        let (plan, collection, snapshot) = (plan.clone(), collection.clone(), snapshot.clone());
-        let index = Asked { plan, collection, snapshot, wanted: Arc::new(index) };
+        let (collection, snapshot) = (collection.clone(), snapshot.clone());
+        let index = Sought { collection, snapshot, wanted: Arc::new(index) };
         // Where an object has too many values for an index, or is stored in a version that is not known here, the query says what it can
         // by itself.
         let Ok((view, looks)) = view_of(&index).await else { continue };
         looked_at += looks;
-        let (from, to) = ranks(&view, value);
-        if shortest.as_ref().is_none_or(|(_, first, last)| to - from < last - first) {
-            shortest = Some((view, from, to));
+        let ranks = Ranks::of(&view, value);
+        if shortest.as_ref().is_none_or(|(_, shortest)| ranks.count() < shortest.count()) {
+            shortest = Some((view, ranks));
         }
     }
-    let Some((view, from, to)) = shortest.filter(|(_, from, to)| to - from < most) else { return Ok(None) };
-    let mut entries = Vec::with_capacity(to - from);
-    let mut positions = view.positions(from, to);
-    while let Some(Position { key, .. }) = positions.next_position() {
-        // The index and the entries are of one moment.
-        entries.extend(snapshot.get(key).cloned());
-        if entries.len().is_multiple_of(FOUND_AT_ONCE) {
-            yield_now().await;
+    // Where nothing is looked for inside of objects, to step over some costs less than to find many by their keys.
+    let most = if wanted.query.is_plain() { (most / STEPPED_OVER).min(MANY) } else { most };
+    let Some((view, ranks)) = shortest.filter(|(_, ranks)| ranks.count() < most) else { return Ok(None) };
+    let mut entries = Vec::with_capacity(ranks.count());
+    for (from, to) in ranks.0 {
+        let mut positions = view.positions(from, to);
+        while let Some(Position { key, .. }) = positions.next_position() {
+            // The index and the entries are of one moment.
+            entries.extend(snapshot.get(key).cloned());
+            if entries.len().is_multiple_of(FOUND_AT_ONCE) {
+                yield_now().await;
+            }
         }
     }
     Ok(Some((entries, looked_at)))
@@ -69,17 +78,22 @@ async fn found(asked: &Asked) -> Result<Found, ApiError> {
 /// About how many objects an index that is kept would find; `None` where there is none.
 pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wanted) -> Option<usize> {
     let found = wanted.indexes().filter_map(|(index, value, _)| match collection.find_view(&index.name, snapshot) {
-        Kept::Exact(view) | Kept::Near { view, .. } => {
-            let (from, to) = ranks(&view, value);
-            Some(to - from)
-        }
+        Kept::Exact(view) | Kept::Near { view, .. } => Some(Ranks::of(&view, value).count()),
         Kept::Nothing => None,
     });
     found.min()
 }
 
-/// Where the objects with a value stand.
-fn ranks(view: &View, value: &str) -> (usize, usize) {
-    let place = Query::place_in_index(value);
-    (view.rank_before_place(&place), view.rank_behind_place(&place))
+/// Where the objects stand that have a value, or one that is written like it.
+struct Ranks(Vec<(usize, usize)>);
+
+impl Ranks {
+    fn of(view: &View, value: &str) -> Self {
+        let of_place = |place: Vec<u8>| (view.rank_before_place(&place), view.rank_behind_place(&place));
+        Self(Query::places_in_index(value).map(of_place).collect())
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|(from, to)| to - from).sum()
+    }
 }

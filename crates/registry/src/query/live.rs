@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::changes::Changes;
 use super::plan::QueryPlan;
-use super::{Asked, Wanted, making, page};
+use super::{Asked, Sought, Wanted, making, page};
 use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::selection::Selection;
@@ -231,8 +231,8 @@ impl LivePage {
     /// The page of a snapshot.
     async fn look(&self, snapshot: Snapshot) -> Result<ShownPage, ApiError> {
         let (plan, collection, wanted) = (self.plan.clone(), self.collection.clone(), self.wanted.clone());
-        let asked = Asked { plan, collection, snapshot, wanted };
-        let (shown, looked_at) = making::shown(&asked).await?;
+        let asked = Asked { plan, sought: Sought { collection, snapshot, wanted } };
+        let (shown, looked_at) = making::shown(&asked.sought).await?;
         let page = page::cut(&asked, shown, looked_at).await?;
         Ok(ShownPage { revision: page.revision, total: page.total, entries: page.items.into_entries().await? })
     }

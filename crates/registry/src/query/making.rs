@@ -13,11 +13,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::turns::{TURN_BYTES, Turns, look_elsewhere};
 use super::wanted::Wanted;
-use super::{Asked, KeyRange, Shown, indexes};
+use super::{KeyRange, Shown, Sought, indexes};
 use crate::registry::Registry;
 
 /// So many places are put in order at once.
 const SORTED_AT_ONCE: usize = 4096;
+/// Room is taken for so many bytes at a time.
+const OWED_BYTES: u64 = 16 << 10;
 /// A view of more places is built on another thread.
 const BUILT_AT_ONCE: usize = 8192;
 /// A look at more objects is shared between the cores.
@@ -31,11 +33,11 @@ const FEW_CHANGES: usize = 64;
 ///
 /// # Errors
 /// As [`view_of`].
-pub(super) async fn shown(asked: &Asked) -> Result<(Shown, usize), ApiError> {
-    if asked.wanted.is_range() {
-        return Ok((Shown::Range(asked.wanted.range.clone()), 0));
+pub(super) async fn shown(sought: &Sought) -> Result<(Shown, usize), ApiError> {
+    if sought.wanted.is_range() {
+        return Ok((Shown::Range(sought.wanted.range.clone()), 0));
     }
-    let (view, looked_at) = view_of(asked).await?;
+    let (view, looked_at) = view_of(sought).await?;
     Ok((Shown::View(view), looked_at))
 }
 
@@ -43,8 +45,8 @@ pub(super) async fn shown(asked: &Asked) -> Result<(Shown, usize), ApiError> {
 ///
 /// # Errors
 /// 400 when it can't be told where some of the objects stand, and where that takes too much memory; 429 where it does so now.
-pub(super) async fn view_of(asked: &Asked) -> Result<(View, usize), ApiError> {
-    let Asked { collection, snapshot, wanted, .. } = asked;
+pub(super) async fn view_of(sought: &Sought) -> Result<(View, usize), ApiError> {
+    let Sought { collection, snapshot, wanted } = sought;
     if let Found::Exact(view) = collection.find_view(&wanted.name, snapshot) {
         return Ok((view, 0));
     }
@@ -52,14 +54,14 @@ pub(super) async fn view_of(asked: &Asked) -> Result<(View, usize), ApiError> {
     let _turn = turn.lock().await;
     let (view, looked_at) = match collection.find_view(&wanted.name, snapshot) {
         Found::Exact(view) => return Ok((view, 0)),
-        Found::Near { snapshot: from, view } => match caught_up(view, &from, asked).await? {
+        Found::Near { snapshot: from, view } => match caught_up(view, &from, sought).await? {
             (Some(view), looked_at) => (view, looked_at),
             (None, looked_at) => {
-                let (view, more) = made(asked).await?;
+                let (view, more) = made(sought).await?;
                 (view, looked_at + more)
             }
         },
-        Found::Nothing => made(asked).await?,
+        Found::Nothing => made(sought).await?,
     };
     wanted.check_known()?;
     collection.keep_view(&wanted.name, snapshot, &view);
@@ -96,8 +98,8 @@ pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
 }
 
 /// The view led on to another moment, and how many changes there were; no view where there are so many that a look at all costs less.
-async fn caught_up(view: View, from: &Snapshot, asked: &Asked) -> Result<(Option<View>, usize), ApiError> {
-    let Asked { collection, snapshot: to, wanted, .. } = asked;
+async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Option<View>, usize), ApiError> {
+    let Sought { collection, snapshot: to, wanted } = sought;
     let most = candidates(to, wanted) / CHANGE_LOOKS + FEW_CHANGES;
     let (room, mut bytes) = (collection.view_room(), view.bytes());
     let mut catching_up = CatchingUp::new(view, from, to, &**wanted);
@@ -127,9 +129,9 @@ async fn caught_up(view: View, from: &Snapshot, asked: &Asked) -> Result<(Option
 }
 
 /// The view by a look at the objects that an index finds, or at all that may be wanted, and how many these were.
-async fn made(asked: &Asked) -> Result<(View, usize), ApiError> {
-    let Asked { collection, snapshot, wanted, .. } = asked;
-    let found = indexes::find(asked).await?;
+async fn made(sought: &Sought) -> Result<(View, usize), ApiError> {
+    let Sought { collection, snapshot, wanted } = sought;
+    let found = indexes::find(sought).await?;
     let room = Arc::new(collection.view_room());
     let (parts, looked_at) = match found {
         Some((entries, looked_at)) => (looked_at_each(entries.iter(), wanted, &room).await?, looked_at + entries.len()),
@@ -202,6 +204,8 @@ async fn looked_at_each<'e>(
     let mut parts = Vec::new();
     let mut part = Gathered::default();
     let mut turns = Turns::new(wanted);
+    // What was gathered and no room was taken for yet: all threads take of the same.
+    let mut owed = 0;
     for entry in entries {
         let before = part.bytes();
         if wanted.is_heavy(entry) {
@@ -210,12 +214,16 @@ async fn looked_at_each<'e>(
             part.add(&**wanted, entry);
             turns.count(entry).await;
         }
-        room.take(part.bytes() - before).map_err(|why| wanted.no_room(why))?;
+        owed += part.bytes() - before;
+        if owed >= OWED_BYTES {
+            room.take(std::mem::take(&mut owed)).map_err(|why| wanted.no_room(why))?;
+        }
         if part.len() >= SORTED_AT_ONCE {
             part.sort();
             parts.push(std::mem::take(&mut part));
         }
     }
+    room.take(owed).map_err(|why| wanted.no_room(why))?;
     part.sort();
     parts.push(part);
     Ok(parts)

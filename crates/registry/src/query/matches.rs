@@ -53,7 +53,7 @@ impl Matches {
 pub(super) async fn told(asked: &Asked, mut page: QueryPage) -> Result<Matches, ApiError> {
     let entries = std::mem::replace(&mut page.items, super::page::none()).into_entries().await?;
     let mut objects = Vec::with_capacity(entries.len());
-    let mut turns = Turns::new(&asked.wanted);
+    let mut turns = Turns::new(&asked.sought.wanted);
     for entry in &entries {
         objects.push(Matched {
             namespace: entry.namespace().map(str::to_owned),

@@ -11,7 +11,7 @@ use keelson_storage::behind;
 use tokio::task::yield_now;
 
 use super::plan::{QueryPlan, Start};
-use super::{Asked, KeyRange, Shown};
+use super::{Asked, KeyRange, Shown, Sought};
 use crate::list::ListItems;
 
 /// After so many objects were found others have their turn.
@@ -39,7 +39,7 @@ pub(super) fn none() -> ListItems {
 
 /// Cuts the planned page.
 pub(super) async fn cut(asked: &Asked, shown: Shown, looked_at: usize) -> Result<QueryPage, ApiError> {
-    let Asked { plan, snapshot, .. } = asked;
+    let Asked { plan, sought: Sought { snapshot, .. } } = asked;
     let (total, begin) = match &shown {
         Shown::Range(range) => {
             (snapshot.count(&range.from, range.to.as_deref()), begin_in_range(snapshot, range, plan))

@@ -80,8 +80,16 @@ impl Wanted {
 
     /// The values by which an index would find all objects that are wanted, each with the index and whether the operator wants that.
     pub(super) fn indexes(&self) -> impl Iterator<Item = (Self, &str, bool)> {
-        let exact = self.query.filter.iter().flat_map(Filter::exact_texts);
-        exact.map(|(path, value)| (self.index_of(path), value, self.fixed.contains(path)))
+        let filter = self.query.filter.iter().flat_map(Filter::exact_texts);
+        let filter = filter.map(|(path, value)| (Cow::Borrowed(path), value));
+        // Fields of selectors are those of the stored object, which a built-in kind may have elsewhere in another version. One of them has
+        // an index in the trees.
+        let has_stored = self.target.version.is_sole() || self.target.version.structural().is_some();
+        let in_trees = self.target.dispatch_field();
+        let selected = self.selection.exact_fields().filter(move |(path, _)| has_stored && Some(*path) != in_trees);
+        let selected =
+            selected.filter_map(|(path, value)| Some((Cow::Owned(Path::parse("fieldSelector", path).ok()?), value)));
+        filter.chain(selected).map(|(path, value)| (self.index_of(&path), value, self.fixed.contains(&*path)))
     }
 
     /// An index of all objects of the resource in the version of the request.
