@@ -3,6 +3,7 @@
 //! Group/version/kind/resource names, object metadata, `Status`, request options and their validity rules, label and
 //! field selectors, and name rules. Nothing here does IO, knows HTTP, or knows how objects are stored.
 
+pub mod base64_digit;
 pub mod clock;
 pub mod error;
 pub mod field_error;
@@ -24,6 +25,7 @@ pub mod shared_map;
 pub mod status;
 pub mod version_names;
 
+pub use base64_digit::{base64_digit, base64_url_digit};
 pub use clock::{Clock, SystemClock};
 pub use error::ApiError;
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};

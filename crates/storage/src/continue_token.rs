@@ -11,7 +11,7 @@ mod go_json;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use keelson_meta::Revision;
+use keelson_meta::{Revision, base64_url_digit};
 
 use crate::key::{StoreKey, behind};
 use go_json::{Field, Kind};
@@ -190,16 +190,10 @@ fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     let mut bits = 0u32;
     let mut digits = 0;
     for (offset, byte) in text.bytes().enumerate() {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'-' => 62,
-            b'_' => 63,
-            b'\r' | b'\n' => continue,
-            _ => return Err(offset),
-        };
-        bits = (bits << 6) | u32::from(digit);
+        if matches!(byte, b'\r' | b'\n') {
+            continue;
+        }
+        bits = (bits << 6) | base64_url_digit(byte).ok_or(offset)?;
         digits += 1;
         if digits == 4 {
             out.extend_from_slice(&bits.to_be_bytes()[1..]);

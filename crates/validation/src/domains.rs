@@ -6,7 +6,7 @@ use keelson_meta::go_format;
 use keelson_meta::names::{length_faults, regex_fault};
 
 use crate::at::At;
-use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, Format, port_faults};
+use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, Format, port_fault};
 use crate::type_rules::Run;
 
 /// The longest a DNS subdomain may be, in bytes.
@@ -180,6 +180,13 @@ fn unreadable(text: &str, scheme: &str, host: &str) -> Option<String> {
     space.map(|_| "invalid character \" \" in host name".to_owned())
 }
 
+/// The port of a service that this server calls.
+pub(crate) fn service_port(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if let Some(fault) = port_fault(at.int()) {
+        at.invalid(run, at.int(), format!("port is not valid: {fault}"));
+    }
+}
+
 /// The service through which a server is called: its names, its port and the path.
 pub(crate) fn webhook_service(at: &At<'_, '_>, run: &mut Run<'_>) {
     for field in ["name", "namespace"].map(|field| at.field(field)) {
@@ -187,10 +194,7 @@ pub(crate) fn webhook_service(at: &At<'_, '_>, run: &mut Run<'_>) {
             field.required(run, "");
         }
     }
-    let port = at.field("port");
-    if let Some(fault) = port_faults(port.int()) {
-        port.invalid(run, port.int(), format!("port is not valid: {fault}"));
-    }
+    service_port(&at.field("port"), run);
     let path = at.field("path");
     let text = path.text();
     if matches!(text, "" | "/") {

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 
 use keelson_meta::names::{self, length_faults, regex_fault};
 
-use crate::type_rules::range_text;
+use crate::at::At;
+use crate::type_rules::{Run, range_text};
 
 /// A form of texts.
 pub(crate) struct Format {
@@ -56,8 +57,15 @@ pub(crate) const IP: Format = Format::new("IP address", ip_faults);
 pub(crate) const CIDR: Format = Format::new("CIDR", cidr_faults);
 
 /// The complaint about a number that is no port.
-pub(crate) fn port_faults(port: i64) -> Option<String> {
+pub(crate) fn port_fault(port: i64) -> Option<String> {
     (!(1..=65535).contains(&port)).then(|| range_text(1, 65535))
+}
+
+/// A port by its number.
+pub(crate) fn port_number(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if let Some(fault) = port_fault(at.int()) {
+        at.invalid(run, at.int(), fault);
+    }
 }
 
 /// Reads an IP address as leniently as upstream: parts of IPv4 addresses may have leading zeros.
@@ -129,7 +137,7 @@ fn is_base(address: IpAddr, bits: u8) -> bool {
 }
 
 /// The complaints about what stands at a place, which older servers judged less strictly: what was there may stay.
-pub(crate) fn strictly(format: &Format, at: &crate::at::At<'_, '_>, run: &mut crate::type_rules::Run<'_>) {
+pub(crate) fn strictly(format: &Format, at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.old.is_null() || !at.is_unchanged() {
         at.complain(run, format.faults(at.text()));
     }

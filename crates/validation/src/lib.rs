@@ -9,6 +9,7 @@
 //! judged elsewhere. Types are right by now; what is not reads as absent.
 
 mod at;
+mod base64;
 mod document;
 mod domains;
 mod expressions;
@@ -17,7 +18,6 @@ mod groups;
 mod pem;
 mod pod;
 mod selectors;
-mod semver;
 #[cfg(test)]
 mod tests;
 mod type_rules;

@@ -2,6 +2,8 @@
 //!
 //! Certificates and keys are stored as they are sent; whether they fit each other is for those who use them.
 
+use crate::base64;
+
 /// A block of PEM.
 pub(crate) struct Block {
     /// What it is said to hold.
@@ -34,40 +36,11 @@ pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
         let lines = text.lines().filter(|line| !line.contains(':')).map(str::trim);
         let coded: String = lines.collect();
         // A block that can't be decoded is none.
-        let Some(decoded) = decode(&coded) else { continue };
+        let Some(decoded) = base64::decoded(&coded) else { continue };
         let (is_empty, is_sequence) = (decoded.is_empty(), is_sequence(&decoded));
         return (Some(Block { label, has_headers, is_empty, is_sequence }), after);
     }
     (None, &[])
-}
-
-/// The bytes that a text in base64 stands for; none if it is damaged.
-pub(crate) fn from_base64(text: &str) -> Vec<u8> {
-    decode(text).unwrap_or_default()
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=');
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    for quad in text.as_bytes().chunks(4) {
-        let mut value: u32 = 0;
-        for byte in quad {
-            let digit = match byte {
-                b'A'..=b'Z' => byte - b'A',
-                b'a'..=b'z' => byte - b'a' + 26,
-                b'0'..=b'9' => byte - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            };
-            value = value << 6 | u32::from(digit);
-        }
-        // Four digits are three bytes; a rest of two or three digits is one or two.
-        let count = quad.len().checked_sub(1).filter(|count| *count > 0)?;
-        let value = value << (6 * (4 - quad.len()));
-        bytes.extend_from_slice(&value.to_be_bytes()[1..=count]);
-    }
-    Some(bytes)
 }
 
 /// Whether bytes are one sequence in DER, by its tag and its length.

@@ -76,6 +76,14 @@ impl Version {
     }
 }
 
+impl Version {
+    /// Whether this is `0.0.0`.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.numbers == [0; 3] && self.pre.is_empty()
+    }
+}
+
 impl Ord for Version {
     fn cmp(&self, other: &Self) -> Ordering {
         let is_released = |version: &Self| version.pre.is_empty();
@@ -163,5 +171,24 @@ fn component<'a>(args: &[Value<'a>], name: &str, at: usize) -> Outcome<'a> {
     match args {
         [Value::Semver(version)] => Ok(Value::Int(i64::try_from(version.numbers[at]).unwrap_or(i64::MAX))),
         _ => Err(no_overload_of(name, args)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_strictly_and_have_an_order() {
+        for bad in ["", "1", "1.2", "1.2.3.4", "01.2.3", "1.2.x", "v1.2.3", "1.2.3-", "1.2.3-01", "1.2.3+", "1.2.3-a_b"]
+        {
+            assert!(Version::parse(bad).is_err(), "{bad}");
+        }
+        let order =
+            ["0.0.0", "1.0.0-1", "1.0.0-2", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta", "1.0.0", "1.2.0", "1.10.0"];
+        let versions: Vec<Version> = order.iter().map(|text| Version::parse(text).expect("a version")).collect();
+        assert!(versions.is_sorted_by(|a, b| a < b));
+        assert_eq!(Version::parse("1.0.0+a.1"), Version::parse("1.0.0+b"));
+        assert!(versions[0].is_zero() && !versions[1].is_zero());
     }
 }

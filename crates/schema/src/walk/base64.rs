@@ -2,6 +2,8 @@
 //!
 //! The text is not decoded into bytes: it is only checked, and written again where Go would write it otherwise.
 
+use keelson_meta::base64_digit;
+
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The text as Go would write the bytes again; `None` if it already is.
@@ -10,7 +12,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Go's message, with the offset at which decoding failed.
 pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
     let bytes = text.as_bytes();
-    let plain = bytes.len().is_multiple_of(4) && bytes.iter().all(|b| value(*b).is_some());
+    let plain = bytes.len().is_multiple_of(4) && bytes.iter().all(|b| base64_digit(*b).is_some());
     if plain {
         return Ok(None);
     }
@@ -49,7 +51,7 @@ fn quantum(bytes: &[u8], at: &mut usize) -> Result<Option<Quantum>, String> {
         if byte == b'=' {
             return padding(bytes, at, quantum).map(Some);
         }
-        let digit = value(byte).ok_or_else(|| corrupt(*at - 1))?;
+        let digit = base64_digit(byte).ok_or_else(|| corrupt(*at - 1))?;
         quantum.bits = quantum.bits << 6 | digit;
         quantum.digits += 1;
     }
@@ -96,18 +98,6 @@ fn push(out: &mut String, Quantum { bits, digits }: &Quantum) {
         out.push(char::from(ALPHABET[(bits >> (6 * i)) as usize & 63]));
     }
     out.extend(std::iter::repeat_n('=', 4 - digits));
-}
-
-fn value(byte: u8) -> Option<u32> {
-    let value = match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(u32::from(value))
 }
 
 fn corrupt(offset: usize) -> String {

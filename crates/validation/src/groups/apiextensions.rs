@@ -16,6 +16,7 @@ use keelson_meta::go_format;
 use keelson_meta::json::{Value, json};
 
 use crate::at::At;
+use crate::base64;
 use crate::domains::client_config;
 use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
 use crate::pem;
@@ -219,7 +220,7 @@ fn ca_bundle(client: &At<'_, '_>, run: &mut Run<'_>) {
 
 /// Whether a bundle (PEM in base64) holds a certificate, or nothing.
 fn root_certificates(bundle: &str) -> Result<(), &'static str> {
-    let bytes = pem::from_base64(bundle);
+    let bytes = base64::decoded(bundle).unwrap_or_default();
     let mut rest = &bytes[..];
     let mut fault = None;
     while !rest.is_empty() {

@@ -6,11 +6,12 @@ use keelson_meta::go_format;
 use keelson_meta::json::Value;
 
 use crate::at::At;
-use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN, port_faults};
+use crate::base64;
+use crate::domains::service_port;
+use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
 use crate::type_rules::Rule::{Always, Check, Each, StrictlyOneOf};
 use crate::type_rules::{Kind, Run, TypeRules, kind};
 
-use super::core::config::decoded_length;
 
 pub(super) const KINDS: &[Kind] = &[kind("APIService").object(&SERVICE).below(&[("status", &STATUS)])];
 
@@ -68,7 +69,7 @@ fn trust(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let [service, bundle, trusting] = ["service", "caBundle", "insecureSkipTLSVerify"].map(|field| spec.field(field));
     if !service.is_set() {
         if !bundle.is_empty() {
-            let length = format!("{} bytes", decoded_length(bundle.text()));
+            let length = format!("{} bytes", base64::decoded_length(bundle.text()));
             bundle.invalid(run, length, "local APIServices may not have a caBundle");
         }
         if trusting.is_true() {
@@ -81,10 +82,7 @@ fn trust(spec: &At<'_, '_>, run: &mut Run<'_>) {
             field.required(run, "");
         }
     }
-    let port = service.field("port");
-    if let Some(fault) = port_faults(port.int()) {
-        port.invalid(run, port.int(), format!("port is not valid: {fault}"));
-    }
+    service_port(&service.field("port"), run);
     if trusting.is_true() && !bundle.is_empty() {
         trusting.invalid(run, true, "may not be true if caBundle is present");
     }

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use crate::at::At;
+use crate::base64;
 use crate::domains::signer_name;
 use crate::pem;
 use crate::type_rules::Rule::{Always, Check, Required, Within};
@@ -56,7 +57,7 @@ const STATUS: TypeRules = TypeRules::of(&[(
 )]);
 
 fn request(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let (first, _) = pem::next(&pem::from_base64(at.text()));
+    let (first, _) = pem::next(&base64::decoded(at.text()).unwrap_or_default());
     if first.is_none_or(|block| block.label != "CERTIFICATE REQUEST") {
         at.invalid(run, at.text(), "PEM block type must be CERTIFICATE REQUEST");
     }
@@ -89,7 +90,7 @@ fn certificate(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_empty() || at.is_unchanged() {
         return;
     }
-    if let Err(fault) = certificates(&pem::from_base64(at.text())) {
+    if let Err(fault) = certificates(&base64::decoded(at.text()).unwrap_or_default()) {
         at.invalid(run, "<certificate data>", fault);
     }
 }

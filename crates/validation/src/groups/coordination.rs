@@ -2,9 +2,10 @@
 //!
 //! Knows the rules of these kinds alone; what they share with others stands beside the groups.
 
+use keelson_cel::library::semver::Version;
+
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
-use crate::semver::SemVer;
 use crate::type_rules::Rule::{Always, Check, Immutable, NonNegative, Positive, Required};
 use crate::type_rules::{Kind, Run, TypeRules, kind};
 
@@ -67,15 +68,15 @@ fn strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn semantic_version(at: &At<'_, '_>, run: &mut Run<'_>) {
-    if !at.is_empty() && SemVer::parse(at.text()).is_none() {
+    if !at.is_empty() && Version::parse(at.text()).is_err() {
         at.invalid(run, at.text(), "must be a valid semantic version");
     }
 }
 
 fn binary_version(at: &At<'_, '_>, run: &mut Run<'_>) {
     semantic_version(at, run);
-    let emulated = at.parent().map(|spec| spec.field("emulationVersion").text()).and_then(SemVer::parse);
-    if let (Some(binary), Some(emulated)) = (SemVer::parse(at.text()), emulated)
+    let emulated = at.parent().map(|spec| spec.field("emulationVersion").text()).and_then(|text| Version::parse(text).ok());
+    if let (Ok(binary), Some(emulated)) = (Version::parse(at.text()), emulated)
         && binary < emulated
     {
         at.invalid(run, at.text(), "must be greater than or equal to `emulationVersion`");
@@ -88,7 +89,7 @@ fn candidate_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     if let Some(spec) = at.parent().filter(|_| at.text() == OLDEST) {
         let emulated = spec.field("emulationVersion");
-        if SemVer::parse(emulated.text()).is_none_or(|version| version.is_zero()) {
+        if Version::parse(emulated.text()).ok().is_none_or(|version| version.is_zero()) {
             emulated.required(run, format!("must be specified when `strategy` is '{OLDEST}'"));
         }
     }

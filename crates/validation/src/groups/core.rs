@@ -2,13 +2,13 @@
 //!
 //! Knows which rules each kind has; the rules stand in a file for each family of kinds.
 
-pub(crate) mod config;
+mod config;
 pub(crate) mod endpoints;
 mod limits;
 mod namespaces;
 mod nodes;
 pub(crate) mod replication;
-mod services;
+pub(crate) mod services;
 pub(crate) mod volume_claims;
 mod volumes;
 

@@ -11,13 +11,14 @@ use keelson_meta::field_error::FieldError;
 use crate::at::At;
 use crate::domains;
 use crate::formats::{
-    DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, IP, LABEL_VALUE, QUALIFIED_NAME, parse_ip, strictly,
+    DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, IP, LABEL_VALUE, parse_ip, strictly,
 };
 use crate::selectors::labels;
 use crate::type_rules::Rule::{Check, Format, Immutable, In, OneOf, Required, With};
 use crate::type_rules::{Kind, Run, TypeRules, kind};
 
 use super::core::endpoints::not_special;
+use super::core::services::APP_PROTOCOL;
 
 pub(super) const KINDS: &[Kind] = &[kind("EndpointSlice").object(&SLICE).then(&UPDATE)];
 
@@ -68,14 +69,7 @@ const PORT: TypeRules = TypeRules::of(&[
             }
         }),
     ),
-    (
-        "appProtocol",
-        Check("qualified name", |at, run| {
-            if at.is_set() {
-                at.complain(run, QUALIFIED_NAME.faults(at.text()));
-            }
-        }),
-    ),
+    ("appProtocol", APP_PROTOCOL),
 ]);
 
 /// A list that is too long is not looked at any further.

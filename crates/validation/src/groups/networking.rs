@@ -7,7 +7,7 @@ use keelson_meta::json::{Value, json};
 use crate::at::At;
 use crate::domains::{WILDCARD, domain_and_path};
 use crate::formats::{
-    CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, PATH_SEGMENT, PORT_NAME, parse_cidr, parse_ip, port_faults, strictly,
+    CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, PATH_SEGMENT, PORT_NAME, parse_cidr, parse_ip, port_number, strictly,
 };
 use crate::selectors::SELECTOR;
 use crate::type_rules::Rule::{Always, Check, Each, Format, Immutable, In, MaxBytes, OneOf, Required, With};
@@ -197,11 +197,7 @@ fn service_backend(at: &At<'_, '_>, service: &At<'_, '_>, run: &mut Run<'_>) {
     match (!name.is_empty(), number.int() != 0) {
         (true, true) => at.invalid(run, "", "cannot set both port name & port number"),
         (true, false) => name.complain(run, PORT_NAME.faults(name.text())),
-        (false, true) => {
-            if let Some(fault) = port_faults(number.int()) {
-                number.invalid(run, number.int(), fault);
-            }
-        }
+        (false, true) => port_number(&number, run),
         (false, false) => at.required(run, "port name or number is required"),
     }
 }
@@ -280,14 +276,12 @@ fn policy_port(at: &At<'_, '_>, run: &mut Run<'_>) {
             port.complain(run, PORT_NAME.faults(name));
         }
         _ => {
-            if let Some(fault) = port_faults(port.int()) {
-                port.invalid(run, port.int(), fault);
-            }
+            port_number(&port, run);
             if end.is_set() && end.int() < port.int() {
                 end.invalid(run, end.int(), "must be greater than or equal to `port`");
             }
-            if let Some(fault) = end.number().and_then(port_faults) {
-                end.invalid(run, end.int(), fault);
+            if end.number().is_some() {
+                port_number(&end, run);
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use crate::at::At;
-use crate::formats::{DATA_KEY, DNS_LABEL, DNS_SUBDOMAIN, ENV_NAME, HEADER_NAME, PORT_NAME, port_faults};
+use crate::formats::{DATA_KEY, DNS_LABEL, DNS_SUBDOMAIN, ENV_NAME, HEADER_NAME, PORT_NAME, port_number};
 use crate::type_rules::Rule::{self, Check, Each, Format, In, OneOf, Required, StrictlyOneOf, With};
 use crate::type_rules::{Run, TypeRules};
 
@@ -50,7 +50,7 @@ const LASTING: TypeRules = TypeRules::of(&[
 ]);
 
 const PORT: TypeRules = TypeRules::of(&[
-    ("containerPort", Check("port", port_number)),
+    ("containerPort", Check("port", needed_port)),
     ("hostPort", Check("port", optional_port)),
     ("protocol", Required("")),
     ("protocol", OneOf(&["SCTP", "TCP", "UDP"])),
@@ -220,7 +220,7 @@ fn ports<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 }
 
 /// A port that has to be there.
-pub(super) fn port_number(at: &At<'_, '_>, run: &mut Run<'_>) {
+fn needed_port(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.int() == 0 {
         at.required(run, "");
     } else {
@@ -229,10 +229,8 @@ pub(super) fn port_number(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn optional_port(at: &At<'_, '_>, run: &mut Run<'_>) {
-    if at.int() != 0
-        && let Some(fault) = port_faults(at.int())
-    {
-        at.invalid(run, at.int(), fault);
+    if at.int() != 0 {
+        port_number(at, run);
     }
 }
 
@@ -240,8 +238,8 @@ fn optional_port(at: &At<'_, '_>, run: &mut Run<'_>) {
 pub(crate) fn port_number_or_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.value.is_string() {
         at.complain(run, PORT_NAME.faults(at.text()));
-    } else if let Some(fault) = port_faults(at.int()) {
-        at.invalid(run, at.int(), fault);
+    } else {
+        port_number(at, run);
     }
 }
 

@@ -5,6 +5,7 @@
 use keelson_meta::json::Value;
 
 use crate::at::At;
+use crate::base64;
 use crate::formats::DATA_KEY;
 use crate::type_rules::Rule::{Check, Immutable};
 use crate::type_rules::{Run, TypeRules};
@@ -43,7 +44,7 @@ fn config_map(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     for (key, entry) in binary.entries() {
         keys(&entry, key, run);
-        size += decoded_length(entry.text());
+        size += base64::decoded_length(entry.text());
     }
     if size > SIZE_MAX {
         at.too_long(run, SIZE_MAX);
@@ -56,16 +57,11 @@ fn keys(entry: &At<'_, '_>, key: &str, run: &mut Run<'_>) {
     }
 }
 
-/// How many bytes a text in base64 stands for.
-pub(crate) fn decoded_length(text: &str) -> usize {
-    text.trim_end_matches('=').len() * 3 / 4
-}
-
 fn secret_data(at: &At<'_, '_>, run: &mut Run<'_>) {
     let mut size = 0;
     for (key, entry) in at.entries() {
         keys(&entry, key, run);
-        size += decoded_length(entry.text());
+        size += base64::decoded_length(entry.text());
     }
     if size > SIZE_MAX {
         at.too_long(run, SIZE_MAX);
@@ -111,7 +107,7 @@ fn json_in(at: &At<'_, '_>, run: &mut Run<'_>) {
     if !at.is_set() {
         return at.required(run, "");
     }
-    let Some(bytes) = decode(at.text()) else { return };
+    let Some(bytes) = base64::decoded(at.text()) else { return };
     let fault = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_) | Value::Null) => return,
         Ok(_) => "json: cannot unmarshal value into Go value of type map[string]interface {}",
@@ -120,27 +116,6 @@ fn json_in(at: &At<'_, '_>, run: &mut Run<'_>) {
         Err(_) => "invalid JSON",
     };
     at.invalid(run, "<secret contents redacted>", fault);
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let value = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    for part in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let mut bits = 0u32;
-        for byte in part {
-            bits = bits << 6 | u32::from(value(*byte)?);
-        }
-        bits <<= 6 * (4 - part.len());
-        bytes.extend(&bits.to_be_bytes()[1..part.len()]);
-    }
-    Some(bytes)
 }
 
 fn immutable(at: &At<'_, '_>, fields: &[&'static str], run: &mut Run<'_>) {

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use crate::at::At;
-use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_faults, strictly};
+use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_number, strictly};
 use crate::type_rules::Rule::{Check, Each, Format, OneOf, Required};
 use crate::type_rules::{Run, TypeRules};
 
@@ -36,14 +36,7 @@ const PORT: TypeRules = TypeRules::of(&[
         }),
     ),
     ("name", Format(&DNS_LABEL)),
-    (
-        "port",
-        Check("port", |at, run| {
-            if let Some(fault) = port_faults(at.int()) {
-                at.invalid(run, at.int(), fault);
-            }
-        }),
-    ),
+    ("port", Check("port", port_number)),
     ("protocol", Required("")),
     ("protocol", OneOf(&["SCTP", "TCP", "UDP"])),
     ("appProtocol", Format(&QUALIFIED_NAME)),

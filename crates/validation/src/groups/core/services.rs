@@ -7,11 +7,11 @@ use std::collections::HashSet;
 use keelson_meta::json::{Value, json};
 
 use crate::at::At;
-use crate::formats::{CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_faults, strictly};
+use crate::formats::{CIDR, DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, parse_ip, port_number, strictly};
 use crate::pod::port_number_or_name;
 use crate::selectors::LABELS;
 use crate::type_rules::Rule::{Always, Check, OneOf, OneOfIfSet, Required, With};
-use crate::type_rules::{Run, TypeRules};
+use crate::type_rules::{Rule, Run, TypeRules};
 
 use super::endpoints::not_special;
 
@@ -44,26 +44,19 @@ const EXPOSURE: TypeRules = TypeRules::of(&[
     ("trafficDistribution", OneOfIfSet(&["PreferClose", "PreferSameZone", "PreferSameNode"])),
 ]);
 
+/// The protocol that is spoken at a port, as services and the slices of their endpoints name it.
+pub(crate) const APP_PROTOCOL: Rule = Check("qualified name", |at, run| {
+    if at.is_set() {
+        at.complain(run, QUALIFIED_NAME.faults(at.text()));
+    }
+});
+
 const PORT: TypeRules = TypeRules::of(&[
-    (
-        "port",
-        Check("port", |at, run| {
-            if let Some(fault) = port_faults(at.int()) {
-                at.invalid(run, at.int(), fault);
-            }
-        }),
-    ),
+    ("port", Check("port", port_number)),
     ("protocol", Required("")),
     ("protocol", OneOf(&["SCTP", "TCP", "UDP"])),
     ("targetPort", Check("port or name of one", port_number_or_name)),
-    (
-        "appProtocol",
-        Check("qualified name", |at, run| {
-            if at.is_set() {
-                at.complain(run, QUALIFIED_NAME.faults(at.text()));
-            }
-        }),
-    ),
+    ("appProtocol", APP_PROTOCOL),
 ]);
 
 /// What the server has to know before it can give an address to a service: with faults here upstream looks no further.
@@ -343,8 +336,8 @@ fn external_traffic(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if !checked {
         let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         check.invalid(run, check.int(), detail);
-    } else if let Some(fault) = port_faults(check.int()) {
-        check.invalid(run, check.int(), fault);
+    } else {
+        port_number(&check, run);
     }
 }
 

@@ -4,13 +4,13 @@
 
 use std::collections::HashSet;
 
+use keelson_cel::library::semver::Version;
 use keelson_meta::json::Value;
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::pod::scheduling::NODE_SELECTOR;
 use crate::pod::volumes::DRIVER;
-use crate::semver::SemVer;
 use crate::type_rules::Rule::{Always, Around, Check, Immutable, Required, With, Within};
 use crate::type_rules::{Rule, Run, TypeRules};
 
@@ -197,7 +197,7 @@ fn short(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn version(at: &At<'_, '_>, run: &mut Run<'_>) {
-    if at.is_set() && SemVer::parse(at.text()).is_none() {
+    if at.is_set() && Version::parse(at.text()).is_err() {
         at.invalid(run, at.text(), "must be a string compatible with semver.org spec 2.0.0");
     }
     short(at, run);

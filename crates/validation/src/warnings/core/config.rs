@@ -3,6 +3,7 @@
 //! Such a secret is stored as it is, since others may use it in another way.
 
 use crate::at::At;
+use crate::base64;
 use crate::pem;
 
 pub(in crate::warnings) fn of_secret(at: &At<'_, '_>, told: &mut Vec<String>) {
@@ -10,7 +11,7 @@ pub(in crate::warnings) fn of_secret(at: &At<'_, '_>, told: &mut Vec<String>) {
         return;
     }
     let data = at.field("data");
-    let of = |name| labels(&pem::from_base64(data.field(name).text()));
+    let of = |name| labels(&base64::decoded(data.field(name).text()).unwrap_or_default());
     let (certificate, key) = (of("tls.crt"), of("tls.key"));
     if !certificate.iter().any(|label| label == "CERTIFICATE") {
         told.push(match certificate.as_slice() {

@@ -1,0 +1,45 @@
+//! Bytes in base64, as objects hold them.
+//!
+//! The schema has refused what is damaged; here the end may be without its padding, as it is in blocks of PEM.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::DecodePaddingMode;
+
+const FORGIVING: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+
+/// The bytes that a text stands for; `None` if it is damaged.
+pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
+    FORGIVING.decode(digits(text)).ok()
+}
+
+/// How many bytes a text stands for.
+pub(crate) fn decoded_length(text: &str) -> usize {
+    digits(text).len() * 3 / 4
+}
+
+fn digits(text: &str) -> &str {
+    text.trim_end_matches('=')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_may_be_left_out_and_spare_bits_are_ignored() {
+        for (text, bytes) in [("", &b""[..]), ("YQ", b"a"), ("YQ==", b"a"), ("YR==", b"a"), ("YWI=", b"ab"), ("YWJj", b"abc")] {
+            assert_eq!(decoded(text).as_deref(), Some(bytes), "{text}");
+            assert_eq!(decoded_length(text), bytes.len(), "{text}");
+        }
+        for damaged in ["Y", "YWJj\n", "Y=Q", "YW-j"] {
+            assert_eq!(decoded(damaged), None, "{damaged}");
+        }
+    }
+}
