@@ -11,6 +11,7 @@ mod tokens;
 
 pub use authorizer::WebhookCounts;
 pub use client::ReviewVersion;
+pub use kubeconfig::WebhookEndpoint;
 pub use tokens::WebhookTokens;
 
 pub(crate) use authorizer::{Counters, WebhookAuthorizer};

@@ -19,6 +19,7 @@ mod proxy;
 mod remote_service;
 mod response_start;
 mod response_status;
+mod retry;
 mod review;
 mod services;
 mod stats;
@@ -36,6 +37,7 @@ pub use peer::{Call, Peer, PeerRequest, PeerResponse};
 pub use proxy::Proxy;
 pub use remote_service::{PEER_PROXIED, REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER, RemoteService};
 pub use response_status::{call_with_retries, failure_text, value_of};
+pub use retry::RetryWaits;
 pub use review::ReviewKind;
 pub use services::{
     ClusterServices, SERVICE_NAME_LABEL, ServiceRoute, ServiceRoutes, Services, service_port_name, service_slices,

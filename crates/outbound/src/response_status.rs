@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use keelson_codec::json;
-use keelson_meta::go_format::quote;
+use keelson_meta::go_format::{self, quote};
 use keelson_meta::json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -106,13 +106,10 @@ pub fn value_of(body: &[u8]) -> Result<Value, String> {
             Err(_) => return Err(format!("couldn't get version/kind; json parse error: {error}")),
         },
     };
-    let found = match &value {
-        Value::Object(_) | Value::Null => return Ok(value),
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-    };
+    if value.is_object() || value.is_null() {
+        return Ok(value);
+    }
+    let found = go_format::kind(&value);
     const INTO: &str =
         r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
     Err(format!(

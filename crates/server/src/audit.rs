@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use keelson_access::audit::{AuditCounts, AuditMode, AuditWorker, Auditor, Backend, Policy};
+use keelson_access_config::WebhookEndpoint;
 use keelson_codec::yaml;
 use keelson_http::metrics::{MetricKind, Sample};
 use keelson_meta::Random;
@@ -23,7 +24,7 @@ pub use self::config::{
     AuditBackendConfig, AuditConfig, AuditLogConfig, AuditLogFormat, AuditWebhookConfig, audit_mode,
 };
 use self::log_file::AuditLog;
-use self::webhook::{AuditWebhook, WebhookPlace};
+use self::webhook::AuditWebhook;
 
 /// The audit of a server that is about to run.
 pub(crate) struct Auditing {
@@ -66,8 +67,8 @@ impl Auditing {
         }
         let mut webhook = None;
         if let Some(file) = &config.webhook.config_file {
-            let place = WebhookPlace::read(file).context("reading --audit-webhook-config-file")?;
-            let sink = Arc::new(AuditWebhook::new(place, &config.webhook, random.clone(), answered.clone()));
+            let endpoint = WebhookEndpoint::read(file).context("reading --audit-webhook-config-file")?;
+            let sink = Arc::new(AuditWebhook::new(endpoint, &config.webhook, random.clone(), answered.clone()));
             let AuditBackendConfig { mode, batching, truncation } = config.webhook.backend;
             let (backend, worker) = Backend::new(mode, batching, truncation, sink.clone(), counts.clone());
             backends.push(backend);

@@ -8,23 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method};
 use keelson_codec::json;
 use keelson_meta::Random;
 use keelson_meta::json::Value;
-use keelson_outbound::{CallError, Outbound, Peer, PeerRequest, clean_path, failure_text};
+use keelson_outbound::{CallError, Outbound, Peer, PeerRequest, RetryWaits, failure_text};
 use tokio::time::sleep;
 
-use super::kubeconfig::WebhookPlace;
+use super::kubeconfig::WebhookEndpoint;
 use crate::document::ConfigurationError;
 
-/// How often is asked at the most.
-const TRIES: u32 = 5;
-/// How long is waited before the second time, each next time half as long again, with so much of it by chance.
+/// How long is waited before the second time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGER: f64 = 1.5;
-const CHANCE: f64 = 0.2;
 /// How many bytes an answer may have.
 const MOST_BYTES: usize = 1024 * 1024;
 
@@ -79,37 +74,25 @@ impl ReviewClient {
         outbound: &Outbound,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
-        let WebhookPlace { url, config, server_name, certificate, authorization } = WebhookPlace::read(file)?;
-        let peer = outbound.peer_as(&config, server_name.as_deref(), certificate);
+        let endpoint = WebhookEndpoint::read(file)?;
+        let peer = endpoint.connect(outbound);
         let peer = peer.map_err(|why| ConfigurationError::Unusable(format!("{}: {why}", file.display())))?;
-        let path = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
-        let path = path.split(['?', '#']).next().unwrap_or_default();
-        let path = format!("{}?timeout={}s", clean_path(path), time.as_secs().max(1));
-        let mut headers = HeaderMap::from_iter([
-            (ACCEPT, HeaderValue::from_static("application/json, */*")),
-            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        ]);
-        if let Some(authorization) = authorization {
-            headers.insert(AUTHORIZATION, authorization);
-        }
+        let (path, headers) = (endpoint.path(time), endpoint.headers());
         Ok(Self { peer, path, headers, time, random })
     }
 
     /// The answer to a review.
     pub(super) async fn ask(&self, review: &Value) -> Result<Value, String> {
         let body = Bytes::from(json::to_vec(review));
-        let mut wait = FIRST_WAIT;
-        for attempt in 1.. {
+        let mut waits = RetryWaits::new(FIRST_WAIT, self.random.clone());
+        loop {
             let (why, again) = match self.send(body.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
-            let Some(asked_for) = again.filter(|_| attempt < TRIES) else { return Err(why) };
-            let chance = CHANCE * (self.random.u64() as f64 / u64::MAX as f64);
-            sleep(asked_for.max(wait.mul_f64(1.0 + chance))).await;
-            wait = wait.mul_f64(LONGER);
+            let (Some(asked_for), Some(wait)) = (again, waits.next()) else { return Err(why) };
+            sleep(asked_for.max(wait)).await;
         }
-        Err("it was never asked".to_owned())
     }
 
     /// One try; what it failed by comes with how long is to be waited at the least, where it may go better then.

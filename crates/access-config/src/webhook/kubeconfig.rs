@@ -4,14 +4,16 @@
 //! credentials are not run.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use http::HeaderValue;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Uri};
 use keelson_access::read_bounded;
 use keelson_codec::yaml;
 use keelson_meta::json::Value;
-use keelson_outbound::{ClientCertificate, ClientConfig, Destination};
+use keelson_outbound::{ClientCertificate, ClientConfig, Destination, Outbound, Peer, clean_path};
 
 use crate::document::ConfigurationError;
 
@@ -20,23 +22,50 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Where a webhook is, and how this server shows who it is.
 #[derive(Clone, Debug)]
-pub(super) struct WebhookPlace {
-    pub(super) url: String,
-    pub(super) config: ClientConfig,
+pub struct WebhookEndpoint {
+    config: ClientConfig,
+    /// The path of the URL, without an end that says nothing.
+    path: String,
     /// The name that the certificate has to have, where it is not that of the URL.
-    pub(super) server_name: Option<String>,
-    pub(super) certificate: Option<ClientCertificate>,
-    pub(super) authorization: Option<HeaderValue>,
+    server_name: Option<String>,
+    certificate: Option<ClientCertificate>,
+    authorization: Option<HeaderValue>,
 }
 
-impl WebhookPlace {
+impl WebhookEndpoint {
     /// Reads a file.
-    pub(super) fn read(file: &Path) -> Result<Self, ConfigurationError> {
+    ///
+    /// # Errors
+    /// When it can't be read, contradicts itself, or asks for what is not supported.
+    pub fn read(file: &Path) -> Result<Self, ConfigurationError> {
         let bytes = read_bounded(file, MOST_BYTES)?;
         let unusable = |why: String| ConfigurationError::Unusable(format!("{}: {why}", file.display()));
         let document = yaml::parse(&bytes).map_err(|error| unusable(error.to_string()))?.value;
         let directory = file.parent().unwrap_or(Path::new("."));
-        Kubeconfig { document, directory }.place().map_err(unusable)
+        Kubeconfig { document, directory }.endpoint().map_err(unusable)
+    }
+
+    /// Has it called through `outbound`. Nothing is dialled yet.
+    ///
+    /// # Errors
+    /// Those of [`Outbound::peer_as`].
+    pub fn connect(&self, outbound: &Outbound) -> Result<Peer, String> {
+        outbound.peer_as(&self.config, self.server_name.as_deref(), self.certificate.clone())
+    }
+
+    /// The path that requests are sent to, which tells how long each of them may take.
+    pub fn path(&self, time: Duration) -> String {
+        format!("{}?timeout={}s", self.path, time.as_secs().max(1))
+    }
+
+    /// The header fields of requests, whose bodies and answers are JSON.
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::from_iter([
+            (ACCEPT, HeaderValue::from_static("application/json, */*")),
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        ]);
+        headers.extend(self.authorization.clone().map(|value| (AUTHORIZATION, value)));
+        headers
     }
 }
 
@@ -46,7 +75,7 @@ struct Kubeconfig<'f> {
 }
 
 impl Kubeconfig<'_> {
-    fn place(&self) -> Result<WebhookPlace, String> {
+    fn endpoint(&self) -> Result<WebhookEndpoint, String> {
         let name = self.document["current-context"].as_str().unwrap_or_default();
         let context = self.named("contexts", "context", name).ok_or("it has no current context")?;
         let cluster_name = context["cluster"].as_str().unwrap_or_default();
@@ -58,10 +87,9 @@ impl Kubeconfig<'_> {
             None if user_name.is_empty() => &Value::Null,
             None => return Err(format!("there is no user {user_name:?}")),
         };
-        let url = cluster["server"].as_str().unwrap_or_default();
-        if !url.starts_with("https://") {
-            return Err(format!("the server {url:?} is not of the form https://host[/path]"));
-        }
+        let server = cluster["server"].as_str().unwrap_or_default();
+        let url: Option<Uri> = server.parse().ok().filter(|url: &Uri| url.scheme_str() == Some("https"));
+        let url = url.ok_or_else(|| format!("the server {server:?} is not of the form https://host[/path]"))?;
         for unknown in ["exec", "auth-provider"] {
             if !user[unknown].is_null() {
                 return Err(format!("credentials by {unknown} are not supported"));
@@ -76,10 +104,10 @@ impl Kubeconfig<'_> {
             return Err("specifying a root certificates file with the insecure flag is not allowed".to_owned());
         }
         let config =
-            ClientConfig { destination: Destination::Url(url.to_owned()), ca_bundle, insecure_skip_tls_verify };
-        Ok(WebhookPlace {
-            url: url.to_owned(),
+            ClientConfig { destination: Destination::Url(server.to_owned()), ca_bundle, insecure_skip_tls_verify };
+        Ok(WebhookEndpoint {
             config,
+            path: clean_path(url.path()),
             server_name: cluster["tls-server-name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned),
             certificate: self.certificate(user)?,
             authorization: self.authorization(user)?,
@@ -150,22 +178,22 @@ mod tests {
         directory
     }
 
-    fn read(text: &str) -> Result<WebhookPlace, String> {
-        WebhookPlace::read(&written(text).path().join("kubeconfig")).map_err(|error| error.to_string())
+    fn read(text: &str) -> Result<WebhookEndpoint, String> {
+        WebhookEndpoint::read(&written(text).path().join("kubeconfig")).map_err(|error| error.to_string())
     }
 
     const CONTEXT: &str = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n";
 
     #[test]
     fn the_current_context_says_where_a_webhook_is() {
-        let place = read(&format!(
+        let endpoint = read(&format!(
             "{CONTEXT}clusters: [{{name: k, cluster: {{server: 'https://h/p', certificate-authority-data: YQ==, tls-server-name: other}}}}]\n\
              users: [{{name: u, user: {{tokenFile: token}}}}]\n"
         ))
         .unwrap();
-        assert_eq!((place.url.as_str(), place.config.ca_bundle.as_slice()), ("https://h/p", &b"a"[..]));
-        assert_eq!(place.server_name.as_deref(), Some("other"));
-        assert_eq!(place.authorization.unwrap(), "Bearer from-file");
+        assert_eq!((endpoint.path(Duration::from_secs(30)).as_str(), endpoint.config.ca_bundle.as_slice()), ("/p?timeout=30s", &b"a"[..]));
+        assert_eq!(endpoint.server_name.as_deref(), Some("other"));
+        assert_eq!(endpoint.authorization.unwrap(), "Bearer from-file");
         let basic = format!(
             "{CONTEXT}clusters: [{{name: k, cluster: {{server: 'https://h'}}}}]\nusers: [{{name: u, user: {{username: a, password: b}}}}]\n"
         );

@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use keelson_testkit::{HookReply, HookRequest, HookServer, TestServer};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::BodyExt as _;
+use keelson_testkit::{HookReply, HookRequest, HookServer, TestServer, UpstreamServer, upstream_answer};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -25,20 +29,25 @@ rules:
 - {level: Metadata, users: [keelson-admin], resources: [{group: '', resources: [configmaps]}]}
 ";
 
-fn kubeconfig(url: &str, authority: &str) -> Value {
+fn kubeconfig(url: &str, authority: &str, user: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
         "clusters": [{ "name": "k", "cluster": { "server": url, "certificate-authority-data": authority } }],
-        "users": [{ "name": "u", "user": { "token": "webhook-token" } }],
+        "users": [{ "name": "u", "user": user }],
     })
 }
 
-/// A server that sends what the admin does with config maps to a URL, a few events at a time.
+/// A server that sends what the admin does with config maps to a URL, a few events at a time, and shows a token.
 async fn sending(files: &TempDir, url: &str, authority: &str) -> TestServer {
+    sending_as(files, url, authority, &json!({ "token": "webhook-token" })).await
+}
+
+/// The same with other credentials.
+async fn sending_as(files: &TempDir, url: &str, authority: &str, user: &Value) -> TestServer {
     let (policy, config) = (files.path().join("policy.yaml"), files.path().join("webhook.yaml"));
     fs::write(&policy, POLICY).unwrap();
-    fs::write(&config, kubeconfig(url, authority).to_string()).unwrap();
+    fs::write(&config, kubeconfig(url, authority, user).to_string()).unwrap();
     let server = TestServer::builder().configure(move |settings| {
         settings.audit.policy_file = Some(policy);
         let webhook = &mut settings.audit.webhook;
@@ -49,6 +58,23 @@ async fn sending(files: &TempDir, url: &str, authority: &str) -> TestServer {
         webhook.backend.batching.most = 5;
     });
     server.start().await
+}
+
+/// The user of a kubeconfig who shows a certificate, and the authority (PEM) that has signed that.
+fn certified_user() -> (Value, String) {
+    let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut authority = CertificateParams::default();
+    authority.distinguished_name.push(DnType::CommonName, "authority of the callers");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_pem = authority.self_signed(&authority_key).unwrap().pem();
+    let mut caller = CertificateParams::default();
+    caller.distinguished_name.push(DnType::CommonName, "auditor");
+    caller.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = caller.signed_by(&key, &Issuer::new(authority, authority_key)).unwrap();
+    let data = |pem: String| STANDARD.encode(pem);
+    let user =
+        json!({ "client-certificate-data": data(certificate.pem()), "client-key-data": data(key.serialize_pem()) });
+    (user, authority_pem)
 }
 
 /// Makes so many objects, which must not take as long as somebody who waits for the webhook.
@@ -160,4 +186,36 @@ async fn a_webhook_that_hangs_fills_its_queue_and_holds_up_nobody() {
     make(&server, 0..150).await;
     until_lost(&server, "buffered", 1.0).await;
     server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_is_shown_the_certificate_of_its_kubeconfig() {
+    let (files, (user, authority)) = (TempDir::new().unwrap(), certified_user());
+    let received = Arc::new(AtomicUsize::new(0));
+    let hook = UpstreamServer::start(&["127.0.0.1"], &authority, {
+        let received = received.clone();
+        move |request| {
+            let received = received.clone();
+            async move {
+                let batch = request.into_body().collect().await.unwrap().to_bytes();
+                let batch: Value = serde_json::from_slice(&batch).unwrap();
+                received.fetch_add(batch["items"].as_array().unwrap().len(), Ordering::SeqCst);
+                upstream_answer(200, "application/json", "{}")
+            }
+        }
+    })
+    .await;
+    let url = format!("https://{}/audit", hook.addr());
+    let server = sending_as(&files, &url, &hook.ca_bundle(), &user).await;
+    make(&server, 0..5).await;
+    let begun = Instant::now();
+    while received.load(Ordering::SeqCst) < 5 {
+        assert!(begun.elapsed() < PATIENCE, "{received:?} of 5, {} lost", lost(&server, "webhook").await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Whoever shows none is not let in.
+    let stranger = sending(&files, &url, &hook.ca_bundle()).await;
+    make(&stranger, 0..5).await;
+    until_lost(&stranger, "webhook", 5.0).await;
+    assert_eq!(received.load(Ordering::SeqCst), 5);
 }
