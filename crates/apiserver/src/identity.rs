@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use keelson_registry::Registry;
 use keelson_supervision::Supervisor;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::main_lease::MainLease;
@@ -20,42 +19,19 @@ pub(crate) struct Identity {
     pub(crate) lease: Option<MainLease>,
 }
 
-/// The task that keeps it. Dropping this ends it at once, and leaves both behind.
-pub(crate) struct IdentityTask {
-    stopping: CancellationToken,
-    keeper: JoinHandle<Option<Identity>>,
-}
-
-impl IdentityTask {
-    pub(crate) fn start(identity: Identity, registry: Arc<Registry>, supervisor: &Supervisor) -> Self {
-        let stopping = CancellationToken::new();
-        let keeper =
-            supervisor.spawn("identity", &stopping, identity.keep(registry, supervisor.clone(), stopping.clone()));
-        Self { stopping, keeper }
-    }
-
+impl Identity {
     /// Takes away what the server is known by.
-    pub(crate) async fn end(mut self) {
-        self.stopping.cancel();
-        // What has panicked ends by itself.
-        let Ok(Some(Identity { membership, lease })) = (&mut self.keeper).await else { return };
-        if let Some(lease) = lease {
+    pub(crate) async fn leave(self) {
+        if let Some(lease) = self.lease {
             lease.leave().await;
         }
-        if let Some(membership) = membership {
+        if let Some(membership) = self.membership {
             membership.leave().await;
         }
     }
-}
 
-impl Drop for IdentityTask {
-    fn drop(&mut self) {
-        self.keeper.abort();
-    }
-}
-
-impl Identity {
-    async fn keep(self, registry: Arc<Registry>, supervisor: Supervisor, stopping: CancellationToken) -> Self {
+    /// Keeps it until it is no longer needed.
+    pub(crate) async fn keep(self, registry: Arc<Registry>, supervisor: Supervisor, stopping: CancellationToken) -> Self {
         let membership = async {
             match self.membership {
                 Some(membership) => Some(membership.run(registry, supervisor, stopping.clone()).await),

@@ -25,11 +25,10 @@ use keelson_registry::{Admission, Contribution, Registry, RegistryConfig};
 use keelson_resources::{Resource, Verb};
 use keelson_storage::bounded::DEFAULT_BOUND;
 use keelson_storage::{BoundedStore, Store, StoreProbe};
-use keelson_supervision::{Failure, Supervisor, TaskGroup};
+use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup};
 use kube::Client;
 use kube::runtime::watcher;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::untyped;
@@ -37,7 +36,7 @@ use crate::authentication::TokenReviews;
 use crate::authorization::AccessReviews;
 use crate::builder::{ApiServerBuilder, StartError};
 use crate::external::External;
-use crate::identity::{Identity, IdentityTask};
+use crate::identity::Identity;
 use crate::main_lease::MainLease;
 use crate::main_server::{MainServer, Namespaces};
 use crate::membership::{Membership, Terms};
@@ -69,10 +68,9 @@ type Mirrors = Arc<[(GroupResource, Arc<Mirror>)]>;
 pub struct RunningApiServer {
     addr: SocketAddr,
     ca_pem: String,
-    stopping: CancellationToken,
-    background: TaskGroup,
-    listener: Option<JoinHandle<Option<()>>>,
-    identity: Option<IdentityTask>,
+    serving: Serving,
+    /// Keeps what the server is known by, until the last request has been answered.
+    identity: Option<Keeper<Identity>>,
 }
 
 /// What requests are answered from.
@@ -125,10 +123,11 @@ impl RunningApiServer {
             drain: SHUTDOWN_GRACE,
             ..Limits::default()
         };
-        let answering = listener::serve(port, Arc::new(tls), Arc::new(pipeline), limits);
-        let listener = Some(supervisor.spawn("listener", &stopping, answering));
+        let listener = listener::serve(port, Arc::new(tls), Arc::new(pipeline), limits);
+        let ca_pem = serving.ca_pem;
+        let serving = Serving::start(stopping, background, listener);
         tracing::info!(%addr, "the server is ready");
-        Ok(Self { addr, ca_pem: serving.ca_pem, stopping, background, listener, identity: Some(identity) })
+        Ok(Self { addr, ca_pem, serving, identity: Some(identity) })
     }
 
     /// Where it listens.
@@ -144,29 +143,18 @@ impl RunningApiServer {
 
     /// Waits until something has died that the server can't do without, and tells what. It is to be shut down then.
     pub async fn failed(&self) -> Failure {
-        self.background.supervisor().failed().await
+        self.serving.supervisor().failed().await
     }
 
     /// Stops: no new requests, lists in flight end, watches are closed cleanly. Takes half a minute at the most.
     pub async fn shutdown(mut self) {
-        self.stopping.cancel();
-        if let Some(listener) = self.listener.take()
-            && let Err(error) = listener.await
+        self.serving.answered().await;
+        self.serving.ended().await;
+        // What has panicked ends by itself.
+        if let Some(identity) = self.identity.take()
+            && let Some(identity) = identity.end().await
         {
-            tracing::error!(%error, "the listener ended badly");
-        }
-        self.background.ended().await;
-        if let Some(identity) = self.identity.take() {
-            identity.end().await;
-        }
-    }
-}
-
-impl Drop for RunningApiServer {
-    fn drop(&mut self) {
-        self.stopping.cancel();
-        if let Some(listener) = &self.listener {
-            listener.abort();
+            identity.leave().await;
         }
     }
 }
@@ -246,11 +234,13 @@ impl Parts {
 
     /// Begins to be known, and to publish in which versions objects are stored. Waits until that is done, but not for long: what is not
     /// published is not written.
-    async fn publish(&mut self, background: &TaskGroup) -> IdentityTask {
+    async fn publish(&mut self, background: &TaskGroup) -> Keeper<Identity> {
         let identity = std::mem::replace(&mut self.identity, Identity { membership: None, lease: None });
         let registered = identity.lease.as_ref().map(MainLease::registered);
         let is_alone = identity.membership.is_none();
-        let keeper = IdentityTask::start(identity, self.registry.clone(), background.supervisor());
+        let (registry, supervisor) = (self.registry.clone(), background.supervisor());
+        let keep = |stopping| identity.keep(registry, supervisor.clone(), stopping);
+        let keeper = Keeper::start(supervisor, "identity", keep);
         if let (Some(publication), Some(registered)) = (self.publication.take(), registered) {
             let mut published = publication.is_published();
             let publishing = publication.run(registered);

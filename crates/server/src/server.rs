@@ -27,10 +27,9 @@ use keelson_meta::host_port;
 use keelson_outbound::Outbound;
 use keelson_registry::Registry;
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe};
-use keelson_supervision::{Failure, Supervisor, TaskGroup};
+use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::RunningAudit;
@@ -102,17 +101,10 @@ pub struct RunningServer {
     fence: Arc<Fence>,
     /// Whether others use the store too, so that it is not this server's to close.
     shared: bool,
-    stopping: CancellationToken,
     audit: RunningAudit,
-    background: TaskGroup,
-    listener: Option<JoinHandle<Option<()>>>,
-    identity: Option<IdentityTask>,
-}
-
-/// Keeps this server's identity: longer than it serves, since writes in flight need it.
-struct IdentityTask {
-    stopping: CancellationToken,
-    keeper: JoinHandle<Option<IdentityLease>>,
+    serving: Serving,
+    /// Keeps this server's identity: longer than it serves, since writes in flight need it.
+    identity: Option<Keeper<IdentityLease>>,
 }
 
 impl Server {
@@ -241,7 +233,7 @@ impl Prepared {
     /// Runs the server in its place. It answers requests when this returns.
     fn run(self, identity: IdentityLease, place: Membership, kubeconfig: Option<PathBuf>) -> RunningServer {
         let Self { config, supervisor, addr, store, fence, registry, outbound, pki, .. } = self;
-        let identity = Some(IdentityTask::start(identity, &supervisor));
+        let identity = Some(Keeper::start(&supervisor, "identity", |stopping| identity.run(stopping)));
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
         let (probe, probing) = StoreProbe::start(self.fenced);
@@ -288,8 +280,8 @@ impl Prepared {
             None => pipeline,
             Some(certificates) => pipeline.with_certificates(certificates),
         };
-        let serving = listener::serve(self.port, self.tls, Arc::new(pipeline), limits(&config, &registry));
-        let listener = Some(supervisor.spawn("listener", &stopping, serving));
+        let listener = listener::serve(self.port, self.tls, Arc::new(pipeline), limits(&config, &registry));
+        let serving = Serving::start(stopping, background, listener);
         tracing::info!(server_id = config.server_id, %addr, "the server is ready");
         RunningServer {
             addr,
@@ -302,10 +294,8 @@ impl Prepared {
             store,
             fence,
             shared: matches!(config.store, StoreConfig::Shared(_)),
-            stopping,
             audit,
-            background,
-            listener,
+            serving,
             identity,
         }
     }
@@ -361,28 +351,26 @@ impl RunningServer {
 
     /// Watches over what runs beside requests.
     pub fn supervisor(&self) -> &Supervisor {
-        self.background.supervisor()
+        self.serving.supervisor()
     }
 
     /// Waits until something that the server can't do without has died, such as a background task, and tells what. The
     /// server is no longer live then, and is to be shut down.
     pub async fn failed(&self) -> Failure {
-        self.background.supervisor().failed().await
+        self.serving.supervisor().failed().await
     }
 
     /// Stops: no new requests, lists in flight end, watches are closed cleanly.
     pub async fn shutdown(mut self) {
         tracing::info!(server_id = self.server_id, "stopping: requests in flight end, watches are closed");
-        self.stopping.cancel();
-        if let Some(listener) = self.listener.take()
-            && let Err(error) = listener.await
-        {
-            tracing::error!(%error, "the listener ended badly");
-        }
+        self.serving.answered().await;
         self.audit.answered.cancel();
-        self.background.ended().await;
-        if let Some(identity) = self.identity.take() {
-            identity.end().await;
+        self.serving.ended().await;
+        // What has panicked ends by itself.
+        if let Some(identity) = self.identity.take()
+            && let Some(lease) = identity.end().await
+        {
+            lease.release().await;
         }
         let own = (!self.shared).then(|| self.store.clone());
         drop(self);
@@ -401,39 +389,6 @@ async fn close(store: Arc<dyn Store>) {
     };
     if tokio::time::timeout(CLOSE_PATIENCE, alone).await.is_err() {
         tracing::warn!("the store is still in use at the end of the shutdown");
-    }
-}
-
-impl Drop for RunningServer {
-    fn drop(&mut self) {
-        self.stopping.cancel();
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
-    }
-}
-
-impl IdentityTask {
-    fn start(lease: IdentityLease, supervisor: &Supervisor) -> Self {
-        let stopping = CancellationToken::new();
-        let keeper = supervisor.spawn("identity", &stopping, lease.run(stopping.clone()));
-        Self { stopping, keeper }
-    }
-
-    async fn end(mut self) {
-        self.stopping.cancel();
-        match (&mut self.keeper).await {
-            Ok(Some(lease)) => lease.release().await,
-            // It has panicked. The lease ends by itself.
-            Ok(None) => {}
-            Err(error) => tracing::error!(%error, "keeping the identity ended badly"),
-        }
-    }
-}
-
-impl Drop for IdentityTask {
-    fn drop(&mut self) {
-        self.keeper.abort();
     }
 }
 

@@ -11,6 +11,8 @@
 //! for the composition of a server.
 
 mod group;
+mod keeper;
+mod serving;
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -26,6 +28,8 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 pub use group::TaskGroup;
+pub use keeper::Keeper;
+pub use serving::Serving;
 
 /// What a task comes to, for the one that waits for it.
 ///

@@ -1,0 +1,66 @@
+//! A task that keeps something for as long as it is needed, and gives it back then.
+//!
+//! An identity is kept so: longer than requests are answered, since writes in flight need it, and given up in order at the end.
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::Supervisor;
+
+/// The task, which must not end by itself. Dropping this ends it at once, and with it what it keeps.
+#[derive(Debug)]
+pub struct Keeper<T> {
+    task: &'static str,
+    stopping: CancellationToken,
+    keeping: JoinHandle<Option<T>>,
+}
+
+impl<T: Send + 'static> Keeper<T> {
+    /// Starts the task, which ends once the token is cancelled that it is given.
+    pub fn start<W: Future<Output = T> + Send + 'static>(
+        supervisor: &Supervisor,
+        task: &'static str,
+        keep: impl FnOnce(CancellationToken) -> W,
+    ) -> Self {
+        let stopping = CancellationToken::new();
+        let keeping = supervisor.spawn(task, &stopping, keep(stopping.clone()));
+        Self { task, stopping, keeping }
+    }
+
+    /// Ends the task: what it has kept, or nothing where it has panicked.
+    pub async fn end(mut self) -> Option<T> {
+        self.stopping.cancel();
+        match (&mut self.keeping).await {
+            Ok(kept) => kept,
+            Err(error) => {
+                tracing::error!(task = self.task, %error, "a task ended badly");
+                None
+            }
+        }
+    }
+}
+
+impl<T> Drop for Keeper<T> {
+    fn drop(&mut self) {
+        self.keeping.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_kept_comes_back_at_the_end_and_not_from_a_panic() {
+        let supervisor = Supervisor::default();
+        let keep = |stopping: CancellationToken| async move {
+            stopping.cancelled().await;
+            7
+        };
+        assert_eq!(Keeper::start(&supervisor, "identity", keep).end().await, Some(7));
+        assert!(supervisor.tasks().iter().all(|(_, failure)| failure.is_none()));
+        let panics = Keeper::<()>::start(&supervisor, "lease", |_| async { panic!("no store") });
+        assert_eq!(supervisor.failed().await.task, "lease");
+        assert_eq!(panics.end().await, None);
+    }
+}
