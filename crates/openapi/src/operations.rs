@@ -3,7 +3,7 @@
 //! Nothing here knows how operations are written; ids and tags are those by which generated clients know them.
 
 use keelson_meta::GroupVersionKind;
-use keelson_meta::json::{Map, Value};
+use keelson_meta::json::{Map, Value, json};
 use keelson_resources::Verb;
 use keelson_schema::{SchemaRef, Schemas};
 
@@ -12,6 +12,7 @@ use crate::custom;
 use crate::definitions::META;
 use crate::description::{ResourceDescription, SubresourceDescription, VersionDescription};
 use crate::parameters::{self, Parameter};
+use crate::schema::kind;
 
 /// A path with its operations.
 #[derive(Debug)]
@@ -64,6 +65,25 @@ impl Operation {
     /// The media types of its answers.
     pub(crate) fn produces(&self) -> &'static [&'static str] {
         self.action.produces(self.origin)
+    }
+
+    /// Writes the end of its description: what is answered by which code, with the content under this key, and what Kubernetes adds.
+    pub(crate) fn end(&self, fields: &mut Map, key: &str, content: &Value) {
+        let answer = |(code, description): &(&str, &str)| {
+            let mut answer = Map::new();
+            answer.insert("description", json!(description));
+            answer.insert(key, content.clone());
+            ((*code).to_owned(), Value::Object(answer))
+        };
+        let refused = ("401".to_owned(), json!({ "description": "Unauthorized" }));
+        let answers: Map = self.action.codes().iter().map(answer).chain([refused]).collect();
+        fields.insert("responses", Value::Object(answers));
+        if let Some(action) = self.action.name() {
+            fields.insert("x-kubernetes-action", json!(action));
+        }
+        if let Some(of) = &self.kind {
+            fields.insert("x-kubernetes-group-version-kind", kind(of));
+        }
     }
 }
 

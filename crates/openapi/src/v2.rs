@@ -16,7 +16,7 @@ use crate::json::{join, member, write_object};
 use crate::operations::{Operation, PathItem};
 use crate::parameters::{self, Location, Parameter};
 use crate::protobuf;
-use crate::schema::{Dialect, kind};
+use crate::schema::Dialect;
 use crate::shared::{Rendering, SharedDefinitions};
 
 /// How many digits of the hash of a parameter its name has.
@@ -99,23 +99,8 @@ fn operation(operation: &Operation) -> Value {
     if !parameters.is_empty() {
         set("parameters", Value::Array(parameters));
     }
-    set("responses", responses(operation).into());
-    if let Some(action) = operation.action.name() {
-        set("x-kubernetes-action", json!(action));
-    }
-    if let Some(of) = &operation.kind {
-        set("x-kubernetes-group-version-kind", kind(of));
-    }
+    operation.end(&mut fields, "schema", &Dialect::V2.body(operation.answer.as_deref()));
     Value::Object(fields)
-}
-
-fn responses(operation: &Operation) -> Map {
-    let answer = |(code, description): &(&str, &str)| {
-        let schema = Dialect::V2.body(operation.answer.as_deref());
-        ((*code).to_owned(), json!({ "description": description, "schema": schema }))
-    };
-    let refused = ("401".to_owned(), json!({ "description": "Unauthorized" }));
-    operation.action.codes().iter().map(answer).chain([refused]).collect()
 }
 
 /// A reference to a parameter: the document states each once, since thousands of operations take the same ones.

@@ -12,7 +12,7 @@ use crate::document_scope::DocumentScope;
 use crate::json::{join, member, write_object};
 use crate::operations::Operation;
 use crate::parameters::{Location, Parameter};
-use crate::schema::{Dialect, kind};
+use crate::schema::Dialect;
 use crate::shared::{Rendering, SharedDefinitions};
 
 /// The document of a part.
@@ -60,23 +60,8 @@ fn operation(operation: &Operation) -> Value {
         }
         set("requestBody", request.into());
     }
-    set("responses", responses(operation).into());
-    if let Some(action) = operation.action.name() {
-        set("x-kubernetes-action", json!(action));
-    }
-    if let Some(of) = &operation.kind {
-        set("x-kubernetes-group-version-kind", kind(of));
-    }
+    operation.end(&mut fields, "content", &content(operation.produces(), operation.answer.as_deref()).into());
     Value::Object(fields)
-}
-
-fn responses(operation: &Operation) -> Map {
-    let answer = |(code, description): &(&str, &str)| {
-        let content = content(operation.produces(), operation.answer.as_deref());
-        ((*code).to_owned(), json!({ "description": description, "content": content }))
-    };
-    let refused = ("401".to_owned(), json!({ "description": "Unauthorized" }));
-    operation.action.codes().iter().map(answer).chain([refused]).collect()
 }
 
 fn content(types: &[&str], definition: Option<&str>) -> Map {
