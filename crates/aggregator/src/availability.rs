@@ -15,7 +15,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object};
-use keelson_outbound::{Peer, RemoteService, SERVICE_NAME_LABEL};
+use keelson_outbound::{RestClient, RemoteService, SERVICE_NAME_LABEL};
 use keelson_registry::Target;
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
@@ -168,12 +168,12 @@ impl Availability {
             }
         }
         let failed = |message| Condition::new(false, "FailedDiscoveryCheck", message);
-        let peers = match remote.peers(outbound) {
-            Ok(peers) => peers,
+        let clients = match remote.clients(outbound) {
+            Ok(clients) => clients,
             Err(why) => return failed(why),
         };
         let path = service.path();
-        let mut asked: FuturesUnordered<_> = peers.iter().map(|peer| ask(peer, &path)).collect();
+        let mut asked: FuturesUnordered<_> = clients.iter().map(|client| ask(client, &path)).collect();
         let mut last = String::new();
         while let Some(answer) = asked.next().await {
             match answer {
@@ -186,10 +186,10 @@ impl Availability {
 }
 
 /// Whether a server has the version.
-async fn ask(peer: &Peer, path: &str) -> Result<(), String> {
-    let at = peer.at(path);
+async fn ask(client: &RestClient, path: &str) -> Result<(), String> {
+    let at = client.at(path);
     let failed = |why: String| format!("failing or missing response from {at}: {why}");
-    let answer = AGGREGATOR.get(peer, path, None, http::HeaderMap::new(), ANSWER_BYTES).await;
+    let answer = AGGREGATOR.get(client, path, None, http::HeaderMap::new(), ANSWER_BYTES).await;
     let answer = answer.map_err(|error| failed(error.to_string()))?;
     if !(200..300).contains(&answer.status) {
         return Err(failed(format!("bad status from {at}: {}", answer.status)));

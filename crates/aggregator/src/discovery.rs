@@ -18,7 +18,7 @@ use keelson_discovery::{
 };
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
-use keelson_outbound::{ByteBudget, ByteReservation, Outbound, Peer, PeerResponse, RemoteService};
+use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RestClient, RestResponse, RemoteService};
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 
@@ -250,11 +250,11 @@ async fn fetch(
     known: &ServerDiscovery,
     kept: &ByteBudget,
 ) -> ServerDiscovery {
-    let why = match remote.peers(outbound) {
-        Ok(peers) => {
+    let why = match remote.clients(outbound) {
+        Ok(clients) => {
             let mut failed = String::new();
-            for peer in peers {
-                match of_peer(&peer, versions, known, kept).await {
+            for client in clients {
+                match of_peer(&client, versions, known, kept).await {
                     Ok(fetched) => return fetched,
                     Err(why) => failed = why,
                 }
@@ -269,7 +269,7 @@ async fn fetch(
 
 /// What one of those behind a service says, by whichever document it has.
 async fn of_peer(
-    peer: &Peer,
+    client: &RestClient,
     versions: &[Arc<ApiService>],
     known: &ServerDiscovery,
     kept: &ByteBudget,
@@ -278,7 +278,7 @@ async fn of_peer(
     if let Some(tag) = known.tag.clone() {
         headers.insert(IF_NONE_MATCH, tag);
     }
-    let answer = AGGREGATOR.get(peer, "/apis", Some(ACCEPT), headers, DOCUMENT_BYTES).await;
+    let answer = AGGREGATOR.get(client, "/apis", Some(ACCEPT), headers, DOCUMENT_BYTES).await;
     let answer = answer.map_err(|error| error.to_string())?;
     match answer.status {
         503 => Err("its answer is 503".to_owned()),
@@ -293,16 +293,16 @@ async fn of_peer(
             let document = Arc::new(ServedVersions { versions, _reservations: vec![reservation] });
             Ok(ServerDiscovery { tag, document, ..ServerDiscovery::default() })
         }
-        _ => Ok(by_version(peer, versions, kept).await),
+        _ => Ok(by_version(client, versions, kept).await),
     }
 }
 
 /// The same by the older documents, one for each version.
-async fn by_version(peer: &Peer, versions: &[Arc<ApiService>], kept: &ByteBudget) -> ServerDiscovery {
+async fn by_version(client: &RestClient, versions: &[Arc<ApiService>], kept: &ByteBudget) -> ServerDiscovery {
     let mut fetched = ServerDiscovery::default();
     let asked = versions.iter().map(|service| async move {
         let answer =
-            LEGACY.get(peer, &service.path(), Some("application/json"), HeaderMap::new(), DOCUMENT_BYTES).await;
+            LEGACY.get(client, &service.path(), Some("application/json"), HeaderMap::new(), DOCUMENT_BYTES).await;
         let answer = answer.map_err(|error| error.to_string())?;
         if answer.status != 200 {
             return Err(format!("its answer is {}", answer.status));
@@ -343,7 +343,7 @@ pub(crate) fn is_aggregated(content_type: &str) -> bool {
 
 /// What a document says. It is read where that keeps nobody waiting.
 pub(crate) async fn read<T: Send + 'static>(
-    answer: PeerResponse,
+    answer: RestResponse,
     of: impl Fn(&Value, &Bytes) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     let is_large = answer.body.len() > LARGE_BYTES;

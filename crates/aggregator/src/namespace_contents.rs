@@ -14,7 +14,7 @@ use keelson_controllers::{Content, Elsewhere, Left};
 use keelson_discovery::{DiscoveredResource, Freshness, VersionSource};
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, GroupResource, version_names};
-use keelson_outbound::{ClientConfig, Peer, PeerResponse, RemoteService, failure_text};
+use keelson_outbound::{ClientConfig, RestClient, RestResponse, RemoteService, failure_text};
 
 use crate::aggregator::Aggregator;
 use crate::api_service::version_path;
@@ -132,8 +132,8 @@ impl Content for RemoteContent {
         Box::pin(async move {
             let outbound = self.aggregator.outbound();
             let peer = match &self.server {
-                Server::Aggregated(service) => service.peer(outbound),
-                Server::Peer(config) => outbound.peer(config),
+                Server::Aggregated(service) => service.client(outbound),
+                Server::Peer(config) => outbound.client(config),
             };
             let peer = peer.map_err(|why| self.failed(&why))?;
             let path = format!("{}/namespaces/{namespace}/{}", self.version_path, self.name.resource);
@@ -163,7 +163,7 @@ impl Content for RemoteContent {
 
 impl RemoteContent {
     /// The objects at a path: as many as one answer has, since they are all the same to who only wants to know what is left.
-    async fn list(&self, peer: &Peer, path: &str) -> Result<Vec<Value>, ApiError> {
+    async fn list(&self, peer: &RestClient, path: &str) -> Result<Vec<Value>, ApiError> {
         let path = format!("{path}?limit={CHUNK}");
         let answer = CONTROLLER.get(peer, &path, Some(METADATA), HeaderMap::new(), ANSWER_BYTES).await;
         let answer = self.accepted(answer.map_err(|error| self.failed(&error.to_string()))?)?;
@@ -171,13 +171,13 @@ impl RemoteContent {
         discovery::read(answer, |list, _| items_of(list)).await.map_err(|why| self.failed(&why))
     }
 
-    async fn delete(&self, peer: &Peer, path: &str, options: &Value) -> Result<(), ApiError> {
+    async fn delete(&self, peer: &RestClient, path: &str, options: &Value) -> Result<(), ApiError> {
         let answer = CONTROLLER.delete(peer, path, options, ANSWER_BYTES).await;
         self.accepted(answer.map_err(|error| self.failed(&error.to_string()))?).map(|_| ())
     }
 
     /// An answer that is good; `None` where there is no such thing.
-    fn accepted(&self, answer: PeerResponse) -> Result<Option<PeerResponse>, ApiError> {
+    fn accepted(&self, answer: RestResponse) -> Result<Option<RestResponse>, ApiError> {
         match answer.status {
             200..300 => Ok(Some(answer)),
             404 | 405 => Ok(None),

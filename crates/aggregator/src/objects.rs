@@ -19,7 +19,7 @@ use keelson_meta::error::{ConflictKind, ExpiredKind};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, version_names};
 use keelson_outbound::{
-    AnswerStream, CallError, ClientConfig, Peer, PeerResponse, RemoteService, Upstream, failure_text,
+    AnswerStream, CallError, ClientConfig, RestClient, RestResponse, RemoteService, Upstream, failure_text,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -90,10 +90,10 @@ impl AggregatedObjects {
         of_peer.ok_or_else(|| unavailable(resource, "no server has it"))
     }
 
-    fn peer(&self, resource: &ResourceElsewhere) -> Result<(Peer, String), ApiError> {
+    fn peer(&self, resource: &ResourceElsewhere) -> Result<(RestClient, String), ApiError> {
         let peer = match self.keeper(resource)? {
-            Keeper::Aggregated(remote) => remote.peer(self.aggregator.outbound()),
-            Keeper::Peer(config, _) => self.aggregator.outbound().peer(&config),
+            Keeper::Aggregated(remote) => remote.client(self.aggregator.outbound()),
+            Keeper::Peer(config, _) => self.aggregator.outbound().client(&config),
         };
         Ok((peer.map_err(|why| unavailable(resource, &why))?, version_path(&resource.group, &resource.version)))
     }
@@ -106,11 +106,11 @@ impl AggregatedObjects {
     }
 
     /// Has something done to an object there.
-    async fn change<'a, F: Future<Output = Result<PeerResponse, CallError>> + Send>(
+    async fn change<'a, F: Future<Output = Result<RestResponse, CallError>> + Send>(
         &'a self,
         resource: &'a ResourceElsewhere,
         key: &'a str,
-        send: impl FnOnce(Peer, String) -> F + Send + 'a,
+        send: impl FnOnce(RestClient, String) -> F + Send + 'a,
     ) -> Result<(), ApiError> {
         let (peer, version) = self.peer(resource)?;
         let answer = send(peer, path_of(resource, &version, key)).await;
@@ -377,8 +377,8 @@ fn page_of(resource: &ResourceElsewhere, list: &Value) -> Result<PageElsewhere, 
 fn accepted(
     resource: &ResourceElsewhere,
     key: Option<&str>,
-    answer: Result<PeerResponse, CallError>,
-) -> Result<PeerResponse, ApiError> {
+    answer: Result<RestResponse, CallError>,
+) -> Result<RestResponse, ApiError> {
     let answer = answer.map_err(|error| unavailable(resource, &error.to_string()))?;
     let name = key.map(|key| key.rsplit_once('/').map_or(key, |(_, name)| name));
     match (answer.status, name) {

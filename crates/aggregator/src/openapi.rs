@@ -12,7 +12,7 @@ use futures::future::join_all;
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
-use keelson_outbound::{ByteBudget, ByteReservation, Outbound, Peer, RemoteService};
+use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RestClient, RemoteService};
 
 use crate::api_service::ApiService;
 use crate::discovery::read;
@@ -84,10 +84,10 @@ pub(crate) async fn fetch(
     known: &ServerOpenApi,
     kept: &ByteBudget,
 ) -> ServerOpenApi {
-    for peer in remote.peers(outbound).unwrap_or_default() {
-        let documents = documents(&peer, remote, versions, known, kept).await;
+    for client in remote.clients(outbound).unwrap_or_default() {
+        let documents = documents(&client, remote, versions, known, kept).await;
         let Ok(documents) = documents else { continue };
-        let paths = paths(&peer, versions, &known.paths, documents.is_none(), kept).await.unwrap_or_else(|why| {
+        let paths = paths(&client, versions, &known.paths, documents.is_none(), kept).await.unwrap_or_else(|why| {
             left_out(&remote.to_string(), &why);
             PublishedPaths::default()
         });
@@ -101,13 +101,13 @@ pub(crate) async fn fetch(
 /// # Errors
 /// When it does not say which ones it has.
 async fn documents(
-    peer: &Peer,
+    client: &RestClient,
     remote: &RemoteService,
     versions: &[Arc<ApiService>],
     known: &ServerOpenApi,
     kept: &ByteBudget,
 ) -> Result<Option<HashMap<(String, String), PublishedDocument>>, ()> {
-    let answer = match REQUESTER.get(peer, INDEX, None, HeaderMap::new(), DOCUMENT_BYTES).await {
+    let answer = match REQUESTER.get(client, INDEX, None, HeaderMap::new(), DOCUMENT_BYTES).await {
         Ok(answer) if answer.status == 200 => answer,
         Ok(answer) if answer.status == 404 => return Ok(None),
         Ok(_) | Err(_) => return Err(()),
@@ -122,7 +122,7 @@ async fn documents(
     let of_version = async |service: &Arc<ApiService>| {
         let path = service.path();
         let before = known.documents.get(&service.group_version());
-        of_version((peer, REQUESTER), path.trim_start_matches('/'), &index, before, kept).await
+        of_version((client, REQUESTER), path.trim_start_matches('/'), &index, before, kept).await
     };
     let fetched = join_all(versions.iter().map(of_version)).await;
     let named = versions.iter().zip(fetched).filter_map(|(service, published)| {
@@ -141,7 +141,7 @@ async fn documents(
 /// # Errors
 /// What is wrong with the document.
 async fn paths(
-    peer: &Peer,
+    client: &RestClient,
     versions: &[Arc<ApiService>],
     known: &PublishedPaths,
     is_all: bool,
@@ -155,7 +155,7 @@ async fn paths(
     if let Some(tag) = known.tag.clone().filter(|_| is_same) {
         headers.insert(IF_NONE_MATCH, tag);
     }
-    let answer = match REQUESTER.get(peer, V2, Some("application/json"), headers, DOCUMENT_BYTES).await {
+    let answer = match REQUESTER.get(client, V2, Some("application/json"), headers, DOCUMENT_BYTES).await {
         Ok(answer) if answer.status == 200 => answer,
         Ok(answer) if answer.status == 404 => return Ok(PublishedPaths::default()),
         Ok(_) | Err(_) => return Ok(known.clone()),
@@ -191,7 +191,7 @@ fn is_same_text(
 /// The document of a version, whose path is one such as `apis/apps/v1`, unless the one known before is still the newest; `None` where
 /// the index has none.
 pub(crate) async fn of_version(
-    (peer, requester): (&Peer, Requester),
+    (client, requester): (&RestClient, Requester),
     path: &str,
     index: &Value,
     before: Option<&PublishedDocument>,
@@ -205,7 +205,7 @@ pub(crate) async fn of_version(
     if let Some(same) = before.filter(|before| before.url == url && url.contains("hash=")) {
         return Ok(Some(same.clone()));
     }
-    let answer = requester.get(peer, url, Some("application/json"), HeaderMap::new(), DOCUMENT_BYTES).await;
+    let answer = requester.get(client, url, Some("application/json"), HeaderMap::new(), DOCUMENT_BYTES).await;
     let answer = answer.map_err(|error| error.to_string())?;
     if answer.status != 200 {
         return Err(format!("the answer of {url:?} is {}", answer.status));

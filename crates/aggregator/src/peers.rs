@@ -303,7 +303,7 @@ impl PeerServers {
     async fn fetch(&self, id: String) -> Outcome {
         let Some(known) = self.known.lock().get(&id).cloned() else { return Outcome::Done };
         let asked = async {
-            let peer = self.aggregator.outbound().peer(&self.config(&known))?;
+            let peer = self.aggregator.outbound().client(&self.config(&known))?;
             let asked = Asked { peer: &peer, aggregator: &self.aggregator, kept: &self.kept };
             let documents = asked.documents(&known.documents).await?;
             self.take(&id, &known.holder, |peer| (peer.answers, peer.documents) = (true, documents.clone()));

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use keelson_meta::json::Value;
-use keelson_outbound::{CallError, Peer, PeerRequest, PeerResponse, REMOTE_GROUP, REMOTE_USER};
+use keelson_outbound::{CallError, RestClient, RestRequest, RestResponse, REMOTE_GROUP, REMOTE_USER};
 
 /// How long a response may take altogether, as upstream has it.
 pub(crate) const RESPONSE_TIME: Duration = Duration::from_secs(5);
@@ -31,54 +31,54 @@ impl Requester {
     /// Asks for a path, and for these media types if there are any.
     pub(crate) async fn get(
         self,
-        peer: &Peer,
+        client: &RestClient,
         path: &str,
         accept: Option<&'static str>,
         more: HeaderMap,
         response_bytes: usize,
-    ) -> Result<PeerResponse, CallError> {
+    ) -> Result<RestResponse, CallError> {
         let mut headers = self.headers(more);
         if let Some(accept) = accept {
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
         }
         let (method, path) = (Method::GET, path.to_owned());
-        peer.send(PeerRequest { method, path, headers, body: Bytes::new(), time: RESPONSE_TIME, response_bytes }).await
+        client.send(RestRequest { method, path, headers, body: Bytes::new(), time: RESPONSE_TIME, response_bytes }).await
     }
 
     /// Has something deleted.
     pub(crate) async fn delete(
         self,
-        peer: &Peer,
+        client: &RestClient,
         path: &str,
         options: &Value,
         response_bytes: usize,
-    ) -> Result<PeerResponse, CallError> {
-        self.send(peer, (Method::DELETE, path, JSON), options, response_bytes).await
+    ) -> Result<RestResponse, CallError> {
+        self.send(client, (Method::DELETE, path, JSON), options, response_bytes).await
     }
 
     /// Has something changed by a merge patch.
     pub(crate) async fn patch(
         self,
-        peer: &Peer,
+        client: &RestClient,
         path: &str,
         patch: &Value,
         response_bytes: usize,
-    ) -> Result<PeerResponse, CallError> {
-        self.send(peer, (Method::PATCH, path, MERGE_PATCH), patch, response_bytes).await
+    ) -> Result<RestResponse, CallError> {
+        self.send(client, (Method::PATCH, path, MERGE_PATCH), patch, response_bytes).await
     }
 
     async fn send(
         self,
-        peer: &Peer,
+        client: &RestClient,
         (method, path, media_type): (Method, &str, &'static str),
         body: &Value,
         response_bytes: usize,
-    ) -> Result<PeerResponse, CallError> {
+    ) -> Result<RestResponse, CallError> {
         let mut headers = self.headers(HeaderMap::new());
         headers.insert(ACCEPT, HeaderValue::from_static(JSON));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         let (path, body) = (path.to_owned(), keelson_codec::json::to_vec(body).into());
-        peer.send(PeerRequest { method, path, headers, body, time: RESPONSE_TIME, response_bytes }).await
+        client.send(RestRequest { method, path, headers, body, time: RESPONSE_TIME, response_bytes }).await
     }
 
     pub(crate) fn headers(self, mut more: HeaderMap) -> HeaderMap {

@@ -1,4 +1,4 @@
-//! Writing again what somebody else wrote at the same time.
+//! Retries of a change that lost to a write of somebody else.
 //!
 //! A change of an object is made of what was read: when somebody else was faster it is read and made again, a few times at once. Whoever
 //! loses that often tries again later, in the pace of its queue.

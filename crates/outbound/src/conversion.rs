@@ -17,7 +17,7 @@ use crate::client_config::ClientConfig;
 use crate::fault::CallError;
 use crate::measured::{Measured, measure};
 use crate::outbound::Outbound;
-use crate::peer::{Call, Peer, PeerResponse};
+use crate::rest_client::{Call, RestClient, RestResponse};
 use crate::response_status::{call_with_retries, failure_text};
 use crate::review::{self, ReviewVersion};
 use crate::stats::{ConversionKey, DefinitionStats, FailureKind};
@@ -42,7 +42,7 @@ pub struct WebhookConversion<'d> {
 #[derive(Debug)]
 pub struct ConversionWebhook {
     outbound: Arc<Outbound>,
-    peer: Result<Peer, String>,
+    client: Result<RestClient, String>,
     form: Option<ReviewVersion>,
     stats: Arc<DefinitionStats>,
 }
@@ -53,7 +53,7 @@ impl ConversionWebhook {
         let webhook = conversion.webhook;
         Self {
             outbound: outbound.clone(),
-            peer: ClientConfig::of(&webhook["clientConfig"]).and_then(|config| outbound.peer(&config)),
+            client: ClientConfig::of(&webhook["clientConfig"]).and_then(|config| outbound.client(&config)),
             form: ReviewVersion::of(&webhook["conversionReviewVersions"]),
             stats: outbound.stats().of_definition(conversion.definition),
         }
@@ -68,13 +68,13 @@ impl ConversionWebhook {
 
     async fn ask(&self, batch: &ConversionBatch<'_>) -> Result<Vec<Object>, (FailureKind, ConverterError)> {
         let call = |why: String| (FailureKind::Call, ConverterError::Call(why));
-        let peer = self.peer.as_ref().map_err(|why| call(why.clone()))?;
+        let client = self.client.as_ref().map_err(|why| call(why.clone()))?;
         let form = self.form.ok_or_else(|| call("no supported conversion review versions".to_owned()))?;
         let uid = self.outbound.random().uuid();
         let body = review::request(form, &uid, batch.to, batch.objects).await;
         let expected = Expected { objects: batch.objects.len(), bytes: CONVERTED_BYTES.max(2 * body.len()) };
         let asked = Call { method: Method::POST, body: body.into(), time: CALL_TIME, response_bytes: RESPONSE_BYTES };
-        let answer = call_with_retries(peer, &asked).await.map_err(|error| match error {
+        let answer = call_with_retries(client, &asked).await.map_err(|error| match error {
             CallError::Busy { .. } => (FailureKind::Call, ConverterError::Busy),
             CallError::Late(why) | CallError::Failed(why) => call(why),
         })?;
@@ -98,7 +98,7 @@ struct Expected {
 
 /// The objects of an answer. Of one that has far too many, or far too large ones, none is read.
 fn read(
-    answer: &PeerResponse,
+    answer: &RestResponse,
     form: ReviewVersion,
     uid: &str,
     expected: Expected,

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::budget::ByteBudget;
 use crate::client_config::{ClientConfig, Destination};
 use crate::dialer::{ClientCertificate, Dialer, Endpoint, Trust};
-use crate::peer::{Host, Peer, READING_BYTES};
+use crate::rest_client::{Host, RestClient, READING_BYTES};
 use crate::proxy::Proxy;
 use crate::remote_service::{RemoteService, service_host};
 use crate::services::Services;
@@ -92,20 +92,20 @@ impl Outbound {
     ///
     /// # Errors
     /// When the configuration names nobody who can be called.
-    pub fn peer(&self, config: &ClientConfig) -> Result<Peer, String> {
-        self.peer_as(config, None, None)
+    pub fn client(&self, config: &ClientConfig) -> Result<RestClient, String> {
+        self.client_as(config, None, None)
     }
 
     /// The same, whose certificate has another name than its URL, and who is shown a certificate.
     ///
     /// # Errors
-    /// As those of [`Self::peer`].
-    pub fn peer_as(
+    /// As those of [`Self::client`].
+    pub fn client_as(
         &self,
         config: &ClientConfig,
         server_name: Option<&str>,
         certificate: Option<ClientCertificate>,
-    ) -> Result<Peer, String> {
+    ) -> Result<RestClient, String> {
         let (authority, endpoint, path) = match &config.destination {
             Destination::Url(url) => {
                 let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
@@ -133,7 +133,7 @@ impl Outbound {
         let ClientConfig { destination, ca_bundle, insecure_skip_tls_verify } = config.clone();
         let as_front_proxy = matches!(destination, Destination::Server { .. });
         let key = HostKey { authority, endpoint, ca_bundle, insecure_skip_tls_verify, as_front_proxy, certificate };
-        Ok(Peer::new(self.host(key), path))
+        Ok(RestClient::new(self.host(key), path))
     }
 
     /// Where a port of a service leads: hosts and ports, in the order in which they are to be tried, at least one.

@@ -9,7 +9,7 @@ use http::HeaderName;
 
 use crate::client_config::{ClientConfig, Destination};
 use crate::outbound::Outbound;
-use crate::peer::Peer;
+use crate::rest_client::RestClient;
 
 /// The header field with the name of the user who asks.
 pub const REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
@@ -57,19 +57,19 @@ impl RemoteService {
     ///
     /// # Errors
     /// Why the service leads nowhere, as upstream says it.
-    pub fn peers(&self, outbound: &Outbound) -> Result<Vec<Peer>, String> {
+    pub fn clients(&self, outbound: &Outbound) -> Result<Vec<RestClient>, String> {
         let addresses = outbound.locate(&self.namespace, &self.name, self.port)?;
-        let peers: Result<Vec<Peer>, String> =
-            addresses.iter().map(|(host, port)| outbound.peer(&self.client_config(host, *port))).collect();
-        peers.and_then(|peers| if peers.is_empty() { Err("there is no address".to_owned()) } else { Ok(peers) })
+        let clients: Result<Vec<RestClient>, String> =
+            addresses.iter().map(|(host, port)| outbound.client(&self.client_config(host, *port))).collect();
+        clients.and_then(|clients| if clients.is_empty() { Err("there is no address".to_owned()) } else { Ok(clients) })
     }
 
     /// Whoever is to be tried first.
     ///
     /// # Errors
     /// Those of [`peers`](Self::peers).
-    pub fn peer(&self, outbound: &Outbound) -> Result<Peer, String> {
-        self.peers(outbound)?.into_iter().next().ok_or_else(|| "there is no address".to_owned())
+    pub fn client(&self, outbound: &Outbound) -> Result<RestClient, String> {
+        self.clients(outbound)?.into_iter().next().ok_or_else(|| "there is no address".to_owned())
     }
 }
 

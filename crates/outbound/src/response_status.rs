@@ -10,7 +10,7 @@ use keelson_meta::json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::fault::CallError;
-use crate::peer::{Call, Peer, PeerResponse};
+use crate::rest_client::{Call, RestClient, RestResponse};
 
 /// How often a call is made again for a peer that asks for it.
 const AGAIN: usize = 10;
@@ -19,11 +19,11 @@ const AGAIN: usize = 10;
 ///
 /// # Errors
 /// Those of a call.
-pub async fn call_with_retries(peer: &Peer, call: &Call) -> Result<PeerResponse, CallError> {
+pub async fn call_with_retries(client: &RestClient, call: &Call) -> Result<RestResponse, CallError> {
     let until = Instant::now() + call.time;
     let mut again = 0;
     loop {
-        let answer = peer.call_until(call, until).await?;
+        let answer = client.call_until(call, until).await?;
         let asks_for_it = answer.status == 429 || answer.status >= 500;
         match answer.retry_after.filter(|_| asks_for_it && again < AGAIN) {
             Some(wait) => {
@@ -41,7 +41,7 @@ pub async fn call_with_retries(peer: &Peer, call: &Call) -> Result<PeerResponse,
 const LEAST_WAIT: Duration = Duration::from_millis(10);
 
 /// What an answer says of a failure; `None` for one that is none.
-pub fn failure_text(answer: &PeerResponse) -> Option<String> {
+pub fn failure_text(answer: &RestResponse) -> Option<String> {
     if (200..=206).contains(&answer.status) {
         return answer.body.is_empty().then(|| {
             format!("0-length response with status code: {} and content type: {}", answer.status, answer.content_type)
@@ -60,7 +60,7 @@ fn stated(body: &[u8]) -> Option<String> {
 }
 
 /// What stands for a code.
-fn generic(answer: &PeerResponse) -> String {
+fn generic(answer: &RestResponse) -> String {
     const SHOWN_BYTES: usize = 2048;
     let media = answer.content_type.split(';').next().unwrap_or_default().trim();
     let shown = if media.starts_with("text/") {

@@ -18,7 +18,7 @@ use regex::bytes::Regex;
 use crate::condition::TooCostly;
 use crate::error::QueryError;
 use crate::path::Path;
-use crate::place;
+use crate::sort_key;
 use crate::value::{Subject, Value};
 
 /// Regular expressions look at so many bytes of a text.
@@ -312,14 +312,14 @@ impl Form {
                 out.push((*value).into());
                 Some(())
             }
-            (Self::Number, Value::Number(text)) => place::number(text, out),
+            (Self::Number, Value::Number(text)) => sort_key::number(text, out),
             (Self::Text, Value::Text(text)) => {
                 out.extend_from_slice(text.as_bytes());
                 Some(())
             }
-            (Self::Quantity, Value::Text(text) | Value::Number(text)) => place::quantity(text, out),
-            (Self::Time, Value::Text(text)) => place::time(text, out),
-            (Self::Version, Value::Text(text)) => place::version(text, out),
+            (Self::Quantity, Value::Text(text) | Value::Number(text)) => sort_key::quantity(text, out),
+            (Self::Time, Value::Text(text)) => sort_key::time(text, out),
+            (Self::Version, Value::Text(text)) => sort_key::version(text, out),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 use keelson_codec::cursor::Cursor;
 
 use crate::error::QueryError;
-use crate::path::{Path, Step};
+use crate::path::{Path, Segment};
 use crate::scan::Scanner;
 
 /// The most paths of a mask.
@@ -42,14 +42,14 @@ enum Kept {
 impl Kept {
     const NOTHING: Self = Self::Parts { members: Vec::new(), each: None };
 
-    fn add(&mut self, steps: &[Step]) {
+    fn add(&mut self, segments: &[Segment]) {
         let Self::Parts { members, each } = self else { return };
-        let Some((step, rest)) = steps.split_first() else {
+        let Some((segment, rest)) = segments.split_first() else {
             *self = Self::Whole;
             return;
         };
-        match step {
-            Step::Member(name) => match members.iter_mut().find(|(known, _)| known == name) {
+        match segment {
+            Segment::Member(name) => match members.iter_mut().find(|(known, _)| known == name) {
                 Some((_, kept)) => kept.add(rest),
                 None => {
                     let mut kept = Self::NOTHING;
@@ -57,7 +57,7 @@ impl Kept {
                     members.push((name.clone(), kept));
                 }
             },
-            Step::Each | Step::Item(_) => each.get_or_insert_with(|| Box::new(Self::NOTHING)).add(rest),
+            Segment::Each | Segment::Item(_) => each.get_or_insert_with(|| Box::new(Self::NOTHING)).add(rest),
         }
     }
 
@@ -81,18 +81,18 @@ impl Mask {
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let mut scanner = Scanner::new(parameter, text);
         let mut kept = Kept::NOTHING;
-        IDENTITY.iter().for_each(|members| kept.add(Path::of_members(members).steps()));
+        IDENTITY.iter().for_each(|members| kept.add(Path::of_members(members).segments()));
         for count in 1.. {
             scanner.skip_spaces();
             let at = scanner.position();
             let path = Path::read(&mut scanner)?;
-            if path.steps().iter().any(|step| matches!(step, Step::Item(_))) {
+            if path.segments().iter().any(|segment| matches!(segment, Segment::Item(_))) {
                 return Err(scanner.error_at(at, "a mask has [*] for all items of a list, and none alone"));
             }
             if count > MAX_PATHS {
                 return Err(scanner.error_at(at, format!("a mask has at most {MAX_PATHS} paths")));
             }
-            kept.add(path.steps());
+            kept.add(path.segments());
             scanner.skip_spaces();
             if scanner.is_at_end() {
                 break;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::error::QueryError;
 use crate::path::Path;
-use crate::place;
+use crate::sort_key;
 use crate::scan::Scanner;
 use crate::value::{Subject, Value};
 
@@ -157,22 +157,22 @@ impl SortTerm {
         let typed: fn(&str, &mut Vec<u8>) -> Option<()> = match self.comparison {
             Comparison::Plain => return plain(value, self.descending, out),
             Comparison::Text => |text, out| {
-                place::text(text, out);
+                sort_key::text(text, out);
                 Some(())
             },
-            Comparison::Number => place::number,
-            Comparison::Quantity => place::quantity,
-            Comparison::Time => place::time,
-            Comparison::Version => place::version,
+            Comparison::Number => sort_key::number,
+            Comparison::Quantity => sort_key::quantity,
+            Comparison::Time => sort_key::time,
+            Comparison::Version => sort_key::version,
         };
         let start = out.len();
         let mut is_typed = false;
         out.push(class::TYPED);
-        place::directed(self.descending, out, |out| is_typed = typed(text, out).is_some());
+        sort_key::directed(self.descending, out, |out| is_typed = typed(text, out).is_some());
         if !is_typed {
             out.truncate(start);
             out.push(class::OTHER);
-            place::directed(self.descending, out, |out| place::text(text, out));
+            sort_key::directed(self.descending, out, |out| sort_key::text(text, out));
         }
     }
 }
@@ -181,13 +181,13 @@ fn plain(value: &Value<'_>, descending: bool, out: &mut Vec<u8>) {
     match value {
         Value::Bool(value) => {
             out.push(class::BOOL);
-            place::directed(descending, out, |out| out.push((*value).into()));
+            sort_key::directed(descending, out, |out| out.push((*value).into()));
         }
         Value::Number(number) => {
             let start = out.len();
             out.push(class::NUMBER);
             let mut is_number = false;
-            place::directed(descending, out, |out| is_number = place::number(number, out).is_some());
+            sort_key::directed(descending, out, |out| is_number = sort_key::number(number, out).is_some());
             debug_assert!(is_number, "JSON has no such number: {number}");
             if !is_number {
                 out.truncate(start);
@@ -196,7 +196,7 @@ fn plain(value: &Value<'_>, descending: bool, out: &mut Vec<u8>) {
         }
         Value::Text(text) => {
             out.push(class::TEXT);
-            place::directed(descending, out, |out| place::text(text, out));
+            sort_key::directed(descending, out, |out| sort_key::text(text, out));
         }
     }
 }

@@ -12,20 +12,20 @@ use keelson_codec::stored::Marks;
 use crate::error::QueryError;
 use crate::scan::Scanner;
 
-/// The most steps of a path.
-const MAX_STEPS: usize = 16;
+/// The most segments of a path.
+const MAX_SEGMENTS: usize = 16;
 /// The longest name of a member in a path, in bytes.
 const MAX_NAME_BYTES: usize = 512;
 
 /// A path to a value, or to several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    steps: Box<[Step]>,
+    segments: Box<[Segment]>,
 }
 
-/// A step from a value to one in it.
+/// A segment of a path: it leads from a value to one in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum Segment {
     /// The member of an object with this name.
     Member(Box<str>),
     /// The item of a list at this place, from 0.
@@ -53,61 +53,61 @@ impl Path {
     pub(crate) fn read(scanner: &mut Scanner<'_>) -> Result<Self, QueryError> {
         scanner.skip_spaces();
         let braced = scanner.take("{");
-        let mut steps = Vec::new();
+        let mut segments = Vec::new();
         let leading = scanner.take(".");
         if leading && scanner.peek() == Some('[') {
             return Err(scanner.error("a name is expected behind a point"));
         }
         if scanner.peek() != Some('[') {
-            steps.push(member(scanner)?);
+            segments.push(member(scanner)?);
         }
         loop {
             let start = scanner.position();
             if scanner.take("[") {
-                steps.push(bracketed(scanner)?);
+                segments.push(bracketed(scanner)?);
             } else if scanner.take(".") {
-                steps.push(member(scanner)?);
+                segments.push(member(scanner)?);
             } else {
                 break;
             }
-            if steps.len() > MAX_STEPS {
-                return Err(scanner.error_at(start, format!("a path has at most {MAX_STEPS} steps")));
+            if segments.len() > MAX_SEGMENTS {
+                return Err(scanner.error_at(start, format!("a path has at most {MAX_SEGMENTS} steps")));
             }
         }
         if braced && !scanner.take("}") {
             return Err(scanner.error("the brace before the path should be closed"));
         }
-        Ok(Self { steps: steps.into() })
+        Ok(Self { segments: segments.into() })
     }
 
-    /// The path of these steps.
-    pub(crate) fn of_steps(steps: impl IntoIterator<Item = Step>) -> Self {
-        Self { steps: steps.into_iter().collect() }
+    /// The path of these segments.
+    pub(crate) fn of_segments(segments: impl IntoIterator<Item = Segment>) -> Self {
+        Self { segments: segments.into_iter().collect() }
     }
 
     /// The path through these members.
     pub(crate) fn of_members(members: &[&str]) -> Self {
-        Self { steps: members.iter().map(|name| Step::Member((*name).into())).collect() }
+        Self { segments: members.iter().map(|name| Segment::Member((*name).into())).collect() }
     }
 
-    /// The steps.
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    /// The segments.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
     }
 
     /// Whether it leads to no more than one value.
     pub fn is_single(&self) -> bool {
-        !self.steps.contains(&Step::Each)
+        !self.segments.contains(&Segment::Each)
     }
 
     /// Whether it is this path of members.
     pub fn is(&self, members: &[&str]) -> bool {
-        self.steps.len() == members.len()
+        self.segments.len() == members.len()
             && self
-                .steps
+                .segments
                 .iter()
                 .zip(members)
-                .all(|(step, name)| matches!(step, Step::Member(found) if **found == **name))
+                .all(|(segment, name)| matches!(segment, Segment::Member(found) if **found == **name))
     }
 
     /// Whether it leads to what stands beside the bytes of a stored object.
@@ -119,12 +119,12 @@ impl Path {
     ///
     /// Cost: a walk over the text up to the last of the values.
     pub fn visit<'a>(&self, json: &'a [u8], mut found: impl FnMut(&'a [u8]) -> bool) {
-        walk(Cursor::new(json, 0), &self.steps, &mut found);
+        walk(Cursor::new(json, 0), &self.segments, &mut found);
     }
 
     /// The same in the bytes of an object, of which it may be known where its parts begin: those before are not looked at.
     pub(crate) fn visit_marked<'a>(&self, json: &'a [u8], marks: Marks, mut found: impl FnMut(&'a [u8]) -> bool) {
-        if let Some((Step::Member(name), rest)) = self.steps.split_first()
+        if let Some((Segment::Member(name), rest)) = self.segments.split_first()
             && let Some(at) = marks.before(name)
         {
             walk_members(Cursor::new(json, at), name, rest, &mut found);
@@ -147,14 +147,14 @@ impl Path {
 /// Canonical: equal paths are written alike.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for step in &self.steps {
-            match step {
-                Step::Member(name) if !name.is_empty() && name.chars().all(is_plain) => write!(f, ".{name}")?,
-                Step::Member(name) => {
+        for segment in &self.segments {
+            match segment {
+                Segment::Member(name) if !name.is_empty() && name.chars().all(is_plain) => write!(f, ".{name}")?,
+                Segment::Member(name) => {
                     write!(f, "['{}']", name.replace('\\', "\\\\").replace('\'', "\\'"))?;
                 }
-                Step::Item(place) => write!(f, "[{place}]")?,
-                Step::Each => f.write_str("[*]")?,
+                Segment::Item(place) => write!(f, "[{place}]")?,
+                Segment::Each => f.write_str("[*]")?,
             }
         }
         Ok(())
@@ -166,7 +166,7 @@ fn is_plain(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '-' | '$' | '/')
 }
 
-fn member(scanner: &mut Scanner<'_>) -> Result<Step, QueryError> {
+fn member(scanner: &mut Scanner<'_>) -> Result<Segment, QueryError> {
     let start = scanner.position();
     let mut name = String::new();
     loop {
@@ -182,46 +182,46 @@ fn member(scanner: &mut Scanner<'_>) -> Result<Step, QueryError> {
     named(scanner, start, name)
 }
 
-fn named(scanner: &Scanner<'_>, start: usize, name: String) -> Result<Step, QueryError> {
+fn named(scanner: &Scanner<'_>, start: usize, name: String) -> Result<Segment, QueryError> {
     if name.len() > MAX_NAME_BYTES {
         return Err(scanner.error_at(start, format!("a name has at most {MAX_NAME_BYTES} bytes")));
     }
-    Ok(Step::Member(name.into()))
+    Ok(Segment::Member(name.into()))
 }
 
-fn bracketed(scanner: &mut Scanner<'_>) -> Result<Step, QueryError> {
+fn bracketed(scanner: &mut Scanner<'_>) -> Result<Segment, QueryError> {
     let start = scanner.position();
-    let step = match scanner.peek() {
+    let segment = match scanner.peek() {
         Some('\'' | '"') => {
             let name = scanner.quoted()?;
             named(scanner, start, name)?
         }
         Some('*') => {
             scanner.next();
-            Step::Each
+            Segment::Each
         }
         Some(digit) if digit.is_ascii_digit() => {
             let digits = scanner.take_while(|next| next.is_ascii_digit());
             let place = digits.parse().map_err(|_| scanner.error_at(start, "no list is that long"))?;
-            Step::Item(place)
+            Segment::Item(place)
         }
         _ => return Err(scanner.error("a name in quotes, a number or * is expected in brackets")),
     };
     if !scanner.take("]") {
         return Err(scanner.error("the bracket should be closed"));
     }
-    Ok(step)
+    Ok(segment)
 }
 
 /// Goes on from the value at the cursor; whether more is wanted.
-fn walk<'a>(mut cursor: Cursor<'a>, steps: &[Step], found: &mut impl FnMut(&'a [u8]) -> bool) -> bool {
-    let Some((step, rest)) = steps.split_first() else { return found(cursor.raw()) };
-    match (step, cursor.peek()) {
-        (Step::Member(name), b'{') => {
+fn walk<'a>(mut cursor: Cursor<'a>, segments: &[Segment], found: &mut impl FnMut(&'a [u8]) -> bool) -> bool {
+    let Some((segment, rest)) = segments.split_first() else { return found(cursor.raw()) };
+    match (segment, cursor.peek()) {
+        (Segment::Member(name), b'{') => {
             cursor.step();
             walk_members(cursor, name, rest, found)
         }
-        (Step::Each, b'{') => {
+        (Segment::Each, b'{') => {
             cursor.step();
             while cursor.key().is_some() {
                 if !walk(cursor.clone(), rest, found) {
@@ -231,15 +231,15 @@ fn walk<'a>(mut cursor: Cursor<'a>, steps: &[Step], found: &mut impl FnMut(&'a [
             }
             true
         }
-        (Step::Item(_) | Step::Each, b'[') => {
+        (Segment::Item(_) | Segment::Each, b'[') => {
             cursor.step();
             let mut place = 0;
             while !matches!(cursor.peek(), b']' | 0) {
-                let wanted = matches!(step, Step::Each) || *step == Step::Item(place);
+                let wanted = matches!(segment, Segment::Each) || *segment == Segment::Item(place);
                 if wanted && !walk(cursor.clone(), rest, found) {
                     return false;
                 }
-                if *step == Step::Item(place) {
+                if *segment == Segment::Item(place) {
                     return true;
                 }
                 cursor.skip();

@@ -10,7 +10,7 @@
 use keelson_codec::cursor::Cursor;
 
 use crate::error::QueryError;
-use crate::path::{Path, Step};
+use crate::path::{Path, Segment};
 use crate::value::{Subject, Value};
 
 /// The most words of a search.
@@ -190,9 +190,9 @@ impl Search {
         let told = self.words.iter().zip(best).filter_map(|(word, best)| {
             let (field, text, manner, points) = best?;
             let field = match field {
-                Looked::At(path) => match path.steps().split_last() {
+                Looked::At(path) => match path.segments().split_last() {
                     // Which label it is says more than that it is one.
-                    Some((Step::Each, of)) => member_with(subject, of, &text).unwrap_or_else(|| path.to_string()),
+                    Some((Segment::Each, of)) => member_with(subject, of, &text).unwrap_or_else(|| path.to_string()),
                     _ => path.to_string(),
                 },
                 Looked::In(field) => format!(".{field}"),
@@ -249,9 +249,9 @@ enum Looked<'s, F> {
     In(F),
 }
 
-/// The path of the member with this text of the object that the steps lead to.
-fn member_with(subject: &Subject<'_>, steps: &[Step], text: &str) -> Option<String> {
-    let of = Path::of_steps(steps.iter().cloned());
+/// The path of the member with this text of the object that the segments lead to.
+fn member_with(subject: &Subject<'_>, segments: &[Segment], text: &str) -> Option<String> {
+    let of = Path::of_segments(segments.iter().cloned());
     let mut cursor = Cursor::new(of.first(subject.json)?, 0);
     if cursor.peek() != b'{' {
         return None;
@@ -260,8 +260,8 @@ fn member_with(subject: &Subject<'_>, steps: &[Step], text: &str) -> Option<Stri
     while let Some(key) = cursor.key() {
         let name = key.decode();
         if Value::of(cursor.raw()).is_some_and(|value| value.text() == text) {
-            let member = Step::Member((&*name).into());
-            return Some(Path::of_steps(steps.iter().cloned().chain([member])).to_string());
+            let member = Segment::Member((&*name).into());
+            return Some(Path::of_segments(segments.iter().cloned().chain([member])).to_string());
         }
     }
     None
@@ -269,9 +269,9 @@ fn member_with(subject: &Subject<'_>, steps: &[Step], text: &str) -> Option<Stri
 
 /// Where words are looked for in every object.
 fn places() -> Vec<(Path, u16)> {
-    let image = [Step::Each, Step::Member("image".into())];
-    let images = |above: &[&str]| Path::of_steps(Path::of_members(above).steps().iter().chain(&image).cloned());
-    let labels = Path::of_steps(Path::of_members(&["metadata", "labels"]).steps().iter().cloned().chain([Step::Each]));
+    let image = [Segment::Each, Segment::Member("image".into())];
+    let images = |above: &[&str]| Path::of_segments(Path::of_members(above).segments().iter().chain(&image).cloned());
+    let labels = Path::of_segments(Path::of_members(&["metadata", "labels"]).segments().iter().cloned().chain([Segment::Each]));
     vec![
         (Path::of_members(&["metadata", "name"]), weight::NAME),
         (Path::of_members(&["metadata", "namespace"]), weight::OTHER),

@@ -1,5 +1,5 @@
-//! Whom a server believes that speaks for others: the front proxies of the operator, and the other servers on its store, which answer for
-//! each other as front proxies do.
+//! The trust in those who speak for others: the front proxies of the operator, and the other servers on the store, which answer for each
+//! other as front proxies do.
 //!
 //! Both are told by files of the operator. What stands in the store is not believed: whoever may write a config map could speak for anybody
 //! then.

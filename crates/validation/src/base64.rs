@@ -34,11 +34,11 @@ mod tests {
 
     #[test]
     fn padding_may_be_left_out_and_spare_bits_are_ignored() {
-        for (text, bytes) in [("", &b""[..]), ("YQ", b"a"), ("YQ==", b"a"), ("YR==", b"a"), ("YWI=", b"ab"), ("YWJj", b"abc")] {
+        for (text, bytes) in [("", &b""[..]), ("YQ", b"a"), ("YQ==", b"a"), ("YR==", b"a"), ("YWI=", b"ab"), ("YWJj", b"abc"), ("YWJj+/8=", b"abc\xfb\xff")] {
             assert_eq!(decoded(text).as_deref(), Some(bytes), "{text}");
             assert_eq!(decoded_length(text), bytes.len(), "{text}");
         }
-        for damaged in ["Y", "YWJj\n", "Y=Q", "YW-j"] {
+        for damaged in ["Y", "Y*==", "YWJj\n", "Y=Q", "YW-j"] {
             assert_eq!(decoded(damaged), None, "{damaged}");
         }
     }

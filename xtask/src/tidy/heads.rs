@@ -8,7 +8,9 @@ use super::Finding;
 /// A head that says no more than the name of its file says nothing.
 const SHORTEST: usize = 2;
 /// How a head begins that has its reader guess what is here.
-const RIDDLES: [&str; 8] = ["Who ", "What ", "Whether ", "Where ", "Which ", "How ", "When ", "That "];
+const RIDDLES: [&str; 12] = [
+    "Who ", "Whom ", "Whose ", "What ", "Whether ", "Where ", "Which ", "In which ", "Up to ", "How ", "When ", "That ",
+];
 const LONGEST: usize = 10;
 /// The head of a whole crate also states its invariants.
 const LONGEST_OF_CRATE: usize = 16;

@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use keelson_codec::json;
-use keelson_outbound::{ClientConfig, Destination, Outbound, Peer, PeerRequest, failure_text};
+use keelson_outbound::{ClientConfig, Destination, Outbound, RestClient, RestRequest, failure_text};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -46,14 +46,14 @@ pub(super) struct IssuerKeys {
 /// An issuer that was reached.
 #[derive(Debug)]
 struct Known {
-    key_set: Place,
+    key_set: DocumentUrl,
     keys: KeySet,
 }
 
 /// A document at a host.
 #[derive(Clone, Debug)]
-struct Place {
-    peer: Peer,
+struct DocumentUrl {
+    client: RestClient,
     path: String,
 }
 
@@ -83,8 +83,8 @@ impl IssuerKeys {
             return Ok(());
         }
         let failed = |why: &str| format!("oidc: verify token: failed to verify signature: {why}");
-        let place = self.waiting.try_acquire();
-        let _place = place.map_err(|_| failed("too many tokens wait for the keys of the issuer"))?;
+        let permit = self.waiting.try_acquire();
+        let _permit = permit.map_err(|_| failed("too many tokens wait for the keys of the issuer"))?;
         self.fetch_after(came).await.map_err(|why| failed(&format!("fetching keys {why}")))?;
         let known = self.known.load_full();
         if known.is_some_and(|known| token.is_signed_by(&known.keys, algorithm)) {
@@ -154,7 +154,7 @@ impl IssuerKeys {
             "" => format!("{}{DISCOVERY}", self.issuer.url.trim_end_matches('/')),
             url => url.to_owned(),
         };
-        let document = json::parse(&self.place(&url)?.fetch().await?).map_err(|error| error.to_string())?.value;
+        let document = json::parse(&self.document_at(&url)?.fetch().await?).map_err(|error| error.to_string())?.value;
         let text = |name: &str| document[name].as_str().unwrap_or_default();
         if text("issuer") != self.issuer.url {
             let (expected, got) = (&self.issuer.url, text("issuer"));
@@ -162,7 +162,7 @@ impl IssuerKeys {
                 "oidc: issuer did not match the issuer returned by provider, expected {expected:?} got {got:?}"
             ));
         }
-        let key_set = self.place(text("jwks_uri")).map_err(|error| format!("its jwks_uri: {error}"))?;
+        let key_set = self.document_at(text("jwks_uri")).map_err(|error| format!("its jwks_uri: {error}"))?;
         let is_new = !self.is_known();
         let keys = match key_set.keys().await {
             Ok(keys) => keys,
@@ -178,23 +178,23 @@ impl IssuerKeys {
     }
 
     /// Nothing is dialled yet.
-    fn place(&self, url: &str) -> Result<Place, String> {
+    fn document_at(&self, url: &str) -> Result<DocumentUrl, String> {
         let authority = self.issuer.certificate_authority.clone().into_bytes();
-        let peer = self.outbound.peer(&ClientConfig::new(Destination::Url(url.to_owned()), authority))?;
+        let client = self.outbound.client(&ClientConfig::new(Destination::Url(url.to_owned()), authority))?;
         let uri: Uri = url.parse().map_err(|_| format!("{url:?} is no URL"))?;
         let path = uri.path_and_query().map_or("/".to_owned(), ToString::to_string);
-        Ok(Place { peer, path })
+        Ok(DocumentUrl { client, path })
     }
 }
 
-impl Place {
+impl DocumentUrl {
     async fn keys(&self) -> Result<KeySet, String> {
         let bytes = self.fetch().await.map_err(|why| format!("oidc: get keys failed: {why}"))?;
         KeySet::parse(&bytes).map_err(|why| format!("oidc: failed to decode keys: {why}"))
     }
 
     async fn fetch(&self) -> Result<Vec<u8>, String> {
-        let request = PeerRequest {
+        let request = RestRequest {
             method: Method::GET,
             path: self.path.clone(),
             headers: HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json, */*"))]),
@@ -202,11 +202,11 @@ impl Place {
             time: FETCH_TIME,
             response_bytes: MOST_BYTES,
         };
-        let answer = self.peer.send(request).await.map_err(|error| error.to_string())?;
+        let answer = self.client.send(request).await.map_err(|error| error.to_string())?;
         match failure_text(&answer) {
             None if answer.status == 200 => Ok(answer.body.to_vec()),
-            None => Err(format!("{} answers with the code {}", self.peer.at(&self.path), answer.status)),
-            Some(why) => Err(format!("{}: {} {why}", self.peer.at(&self.path), answer.status)),
+            None => Err(format!("{} answers with the code {}", self.client.at(&self.path), answer.status)),
+            Some(why) => Err(format!("{}: {} {why}", self.client.at(&self.path), answer.status)),
         }
     }
 }

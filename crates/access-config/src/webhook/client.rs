@@ -12,7 +12,7 @@ use http::{HeaderMap, Method};
 use keelson_codec::json;
 use keelson_meta::Random;
 use keelson_meta::json::Value;
-use keelson_outbound::{CallError, Outbound, Peer, PeerRequest, RetryWaits, failure_text};
+use keelson_outbound::{CallError, Outbound, RestClient, RestRequest, RetryWaits, failure_text};
 use tokio::time::sleep;
 
 use super::kubeconfig::WebhookEndpoint;
@@ -52,7 +52,7 @@ impl ReviewVersion {
 
 /// A webhook that is sent reviews.
 pub(super) struct ReviewClient {
-    peer: Peer,
+    client: RestClient,
     path: String,
     headers: HeaderMap,
     /// How long one try may take.
@@ -62,7 +62,7 @@ pub(super) struct ReviewClient {
 
 impl std::fmt::Debug for ReviewClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReviewClient").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("ReviewClient").field("client", &self.client).finish_non_exhaustive()
     }
 }
 
@@ -75,10 +75,10 @@ impl ReviewClient {
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
         let endpoint = WebhookEndpoint::read(file)?;
-        let peer = endpoint.connect(outbound);
-        let peer = peer.map_err(|why| ConfigurationError::Unusable(format!("{}: {why}", file.display())))?;
+        let client = endpoint.connect(outbound);
+        let client = client.map_err(|why| ConfigurationError::Unusable(format!("{}: {why}", file.display())))?;
         let (path, headers) = (endpoint.path(time), endpoint.headers());
-        Ok(Self { peer, path, headers, time, random })
+        Ok(Self { client, path, headers, time, random })
     }
 
     /// The answer to a review.
@@ -97,7 +97,7 @@ impl ReviewClient {
 
     /// One try; what it failed by comes with how long is to be waited at the least, where it may go better then.
     async fn send(&self, body: Bytes) -> Result<Value, (String, Option<Duration>)> {
-        let request = PeerRequest {
+        let request = RestRequest {
             method: Method::POST,
             path: self.path.clone(),
             headers: self.headers.clone(),
@@ -105,7 +105,7 @@ impl ReviewClient {
             time: self.time,
             response_bytes: MOST_BYTES,
         };
-        let answer = self.peer.send(request).await.map_err(|error| {
+        let answer = self.client.send(request).await.map_err(|error| {
             let broke =
                 matches!(&error, CallError::Failed(why) if why.ends_with("EOF") || why.contains("connection reset"));
             (error.to_string(), broke.then_some(Duration::ZERO))

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 use keelson_access::read_bounded;
 use keelson_codec::yaml;
 use keelson_meta::json::Value;
-use keelson_outbound::{ClientCertificate, ClientConfig, Destination, Outbound, Peer, clean_path};
+use keelson_outbound::{ClientCertificate, ClientConfig, Destination, Outbound, RestClient, clean_path};
 
 use crate::document::ConfigurationError;
 
@@ -48,9 +48,9 @@ impl WebhookEndpoint {
     /// Has it called through `outbound`. Nothing is dialled yet.
     ///
     /// # Errors
-    /// Those of [`Outbound::peer_as`].
-    pub fn connect(&self, outbound: &Outbound) -> Result<Peer, String> {
-        outbound.peer_as(&self.config, self.server_name.as_deref(), self.certificate.clone())
+    /// Those of [`Outbound::client_as`].
+    pub fn connect(&self, outbound: &Outbound) -> Result<RestClient, String> {
+        outbound.client_as(&self.config, self.server_name.as_deref(), self.certificate.clone())
     }
 
     /// The path that requests are sent to, which tells how long each of them may take.

@@ -278,7 +278,7 @@ mod tests {
 
     /// What is stored: roles by key, and bindings by key with the role and the subject of each.
     #[derive(Clone, Debug)]
-    enum Step {
+    enum Change {
         Role(Kind, &'static str, Vec<Value>),
         Bind(Kind, &'static str, (&'static str, &'static str), &'static str),
         Remove(Kind, &'static str),
@@ -288,29 +288,29 @@ mod tests {
     const WITHIN: [&str; 3] = ["n/r", "n/s", "m/r"];
     const SUBJECTS: [&str; 4] = ["user:u", "user:v", "group:g", "account:u"];
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<Change>> {
         use proptest::sample::select;
         let cluster = || select(&CLUSTER[..]);
         let within = || select(&WITHIN[..]);
         let role_ref = || (select(&["ClusterRole", "Role"][..]), select(&["r", "s"][..]));
         let step = prop_oneof![
-            (cluster(), rules()).prop_map(|(key, rules)| Step::Role(Kind::ClusterRole, key, rules)),
-            (within(), rules()).prop_map(|(key, rules)| Step::Role(Kind::Role, key, rules)),
-            (cluster(), select(&["r", "s"][..]), select(&SUBJECTS[..])).prop_map(|(key, role, whom)| Step::Bind(
+            (cluster(), rules()).prop_map(|(key, rules)| Change::Role(Kind::ClusterRole, key, rules)),
+            (within(), rules()).prop_map(|(key, rules)| Change::Role(Kind::Role, key, rules)),
+            (cluster(), select(&["r", "s"][..]), select(&SUBJECTS[..])).prop_map(|(key, role, whom)| Change::Bind(
                 Kind::ClusterRoleBinding,
                 key,
                 ("ClusterRole", role),
                 whom
             )),
-            (within(), role_ref(), select(&SUBJECTS[..])).prop_map(|(key, role, whom)| Step::Bind(
+            (within(), role_ref(), select(&SUBJECTS[..])).prop_map(|(key, role, whom)| Change::Bind(
                 Kind::RoleBinding,
                 key,
                 role,
                 whom
             )),
             (select(&[Kind::ClusterRole, Kind::ClusterRoleBinding][..]), cluster())
-                .prop_map(|(kind, key)| Step::Remove(kind, key)),
-            (select(&[Kind::Role, Kind::RoleBinding][..]), within()).prop_map(|(kind, key)| Step::Remove(kind, key)),
+                .prop_map(|(kind, key)| Change::Remove(kind, key)),
+            (select(&[Kind::Role, Kind::RoleBinding][..]), within()).prop_map(|(kind, key)| Change::Remove(kind, key)),
         ];
         proptest::collection::vec(step, 0..24)
     }
@@ -326,20 +326,20 @@ mod tests {
     }
 
     /// The plain model: every binding is looked at, and every rule of its role.
-    fn allowed_plainly(steps: &[Step], user: &User, asked: &ResourceAttributes<'_>) -> bool {
+    fn allowed_plainly(steps: &[Change], user: &User, asked: &ResourceAttributes<'_>) -> bool {
         let mut roles: Vec<(Kind, &str, &[Value])> = Vec::new();
         let mut bindings: Vec<(Kind, &str, (&str, &str), &str)> = Vec::new();
         for step in steps {
             match step {
-                Step::Role(kind, key, rules) => {
+                Change::Role(kind, key, rules) => {
                     roles.retain(|known| (known.0, known.1) != (*kind, key));
                     roles.push((*kind, key, rules));
                 }
-                Step::Bind(kind, key, role, whom) => {
+                Change::Bind(kind, key, role, whom) => {
                     bindings.retain(|known| (known.0, known.1) != (*kind, key));
                     bindings.push((*kind, key, *role, whom));
                 }
-                Step::Remove(kind, key) => {
+                Change::Remove(kind, key) => {
                     roles.retain(|known| (known.0, known.1) != (*kind, key));
                     bindings.retain(|known| (known.0, known.1) != (*kind, key));
                 }
@@ -404,14 +404,14 @@ mod tests {
         questions
     }
 
-    fn index_of(steps: &[Step]) -> Index {
+    fn index_of(steps: &[Change]) -> Index {
         let mut index = Index::default();
         let object = |value: Value| Object::from_value(value).unwrap();
         for step in steps {
             match step {
-                Step::Role(kind, key, rules) => index.put(*kind, &(*key).into(), &object(json!({ "rules": rules }))),
-                Step::Bind(kind, key, role, whom) => index.put(*kind, &(*key).into(), &object(binding(*role, whom))),
-                Step::Remove(kind, key) => index.remove(*kind, key),
+                Change::Role(kind, key, rules) => index.put(*kind, &(*key).into(), &object(json!({ "rules": rules }))),
+                Change::Bind(kind, key, role, whom) => index.put(*kind, &(*key).into(), &object(binding(*role, whom))),
+                Change::Remove(kind, key) => index.remove(*kind, key),
             }
         }
         index

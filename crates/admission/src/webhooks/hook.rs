@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use keelson_meta::json::Value;
-use keelson_outbound::{ClientConfig, Outbound, Peer};
+use keelson_outbound::{ClientConfig, Outbound, RestClient};
 
 use crate::conditions::{Conditions, ConditionsOf};
 use crate::matching::{Asked, Matching};
@@ -49,7 +49,7 @@ pub(crate) struct Hook {
     /// Whether it is asked again where something changes behind it.
     pub(crate) is_reinvoked: bool,
     client: Value,
-    peer: OnceLock<Result<Peer, String>>,
+    rest_client: OnceLock<Result<RestClient, String>>,
 }
 
 impl Hook {
@@ -79,13 +79,13 @@ impl Hook {
             version,
             is_reinvoked: webhook["reinvocationPolicy"] == "IfNeeded",
             client: webhook["clientConfig"].clone(),
-            peer: OnceLock::new(),
+            rest_client: OnceLock::new(),
         }
     }
 
     /// Who is called.
-    pub(crate) fn peer(&self, outbound: &Outbound) -> Result<&Peer, String> {
-        let peer = self.peer.get_or_init(|| ClientConfig::of(&self.client).and_then(|config| outbound.peer(&config)));
-        peer.as_ref().map_err(Clone::clone)
+    pub(crate) fn rest_client(&self, outbound: &Outbound) -> Result<&RestClient, String> {
+        let client = self.rest_client.get_or_init(|| ClientConfig::of(&self.client).and_then(|config| outbound.client(&config)));
+        client.as_ref().map_err(Clone::clone)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use keelson_discovery::{Freshness, ServedVersion, served_versions};
 use keelson_openapi::{ForeignDocument, ForeignPaths};
-use keelson_outbound::{ByteBudget, ByteReservation, PEER_PROXIED, Peer};
+use keelson_outbound::{ByteBudget, ByteReservation, PEER_PROXIED, RestClient};
 
 use crate::aggregator::Aggregator;
 use crate::api_service;
@@ -63,7 +63,7 @@ pub(super) struct PeerDocument {
 
 /// A peer that is asked.
 pub(super) struct Asked<'a> {
-    pub(super) peer: &'a Peer,
+    pub(super) peer: &'a RestClient,
     pub(super) aggregator: &'a Aggregator,
     /// What all documents that are kept have room in.
     pub(super) kept: &'a ByteBudget,

@@ -1,4 +1,4 @@
-//! Texts.
+//! The functions on strings: case, parts, replacements, joins.
 //!
 //! Places in them are counted in code points, and what a function makes is bounded before it is made.
 

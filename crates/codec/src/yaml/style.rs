@@ -1,4 +1,4 @@
-//! In which style `go-yaml` writes a string: plain where it can, quoted or as a literal block where it must.
+//! The style in which `go-yaml` writes a string: plain where it can, quoted or as a literal block where it must.
 //!
 //! Asks all the rules there are; most strings are decided by one [`look`](super::glance::look) before it comes to that.
 

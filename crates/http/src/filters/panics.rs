@@ -1,4 +1,4 @@
-//! A fault in one request must not take others with it.
+//! Catches panics of handlers: a fault in one request must not take others with it.
 //!
 //! It becomes an internal error for its client and a line in the log. State that requests share is locked by what survives a
 //! panic.

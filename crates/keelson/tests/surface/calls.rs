@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 use keelson_meta::random::SystemRandom;
-use keelson_outbound::{Call, CallError, ClientConfig, Destination, Outbound, Peer, Services};
+use keelson_outbound::{Call, CallError, ClientConfig, Destination, Outbound, RestClient, Services};
 use keelson_testkit::{HookReply, HookRequest, HookServer};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -25,9 +25,9 @@ fn outbound() -> Arc<Outbound> {
     Outbound::new(Arc::new(NoServices), Arc::new(SystemRandom), None)
 }
 
-fn peer(outbound: &Outbound, hook: &HookServer) -> Peer {
+fn peer(outbound: &Outbound, hook: &HookServer) -> RestClient {
     let destination = Destination::Url(hook.url("/a"));
-    outbound.peer(&ClientConfig::new(destination, hook.ca().as_bytes().to_vec())).unwrap()
+    outbound.client(&ClientConfig::new(destination, hook.ca().as_bytes().to_vec())).unwrap()
 }
 
 fn call(time: Duration) -> Call {
@@ -49,7 +49,7 @@ async fn a_call_ends_in_time_whatever_it_waits_for() {
     let url = hook.url("/a?timeout=1s");
     assert_eq!(error, CallError::Late(format!("Post {url:?}: {late}")));
     let config = ClientConfig::new(Destination::Url(hook.url("/stalls")), hook.ca().as_bytes().to_vec());
-    let error = outbound.peer(&config).unwrap().call(&call(Duration::from_secs(1))).await.unwrap_err();
+    let error = outbound.client(&config).unwrap().call(&call(Duration::from_secs(1))).await.unwrap_err();
     let late = "unexpected error when reading response body. Please retry. Original error: context deadline exceeded \
                 (Client.Timeout or context cancellation while reading body)";
     assert_eq!(error, CallError::Late(late.to_owned()));

@@ -12,7 +12,7 @@ use keelson_codec::StoredObject;
 use keelson_codec::stored::Marks;
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
-use keelson_query::{Filter, Path, Query, Search, Step, Subject, TooCostly};
+use keelson_query::{Filter, Path, Query, Search, Segment, Subject, TooCostly};
 
 use crate::list::KeyRange;
 use crate::selection::Selection;
@@ -106,8 +106,8 @@ impl Wanted {
     /// What every object that is wanted has and the index knows.
     pub(super) fn index_terms(&self) -> Vec<IndexTerm<'_>> {
         let filter = self.query.filter.iter().flat_map(Filter::exact_texts);
-        let labels = filter.filter_map(|(path, value)| match path.steps() {
-            [Step::Member(metadata), Step::Member(labels), Step::Member(key)] => {
+        let labels = filter.filter_map(|(path, value)| match path.segments() {
+            [Segment::Member(metadata), Segment::Member(labels), Segment::Member(key)] => {
                 let is_label = **metadata == *"metadata" && **labels == *"labels";
                 is_label.then_some(IndexTerm::Label { key, value })
             }

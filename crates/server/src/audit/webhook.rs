@@ -12,7 +12,7 @@ use http::{HeaderMap, Method};
 use keelson_access::audit::{AuditEvent, Sink};
 use keelson_access_config::WebhookEndpoint;
 use keelson_meta::Random;
-use keelson_outbound::{Outbound, Peer, PeerRequest, RetryWaits, failure_text};
+use keelson_outbound::{Outbound, RestClient, RestRequest, RetryWaits, failure_text};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ const ANSWER_BYTES: usize = 64 << 10;
 /// Where events are sent.
 pub(super) struct AuditWebhook {
     endpoint: WebhookEndpoint,
-    peer: OnceLock<Result<Peer, String>>,
+    client: OnceLock<Result<RestClient, String>>,
     path: String,
     headers: HeaderMap,
     initial_backoff: Duration,
@@ -45,20 +45,20 @@ impl AuditWebhook {
     ) -> Self {
         let (path, headers) = (endpoint.path(TIME), endpoint.headers());
         let initial_backoff = config.initial_backoff;
-        Self { endpoint, peer: OnceLock::new(), path, headers, initial_backoff, random, answered }
+        Self { endpoint, client: OnceLock::new(), path, headers, initial_backoff, random, answered }
     }
 
     /// Has it called through `outbound`. Nothing is dialled yet.
     pub(super) fn connect(&self, outbound: &Outbound) {
-        self.peer.get_or_init(|| self.endpoint.connect(outbound));
+        self.client.get_or_init(|| self.endpoint.connect(outbound));
     }
 
     async fn attempt(&self, body: Bytes) -> Result<(), String> {
-        let peer = self.peer.get().ok_or("the server does not run yet")?.as_ref().map_err(Clone::clone)?;
+        let client = self.client.get().ok_or("the server does not run yet")?.as_ref().map_err(Clone::clone)?;
         let (path, headers) = (self.path.clone(), self.headers.clone());
         let request =
-            PeerRequest { method: Method::POST, path, headers, body, time: TIME, response_bytes: ANSWER_BYTES };
-        let answer = peer.send(request).await.map_err(|error| error.to_string())?;
+            RestRequest { method: Method::POST, path, headers, body, time: TIME, response_bytes: ANSWER_BYTES };
+        let answer = client.send(request).await.map_err(|error| error.to_string())?;
         failure_text(&answer).map_or(Ok(()), Err)
     }
 }

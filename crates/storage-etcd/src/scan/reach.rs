@@ -1,4 +1,4 @@
-//! Up to which key the next page of a scan is asked for.
+//! The reach of a page of a scan: the key up to which it is asked for.
 //!
 //! For each page etcd counts all keys of the range that it is asked for. So a range that holds much more than a page is narrowed to the
 //! keys that begin as the next one does, the longer the beginning the fewer, and widened again where such a range has little. Where

@@ -17,15 +17,15 @@ const SAMPLED_ROWS: u64 = 63;
 /// Compares the rows that the index over the paths has with what was counted, and looks whether they stand in order: who
 /// looks for one in an index that is out of order passes over others. Reads the index alone, all of it.
 pub(crate) fn check(connection: &Connection) -> rusqlite::Result<()> {
-    compare(connection, &[Part::read(connection, Bound::None)?])
+    compare(connection, &[Stretch::read(connection, Bound::None)?])
 }
 
 /// The same of a store that nobody writes, with another connection that reads the second half meanwhile.
 pub(crate) fn check_with(connection: &Connection, other: Connection) -> rusqlite::Result<()> {
     let Some(middle) = middle(connection) else { return check(connection) };
     let (before, behind) = std::thread::scope(|scope| {
-        let behind = scope.spawn(|| Part::read(&{ other }, Bound::From(&middle)));
-        let before = Part::read(connection, Bound::Before(&middle));
+        let behind = scope.spawn(|| Stretch::read(&{ other }, Bound::From(&middle)));
+        let before = Stretch::read(connection, Bound::Before(&middle));
         (before, behind.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     compare(connection, &[before?, behind?])
@@ -53,7 +53,7 @@ enum Bound<'a> {
 }
 
 /// What neighbouring entries of the index say.
-struct Part {
+struct Stretch {
     /// The first and the last of them.
     ends: Option<[(String, Revision); 2]>,
     /// How many there are up to the revision up to which rows are counted.
@@ -63,7 +63,7 @@ struct Part {
     newest: Revision,
 }
 
-impl Part {
+impl Stretch {
     fn read(connection: &Connection, bound: Bound<'_>) -> rusqlite::Result<Self> {
         let counted = Fact::Counted.get(connection)?;
         let (condition, path) = match bound {
@@ -101,7 +101,7 @@ fn out_of_order(path: &str) -> rusqlite::Error {
 }
 
 /// Compares what neighbouring parts have, which are the whole index, with what was counted.
-fn compare(connection: &Connection, parts: &[Part]) -> rusqlite::Result<()> {
+fn compare(connection: &Connection, parts: &[Stretch]) -> rusqlite::Result<()> {
     Fact::check(connection)?;
     let ends: Vec<_> = parts.iter().filter_map(|part| part.ends.as_ref()).collect();
     if let Some([_, [first, _]]) = ends.array_windows().find(|[[_, last], [first, _]]| first <= last) {
@@ -145,8 +145,8 @@ mod tests {
         connection
     }
 
-    fn halves(connection: &Connection, middle: &str) -> rusqlite::Result<[Part; 2]> {
-        Ok([Part::read(connection, Bound::Before(middle))?, Part::read(connection, Bound::From(middle))?])
+    fn halves(connection: &Connection, middle: &str) -> rusqlite::Result<[Stretch; 2]> {
+        Ok([Stretch::read(connection, Bound::Before(middle))?, Stretch::read(connection, Bound::From(middle))?])
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
     fn halves_that_overlap_or_leave_a_gap_are_noticed() {
         let connection = filled();
         let [before, behind] = halves(&connection, "/005").unwrap();
-        let part = |bound| Part::read(&connection, bound).unwrap();
+        let part = |bound| Stretch::read(&connection, bound).unwrap();
         let overlap = compare(&connection, &[part(Bound::Before("/006")), behind]).unwrap_err();
         assert!(overlap.to_string().contains("out of order at \"/005\""), "{overlap}");
         let gap = compare(&connection, &[before, part(Bound::From("/006"))]).unwrap_err();

@@ -31,7 +31,7 @@ pub(super) fn rewrite(pattern: &str) -> Result<Rewritten, String> {
         at: 0,
         out: String::with_capacity(pattern.len()),
         open: Vec::new(),
-        current: Part::default(),
+        current: Sequence::default(),
         folds: false,
     };
     let mut can_repeat = false;
@@ -53,7 +53,7 @@ struct Size {
 
 /// The pieces that were read of a group.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct Sequence {
     before: Size,
     /// The last one, which may be repeated still.
     last: Size,
@@ -67,13 +67,13 @@ impl Size {
     }
 }
 
-impl Default for Part {
+impl Default for Sequence {
     fn default() -> Self {
         Self { before: Size::NOTHING, last: Size::NOTHING }
     }
 }
 
-impl Part {
+impl Sequence {
     fn whole(self) -> Size {
         self.before.with(self.last)
     }
@@ -88,8 +88,8 @@ struct Rewriter {
     at: usize,
     out: String,
     /// The groups around what is read.
-    open: Vec<Part>,
-    current: Part,
+    open: Vec<Sequence>,
+    current: Sequence,
     /// Whether upper and lower case are the same somewhere.
     folds: bool,
 }

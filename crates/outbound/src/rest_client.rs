@@ -42,7 +42,7 @@ pub(crate) const READING_BYTES: usize = 256 << 20;
 
 /// Somebody who can be called: a host, and a path there.
 #[derive(Clone, Debug)]
-pub struct Peer {
+pub struct RestClient {
     host: Arc<Host>,
     path: String,
 }
@@ -62,7 +62,7 @@ pub struct Call {
 
 /// A request with header fields of its own.
 #[derive(Clone, Debug)]
-pub struct PeerRequest {
+pub struct RestRequest {
     /// The method.
     pub method: Method,
     /// The path, and the query if there is one.
@@ -79,7 +79,7 @@ pub struct PeerRequest {
 
 /// The whole of a response.
 #[derive(Debug)]
-pub struct PeerResponse {
+pub struct RestResponse {
     /// The code.
     pub status: u16,
     /// The header fields.
@@ -154,7 +154,7 @@ impl Host {
     }
 }
 
-impl Peer {
+impl RestClient {
     pub(crate) fn new(host: Arc<Host>, path: String) -> Self {
         Self { host, path }
     }
@@ -168,12 +168,12 @@ impl Peer {
     ///
     /// # Errors
     /// When there is no whole answer in time.
-    pub async fn call(&self, call: &Call) -> Result<PeerResponse, CallError> {
+    pub async fn call(&self, call: &Call) -> Result<RestResponse, CallError> {
         self.call_until(call, Instant::now() + call.time).await
     }
 
     /// The same with what is left of its time.
-    pub(crate) async fn call_until(&self, call: &Call, until: Instant) -> Result<PeerResponse, CallError> {
+    pub(crate) async fn call_until(&self, call: &Call, until: Instant) -> Result<RestResponse, CallError> {
         let url = self.url(call.time);
         let headers = [(ACCEPT, "application/json, */*"), (CONTENT_TYPE, JSON)];
         let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value))).into_iter().collect();
@@ -190,7 +190,7 @@ impl Peer {
     ///
     /// # Errors
     /// When there is no whole response in time.
-    pub async fn send(&self, request: PeerRequest) -> Result<PeerResponse, CallError> {
+    pub async fn send(&self, request: RestRequest) -> Result<RestResponse, CallError> {
         let until = Instant::now() + request.time;
         let url = self.at(&request.path);
         let sent = self.request(&request.method, &url, request.headers, &request.body)?;
@@ -223,7 +223,7 @@ impl Peer {
         url: &str,
         most: usize,
         until: Instant,
-    ) -> Result<PeerResponse, CallError> {
+    ) -> Result<RestResponse, CallError> {
         let failure = |why: &str| failure(request.method(), url, why);
         let late = || CallError::Late(failure(NO_HEAD));
         let _permit = self.host.permit(until).await?.ok_or_else(late)?;
@@ -232,7 +232,7 @@ impl Peer {
         self.read(response, most, until).await
     }
 
-    async fn read(&self, answer: Response<Incoming>, most: usize, until: Instant) -> Result<PeerResponse, CallError> {
+    async fn read(&self, answer: Response<Incoming>, most: usize, until: Instant) -> Result<RestResponse, CallError> {
         let (head, body) = answer.into_parts();
         let unread =
             |why: &str| format!("unexpected error when reading response body. Please retry. Original error: {why}");
@@ -241,7 +241,7 @@ impl Peer {
         let body = body.map_err(|_| CallError::Late(unread(NO_END)))?;
         let body = body.map_err(|why| CallError::Failed(unread(&why)))?;
         let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        Ok(PeerResponse {
+        Ok(RestResponse {
             status: head.status.as_u16(),
             content_type: text(CONTENT_TYPE).unwrap_or(JSON).to_owned(),
             retry_after: text(RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs),
