@@ -15,7 +15,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object};
-use keelson_outbound::{RestClient, RemoteService, SERVICE_NAME_LABEL};
+use keelson_outbound::{RemoteService, RestClient, SERVICE_NAME_LABEL};
 use keelson_registry::Target;
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;

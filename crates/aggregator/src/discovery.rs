@@ -18,7 +18,7 @@ use keelson_discovery::{
 };
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
-use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RestClient, RestResponse, RemoteService};
+use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient, RestResponse};
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 

@@ -14,7 +14,7 @@ use keelson_controllers::{Content, Elsewhere, Left};
 use keelson_discovery::{DiscoveredResource, Freshness, VersionSource};
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, GroupResource, version_names};
-use keelson_outbound::{ClientConfig, RestClient, RestResponse, RemoteService, failure_text};
+use keelson_outbound::{ClientConfig, RemoteService, RestClient, RestResponse, failure_text};
 
 use crate::aggregator::Aggregator;
 use crate::api_service::version_path;

@@ -19,7 +19,7 @@ use keelson_meta::error::{ConflictKind, ExpiredKind};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, version_names};
 use keelson_outbound::{
-    AnswerStream, CallError, ClientConfig, RestClient, RestResponse, RemoteService, Upstream, failure_text,
+    AnswerStream, CallError, ClientConfig, RemoteService, RestClient, RestResponse, Upstream, failure_text,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::{Instant, timeout, timeout_at};

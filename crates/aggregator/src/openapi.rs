@@ -12,7 +12,7 @@ use futures::future::join_all;
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
-use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RestClient, RemoteService};
+use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient};
 
 use crate::api_service::ApiService;
 use crate::discovery::read;

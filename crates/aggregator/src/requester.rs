@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use keelson_meta::json::Value;
-use keelson_outbound::{CallError, RestClient, RestRequest, RestResponse, REMOTE_GROUP, REMOTE_USER};
+use keelson_outbound::{CallError, REMOTE_GROUP, REMOTE_USER, RestClient, RestRequest, RestResponse};
 
 /// How long a response may take altogether, as upstream has it.
 pub(crate) const RESPONSE_TIME: Duration = Duration::from_secs(5);
@@ -42,7 +42,9 @@ impl Requester {
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
         }
         let (method, path) = (Method::GET, path.to_owned());
-        client.send(RestRequest { method, path, headers, body: Bytes::new(), time: RESPONSE_TIME, response_bytes }).await
+        client
+            .send(RestRequest { method, path, headers, body: Bytes::new(), time: RESPONSE_TIME, response_bytes })
+            .await
     }
 
     /// Has something deleted.

@@ -31,7 +31,12 @@ impl Identity {
     }
 
     /// Keeps it until it is no longer needed.
-    pub(crate) async fn keep(self, registry: Arc<Registry>, supervisor: Supervisor, stopping: CancellationToken) -> Self {
+    pub(crate) async fn keep(
+        self,
+        registry: Arc<Registry>,
+        supervisor: Supervisor,
+        stopping: CancellationToken,
+    ) -> Self {
         let membership = async {
             match self.membership {
                 Some(membership) => Some(membership.run(registry, supervisor, stopping.clone()).await),

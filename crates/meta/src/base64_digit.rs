@@ -35,7 +35,9 @@ mod tests {
 
     #[test]
     fn digits_are_those_of_the_alphabets() {
-        let place = |alphabet: &str, byte: u8| alphabet.bytes().zip(0..).find(|(digit, _)| *digit == byte).map(|(_, value)| value);
+        let place = |alphabet: &str, byte: u8| {
+            alphabet.bytes().zip(0..).find(|(digit, _)| *digit == byte).map(|(_, value)| value)
+        };
         for byte in 0..=u8::MAX {
             assert_eq!(base64_digit(byte), place(STANDARD.as_str(), byte), "{byte}");
             assert_eq!(base64_url_digit(byte), place(URL_SAFE.as_str(), byte), "{byte}");

@@ -19,6 +19,12 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// The texts in double quotes between brackets, a blank between two, as `%q` prints a slice: `["a" "b"]`.
+pub fn quote_list(texts: &[impl AsRef<str>]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quote(text.as_ref())).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
 /// The escape of a character that has one of a single letter, or of a quote or backslash.
 pub fn short_escape(c: char) -> Option<&'static str> {
     Some(match c {

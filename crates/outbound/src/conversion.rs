@@ -17,8 +17,8 @@ use crate::client_config::ClientConfig;
 use crate::fault::CallError;
 use crate::measured::{Measured, measure};
 use crate::outbound::Outbound;
-use crate::rest_client::{Call, RestClient, RestResponse};
 use crate::response_status::{call_with_retries, failure_text};
+use crate::rest_client::{Call, RestClient, RestResponse};
 use crate::review::{self, ReviewVersion};
 use crate::stats::{ConversionKey, DefinitionStats, FailureKind};
 

@@ -17,10 +17,10 @@ mod moment;
 mod order;
 mod parameters;
 mod path;
-mod sort_key;
 mod query;
 mod scan;
 mod search;
+mod sort_key;
 mod token;
 mod value;
 

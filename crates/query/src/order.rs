@@ -7,8 +7,8 @@ use std::fmt;
 
 use crate::error::QueryError;
 use crate::path::Path;
-use crate::sort_key;
 use crate::scan::Scanner;
+use crate::sort_key;
 use crate::value::{Subject, Value};
 
 /// The most paths that a list is sorted by.

@@ -258,7 +258,7 @@ fn walk<'a>(mut cursor: Cursor<'a>, segments: &[Segment], found: &mut impl FnMut
 fn walk_members<'a>(
     mut cursor: Cursor<'a>,
     name: &str,
-    rest: &[Step],
+    rest: &[Segment],
     found: &mut impl FnMut(&'a [u8]) -> bool,
 ) -> bool {
     while let Some(key) = cursor.key() {

@@ -271,7 +271,8 @@ fn member_with(subject: &Subject<'_>, segments: &[Segment], text: &str) -> Optio
 fn places() -> Vec<(Path, u16)> {
     let image = [Segment::Each, Segment::Member("image".into())];
     let images = |above: &[&str]| Path::of_segments(Path::of_members(above).segments().iter().chain(&image).cloned());
-    let labels = Path::of_segments(Path::of_members(&["metadata", "labels"]).segments().iter().cloned().chain([Segment::Each]));
+    let labels =
+        Path::of_segments(Path::of_members(&["metadata", "labels"]).segments().iter().cloned().chain([Segment::Each]));
     vec![
         (Path::of_members(&["metadata", "name"]), weight::NAME),
         (Path::of_members(&["metadata", "namespace"]), weight::OTHER),

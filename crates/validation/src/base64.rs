@@ -4,8 +4,8 @@
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
 const FORGIVING: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -34,7 +34,15 @@ mod tests {
 
     #[test]
     fn padding_may_be_left_out_and_spare_bits_are_ignored() {
-        for (text, bytes) in [("", &b""[..]), ("YQ", b"a"), ("YQ==", b"a"), ("YR==", b"a"), ("YWI=", b"ab"), ("YWJj", b"abc"), ("YWJj+/8=", b"abc\xfb\xff")] {
+        for (text, bytes) in [
+            ("", &b""[..]),
+            ("YQ", b"a"),
+            ("YQ==", b"a"),
+            ("YR==", b"a"),
+            ("YWI=", b"ab"),
+            ("YWJj", b"abc"),
+            ("YWJj+/8=", b"abc\xfb\xff"),
+        ] {
             assert_eq!(decoded(text).as_deref(), Some(bytes), "{text}");
             assert_eq!(decoded_length(text), bytes.len(), "{text}");
         }

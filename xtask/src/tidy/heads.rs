@@ -9,7 +9,18 @@ use super::Finding;
 const SHORTEST: usize = 2;
 /// How a head begins that has its reader guess what is here.
 const RIDDLES: [&str; 12] = [
-    "Who ", "Whom ", "Whose ", "What ", "Whether ", "Where ", "Which ", "In which ", "Up to ", "How ", "When ", "That ",
+    "Who ",
+    "Whom ",
+    "Whose ",
+    "What ",
+    "Whether ",
+    "Where ",
+    "Which ",
+    "In which ",
+    "Up to ",
+    "How ",
+    "When ",
+    "That ",
 ];
 const LONGEST: usize = 10;
 /// The head of a whole crate also states its invariants.

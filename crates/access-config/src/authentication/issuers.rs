@@ -12,13 +12,13 @@ use arc_swap::ArcSwap;
 use futures::future::{BoxFuture, join_all, pending};
 use keelson_access::{FileChanges, ForeignTokens, TokenAnswer, User};
 use keelson_meta::Clock;
+use keelson_meta::go_format::{quote, quote_list};
 use keelson_outbound::Outbound;
 
 use super::claims::Mapper;
 use super::config::{AuthenticationConfiguration, JwtAuthenticator};
 use super::flags::OidcFlags;
 use super::issuer::IssuerKeys;
-use super::validation::quoted;
 use crate::answers::{Answers, key};
 use crate::document::ConfigurationError;
 use crate::jwt::{Algorithm, SIGNING_ALGORITHMS, Token};
@@ -260,7 +260,7 @@ impl JwtIssuer {
         let name = token.algorithm();
         let algorithm = Algorithm::named(name).filter(|_| algorithms.iter().any(|known| known == name));
         let Some(algorithm) = algorithm.filter(|_| token.is_plain()) else {
-            let expected = quoted(algorithms);
+            let expected = quote_list(algorithms);
             return Err(refused(format!(
                 "oidc: id token signed with unsupported algorithm, expected {expected} got {name:?}"
             )));
@@ -277,10 +277,10 @@ impl JwtIssuer {
         let mut sorted: Vec<&str> = own.iter().map(String::as_str).collect();
         sorted.sort_unstable();
         let expected = match sorted.as_slice() {
-            [one] => keelson_meta::go_format::quote(one),
-            many => format!("in {}", quoted(many)),
+            [one] => quote(one),
+            many => format!("in {}", quote_list(many)),
         };
-        Err(format!("oidc: expected audience {expected} got {}", quoted(&found)))
+        Err(format!("oidc: expected audience {expected} got {}", quote_list(&found)))
     }
 }
 

@@ -5,7 +5,6 @@
 use std::collections::HashSet;
 
 use keelson_meta::field_error::FieldError;
-use keelson_meta::go_format::quote;
 use keelson_meta::json::json;
 use keelson_meta::names::dns_subdomain_faults;
 use rustls::pki_types::CertificateDer;
@@ -296,12 +295,6 @@ fn user_rules(stated: &[UserRule], path: &str, faults: &mut Vec<FieldError>) -> 
         }
     }
     rules
-}
-
-/// Texts as Go prints a list of them with `%q`.
-pub(super) fn quoted(texts: &[impl AsRef<str>]) -> String {
-    let quoted: Vec<String> = texts.iter().map(|text| quote(text.as_ref())).collect();
-    format!("[{}]", quoted.join(" "))
 }
 
 #[cfg(test)]

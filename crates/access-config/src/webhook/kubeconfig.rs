@@ -191,7 +191,10 @@ mod tests {
              users: [{{name: u, user: {{tokenFile: token}}}}]\n"
         ))
         .unwrap();
-        assert_eq!((endpoint.path(Duration::from_secs(30)).as_str(), endpoint.config.ca_bundle.as_slice()), ("/p?timeout=30s", &b"a"[..]));
+        assert_eq!(
+            (endpoint.path(Duration::from_secs(30)).as_str(), endpoint.config.ca_bundle.as_slice()),
+            ("/p?timeout=30s", &b"a"[..])
+        );
         assert_eq!(endpoint.server_name.as_deref(), Some("other"));
         assert_eq!(endpoint.authorization.unwrap(), "Bearer from-file");
         let basic = format!(

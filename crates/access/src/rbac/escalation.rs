@@ -9,7 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::ControlFlow;
 
-use crate::rbac::rule::{ALL, PolicyRule, quoted};
+use keelson_meta::go_format::{quote, quote_list};
+
+use crate::rbac::rule::{ALL, PolicyRule};
 use crate::rbac::{HeldRules, RoleRef};
 use crate::user::User;
 
@@ -51,11 +53,7 @@ pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyR
     let index = HeldIndex::of(&held.rules);
     let mut told = Told::default();
     let told_all = wanted.iter().try_for_each(|rule| index.each_missing(rule, |right| told.add(right))).is_continue();
-    (!told.rights.is_empty()).then(|| Missing {
-        user,
-        found: Found::Rights(told.rights, !told_all),
-        unresolved: &held.missing,
-    })
+    if told.rights.is_empty() { None } else { missing(Found::Rights(told.rights, !told_all)) }
 }
 
 /// The rights that rules give and held ones do not, each as a rule with one verb on one resource or path.
@@ -294,8 +292,8 @@ impl fmt::Display for Missing<'_> {
             )],
         };
         let User { name, groups, .. } = self.user;
-        let name = keelson_meta::go_format::quote(name);
-        let groups = quoted(groups);
+        let name = quote(name);
+        let groups = quote_list(groups);
         let lines = lines.join("\n");
         write!(
             f,

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use keelson_meta::Object;
-use keelson_meta::go_format::quote;
+use keelson_meta::go_format::quote_list;
 use keelson_meta::json::{Map, Value, json};
 
 use crate::authorize::{Attributes, ResourceAttributes};
@@ -155,15 +155,9 @@ impl fmt::Display for PolicyRule {
             ("Verbs", &self.verbs),
         ];
         let written = fields.iter().filter(|(_, texts)| !texts.is_empty());
-        let written: Vec<String> = written.map(|(name, texts)| format!("{name}:{}", quoted(texts))).collect();
+        let written: Vec<String> = written.map(|(name, texts)| format!("{name}:{}", quote_list(texts))).collect();
         write!(f, "{{{}}}", written.join(", "))
     }
-}
-
-/// A list of texts as Go writes it.
-pub(super) fn quoted(texts: &[String]) -> String {
-    let texts: Vec<String> = texts.iter().map(|text| quote(text)).collect();
-    format!("[{}]", texts.join(" "))
 }
 
 #[cfg(test)]

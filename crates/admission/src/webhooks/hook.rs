@@ -85,7 +85,8 @@ impl Hook {
 
     /// Who is called.
     pub(crate) fn rest_client(&self, outbound: &Outbound) -> Result<&RestClient, String> {
-        let client = self.rest_client.get_or_init(|| ClientConfig::of(&self.client).and_then(|config| outbound.client(&config)));
+        let client =
+            self.rest_client.get_or_init(|| ClientConfig::of(&self.client).and_then(|config| outbound.client(&config)));
         client.as_ref().map_err(Clone::clone)
     }
 }

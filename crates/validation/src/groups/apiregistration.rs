@@ -12,7 +12,6 @@ use crate::formats::{DNS_1035_LABEL, DNS_SUBDOMAIN};
 use crate::type_rules::Rule::{Always, Check, Each, StrictlyOneOf};
 use crate::type_rules::{Kind, Run, TypeRules, kind};
 
-
 pub(super) const KINDS: &[Kind] = &[kind("APIService").object(&SERVICE).below(&[("status", &STATUS)])];
 
 const SERVICE: TypeRules =

@@ -75,7 +75,8 @@ fn semantic_version(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn binary_version(at: &At<'_, '_>, run: &mut Run<'_>) {
     semantic_version(at, run);
-    let emulated = at.parent().map(|spec| spec.field("emulationVersion").text()).and_then(|text| Version::parse(text).ok());
+    let emulated =
+        at.parent().map(|spec| spec.field("emulationVersion").text()).and_then(|text| Version::parse(text).ok());
     if let (Ok(binary), Some(emulated)) = (Version::parse(at.text()), emulated)
         && binary < emulated
     {

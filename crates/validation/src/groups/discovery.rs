@@ -10,9 +10,7 @@ use keelson_meta::field_error::FieldError;
 
 use crate::at::At;
 use crate::domains;
-use crate::formats::{
-    DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, IP, LABEL_VALUE, parse_ip, strictly,
-};
+use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, Format as TextFormat, IP, LABEL_VALUE, parse_ip, strictly};
 use crate::selectors::labels;
 use crate::type_rules::Rule::{Check, Format, Immutable, In, OneOf, Required, With};
 use crate::type_rules::{Kind, Run, TypeRules, kind};
