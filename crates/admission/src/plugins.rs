@@ -9,7 +9,7 @@ use std::sync::Arc;
 use keelson_cache::Cache;
 use keelson_meta::{ApiError, Random};
 use keelson_outbound::Outbound;
-use keelson_registry::{Admission, AdmissionChain};
+use keelson_registry::{Admission, AdmissionChain, InherentPlugin};
 
 use crate::builtin::{
     CertificateRules, ClusterTrustBundleAttest, LimitRanger, NodeRestriction, PersistentVolumeClaimResize, PodSecurity,
@@ -17,7 +17,7 @@ use crate::builtin::{
 };
 use crate::policies::{MutatingPolicies, ValidatingPolicies};
 use crate::webhooks::{WebhookKind, WebhookStats, Webhooks};
-use Built::{Apart, By, Inherent, Missing};
+use Built::{Apart, By, Idle, InPart, Inherent, Missing};
 
 /// The plugin that charges quotas.
 const QUOTAS: &str = "ResourceQuota";
@@ -59,14 +59,21 @@ enum IsOn {
     WithNodeRights,
 }
 
+/// What makes a plugin.
+type Make = fn(&Parts) -> Result<Arc<dyn Admission>, ApiError>;
+
 /// How a plugin is made.
 enum Built {
     /// So.
-    By(fn(&Parts) -> Result<Arc<dyn Admission>, ApiError>),
-    /// Not at all: what it does belongs to how objects are written here, and can't be switched off.
-    Inherent,
+    By(Make),
+    /// Not at all: what it does belongs to how objects are written here, as far as the registry is not told to leave it out.
+    Inherent(InherentPlugin),
+    /// So, and a part of it belongs to how objects are written, as with those that are inherent.
+    InPart(InherentPlugin, Make),
     /// In the registry, with the transaction of a write, as far as it is told so.
     Apart,
+    /// Not at all: it does nothing anywhere.
+    Idle,
     /// Not at all: there is no such thing here.
     Missing,
 }
@@ -85,9 +92,9 @@ const fn with_nodes(name: &'static str, built: Built) -> Plugin {
 
 /// All of them, in the order in which they are asked.
 const PLUGINS: &[Plugin] = &[
-    off("AlwaysAdmit", Missing),
+    off("AlwaysAdmit", Idle),
     off("NamespaceAutoProvision", Missing),
-    on("NamespaceLifecycle", Inherent),
+    on("NamespaceLifecycle", Inherent(InherentPlugin::NamespaceLifecycle)),
     off("NamespaceExists", Missing),
     off("LimitPodHardAntiAffinityTopology", Missing),
     on("LimitRanger", By(|_| Ok(Arc::new(LimitRanger)))),
@@ -98,13 +105,13 @@ const PLUGINS: &[Plugin] = &[
     off("ImagePolicyWebhook", Missing),
     on("PodSecurity", By(|parts| Ok(Arc::new(PodSecurity::new(parts.pod_security.clone()))))),
     off("PodNodeSelector", Missing),
-    on("Priority", Inherent),
-    on("DefaultTolerationSeconds", Inherent),
+    on("Priority", Inherent(InherentPlugin::Priority)),
+    on("DefaultTolerationSeconds", Inherent(InherentPlugin::DefaultTolerationSeconds)),
     off("PodTolerationRestriction", Missing),
     off("EventRateLimit", Missing),
     off("ExtendedResourceToleration", Missing),
-    on("DefaultStorageClass", Inherent),
-    on("StorageObjectInUseProtection", Inherent),
+    on("DefaultStorageClass", Inherent(InherentPlugin::DefaultStorageClass)),
+    on("StorageObjectInUseProtection", Inherent(InherentPlugin::StorageObjectInUseProtection)),
     off("OwnerReferencesPermissionEnforcement", Missing),
     on("PersistentVolumeClaimResize", By(|_| Ok(Arc::new(PersistentVolumeClaimResize)))),
     on("RuntimeClass", By(|_| Ok(Arc::new(RuntimeClasses)))),
@@ -112,9 +119,9 @@ const PLUGINS: &[Plugin] = &[
     on("CertificateSigning", By(|_| Ok(Arc::new(CertificateRules::Signing)))),
     on("ClusterTrustBundleAttest", By(|_| Ok(Arc::new(ClusterTrustBundleAttest)))),
     on("CertificateSubjectRestriction", By(|_| Ok(Arc::new(CertificateRules::Subject)))),
-    on("DefaultIngressClass", Inherent),
+    on("DefaultIngressClass", Inherent(InherentPlugin::DefaultIngressClass)),
     off("DenyServiceExternalIPs", Missing),
-    on("PodTopologyLabels", By(|_| Ok(Arc::new(PodTopologyLabels)))),
+    on("PodTopologyLabels", InPart(InherentPlugin::PodTopologyLabels, |_| Ok(Arc::new(PodTopologyLabels)))),
     on("PodGroupWorkloadExists", Missing),
     on("NodeDeclaredFeatureValidator", Missing),
     on("JobValidation", Missing),
@@ -148,16 +155,8 @@ impl Selection {
             for name in names {
                 let plugin = PLUGINS.iter().find(|plugin| plugin.name == name);
                 let plugin = plugin.ok_or_else(|| format!("{setting}-admission-plugins plugin {name:?} is unknown"))?;
-                match (&plugin.built, setting) {
-                    (Missing, "enable") if plugin.is_on == IsOn::Never => {
-                        return Err(format!("enable-admission-plugins plugin {name:?} is not there in this server"));
-                    }
-                    (Inherent, "disable") => {
-                        return Err(format!(
-                            "disable-admission-plugins plugin {name:?} can't be switched off in this server"
-                        ));
-                    }
-                    _ => {}
+                if matches!(plugin.built, Missing) && plugin.is_on == IsOn::Never && setting == "enable" {
+                    return Err(format!("enable-admission-plugins plugin {name:?} is not there in this server"));
                 }
             }
         }
@@ -178,6 +177,16 @@ impl Selection {
         !self.disabled.iter().any(|name| name == QUOTAS)
     }
 
+    /// What the registry leaves out: the plugins that are switched off and are a part of how it writes.
+    pub fn left_out(&self) -> Vec<InherentPlugin> {
+        let off = PLUGINS.iter().filter(|plugin| self.disabled.iter().any(|name| name == plugin.name));
+        let inherent = off.filter_map(|plugin| match plugin.built {
+            Inherent(inherent) | InPart(inherent, _) => Some(inherent),
+            By(_) | Apart | Idle | Missing => None,
+        });
+        inherent.collect()
+    }
+
     fn has(&self, plugin: &Plugin, parts: &Parts) -> bool {
         let is_named = |names: &[String]| names.iter().any(|name| name == plugin.name);
         let is_on = match plugin.is_on {
@@ -195,8 +204,8 @@ impl Selection {
 /// 500 when the cache does not hold what one of them judges by.
 pub fn chain(selection: &Selection, parts: &Parts) -> Result<AdmissionChain, ApiError> {
     let made = PLUGINS.iter().filter(|plugin| selection.has(plugin, parts)).filter_map(|plugin| match plugin.built {
-        By(make) => Some(make(parts)),
-        Apart | Inherent | Missing => None,
+        By(make) | InPart(_, make) => Some(make(parts)),
+        Apart | Inherent(_) | Idle | Missing => None,
     });
     made.collect()
 }
@@ -216,6 +225,7 @@ mod tests {
         };
         check(&[], &["ServiceAccount"], None);
         check(&["NodeRestriction", "ValidatingAdmissionWebhook"], &[], None);
+        check(&["AlwaysAdmit"], &["NamespaceLifecycle", "Priority", "ImagePolicyWebhook"], None);
         check(&["Nothing"], &[], Some("enable-admission-plugins plugin \"Nothing\" is unknown"));
         check(&[], &["nodeRestriction"], Some("disable-admission-plugins plugin \"nodeRestriction\" is unknown"));
         let both = "[CertificateSigning] in enable-admission-plugins and disable-admission-plugins overlapped";

@@ -3,6 +3,7 @@
 //! They are read from the command line above, and are values here, so that tests change what they need. Names of resources in
 //! them are resolved against a catalogue that is handed in.
 
+mod inherent;
 mod releases;
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,6 +18,7 @@ use keelson_query::Path;
 use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
 
 use crate::allocation::ServiceRanges;
+pub use inherent::InherentPlugin;
 
 /// Settings of a [`crate::Registry`].
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub struct RegistryConfig {
     pub publishes_encodings: bool,
     /// Whether quotas are charged: the admission plugin `ResourceQuota`.
     pub quotas: bool,
+    /// The plugins of admission that are switched off, of those that are a part of how objects are written.
+    pub left_out: Vec<InherentPlugin>,
     /// Whether lists leave out what can't be read, rather than fail.
     pub skip_unreadable: bool,
     /// The paths by which queries find the objects of a resource (`pods`, `deployments.apps`) without a look at all of them, from
@@ -232,6 +236,7 @@ impl Default for RegistryConfig {
             storage_states: false,
             publishes_encodings: false,
             quotas: true,
+            left_out: Vec::new(),
             skip_unreadable: false,
             indexes: BTreeMap::new(),
             bounds: ListBounds::default(),

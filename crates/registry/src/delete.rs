@@ -79,7 +79,7 @@ impl Registry {
     ) -> Result<Change, ApiError> {
         let object = &mut next.object;
         check_preconditions(target, object, options)?;
-        target.strategy().check_delete(target, object.name())?;
+        target.strategy().check_delete(self, target, object.name())?;
         object.remove_meta("resourceVersion");
         match grace::of(target, object, options) {
             Grace::Pending => Ok(Change::Put(next)),

@@ -26,6 +26,9 @@ mod strategy;
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
 
+use crate::config::InherentPlugin;
+use crate::registry::Registry;
+
 pub(crate) use self::core::finalize_namespace;
 pub use apiextensions::CLEANUP_FINALIZER;
 pub(crate) use gates::{ClosedFields, closed_fields, drop_closed};
@@ -100,8 +103,11 @@ fn inner<'a>(map: &'a mut Map, path: &[&str]) -> Option<&'a mut Map> {
     })
 }
 
-/// Holds an object until nobody uses it any more.
-fn protect(object: &mut Object, finalizer: &str) -> bool {
+/// Holds an object until nobody uses it any more. Says whether it does.
+fn protect(registry: &Registry, object: &mut Object, finalizer: &str) -> bool {
+    if !registry.does(InherentPlugin::StorageObjectInUseProtection) {
+        return false;
+    }
     let mut finalizers: Vec<String> = object.finalizers().into_iter().map(str::to_owned).collect();
     if !finalizers.iter().any(|held| held == finalizer) {
         finalizers.push(finalizer.to_owned());

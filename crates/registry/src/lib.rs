@@ -53,7 +53,7 @@ pub use admission::{
 };
 pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
 pub use caller::Caller;
-pub use config::{ListBounds, PartialRights, RegistryConfig};
+pub use config::{InherentPlugin, ListBounds, PartialRights, RegistryConfig};
 pub use converter::{
     BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, CONVERTED_BYTES, ConversionBatch, Converter, ConverterError,
 };

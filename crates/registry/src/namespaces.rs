@@ -9,6 +9,7 @@ use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
+use crate::config::InherentPlugin;
 use crate::kinds;
 use crate::list::KeyRange;
 use crate::managed;
@@ -48,7 +49,8 @@ impl Registry {
     }
 
     /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.
-    /// `None` for cluster-scoped resources, and where namespaces are not served: whoever serves them has admission look at them.
+    /// `None` for cluster-scoped resources, where namespaces are not looked at, and where they are not served: whoever serves them has
+    /// admission look at them.
     ///
     /// # Errors
     /// 404 for a namespace that does not exist, 403 for one that is being deleted.
@@ -56,6 +58,9 @@ impl Registry {
         let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) else {
             return Ok(None);
         };
+        if !self.does(InherentPlugin::NamespaceLifecycle) {
+            return Ok(None);
+        }
         let Ok(namespaces) = self.target("", "namespaces") else { return Ok(None) };
         let collection = self.collection(&namespaces)?;
         let entry = match collection.get(namespace) {

@@ -40,6 +40,7 @@ pub(crate) fn registry_of(
     let settings = RegistryConfig {
         publishes_encodings: config.registry.storage_version_api,
         quotas: config.admission.has_quotas(),
+        left_out: config.admission.left_out(),
         token_seal: rights.token_seal(),
         ..config.registry.clone()
     };

@@ -214,3 +214,52 @@ async fn a_claim_grows_where_its_class_lets_it() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_is_a_part_of_writing_is_left_out_where_its_plugin_is_switched_off() {
+    let off = [
+        "ServiceAccount",
+        "NamespaceLifecycle",
+        "Priority",
+        "DefaultTolerationSeconds",
+        "DefaultStorageClass",
+        "DefaultIngressClass",
+        "StorageObjectInUseProtection",
+        "PodTopologyLabels",
+    ];
+    let off = AdmissionPlugins::new(Vec::new(), off.map(str::to_owned).to_vec()).unwrap();
+    let server = TestServer::builder().configure(move |config| config.admission = off).start().await;
+    let raw = server.raw();
+    let made = raw.post("/api/v1/namespaces/nowhere/pods", &pod("p", json!({}))).await.expect(201).json();
+    let spec = &made["spec"];
+    assert!(spec["priority"].is_null() && spec["tolerations"].is_null(), "{made}");
+    raw.delete("/api/v1/namespaces/kube-public?dryRun=All").await.expect(200);
+    for name in ["a", "b"] {
+        let class = json!({ "metadata": { "name": name }, "value": 1, "globalDefault": true });
+        raw.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await.expect(201);
+    }
+
+    let default =
+        |domain: &str| json!({ "name": "d", "annotations": { format!("{domain}/is-default-class"): "true" } });
+    let class = json!({ "metadata": default("storageclass.kubernetes.io"), "provisioner": "x" });
+    raw.post("/apis/storage.k8s.io/v1/storageclasses", &class).await.expect(201);
+    let class = json!({ "metadata": default("ingressclass.kubernetes.io"), "spec": { "controller": "x/y" } });
+    raw.post("/apis/networking.k8s.io/v1/ingressclasses", &class).await.expect(201);
+    let resources = json!({ "requests": { "storage": "1Gi" } });
+    let claim =
+        json!({ "metadata": { "name": "c" }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": resources } });
+    let made = raw.post("/api/v1/namespaces/default/persistentvolumeclaims", &claim).await.expect(201).json();
+    assert!(made["spec"]["storageClassName"].is_null() && made["metadata"]["finalizers"].is_null(), "{made}");
+    let backend = json!({ "service": { "name": "s", "port": { "number": 80 } } });
+    let ingress = json!({ "metadata": { "name": "i" }, "spec": { "defaultBackend": backend } });
+    let made = raw.post("/apis/networking.k8s.io/v1/namespaces/default/ingresses", &ingress).await.expect(201).json();
+    assert!(made["spec"]["ingressClassName"].is_null(), "{made}");
+
+    let labels = json!({ "topology.kubernetes.io/zone": "z" });
+    raw.post("/api/v1/nodes", &json!({ "metadata": { "name": "n", "labels": labels } })).await.expect(201);
+    raw.post(PODS, &pod("bound", json!({}))).await.expect(201);
+    let binding = json!({ "metadata": { "name": "bound" }, "target": { "kind": "Node", "name": "n" } });
+    raw.post(format!("{PODS}/bound/binding"), &binding).await.expect(201);
+    let bound = raw.get(format!("{PODS}/bound")).await.expect(200).json();
+    assert!(bound["spec"]["nodeName"] == "n" && bound["metadata"]["labels"].is_null(), "{bound}");
+}

@@ -9,6 +9,7 @@ use keelson_meta::{ApiError, Object};
 use super::classes::{has_annotation, newest_default, set_class};
 use super::strategy::Strategy;
 use crate::allocation;
+use crate::config::InherentPlugin;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::ManagedObject;
@@ -20,7 +21,7 @@ const CLASS: &str = "kubernetes.io/ingress.class";
 /// Gives an ingress that names no class the one that is the default.
 fn take_default_class(registry: &Registry, ingress: &mut Object) -> Result<(), ApiError> {
     let named = ingress.get(&["spec", "ingressClassName"]).is_some_and(|class| !class.is_null());
-    if named || has_annotation(ingress, CLASS) {
+    if named || has_annotation(ingress, CLASS) || !registry.does(InherentPlugin::DefaultIngressClass) {
         return Ok(());
     }
     let class = newest_default(registry, "networking.k8s.io", "ingressclasses", &[IS_DEFAULT])?;

@@ -7,6 +7,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 
 use super::strategy::Strategy;
+use crate::config::InherentPlugin;
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -80,7 +81,7 @@ pub(super) fn keep_priority(current: &Object, next: &mut Object) -> bool {
 /// # Errors
 /// 403, naming the first.
 fn only_default(registry: &Registry, target: &Target, class: &Object) -> Result<(), ApiError> {
-    if !is_global_default(class) {
+    if !is_global_default(class) || !registry.does(InherentPlugin::Priority) {
         return Ok(());
     }
     match default_priority(registry)? {

@@ -7,7 +7,9 @@ use keelson_meta::{ApiError, Object};
 use super::classes::{has_annotation, newest_default, set_class};
 use super::protect;
 use super::strategy::Strategy;
+use crate::config::InherentPlugin;
 use crate::registry::Registry;
+use crate::target::Target;
 
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
@@ -17,7 +19,7 @@ const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// Gives a claim that names no class the one that is the default.
 pub(super) fn take_default_class(registry: &Registry, claim: &mut Object) -> Result<(), ApiError> {
     let named = claim.get(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
-    if named || has_annotation(claim, CLASS) {
+    if named || has_annotation(claim, CLASS) || !registry.does(InherentPlugin::DefaultStorageClass) {
         return Ok(());
     }
     let class = newest_default(registry, "storage.k8s.io", "storageclasses", &IS_DEFAULT)?;
@@ -29,7 +31,7 @@ pub(super) fn take_default_class(registry: &Registry, claim: &mut Object) -> Res
 pub(super) struct VolumeAttributesClasses;
 
 impl Strategy for VolumeAttributesClasses {
-    fn prepare_create(&self, object: &mut Object) -> bool {
-        protect(object, "kubernetes.io/vac-protection")
+    fn admit(&self, registry: &Registry, _: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        Ok(protect(registry, object, "kubernetes.io/vac-protection"))
     }
 }

@@ -189,7 +189,7 @@ pub(crate) trait Strategy: Send + Sync {
     ///
     /// # Errors
     /// 403 for an object that has to stay.
-    fn check_delete(&self, _target: &Target, _name: &str) -> Result<(), ApiError> {
+    fn check_delete(&self, _registry: &Registry, _target: &Target, _name: &str) -> Result<(), ApiError> {
         Ok(())
     }
 

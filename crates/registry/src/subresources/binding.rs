@@ -15,6 +15,7 @@ use keelson_meta::{ApiError, GroupResource, Object};
 use super::conditions;
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
+use crate::config::InherentPlugin;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Change, Edit, Proposed, WriteRequest, modified};
@@ -45,6 +46,9 @@ impl Registry {
 
     /// What a node says of where it is; nothing when there is no such node.
     async fn topology(&self, node: &str) -> Result<Map, ApiError> {
+        if !self.does(InherentPlugin::PodTopologyLabels) {
+            return Ok(Map::new());
+        }
         let nodes = self.target("", "nodes")?;
         match self.read(&nodes, node, &GetOptions::default()).await {
             Ok(entry) => {

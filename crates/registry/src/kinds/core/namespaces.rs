@@ -10,7 +10,9 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::names::label_key_faults;
 use keelson_meta::{ApiError, Object};
 
+use crate::config::InherentPlugin;
 use crate::kinds::strategy::Strategy;
+use crate::registry::Registry;
 use crate::target::Target;
 
 /// The label by which selectors find a namespace (KEP-2161).
@@ -42,8 +44,8 @@ fn prepare_update(target: &Target, current: &Object, next: &mut Object) {
     };
 }
 
-fn check_delete(target: &Target, name: &str) -> Result<(), ApiError> {
-    if !IMMORTAL.contains(&name) {
+fn check_delete(registry: &Registry, target: &Target, name: &str) -> Result<(), ApiError> {
+    if !IMMORTAL.contains(&name) || !registry.does(InherentPlugin::NamespaceLifecycle) {
         return Ok(());
     }
     Err(ApiError::Refused {
@@ -155,8 +157,8 @@ impl Strategy for Namespaces {
         }
     }
 
-    fn check_delete(&self, target: &Target, name: &str) -> Result<(), ApiError> {
-        check_delete(target, name)
+    fn check_delete(&self, registry: &Registry, target: &Target, name: &str) -> Result<(), ApiError> {
+        check_delete(registry, target, name)
     }
 
     fn states_grace_period(&self) -> bool {

@@ -9,6 +9,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 
+use crate::config::InherentPlugin;
 use crate::grace;
 use crate::kinds::strategy::{Confined, FieldPath, Strategy};
 use crate::kinds::{quality_of_service, scheduling};
@@ -70,19 +71,24 @@ impl Strategy for Pods {
     }
 
     fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
-        let tolerates_more = tolerate_troubles(object);
-        Ok(scheduling::pod_priority(registry, target, object)? || tolerates_more)
+        let tolerates_more = registry.does(InherentPlugin::DefaultTolerationSeconds) && tolerate_troubles(object);
+        let has_priority =
+            registry.does(InherentPlugin::Priority) && scheduling::pod_priority(registry, target, object)?;
+        Ok(has_priority || tolerates_more)
     }
 
     fn admit_update(
         &self,
-        _: &Registry,
+        registry: &Registry,
         target: &Target,
         current: &Object,
         next: &mut Object,
     ) -> Result<bool, ApiError> {
-        let tolerates_more = target.subresource.is_none() && tolerate_troubles(next);
-        Ok(scheduling::keep_priority(current, next) || tolerates_more)
+        let tolerates_more = target.subresource.is_none()
+            && registry.does(InherentPlugin::DefaultTolerationSeconds)
+            && tolerate_troubles(next);
+        let keeps_priority = registry.does(InherentPlugin::Priority) && scheduling::keep_priority(current, next);
+        Ok(keeps_priority || tolerates_more)
     }
 
     fn confine(&self, subresource: &str, stored: &Object, sent: Object, _: SystemTime) -> Confined {

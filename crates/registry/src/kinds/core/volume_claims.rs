@@ -63,12 +63,12 @@ impl Strategy for Claims {
     }
 
     fn admit(&self, registry: &Registry, _: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        protect(registry, object, "kubernetes.io/pvc-protection");
         storage::take_default_class(registry, object).map(|()| true)
     }
 
     fn prepare_create(&self, object: &mut Object) -> bool {
         settle_sources(None, object);
-        protect(object, "kubernetes.io/pvc-protection");
         true
     }
 

@@ -4,12 +4,14 @@
 
 use std::time::SystemTime;
 
-use keelson_meta::Object;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, json};
+use keelson_meta::{ApiError, Object};
 
 use crate::kinds::protect;
 use crate::kinds::strategy::Strategy;
+use crate::registry::Registry;
+use crate::target::Target;
 
 /// The strategy of volumes.
 pub(super) struct Volumes;
@@ -22,8 +24,8 @@ impl Strategy for Volumes {
         ])
     }
 
-    fn prepare_create(&self, object: &mut Object) -> bool {
-        protect(object, "kubernetes.io/pv-protection")
+    fn admit(&self, registry: &Registry, _: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        Ok(protect(registry, object, "kubernetes.io/pv-protection"))
     }
 
     fn returns_deleted(&self) -> bool {
