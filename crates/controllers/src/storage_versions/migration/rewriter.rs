@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_longer_commits_take_the_more_objects_share_one_within_bounds() {
-        for (took, expected) in [(0, 4), (900, 4), (1_500, 6), (4_000, 16), (600_000, 16)] {
+        for (took, expected) in [(0, 5), (900, 5), (1_500, 6), (4_000, 16), (600_000, 16)] {
             assert_eq!(at_once_after(Duration::from_micros(took)), expected, "{took} us");
         }
     }
