@@ -98,6 +98,46 @@ async fn a_server_written_with_the_library_is_used_with_kubectl() {
     assert_eq!(words(&resources), [["flunders", "fl", "wardle.example.com/v1", "true", "Flunder"]]);
 }
 
+/// What a type declares as selectable is selected by, indexed, sorted by and searched in, through the main server.
+#[tokio::test(flavor = "multi_thread")]
+async fn its_declared_fields_are_selected_indexed_and_sorted_by() {
+    let main = TestServer::start().await;
+    let _flunders = Example::flunders(&main, |_| "memory:".to_owned()).await;
+    let raw = main.raw();
+    let colours: Vec<String> = ('a'..='z').map(|letter| format!("dark{letter}")).collect();
+    let mut watch = raw.get(format!("{FLUNDERS}?watch=1&fieldSelector=spec.colour%3Ddarkc")).stream().await;
+    for number in 0..300_usize {
+        let name = format!("n{number:03}");
+        let sent = serde_json::from_str(&manifest(&name, &colours[number % 26], 1 + number as u32 % 50)).unwrap();
+        raw.post(FLUNDERS, &sent).await.expect(201);
+    }
+    for expected in ["n002", "n028"] {
+        let event = watch.next_json().await.expect("the watch goes on");
+        assert_eq!(event["object"]["metadata"]["name"], expected);
+    }
+    let list = raw.get(format!("{FLUNDERS}?fieldSelector=spec.colour%3Ddarkz")).await.expect(200).json();
+    assert_eq!(list["items"].as_array().unwrap().len(), 11);
+    raw.get(format!("{FLUNDERS}?fieldSelector=spec.size%3D3")).await.expect(400);
+
+    let mut looked_at = Vec::new();
+    // The list before was the first for which an index would have been of use.
+    for limit in 1..=3 {
+        let filter = format!("keelson.io/filter=spec.size+%3C+{}", 1000 + limit);
+        let asked = format!("{FLUNDERS}?fieldSelector=spec.colour%3Ddarkb&limit=1&{filter}");
+        let answer = raw.get(asked).await.expect(200);
+        assert_eq!(answer.header("keelson-total-count"), "12");
+        looked_at.push(answer.header("keelson-looked-at").to_owned());
+    }
+    assert_eq!(looked_at, ["300", "312", "12"]);
+
+    let sorted = format!("{FLUNDERS}?limit=2&keelson.io/sortBy=-spec.size,spec.colour&keelson.io/page=2");
+    let page = raw.get(sorted).await.expect(200).json();
+    let shown: Vec<_> = page["items"].as_array().unwrap().iter().map(|item| item["spec"].clone()).collect();
+    assert_eq!(shown, [json!({ "colour": "darkr", "size": 50 }), json!({ "colour": "darkt", "size": 50 })]);
+    let matches = raw.get(format!("{FLUNDERS}?keelson.io/search=darkq&keelson.io/matches=true&limit=1")).await;
+    assert_eq!(matches.expect(200).json()["items"][0]["matches"][0]["word"], "darkq");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn its_watches_are_told_of_changes_and_its_objects_go_with_their_namespace() {
     let main = TestServer::start().await;
