@@ -1,21 +1,27 @@
 //! Authentication of a client, by the certificate that it presented.
 //!
-//! The chain and the signature were verified in the TLS handshake. A connection may outlive its certificate, so the
-//! validity period is kept and checked again at each request.
+//! That the client has its key was shown in the TLS handshake; who signed it is judged in `delegated`. A connection may outlive its
+//! certificate, so the validity period is kept and checked again at each request.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::digest;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
 use crate::front_proxy::RequestHeaders;
-use crate::user::{AUTHENTICATED, User};
+use crate::user::{CREDENTIAL_ID, User};
 
-/// A user, and how long the proof of it holds.
+/// The attribute of a subject that holds the uid of a user, as upstream has it.
+const USER_UID: &str = "1.3.6.1.4.1.57683.2";
+
+/// What a certificate says of a client, and how long the proof of it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
-    user: Arc<User>,
+    /// Nobody, where no authority of clients has signed it.
+    user: Option<Arc<User>>,
     /// Where it says who asks, if it is a front proxy.
     asks_for: Option<Arc<RequestHeaders>>,
     not_before: SystemTime,
@@ -41,15 +47,26 @@ impl ClientIdentity {
     pub fn from_certificate(der: &[u8]) -> Result<Self, IdentityError> {
         let (_, certificate) =
             X509Certificate::from_der(der).map_err(|error| IdentityError::Malformed(error.to_string()))?;
-        let name = texts(certificate.subject().iter_common_name()).next().ok_or(IdentityError::Nameless)?;
-        let mut groups: Vec<String> = texts(certificate.subject().iter_organization()).collect();
-        groups.push(AUTHENTICATED.to_owned());
+        let subject = certificate.subject();
+        // Of several names the last one counts, as for upstream: whoever has signed them must mean the same.
+        let name = texts(subject.iter_common_name()).last().ok_or(IdentityError::Nameless)?;
+        let groups = texts(subject.iter_organization()).collect();
+        let uids = subject.iter_attributes().filter(|attribute| attribute.attr_type().to_id_string() == USER_UID);
+        let uid = texts(uids).next();
+        let hash = digest::digest(&digest::SHA256, der);
+        let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])]);
         Ok(Self {
-            user: Arc::new(User { name, groups, ..User::default() }),
+            user: Some(Arc::new(User { name, uid, groups, extra }.authenticated())),
             asks_for: None,
             not_before: instant(certificate.validity().not_before.timestamp()),
             not_after: instant(certificate.validity().not_after.timestamp()),
         })
+    }
+
+    /// What a certificate proves that nobody believes: nothing, ever.
+    pub const fn nobody() -> Self {
+        Self { user: None, asks_for: None, not_before: SystemTime::UNIX_EPOCH, not_after: SystemTime::UNIX_EPOCH }
     }
 
     /// The same as a front proxy, which says in these header fields who asks.
@@ -58,19 +75,34 @@ impl ClientIdentity {
         Self { asks_for: Some(headers), ..self }
     }
 
-    /// The header fields in which it says who asks, if it is a front proxy.
-    pub fn asks_for(&self) -> Option<&RequestHeaders> {
-        self.asks_for.as_deref()
+    /// The same where no authority of clients has signed the certificate: it makes nobody a user.
+    #[must_use]
+    pub fn without_user(self) -> Self {
+        Self { user: None, ..self }
+    }
+
+    /// Whether it is a front proxy, which may say who asks.
+    pub const fn is_front_proxy(&self) -> bool {
+        self.asks_for.is_some()
+    }
+
+    /// The header fields in which it says who asks, if it is a front proxy and the certificate is valid at this time.
+    pub fn asks_for_at(&self, now: SystemTime) -> Option<&RequestHeaders> {
+        self.asks_for.as_deref().filter(|_| self.is_valid_at(now))
     }
 
     /// Whether the certificate has this common name.
     pub fn is_named(&self, name: &str) -> bool {
-        self.user.name == name
+        self.user.as_ref().is_some_and(|user| user.name == name)
     }
 
     /// The user, if the certificate is valid at this time.
     pub fn user_at(&self, now: SystemTime) -> Option<&Arc<User>> {
-        (self.not_before <= now && now <= self.not_after).then_some(&self.user)
+        self.user.as_ref().filter(|_| self.is_valid_at(now))
+    }
+
+    fn is_valid_at(&self, now: SystemTime) -> bool {
+        self.not_before <= now && now <= self.not_after
     }
 }
 

@@ -37,6 +37,8 @@ pub struct FrontProxy {
     pub client: KeyAndCertificate,
     /// The authorities that sign certificates of front proxies, in PEM; empty where that is not to be told.
     pub ca_pem: String,
+    /// Those of them that are of the server's own directory.
+    pub(crate) own_ca_pem: String,
     /// What front proxies are called, and where they say who asks.
     pub headers: RequestHeaders,
 }
@@ -148,6 +150,12 @@ impl AuthenticationInfo {
         self.clients.retain(|certificate| holds(certificate, now));
         self.proxies.retain(|certificate| holds(certificate, now));
         self
+    }
+
+    /// The same where nobody is believed as a front proxy.
+    #[must_use]
+    pub fn of_clients(self) -> Self {
+        Self { proxies: Vec::new(), ..self }
     }
 
     /// The authorities that sign certificates of clients.

@@ -36,7 +36,7 @@ pub use authorize::{
 pub use bootstrap_tokens::BootstrapToken;
 pub use certificate_request::{CertificateRequest, CertificateRequestError};
 pub use client_signer::{ClientSigner, KeyUsages, client_request};
-pub use delegated::{ClientCertificates, PublishedAuthorities, VerifiedInHandshake};
+pub use delegated::{ClientCertificates, PublishedAuthorities};
 pub use follow::NotCached;
 pub use foreign_tokens::{ForeignTokens, TokenAnswer};
 pub use front_proxy::{AuthenticationInfo, FrontProxy, RequestHeaders};

@@ -5,6 +5,7 @@
 //! are never replaced; what they signed is, at a start within 30 days of its end or when it must answer to other names. So that
 //! they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further authorities and keys that are trusted too.
 
+mod again;
 pub mod files;
 mod issue;
 mod names;
@@ -18,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use keelson_meta::{Clock, Random};
-use rustls::ServerConfig;
 
 use crate::client_signer::ClientSigner;
 use crate::front_proxy::{FrontProxy, RequestHeaders};
@@ -88,6 +88,22 @@ pub enum PkiError {
         /// The file with the key.
         key: PathBuf,
         /// The file with the certificate.
+        certificate: PathBuf,
+    },
+    /// A certificate and its key do not fit, or one is missing: one of the files may be about to follow.
+    #[error("{certificate} and {key} are no certificate and its key")]
+    NoPair {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// The authority that signs is not changed while a server runs.
+    #[error(
+        "{certificate} begins with another authority than the one that signs here, which takes a start of the server"
+    )]
+    OtherSigner {
+        /// The file that begins so.
         certificate: PathBuf,
     },
     /// The serving certificate is to answer to something that no client can ask for.
@@ -188,7 +204,7 @@ pub fn prepare(
     };
     let server_ca_pem =
         if options.serving.is_some() { serving.certificate_pem.clone() } else { ca.certificate_pem.clone() };
-    let client_ca_pem = client_ca(&ca, options)?;
+    let client_ca_pem = client_ca(&ca.certificate_pem, options)?;
     let front_proxy = front_proxy(&options.front_proxy, || {
         let ca = maker.authority("front-proxy-ca", FRONT_PROXY_CA_NAME)?;
         let client =
@@ -254,7 +270,7 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
     })?;
     Ok(Pki {
         front_proxy,
-        client_ca_pem: client_ca(&ca, options)?,
+        client_ca_pem: client_ca(&ca.certificate_pem, options)?,
         server_ca_pem: ca.certificate_pem.clone(),
         ca_pem: ca.certificate_pem,
         ca_key: Secret(ca.key_pem),
@@ -264,9 +280,18 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
     })
 }
 
+/// The authorities that sign certificates of front proxies: our own, if any, and those of the operator.
+fn proxy_authorities(own_pem: &str, options: &FrontProxyOptions) -> Result<String, PkiError> {
+    let mut pem = own_pem.to_owned();
+    if let Some(path) = &options.client_ca {
+        pem.push_str(&read_authorities("the CA of front proxies", path)?);
+    }
+    Ok(pem)
+}
+
 /// The authorities that sign certificates of clients: our own, and those of the operator.
-fn client_ca(own: &KeyAndCertificate, options: &PkiOptions) -> Result<String, PkiError> {
-    let mut pem = own.certificate_pem.clone();
+fn client_ca(own_pem: &str, options: &PkiOptions) -> Result<String, PkiError> {
+    let mut pem = own_pem.to_owned();
     if let Some(path) = &options.client_ca {
         pem.push_str(&read_authorities("the client CA", path)?);
     }
@@ -279,7 +304,7 @@ fn front_proxy(
     own: impl FnOnce() -> Result<(String, KeyAndCertificate), PkiError>,
 ) -> Result<FrontProxy, PkiError> {
     let mut headers = options.headers.clone();
-    let (mut ca_pem, client) = match &options.client {
+    let (own_ca_pem, client) = match &options.client {
         Some((certificate, key)) => {
             (String::new(), KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? })
         }
@@ -291,10 +316,8 @@ fn front_proxy(
             own()?
         }
     };
-    if let Some(path) = &options.client_ca {
-        ca_pem.push_str(&read_authorities("the CA of front proxies", path)?);
-    }
-    Ok(FrontProxy { client, ca_pem, headers })
+    let ca_pem = proxy_authorities(&own_ca_pem, options)?;
+    Ok(FrontProxy { client, ca_pem, own_ca_pem, headers })
 }
 
 /// A private key in PEM, which must never reach a log.
@@ -314,23 +337,6 @@ impl Pki {
     /// When the authority can't be used.
     pub fn client_signer(&self) -> Result<ClientSigner, PkiError> {
         ClientSigner::new(&self.ca_pem, &self.ca_key.0)
-    }
-
-    /// The listener's TLS settings.
-    ///
-    /// # Errors
-    /// When certificates and keys cannot be used.
-    pub fn server_config(&self) -> Result<ServerConfig, PkiError> {
-        Ok(tls::server_config(&self.serving.certificate_pem, &self.serving.key_pem, &self.client_ca_pem)?)
-    }
-
-    /// The same for a listener to which front proxies come too: who is one is told by [`crate::ClientCertificates`].
-    ///
-    /// # Errors
-    /// When certificates and keys cannot be used.
-    pub fn server_config_for_proxies(&self) -> Result<ServerConfig, PkiError> {
-        let authorities = format!("{}\n{}", self.client_ca_pem, self.front_proxy.ca_pem);
-        Ok(tls::server_config(&self.serving.certificate_pem, &self.serving.key_pem, &authorities)?)
     }
 
     /// The administrator's kubeconfig for a server at `url`.

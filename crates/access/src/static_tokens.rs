@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::user::{AUTHENTICATED, User};
+use crate::user::User;
 use crate::watched_file::{Contents, FileError, Watched, read_bounded};
 
 /// The largest file that is read, in bytes: some 100,000 tokens.
@@ -90,11 +90,8 @@ fn users_in(file: &Path) -> Result<HashMap<String, User>, StaticTokensError> {
         }
         let mut groups: Vec<String> = text(3).split(',').map(str::trim).map(str::to_owned).collect();
         groups.retain(|group| !group.is_empty());
-        if !groups.iter().any(|group| group == AUTHENTICATED) {
-            groups.push(AUTHENTICATED.to_owned());
-        }
         let uid = Some(text(2).to_owned()).filter(|uid| !uid.is_empty());
-        let user = User { name: text(1).to_owned(), uid, groups, ..User::default() };
+        let user = User { name: text(1).to_owned(), uid, groups, ..User::default() }.authenticated();
         if users.insert(text(0).to_owned(), user).is_some() {
             return Err(malformed(line, "its token stands in the file twice"));
         }
@@ -110,6 +107,7 @@ impl std::fmt::Debug for StaticTokens {
 
 #[cfg(test)]
 mod tests {
+    use crate::user::AUTHENTICATED;
     use std::time::Duration;
 
     use tempfile::NamedTempFile;

@@ -1,7 +1,6 @@
 //! The TLS settings of the listener.
 //!
-//! A client certificate is asked for and not required: whether a request needs one is decided per request. A certificate
-//! that is presented must be signed by the client CA, or the handshake fails.
+//! A client certificate is asked for and not required: whether a request needs one, and whose is believed, is decided per request.
 
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
 use crate::pki::KeyAndCertificate;
@@ -29,21 +27,6 @@ pub enum TlsError {
     /// The certificate and the key do not belong together, or the like.
     #[error("TLS cannot be set up: {0}")]
     Setup(String),
-}
-
-/// Settings for a listener that serves HTTP/2 and HTTP/1.1.
-///
-/// `chain_pem` begins with the server's own certificate. Clients are verified against `client_ca_pem`.
-///
-/// # Errors
-/// When a PEM text cannot be used, or certificate and key do not fit.
-pub fn server_config(chain_pem: &str, key_pem: &str, client_ca_pem: &str) -> Result<ServerConfig, TlsError> {
-    let pair = KeyAndCertificate { certificate_pem: chain_pem.to_owned(), key_pem: key_pem.to_owned() };
-    serving(&pair, |provider| {
-        let roots = authorities("the client CA", client_ca_pem)?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        verifier.allow_unauthenticated().build().map_err(setup)
-    })
 }
 
 /// Settings for a listener that presents this certificate, and whose clients are verified so.

@@ -15,6 +15,8 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// The name of clients that did not prove who they are.
 pub const ANONYMOUS: &str = "system:anonymous";
+/// Under which key it is told by which credential a user proved who it is.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// The name of the server itself.
 pub const API_SERVER: &str = "system:apiserver";
 
@@ -48,6 +50,16 @@ impl User {
         let own = format!("{SERVICE_ACCOUNTS}:{namespace}");
         let groups = vec![SERVICE_ACCOUNTS.to_owned(), own, AUTHENTICATED.to_owned()];
         Self { name: format!("system:serviceaccount:{namespace}:{account}"), groups, ..Self::default() }
+    }
+
+    /// The same as one who has proved who he is. As upstream has it, that is not said of the anonymous user, nor of one of whom it was
+    /// said whether he has.
+    #[must_use]
+    pub fn authenticated(mut self) -> Self {
+        if self.name != ANONYMOUS && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
     }
 
     /// Whether the user belongs to a group.

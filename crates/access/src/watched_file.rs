@@ -82,24 +82,30 @@ impl<C: Contents> Watched<C> {
     }
 }
 
-/// The changes of a file, for whoever reads it by himself.
+/// The changes of files, for whoever reads them by himself.
 #[derive(Debug)]
 pub struct FileChanges {
-    file: PathBuf,
-    known: Option<(SystemTime, u64)>,
+    files: Vec<PathBuf>,
+    known: Vec<Option<(SystemTime, u64)>>,
 }
 
 impl FileChanges {
-    /// Those from now on.
+    /// Those of a file from now on.
     pub async fn new(file: &Path) -> Self {
-        Self { file: file.to_owned(), known: modified(file).await }
+        Self::of_all(vec![file.to_owned()]).await
     }
 
-    /// Waits until the file is another than at the last look.
+    /// Those of any of these files from now on.
+    pub async fn of_all(files: Vec<PathBuf>) -> Self {
+        let known = modified(&files).await;
+        Self { files, known }
+    }
+
+    /// Waits until one of the files is another than at the last look.
     pub async fn changed(&mut self) {
         loop {
             tokio::time::sleep(LOOK).await;
-            let now = modified(&self.file).await;
+            let now = modified(&self.files).await;
             if now != self.known {
                 self.known = now;
                 return;
@@ -120,7 +126,11 @@ pub fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, FileError> {
     std::fs::read(file).map_err(unreadable)
 }
 
-async fn modified(file: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = tokio::fs::metadata(file).await.ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
+async fn modified(files: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
+    let mut all = Vec::with_capacity(files.len());
+    for file in files {
+        let metadata = tokio::fs::metadata(file).await.ok();
+        all.push(metadata.and_then(|metadata| Some((metadata.modified().ok()?, metadata.len()))));
+    }
+    all
 }

@@ -15,7 +15,7 @@ use keelson_http::Pipeline;
 use keelson_http::filters::FlowLimits;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::{Health, HealthChecks};
-use keelson_http::listener::{self, Limits};
+use keelson_http::listener::{self, Limits, TlsSettings};
 use keelson_http::metrics::Metrics;
 use keelson_http::pages::{Documentation, Pages};
 use keelson_http::router::Router;
@@ -98,7 +98,7 @@ impl RunningApiServer {
         let certificates = |error: &dyn std::fmt::Display| StartError::Certificates(error.to_string());
         let serving = pki::serving(settings.data_dir.as_deref(), &settings.pki, &*clock, &*random)
             .map_err(|error| certificates(&error))?;
-        let tls = PublishedAuthorities::server_config(&serving.pair).map_err(|error| certificates(&error))?;
+        let tls = PublishedAuthorities::default().server_config(&serving.pair).map_err(|error| certificates(&error))?;
         let supervisor = Supervisor::default();
         let (address, history) = (settings.listen, settings.history);
         let settings = settings.with_server_id(&*random)?;
@@ -123,7 +123,7 @@ impl RunningApiServer {
             drain: SHUTDOWN_GRACE,
             ..Limits::default()
         };
-        let listener = listener::serve(port, Arc::new(tls), Arc::new(pipeline), limits);
+        let listener = listener::serve(port, TlsSettings::new(tls), Arc::new(pipeline), limits);
         let ca_pem = serving.ca_pem;
         let serving = Serving::start(stopping, background, listener);
         tracing::info!(%addr, "the server is ready");

@@ -12,10 +12,11 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, SERVER_MANAGER};
-use crate::follow::follow;
+use crate::follow::{changes, follow};
 use crate::queue::{Backoff, Outcome, Queue};
 
 const NAMESPACE: &str = "kube-system";
@@ -30,7 +31,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 pub struct AuthenticationPublication {
     registry: Arc<Registry>,
     client: Client,
-    own: AuthenticationInfo,
+    /// What this server tells, which changes with the files that it is read from.
+    own: watch::Receiver<AuthenticationInfo>,
     /// Is told which header fields are believed, as often as that is looked at.
     published: Box<dyn Fn(&RequestHeaders) + Send + Sync>,
     /// There is one thing to look at.
@@ -42,7 +44,7 @@ impl AuthenticationPublication {
     /// believe, by this server's word or another's: no client may set them.
     pub fn new(
         registry: Arc<Registry>,
-        own: AuthenticationInfo,
+        own: watch::Receiver<AuthenticationInfo>,
         published: impl Fn(&RequestHeaders) + Send + Sync + 'static,
     ) -> Self {
         let client = Client::of_server(registry.clone(), SERVER_MANAGER);
@@ -60,11 +62,13 @@ impl AuthenticationPublication {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
         };
+        let own = changes(self.own.clone(), || self.queue.add(()));
         let work = self.queue.run(1, |()| self.turn());
         tokio::select! {
             () = stopping.cancelled() => {}
             never = following => match never {},
             () = looking => {}
+            never = own => match never {},
             never = work => match never {},
         }
     }
@@ -85,13 +89,14 @@ impl AuthenticationPublication {
     /// Those of the verbs.
     pub async fn ensure(&self) -> Result<(), ApiError> {
         let target = self.client.collection("", "v1", "configmaps", Some(NAMESPACE))?;
+        let own = self.own.borrow().clone();
         let mut tries = 0;
         loop {
             tries += 1;
             let written = match self.client.get(&target, NAME).await? {
-                Some(current) => self.complete(&target, current.object).await,
+                Some(current) => self.complete(&target, &own, current.object).await,
                 None => {
-                    let data = self.own.clone().with(&self.own, self.client.now()).to_data();
+                    let data = own.clone().with(&own, self.client.now()).to_data();
                     let object = json!({ "metadata": { "name": NAME }, "data": data });
                     self.client.create(&target, object).await.map(|_| ())
                 }
@@ -105,9 +110,9 @@ impl AuthenticationPublication {
     }
 
     /// Adds what this server tells to what stands there.
-    async fn complete(&self, target: &Target, current: Object) -> Result<(), ApiError> {
+    async fn complete(&self, target: &Target, own: &AuthenticationInfo, current: Object) -> Result<(), ApiError> {
         let told = data_of(&current);
-        let all = AuthenticationInfo::read(&told).with(&self.own, self.client.now());
+        let all = AuthenticationInfo::read(&told).with(own, self.client.now());
         (self.published)(all.headers());
         let data = all.to_data();
         if data == told {
@@ -122,7 +127,7 @@ impl AuthenticationPublication {
         match self.client.update(target, with(data)).await {
             // It has grown too large to be kept. Each server adds its own again.
             Err(ApiError::TooLarge { .. } | ApiError::Invalid { .. }) => {
-                self.client.update(target, with(self.own.to_data())).await.map(|_| ())
+                self.client.update(target, with(own.to_data())).await.map(|_| ())
             }
             written => written.map(|_| ()),
         }

@@ -11,6 +11,7 @@ use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::options::{ListOptions, ResourceVersionMatch};
 use keelson_registry::{Caller, Registry, Target, WatchOutput};
+use tokio::sync::watch;
 
 /// How long after a failure a collection is followed anew.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
@@ -38,6 +39,14 @@ pub async fn follow(
             tokio::time::sleep(FOLLOW_AGAIN).await;
         }
     }
+}
+
+/// Tells whenever a value of this server has changed. One that nobody can change any more never does.
+pub(crate) async fn changes<T>(mut value: watch::Receiver<T>, seen: impl Fn()) -> Infallible {
+    while value.changed().await.is_ok() {
+        seen();
+    }
+    std::future::pending().await
 }
 
 async fn watch(

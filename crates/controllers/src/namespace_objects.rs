@@ -2,7 +2,6 @@
 //!
 //! They are made when a namespace is, and again when somebody deletes or changes them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{CONTROLLER_MANAGER, Client};
@@ -39,11 +39,32 @@ pub struct NamespaceObjects {
 }
 
 /// What the object holds.
+#[derive(Clone)]
 enum Content {
     /// Nothing: it is enough that there is one.
     Any,
-    /// These entries and no others.
-    Data(BTreeMap<String, String>),
+    /// These certificates, in PEM, and no others.
+    RootCertificates(watch::Receiver<String>),
+}
+
+impl Content {
+    /// The entries; `None` where any will do.
+    fn data(&self) -> Option<Value> {
+        match self {
+            Self::Any => None,
+            Self::RootCertificates(pem) => Some(json!({ "ca.crt": *pem.borrow() })),
+        }
+    }
+
+    /// Waits until something else is to be held.
+    async fn changed(&mut self) {
+        if let Self::RootCertificates(pem) = self
+            && pem.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
 }
 
 impl NamespaceObjects {
@@ -53,11 +74,10 @@ impl NamespaceObjects {
         Self::new(registry, client, "serviceaccounts", "default", Content::Any)
     }
 
-    /// Gives each namespace the certificates, in PEM, by which the server is known.
-    pub fn root_certificates(registry: Arc<Registry>, certificates_pem: &str) -> Self {
-        let data = BTreeMap::from([("ca.crt".to_owned(), certificates_pem.to_owned())]);
+    /// Gives each namespace the certificates, in PEM, by which the server is known, and others when these change.
+    pub fn root_certificates(registry: Arc<Registry>, certificates: watch::Receiver<String>) -> Self {
         let client = Client::of_controller(registry.clone(), "root-ca-cert-publisher", CONTROLLER_MANAGER);
-        Self::new(registry, client, "configmaps", ROOT_CA, Content::Data(data))
+        Self::new(registry, client, "configmaps", ROOT_CA, Content::RootCertificates(certificates))
     }
 
     fn new(
@@ -80,14 +100,23 @@ impl NamespaceObjects {
         let selector = FieldSelector::exact("metadata.name", self.name);
         let (registry, caller) = (&self.registry, self.client.caller());
         let add = |entry: &Entry| self.queue.add(entry.name().to_owned());
-        let of_namespaces = follow(registry, caller, &namespaces, FieldSelector::default(), add);
+        let of_namespaces = async {
+            let mut content = self.content.clone();
+            loop {
+                // Each is told again when something else is to be held.
+                tokio::select! {
+                    never = follow(registry, caller, &namespaces, FieldSelector::default(), &add) => match never {},
+                    () = content.changed() => {}
+                }
+            }
+        };
         let of_objects = follow(registry, caller, &objects, selector, |entry| {
             self.queue.add(entry.namespace().unwrap_or_default().to_owned());
         });
         let work = self.queue.run(AT_ONCE, |namespace| self.turn(namespace));
         tokio::select! {
             () = stopping.cancelled() => {}
-            never = of_namespaces => match never {},
+            () = of_namespaces => {}
             never = of_objects => match never {},
             never = work => match never {},
         }
@@ -119,22 +148,22 @@ impl NamespaceObjects {
 
     async fn make(&self, target: &Target) -> Result<(), ApiError> {
         let mut object = json!({ "metadata": { "name": self.name } });
-        if let Content::Data(data) = &self.content {
+        if let Some(data) = self.content.data() {
             object["metadata"]["annotations"] = json!({ DESCRIPTION: ROOT_CA_DESCRIPTION });
-            object["data"] = json!(data);
+            object["data"] = data;
         }
         self.client.create(target, object).await.map(|_| ())
     }
 
     /// How the object should be; `None` when it is.
     fn mended(&self, current: &Object) -> Option<Object> {
-        let Content::Data(data) = &self.content else { return None };
+        let data = self.content.data()?;
         let described = current.annotations().any(|(key, text)| key == DESCRIPTION && !text.is_empty());
-        if described && current.get(&["data"]) == Some(&json!(data)) {
+        if described && current.get(&["data"]) == Some(&data) {
             return None;
         }
         let mut next = current.clone();
-        next.0.insert("data", json!(data));
+        next.0.insert("data", data);
         let annotations = next.metadata_mut().entry("annotations").or_insert_with(|| json!({}));
         if let Value::Object(annotations) = annotations {
             annotations.insert(DESCRIPTION, json!(ROOT_CA_DESCRIPTION));

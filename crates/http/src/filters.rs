@@ -28,7 +28,7 @@ use http::{Extensions, Method, Response};
 use hyper::body::Body as _;
 use keelson_access::audit::{AuditRecord, Auditor};
 use keelson_access::user::UNAUTHENTICATED;
-use keelson_access::{Authorizer, ClientCertificates, ClientIdentity, PrivilegedGroup, User, VerifiedInHandshake};
+use keelson_access::{Authorizer, ClientCertificates, ClientIdentity, PrivilegedGroup, PublishedAuthorities, User};
 use keelson_meta::{ApiError, Clock, Random};
 use keelson_registry::{Caller, Target};
 use keelson_supervision::TaskGroup;
@@ -124,7 +124,7 @@ impl Pipeline {
         Self {
             router,
             proxy: None,
-            certificates: Arc::new(VerifiedInHandshake),
+            certificates: Arc::new(PublishedAuthorities::default()),
             tokens: None,
             anonymous: Arc::new(|_| true),
             console: false,
@@ -147,7 +147,7 @@ impl Pipeline {
         self
     }
 
-    /// The same that judges the certificates of clients by itself.
+    /// The same where certificates of clients are believed, as this judges them.
     #[must_use]
     pub fn with_certificates(mut self, certificates: Arc<dyn ClientCertificates>) -> Self {
         self.certificates = certificates;

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -69,10 +70,30 @@ impl Default for Limits {
 /// How many answers to strangers may wait to be read at once. What is beyond is answered without a body, which nobody has to read.
 const UNREAD_OF_STRANGERS: usize = 1000;
 
+/// The settings of handshakes, which may be changed while connections last.
+#[derive(Clone, Debug)]
+pub struct TlsSettings(Arc<ArcSwap<ServerConfig>>);
+
+impl TlsSettings {
+    /// These to begin with.
+    pub fn new(config: ServerConfig) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(config)))
+    }
+
+    /// Settings for the connections that come from now on.
+    pub fn change(&self, config: ServerConfig) {
+        self.0.store(Arc::new(config));
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.0.load_full())
+    }
+}
+
 /// What the connections of a listener share.
 struct Shared {
     pipeline: Arc<Pipeline>,
-    acceptor: TlsAcceptor,
+    tls: TlsSettings,
     metrics: Arc<Edge>,
     connections: Arc<Connections>,
     heads: LargeHeads,
@@ -87,14 +108,14 @@ struct Shared {
 /// Serves `pipeline` on `port` until its stopping token is cancelled, then for at most the time for stopping more.
 ///
 /// The port is bound by the caller, who so learns its number and can report a failure.
-pub async fn serve(port: TcpListener, tls: Arc<ServerConfig>, pipeline: Arc<Pipeline>, limits: Limits) {
+pub async fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) {
     let metrics = pipeline.metrics().edge().clone();
     let stopping = pipeline.stopping().clone();
     let lists = Arc::new(PinnedLists::new(limits.pinned_bytes, limits.replaced_bytes, metrics.clone()));
     let cut = CancellationToken::new();
     let shared = Arc::new(Shared {
         pipeline,
-        acceptor: TlsAcceptor::from(tls),
+        tls,
         connections: Arc::new(Connections::new(limits.connections, metrics.clone())),
         heads: LargeHeads::new(metrics.clone()),
         metrics,

@@ -4,7 +4,6 @@
 //! whatever address it has. Calls speak HTTP/1.1, as upstream's do: each connection has one call at a time, and those to a service
 //! spread over its endpoints. What is passed on goes over HTTP/2 where the server speaks that.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,6 +19,7 @@ use tower_service::Service;
 
 use crate::connection::SecureConnection;
 use crate::fault::DialError;
+use crate::presented::Presented;
 use crate::proxy::Proxy;
 use crate::remote_service::service_host;
 use crate::services::Services;
@@ -59,23 +59,7 @@ pub(crate) struct Trust {
     /// All.
     pub(crate) insecure_skip_tls_verify: bool,
     /// What is presented to them; nothing to most.
-    pub(crate) certificate: Option<Arc<ClientCertificate>>,
-}
-
-/// A certificate by which the server shows who it is.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ClientCertificate {
-    /// The certificate, and those that lead to its authority (PEM).
-    pub certificate_pem: String,
-    /// Its key (PEM).
-    pub key_pem: String,
-}
-
-/// Keys must never reach a log.
-impl fmt::Debug for ClientCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
-    }
+    pub(crate) certificate: Option<Arc<Presented>>,
 }
 
 /// Where connections go.

@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 
 use crate::budget::ByteBudget;
 use crate::client_config::{ClientConfig, Destination};
-use crate::dialer::{ClientCertificate, Dialer, Endpoint, Trust};
+use crate::dialer::{Dialer, Endpoint, Trust};
+use crate::presented::{ClientCertificate, Presented};
 use crate::proxy::Proxy;
 use crate::remote_service::{RemoteService, service_host};
 use crate::rest_client::{Host, READING_BYTES, RestClient};
@@ -29,7 +30,7 @@ pub struct Outbound {
     random: Arc<dyn Random>,
     proxy: Option<Proxy>,
     /// What aggregated servers and peers are shown.
-    certificate: Option<Arc<ClientCertificate>>,
+    certificate: Option<Arc<Presented>>,
     /// One for each server, as long as somebody passes requests on to it.
     upstreams: Mutex<HashMap<HostKey, Weak<Upstream>>>,
     /// One for each host and bundle, as long as somebody may call it, so that all who do share its connections and its bounds.
@@ -69,7 +70,7 @@ impl Outbound {
         services: Arc<dyn Services>,
         random: Arc<dyn Random>,
         proxy: Option<Proxy>,
-        certificate: Option<ClientCertificate>,
+        certificate: Option<&ClientCertificate>,
         connections: usize,
     ) -> Arc<Self> {
         let permits = || Arc::new(Semaphore::new((connections / 2).clamp(1, Semaphore::MAX_PERMITS)));
@@ -77,7 +78,7 @@ impl Outbound {
             services,
             random,
             proxy,
-            certificate: certificate.map(Arc::new),
+            certificate: certificate.map(Presented::new),
             upstreams: Mutex::default(),
             hosts: Mutex::default(),
             read_budget: ByteBudget::new(READING_BYTES),
@@ -86,6 +87,13 @@ impl Outbound {
             forward_limits: ForwardLimits::default(),
             stats: OutboundStats::default(),
         })
+    }
+
+    /// Shows aggregated servers another certificate over the connections that are opened from now on.
+    pub fn change_certificate(&self, certificate: &ClientCertificate) {
+        if let Some(presented) = &self.certificate {
+            presented.change(certificate);
+        }
     }
 
     /// Whoever a configuration says is called. Nothing is dialled yet.
@@ -194,7 +202,7 @@ impl Outbound {
             ca_bundle: key.ca_bundle.clone(),
             insecure_skip_tls_verify: key.insecure_skip_tls_verify,
             certificate: match &key.certificate {
-                Some(certificate) => Some(Arc::new(certificate.clone())),
+                Some(certificate) => Some(Presented::new(certificate)),
                 None => self.certificate.clone().filter(|_| key.as_front_proxy),
             },
         }

@@ -14,7 +14,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
@@ -48,9 +48,10 @@ pub(crate) fn client_config(trust: &Trust) -> Result<ClientConfig, String> {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     let Some(certificate) = certificate else { return Ok(config.with_no_client_auth()) };
-    let key = PrivateKeyDer::from_pem_slice(certificate.key_pem.as_bytes()).map_err(|error| error.to_string())?;
-    let chain = certificates(certificate.certificate_pem.as_bytes())?;
-    config.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
+    match certificate.fault() {
+        Some(fault) => Err(fault),
+        None => Ok(config.with_client_cert_resolver(certificate.clone())),
+    }
 }
 
 fn certificates(bundle: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use keelson_access::{AuthenticationInfo, Pki, RequestHeaders};
+use keelson_access::{Pki, RequestHeaders};
 use keelson_admission::PolicyStatus;
 use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
@@ -23,9 +23,11 @@ use keelson_meta::ApiError;
 use keelson_outbound::Outbound;
 use keelson_registry::Registry;
 use keelson_supervision::{Supervisor, TaskGroup};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::keys::LiveKeys;
 use crate::remote::PublishedFields;
 
 /// An address that belongs to nobody (RFC 5737): what would be sent there leaves the host on the way to most others.
@@ -113,7 +115,7 @@ impl Starting {
 pub(crate) fn spawn(
     config: &Config,
     registry: &Arc<Registry>,
-    (pki, authentication): (&Pki, AuthenticationInfo),
+    keys: &LiveKeys,
     place: Membership,
     parts: ControllerParts,
     background: &TaskGroup,
@@ -124,7 +126,7 @@ pub(crate) fn spawn(
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
     let published = move |headers: &RequestHeaders| fields.publish(headers);
-    let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), authentication, published));
+    let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), keys.authentication(), published));
     let bootstrap = Bootstrap::new(registry.clone(), authentication.clone(), service.clone(), aggregation.clone())
         .with_api_services(builtin_services(&registry.surface()));
     let progress = bootstrap.progress();
@@ -147,13 +149,13 @@ pub(crate) fn spawn(
             bootstrap.run(told).await;
         }
     });
-    let (registry, pki) = (registry.clone(), pki.clone());
+    let (registry, pki, root_certificates) = (registry.clone(), keys.started_with().clone(), keys.root_certificates());
     let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
     let supervisor = background.supervisor().clone();
+    let (config, is_shared) = (config.clone(), config.store.is_shared());
     let controllers =
-        Controllers { config: config.clone(), registry, extensions, aggregator, peers, servers, pki, supervisor };
+        Controllers { config, registry, extensions, aggregator, peers, servers, pki, root_certificates, supervisor };
     let (stopping, may_write) = (stopping.clone(), Starting::may_write(publication.clone()));
-    let is_shared = config.store.is_shared();
     let lead = async move {
         if stopping.run_until_cancelled(may_write).await.is_none() {
             return;
@@ -191,6 +193,8 @@ struct Controllers {
     peers: Option<Arc<PeerServers>>,
     servers: Arc<RegisteredServers>,
     pki: Pki,
+    /// The certificates by which clients know the server.
+    root_certificates: watch::Receiver<String>,
     supervisor: Supervisor,
 }
 
@@ -225,7 +229,7 @@ impl Controllers {
             running.spawn(Controller::ServiceAccount.name(), accounts.run(stopping()));
         }
         if on(Controller::RootCaCertificates) {
-            let certificates = NamespaceObjects::root_certificates(registry(), &self.pki.server_ca_pem);
+            let certificates = NamespaceObjects::root_certificates(registry(), self.root_certificates.clone());
             running.spawn(Controller::RootCaCertificates.name(), certificates.run(stopping()));
         }
         if on(Controller::ResourceQuota) {

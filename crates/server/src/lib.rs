@@ -9,6 +9,7 @@ mod controllers;
 mod copy;
 mod documents;
 mod issuers;
+mod keys;
 mod metrics;
 mod peer_access;
 mod peers;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use keelson_access::{AuthenticationInfo, Pki, PublishedAuthorities, pki};
+use keelson_access::{AuthenticationInfo, Pki, pki};
 use keelson_aggregator::{Aggregator, PeerServers};
 use keelson_controllers::RegisteredServers;
 use keelson_supervision::TaskGroup;
@@ -46,17 +46,16 @@ impl PeerAccess {
     }
 }
 
-/// What tells front proxies from other clients; `None` where nobody may speak for others.
+/// Whether somebody may speak for others.
+pub(crate) fn believes_proxies(config: &Config) -> bool {
+    config.peer_ca_file.is_some() || config.pki.front_proxy.client_ca.is_some()
+}
+
+/// Whether those who may speak for others can be told from other clients.
 ///
 /// # Errors
-/// When it can't tell them.
-pub(crate) fn front_proxies(
-    config: &Config,
-    told: &AuthenticationInfo,
-) -> anyhow::Result<Option<Arc<PublishedAuthorities>>> {
-    if config.peer_ca_file.is_none() && config.pki.front_proxy.client_ca.is_none() {
-        return Ok(None);
-    }
+/// When they can't.
+pub(crate) fn check_front_proxies(told: &AuthenticationInfo) -> anyhow::Result<()> {
     if told.proxies().is_empty() {
         bail!("peers that answer for each other need --requestheader-client-ca-file beside --proxy-client-cert-file");
     }
@@ -67,9 +66,7 @@ pub(crate) fn front_proxies(
              give --requestheader-allowed-names"
         );
     }
-    let certificates = Arc::new(PublishedAuthorities::default());
-    certificates.publish(told.clone());
-    Ok(Some(certificates))
+    Ok(())
 }
 
 /// What a file holds; that of this server's own authority is made with the first start.

@@ -23,7 +23,7 @@ pub(crate) fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<Clu
         services.clone(),
         config.random.clone(),
         config.proxy.clone(),
-        Some(remote::certificate(pki)),
+        Some(&remote::certificate(pki)),
         config.outbound_connections,
     );
     (outbound, services)

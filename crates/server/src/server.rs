@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use keelson_access::pki::{self, Pki, Saved, Unsaved};
-use keelson_access::{AuthenticationInfo, PublishedAuthorities};
 use keelson_admission::WebhookStats;
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
@@ -28,7 +27,6 @@ use keelson_outbound::Outbound;
 use keelson_registry::Registry;
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe};
 use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup};
-use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +34,8 @@ use crate::audit::RunningAudit;
 use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership, Starting};
 use crate::documents::OtherServers;
-use crate::peer_access::{self, PeerAccess};
+use crate::keys::LiveKeys;
+use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
 use crate::probe::LogProbe;
@@ -51,9 +50,9 @@ const KUBECONFIG: &str = "kubeconfig";
 
 /// How often a shutdown looks whether the store has been let go.
 const CLOSE_POLL: Duration = Duration::from_millis(1);
-/// How long a shutdown waits for that. Connections are gone by then, so only tasks that are being aborted still hold it.
 /// The hook of the storage versions, by the name that the reference server's health checks give it.
 const PUBLICATION_HOOK: &str = "poststarthook/built-in-resources-storage-version-updater";
+/// How long a shutdown waits for that. Connections are gone by then, so only tasks that are being aborted still hold it.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Makes running servers.
@@ -75,11 +74,8 @@ struct Prepared {
     webhook_stats: Arc<WebhookStats>,
     pki: Pki,
     unsaved: Unsaved,
-    authentication: AuthenticationInfo,
     tokens: Tokens,
-    tls: Arc<ServerConfig>,
-    /// Who clients are, where front proxies are among them.
-    certificates: Option<Arc<PublishedAuthorities>>,
+    keys: Arc<LiveKeys>,
     peer_access: Option<PeerAccess>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
     publication: Option<StorageVersionPublication>,
@@ -144,13 +140,10 @@ impl Prepared {
         // ORDER: what the operator gave is judged before anything is made, and the keys that were made here are saved when nothing
         // else can be refused. A start that fails leaves nothing behind.
         let (pki, unsaved) = prepare_pki(&config).context("preparing certificates")?;
-        let authentication = AuthenticationInfo::of(&pki).context("reading the certificate authorities")?;
         let issuer = token_issuer(&config, &pki)?;
         let peer_access = PeerAccess::of(&config, &pki)?;
-        let certificates = peer_access::front_proxies(&config, &authentication)?;
+        let keys = LiveKeys::new(&config, &pki)?;
         let files = OperatorFiles::read(&config)?;
-        let tls = certificates.as_ref().map_or_else(|| pki.server_config(), |_| pki.server_config_for_proxies());
-        let tls = Arc::new(tls.context("preparing TLS")?);
         let port = TcpListener::bind(config.bind).await.with_context(|| {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
         })?;
@@ -189,10 +182,8 @@ impl Prepared {
             webhook_stats,
             pki,
             unsaved,
-            authentication,
             tokens,
-            tls,
-            certificates,
+            keys: Arc::new(keys),
             peer_access,
             aggregation,
             publication,
@@ -258,7 +249,7 @@ impl Prepared {
         background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
         let remotes = AggregatedServers::new(self.aggregator.clone(), outbound.clone(), fields, peers.clone());
         background.spawn("api-services", self.aggregator.clone().run(stopping.clone()));
-        let starting = controllers::spawn(&config, &registry, (&pki, self.authentication), place, parts, &background);
+        let starting = controllers::spawn(&config, &registry, &self.keys, place, parts, &background);
 
         let standing = store_check(&config.store, fence.clone(), probe);
         let cache = registry.cache().clone();
@@ -276,11 +267,9 @@ impl Prepared {
         };
         let pipeline = parts.into_pipeline(&config, addr, stopping.clone());
         let pipeline = pipeline.with_remote_servers(remotes, background.clone());
-        let pipeline = match self.certificates {
-            None => pipeline,
-            Some(certificates) => pipeline.with_certificates(certificates),
-        };
-        let listener = listener::serve(self.port, self.tls, Arc::new(pipeline), limits(&config, &registry));
+        let pipeline = pipeline.with_certificates(self.keys.certificates());
+        let listener = listener::serve(self.port, self.keys.tls(), Arc::new(pipeline), limits(&config, &registry));
+        self.keys.follow(&outbound, &background);
         let serving = Serving::start(stopping, background, listener);
         tracing::info!(server_id = config.server_id, %addr, "the server is ready");
         RunningServer {

@@ -118,6 +118,12 @@ pub(super) fn is_pair(pair: &KeyAndCertificate) -> bool {
         .is_ok_and(|(_, certificate)| certificate.public_key().raw == key.subject_public_key_info())
 }
 
+/// Whether two texts begin with the same certificate.
+pub(super) fn is_same_certificate(one: &str, other: &str) -> bool {
+    let first = |pem: &str| parse_x509_pem(pem.as_bytes()).ok().map(|(_, pem)| pem.contents);
+    first(one).is_some_and(|one| first(other) == Some(one))
+}
+
 /// Whether a certificate holds for some time yet, fits its key, was signed by this authority, and answers to exactly
 /// these names.
 pub(super) fn is_current(pair: &KeyAndCertificate, ca_pem: &str, names: &[String], now: SystemTime) -> bool {

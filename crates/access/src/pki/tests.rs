@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::authenticate::ClientIdentity;
+use crate::delegated::PublishedAuthorities;
 use keelson_meta::clock::ManualClock;
 use keelson_meta::random::SystemRandom;
 use rustls::pki_types::CertificateDer;
@@ -47,7 +48,7 @@ fn later_starts_reuse_what_the_first_made() {
     assert_eq!(first.admin, second.admin);
     assert_eq!(first.service_account.private_pem, second.service_account.private_pem);
     assert_eq!(first.service_account.public_pem, second.service_account.public_pem);
-    second.server_config().unwrap();
+    PublishedAuthorities::default().server_config(&second.serving).unwrap();
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn an_authority_is_changed_by_trusting_the_next_one_first() {
     fs::copy(next.path().join("pki/ca.key"), file("ca.key")).unwrap();
     let changed = home.ensure(&[]).unwrap();
     assert_ne!(changed.admin, old.admin);
-    changed.server_config().unwrap();
+    PublishedAuthorities::default().server_config(&changed.serving).unwrap();
 }
 
 #[test]
@@ -232,5 +233,41 @@ fn a_given_serving_certificate_is_used_as_it_is() {
     let pki = ensure(&home.path(), &options, &home.clock, &SystemRandom).unwrap();
     assert_eq!(pki.serving.certificate_pem, fs::read_to_string(file("apiserver.crt")).unwrap());
     assert_eq!(pki.client_ca_pem.matches("BEGIN CERTIFICATE").count(), 2);
-    pki.server_config().unwrap();
+    PublishedAuthorities::default().server_config(&pki.serving).unwrap();
+}
+
+#[test]
+fn files_that_change_are_read_again_and_those_that_do_not_fit_change_nothing() {
+    let (home, other) = (Home::new(), Home::new());
+    let next = other.ensure(&[]).unwrap();
+    let given = |name: &str| home.directory.path().join(name);
+    fs::create_dir_all(home.path()).unwrap();
+    fs::write(given("tls.crt"), &next.serving.certificate_pem).unwrap();
+    fs::write(given("tls.key"), &next.serving.key_pem).unwrap();
+    fs::write(given("clients.crt"), &next.ca_pem).unwrap();
+    let options = PkiOptions {
+        serving: Some((given("tls.crt"), given("tls.key"))),
+        client_ca: Some(given("clients.crt")),
+        ..PkiOptions::default()
+    };
+    let first = ensure(&home.path(), &options, &home.clock, &SystemRandom).unwrap();
+    let read = || first.read_again(Some(&home.path()), &options);
+    assert_eq!(read().unwrap().client_ca_pem, first.client_ca_pem, "nothing has changed");
+
+    let own = home.path().join("pki/ca.crt");
+    fs::write(&own, format!("{}{}", first.ca_pem, next.front_proxy.ca_pem)).unwrap();
+    assert_eq!(read().unwrap().client_ca_pem.matches("BEGIN CERTIFICATE").count(), 3);
+    fs::write(&own, &next.ca_pem).unwrap();
+    assert!(matches!(read(), Err(PkiError::OtherSigner { .. })));
+    fs::write(&own, &first.ca_pem).unwrap();
+
+    fs::write(given("tls.crt"), &first.admin.certificate_pem).unwrap();
+    assert!(matches!(read(), Err(PkiError::NoPair { .. })), "the key is still to come");
+    fs::write(given("tls.key"), &first.admin.key_pem).unwrap();
+    let changed = read().unwrap();
+    assert_eq!((&changed.serving, &changed.server_ca_pem), (&first.admin, &first.admin.certificate_pem));
+    fs::write(given("clients.crt"), "none").unwrap();
+    assert!(matches!(read(), Err(PkiError::Authorities { .. })));
+    fs::remove_file(given("clients.crt")).unwrap();
+    assert!(matches!(read(), Err(PkiError::File { .. })));
 }

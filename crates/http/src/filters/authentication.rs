@@ -1,7 +1,7 @@
 //! The user of a request, from its certificate, its bearer token, or a front proxy that asks for it.
 //!
-//! A certificate was verified before. A token that is wrong is refused rather than ignored, and a client without
-//! either is anonymous.
+//! Certificates are judged before. One that proves nothing and a token that is wrong are refused rather than ignored, and a client
+//! without either is anonymous.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use std::time::SystemTime;
 use futures::future::BoxFuture;
 use http::HeaderMap;
 use http::header::HeaderName;
-use keelson_access::user::{AUTHENTICATED, UNAUTHENTICATED};
 use keelson_access::{ClientIdentity, RequestHeaders, User};
 use keelson_meta::ApiError;
 use keelson_registry::{ServiceAccountTokens, TokenFault};
@@ -49,31 +48,32 @@ impl TokenAuthenticator for ServiceAccountTokens {
 pub(super) fn identity_for(identity: Option<Arc<ClientIdentity>>, headers: &HeaderMap) -> Option<Arc<ClientIdentity>> {
     const ANOTHER: [&[u8]; 2] = [b"cross-site", b"same-site"];
     let is_of_another_site = || headers.get(FETCH_SITE).is_some_and(|site| ANOTHER.contains(&site.as_bytes()));
-    identity.filter(|identity| identity.asks_for().is_some() || !is_of_another_site())
+    identity.filter(|identity| identity.is_front_proxy() || !is_of_another_site())
 }
 
-/// The user of a client certificate that is still valid, or else of a bearer token. A client with neither is anonymous.
+/// The user for whom a front proxy asks, or of a client certificate, or else of a bearer token. A client with none of these is anonymous.
 ///
 /// # Errors
-/// [`ApiError::Unauthorized`] for credentials that prove nothing: a certificate outside its validity, or a token that
-/// nobody knows.
+/// [`ApiError::Unauthorized`] for credentials that prove nothing: a certificate that is over or that nobody signed who is believed,
+/// without a better token, or a token that nobody knows.
 pub(super) async fn user(
     identity: Option<&ClientIdentity>,
     tokens: Option<&dyn TokenAuthenticator>,
     headers: &HeaderMap,
     now: SystemTime,
 ) -> Result<Arc<User>, ApiError> {
-    if let Some((proxy, fields)) = identity.and_then(|identity| Some((identity, identity.asks_for()?)))
-        && let Some(user) = user_asked_for(fields, headers)
-    {
-        return proxy.user_at(now).map(|_| Arc::new(user)).ok_or(ApiError::Unauthorized);
-    }
-    if let Some(identity) = identity.filter(|identity| identity.asks_for().is_none()) {
-        return identity.user_at(now).cloned().ok_or(ApiError::Unauthorized);
+    if let Some(identity) = identity {
+        if let Some(user) = identity.asks_for_at(now).and_then(|fields| user_asked_for(fields, headers)) {
+            return Ok(Arc::new(user));
+        }
+        if let Some(user) = identity.user_at(now) {
+            return Ok(user.clone());
+        }
     }
     match (bearer::token(headers)?, tokens) {
         (Some(token), Some(tokens)) => tokens.user(&token).await.map(Arc::new),
         (Some(_), None) => Err(ApiError::Unauthorized),
+        (None, _) if identity.is_some() => Err(ApiError::Unauthorized),
         (None, _) => Ok(Arc::new(User::anonymous())),
     }
 }
@@ -87,10 +87,7 @@ fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> 
     };
     let first = |names: &[String]| names.iter().flat_map(texts).find(|text| !text.trim().is_empty());
     let name = first(&fields.username)?;
-    let mut groups: Vec<String> = fields.group.iter().flat_map(texts).collect();
-    if !groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED) {
-        groups.push(AUTHENTICATED.to_owned());
-    }
+    let groups = fields.group.iter().flat_map(texts).collect();
     let mut extra = BTreeMap::<String, Vec<String>>::new();
     for (field, value) in headers {
         let key = fields.extra_prefix.iter().find_map(|prefix| {
@@ -101,7 +98,7 @@ fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> 
             extra.entry(extra_key(key)).or_default().push(String::from_utf8_lossy(value.as_bytes()).into_owned());
         }
     }
-    Some(User { name, uid: first(&fields.uid), groups, extra })
+    Some(User { name, uid: first(&fields.uid), groups, extra }.authenticated())
 }
 
 /// The key of what else is known of a user, as the end of the name of a header field says it. What can't stand there is escaped; a key
@@ -119,6 +116,7 @@ pub(super) fn extra_key(escaped: &str) -> String {
 #[cfg(test)]
 mod tests {
     use http::header::AUTHORIZATION;
+    use keelson_access::user::{AUTHENTICATED, UNAUTHENTICATED};
 
     use super::*;
 
@@ -127,6 +125,8 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH;
         let mut headers = HeaderMap::new();
         assert_eq!(*user(None, None, &headers, now).await.unwrap(), User::anonymous());
+        let nobody = ClientIdentity::nobody();
+        assert_eq!(user(Some(&nobody), None, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
         headers.insert(AUTHORIZATION, "Bearer x".parse().unwrap());
         assert_eq!(user(None, None, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
     }
@@ -151,7 +151,8 @@ mod tests {
         check(&sent, Some(asked));
         let nobody =
             User { name: "system:anonymous".to_owned(), groups: groups(&[UNAUTHENTICATED]), ..User::default() };
-        check(&[("X-Remote-User", "system:anonymous"), ("X-Remote-Group", UNAUTHENTICATED)], Some(nobody));
+        check(&[("X-Remote-User", "system:anonymous"), ("X-Remote-Group", UNAUTHENTICATED)], Some(nobody.clone()));
+        check(&[("X-Remote-User", "system:anonymous")], Some(User { groups: Vec::new(), ..nobody }));
         let extra = BTreeMap::from([("example.org/a b".to_owned(), groups(&["1", "2"]))]);
         let sent = [
             ("X-Remote-User", "ann"),

@@ -159,7 +159,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     let standing = Standing::default();
     let guarded = HeadGuard::new(ReadAhead::new(stream), shared.heads.clone(), standing.clone());
     let guarded = StallGuard::new(guarded, shared.unread);
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, shared.acceptor.accept(guarded));
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, shared.tls.acceptor().accept(guarded));
     let outcome = tokio::select! {
         outcome = handshake => outcome,
         () = ticket.displaced() => return,

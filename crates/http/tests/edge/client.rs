@@ -18,12 +18,13 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keelson_access::pki::{self, PkiOptions};
 use keelson_access::{
-    Attributes, Authorizer, Deciding, Decision, Pki, PrivilegedGroup, User, Verdict, pki::KeyAndCertificate,
+    Attributes, AuthenticationInfo, Authorizer, Deciding, Decision, Pki, PrivilegedGroup, PublishedAuthorities, User,
+    Verdict, pki::KeyAndCertificate,
 };
 use keelson_discovery::Documents;
 use keelson_http::filters::FlowLimits;
 use keelson_http::health::Health;
-use keelson_http::listener::Limits;
+use keelson_http::listener::{Limits, TlsSettings};
 use keelson_http::metrics::Metrics;
 use keelson_http::pages::{Pages, ServedDocuments};
 use keelson_http::router::Router;
@@ -126,10 +127,12 @@ impl Server {
         let random = Arc::new(SystemRandom);
         let authorizer = setup.authorizer.unwrap_or_else(|| Arc::new(HealthToo));
         let pipeline = Pipeline::new(router, metrics, clock, random, stopping.clone(), setup.flow);
-        let pipeline = pipeline.with_authorizer(authorizer);
+        let certificates = Arc::new(PublishedAuthorities::default());
+        certificates.publish(AuthenticationInfo::of(&pki).unwrap().of_clients());
+        let tls = TlsSettings::new(certificates.server_config(&pki.serving).unwrap());
+        let pipeline = pipeline.with_authorizer(authorizer).with_certificates(certificates);
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = port.local_addr().unwrap();
-        let tls = Arc::new(pki.server_config().unwrap());
         let task = tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), setup.limits));
         Self { address, pki, frames, bodies, stopping, task }
     }

@@ -123,9 +123,9 @@ async fn whoever_has_a_certificate_of_the_operators_authority_says_who_asks() {
         if believed {
             assert_eq!(asked, (201, json!("ann")), "{names:?}");
         } else {
-            assert_eq!(asked.0, 403, "{names:?}");
+            assert_eq!(asked.0, 401, "{names:?}");
         }
-        assert_eq!(claimed(&proxy, None).await.unwrap().0, 403, "by itself it is nobody");
+        assert_eq!(claimed(&proxy, None).await.unwrap().0, 401, "by itself it is nobody");
         assert_eq!(claimed(&server, Some("ann")).await, Ok((201, json!("keelson-admin"))), "a client is who it is");
     }
     // Any client could speak for others.

@@ -15,7 +15,10 @@ fn fields(told: &Value) -> Vec<String> {
     let all = told["headers"].as_array().unwrap().iter().map(|pair| (text(&pair[0]), text(&pair[1])));
     let mut fields: Vec<String> = all
         .filter(|(name, _)| !matches!(&**name, "audit-id" | "host" | "x-forwarded-host"))
-        .map(|(name, value)| format!("{name}: {value}"))
+        .map(|(name, value)| match value.split_once("X509SHA256=") {
+            Some((before, _)) => format!("{name}: {before}X509SHA256="),
+            None => format!("{name}: {value}"),
+        })
         .collect();
     fields.sort();
     fields
@@ -28,6 +31,7 @@ fn with_usual(path: &str, more: &[&str]) -> Vec<String> {
         "x-forwarded-for: 127.0.0.1",
         "x-forwarded-proto: https",
         &uri,
+        "x-remote-extra-authentication.kubernetes.io%2fcredential-id: X509SHA256=",
         "x-remote-group: system:authenticated",
         "x-remote-group: system:masters",
         "x-remote-user: keelson-admin",

@@ -8,6 +8,7 @@ mod access_webhooks;
 mod admission;
 mod bootstrap;
 mod builtin_admission;
+mod certificates;
 mod decoding;
 mod events;
 mod explain;

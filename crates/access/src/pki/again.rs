@@ -1,0 +1,88 @@
+//! Keys and certificates that are read again while a server runs: what it presents, whom it believes, and by what others know it.
+//!
+//! Nothing is made here. What is not in a file stays as it is, and so does all of it when one file can't be used: of a certificate and its
+//! key one is written before the other. The authorities and the key that sign stay those of the start.
+
+use std::path::{Path, PathBuf};
+
+use super::{KeyAndCertificate, Pki, PkiError, PkiOptions, client_ca, issue, load, proxy_authorities, read};
+
+/// The files of a server that are read again.
+pub(super) struct Files {
+    ca: Option<PathBuf>,
+    front_proxy_ca: Option<PathBuf>,
+    serving: Option<(PathBuf, PathBuf)>,
+    front_proxy: Option<(PathBuf, PathBuf)>,
+}
+
+impl Files {
+    fn of(data_dir: Option<&Path>, options: &PkiOptions) -> Self {
+        let own = |name: &str| data_dir.map(|directory| directory.join("pki").join(name));
+        let pair = |stem: &str| own(&format!("{stem}.crt")).zip(own(&format!("{stem}.key")));
+        let is_own_proxy = options.front_proxy.client.is_none();
+        Self {
+            ca: own("ca.crt"),
+            front_proxy_ca: own("front-proxy-ca.crt").filter(|_| is_own_proxy),
+            // A server without a directory makes itself all that it presents.
+            serving: data_dir.and_then(|_| options.serving.clone()).or_else(|| pair("apiserver")),
+            front_proxy: options.front_proxy.client.clone().or_else(|| pair(super::FRONT_PROXY_NAME)),
+        }
+    }
+}
+
+impl Pki {
+    /// The files that count for a server with these settings, whether or not they are there.
+    pub fn files(data_dir: Option<&Path>, options: &PkiOptions) -> Vec<PathBuf> {
+        let files = Files::of(data_dir, options);
+        let pairs = files.serving.into_iter().chain(files.front_proxy).flat_map(|(one, other)| [one, other]);
+        let authorities =
+            [files.ca, files.front_proxy_ca, options.client_ca.clone(), options.front_proxy.client_ca.clone()];
+        pairs.chain(authorities.into_iter().flatten()).collect()
+    }
+
+    /// The same, as its files say it now.
+    ///
+    /// # Errors
+    /// When one of them can't be used.
+    pub fn read_again(&self, data_dir: Option<&Path>, options: &PkiOptions) -> Result<Self, PkiError> {
+        let files = Files::of(data_dir, options);
+        let mut next = self.clone();
+        if let Some(path) = files.ca {
+            next.ca_pem = bundle(&path, &self.ca_pem)?;
+        }
+        if let Some(path) = files.front_proxy_ca {
+            next.front_proxy.own_ca_pem = bundle(&path, &self.front_proxy.own_ca_pem)?;
+        }
+        if let Some((certificate, key)) = &files.serving {
+            next.serving = pair(certificate, key)?;
+        }
+        if let Some((certificate, key)) = &files.front_proxy {
+            next.front_proxy.client = pair(certificate, key)?;
+        }
+        next.client_ca_pem = client_ca(&next.ca_pem, options)?;
+        next.front_proxy.ca_pem = proxy_authorities(&next.front_proxy.own_ca_pem, &options.front_proxy)?;
+        let is_given = data_dir.is_some() && options.serving.is_some();
+        next.server_ca_pem = if is_given { next.serving.certificate_pem.clone() } else { next.ca_pem.clone() };
+        Ok(next)
+    }
+}
+
+/// What a file of authorities says, of which the first one stays.
+fn bundle(path: &Path, known: &str) -> Result<String, PkiError> {
+    // One that is gone says nothing new.
+    let Some(pem) = load(path)? else { return Ok(known.to_owned()) };
+    if issue::is_same_certificate(&pem, known) {
+        super::read_authorities("an authority", path)
+    } else {
+        Err(PkiError::OtherSigner { certificate: path.to_owned() })
+    }
+}
+
+fn pair(certificate: &Path, key: &Path) -> Result<KeyAndCertificate, PkiError> {
+    let pair = KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? };
+    if issue::is_pair(&pair) {
+        Ok(pair)
+    } else {
+        Err(PkiError::NoPair { certificate: certificate.to_owned(), key: key.to_owned() })
+    }
+}

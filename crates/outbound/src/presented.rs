@@ -1,0 +1,99 @@
+//! The certificate by which the server shows others who it is.
+//!
+//! It may be replaced while connections last, for those that come later.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+/// A certificate by which the server shows who it is.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ClientCertificate {
+    /// The certificate, and those that lead to its authority (PEM).
+    pub certificate_pem: String,
+    /// Its key (PEM).
+    pub key_pem: String,
+}
+
+/// Keys must never reach a log.
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+    }
+}
+
+impl ClientCertificate {
+    fn certified(&self) -> Result<Arc<CertifiedKey>, String> {
+        let key = PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).map_err(|error| error.to_string())?;
+        let chain = CertificateDer::pem_slice_iter(self.certificate_pem.as_bytes()).filter_map(Result::ok).collect();
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let certified = CertifiedKey::from_der(chain, key, &provider).map_err(|error| error.to_string())?;
+        Ok(Arc::new(certified))
+    }
+}
+
+/// What is presented now.
+pub(crate) struct Presented(RwLock<Result<Arc<CertifiedKey>, String>>);
+
+impl Presented {
+    pub(crate) fn new(certificate: &ClientCertificate) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(certificate.certified())))
+    }
+
+    /// Presents another certificate from now on.
+    pub(crate) fn change(&self, certificate: &ClientCertificate) {
+        *self.0.write() = certificate.certified();
+    }
+
+    /// Why nothing can be presented, if so.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.0.read().as_ref().err().cloned()
+    }
+}
+
+impl ResolvesClientCert for Presented {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.read().as_ref().ok().cloned()
+    }
+
+    fn has_certs(&self) -> bool {
+        self.0.read().is_ok()
+    }
+}
+
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presented").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate() -> ClientCertificate {
+        let made = rcgen::generate_simple_self_signed(vec!["proxy".to_owned()]).unwrap();
+        ClientCertificate { certificate_pem: made.cert.pem(), key_pem: made.signing_key.serialize_pem() }
+    }
+
+    #[test]
+    fn what_is_presented_can_be_changed() {
+        let (first, second) = (certificate(), certificate());
+        let presented = Presented::new(&first);
+        let shown = || presented.resolve(&[], &[]).map(|certified| certified.cert.clone());
+        let begin = shown().unwrap();
+        presented.change(&second);
+        assert_ne!(shown().unwrap(), begin);
+        assert_eq!(presented.fault(), None);
+        presented.change(&ClientCertificate { key_pem: first.key_pem.clone(), ..second });
+        assert!(presented.fault().is_some() && shown().is_none(), "a key of another certificate presents nothing");
+        presented.change(&first);
+        assert_eq!(shown().unwrap(), begin);
+    }
+}

@@ -1,0 +1,148 @@
+//! The certificates that a server presents and believes, which count as soon as their files change.
+//!
+//! The files are looked at every second. What can't be used leaves all of it as it was: a certificate and its key are never changed at the
+//! same moment. Connections that are open keep what they were opened with, but whose certificate is believed is judged anew at their next
+//! request.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use keelson_access::{AuthenticationInfo, FileChanges, Pki, PkiOptions, PublishedAuthorities};
+use keelson_http::listener::TlsSettings;
+use keelson_outbound::Outbound;
+use keelson_supervision::TaskGroup;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::peer_access;
+use crate::remote;
+
+/// The keys of a running server.
+pub(crate) struct LiveKeys {
+    data_dir: Option<PathBuf>,
+    options: PkiOptions,
+    /// Whether front proxies, or other servers as such, are believed.
+    believes_proxies: bool,
+    started_with: Pki,
+    current: ArcSwap<Pki>,
+    certificates: Arc<PublishedAuthorities>,
+    tls: TlsSettings,
+    authentication: watch::Sender<AuthenticationInfo>,
+    root_certificates: watch::Sender<String>,
+}
+
+impl LiveKeys {
+    /// Those that a server starts with.
+    ///
+    /// # Errors
+    /// When they can't be used, or would let anybody speak for others.
+    pub(crate) fn new(config: &Config, pki: &Pki) -> anyhow::Result<Self> {
+        let told = AuthenticationInfo::of(pki).context("reading the certificate authorities")?;
+        let believes_proxies = peer_access::believes_proxies(config);
+        let certificates = Arc::new(PublishedAuthorities::default());
+        certificates.publish(believed(&told, believes_proxies)?);
+        let tls = certificates.server_config(&pki.serving).context("preparing TLS")?;
+        Ok(Self {
+            data_dir: config.data_dir.clone(),
+            options: config.pki.clone(),
+            believes_proxies,
+            started_with: pki.clone(),
+            current: ArcSwap::from_pointee(pki.clone()),
+            certificates,
+            tls: TlsSettings::new(tls),
+            authentication: watch::Sender::new(told),
+            root_certificates: watch::Sender::new(pki.server_ca_pem.clone()),
+        })
+    }
+
+    /// Those of the start: what signs stays the same.
+    pub(crate) fn started_with(&self) -> &Pki {
+        &self.started_with
+    }
+
+    /// The settings of the listener.
+    pub(crate) fn tls(&self) -> TlsSettings {
+        self.tls.clone()
+    }
+
+    /// Who judges certificates of clients.
+    pub(crate) fn certificates(&self) -> Arc<PublishedAuthorities> {
+        self.certificates.clone()
+    }
+
+    /// What aggregated servers are told.
+    pub(crate) fn authentication(&self) -> watch::Receiver<AuthenticationInfo> {
+        self.authentication.subscribe()
+    }
+
+    /// The certificates by which clients know the server, in PEM.
+    pub(crate) fn root_certificates(&self) -> watch::Receiver<String> {
+        self.root_certificates.subscribe()
+    }
+
+    /// Reads the files again whenever one of them changes, until the server stops.
+    pub(crate) fn follow(self: Arc<Self>, outbound: &Arc<Outbound>, background: &TaskGroup) {
+        let (stopping, following) = (background.stopping().clone(), self.keep_up(outbound.clone()));
+        background.spawn("certificates", async move {
+            let _: Option<()> = stopping.run_until_cancelled_owned(following).await;
+        });
+    }
+
+    async fn keep_up(self: Arc<Self>, outbound: Arc<Outbound>) {
+        let mut changes = FileChanges::of_all(Pki::files(self.data_dir.as_deref(), &self.options)).await;
+        loop {
+            // What has changed since the start counts too.
+            let (keys, calls) = (self.clone(), outbound.clone());
+            match tokio::task::spawn_blocking(move || keys.read_again(&calls)).await {
+                Ok(Ok(true)) => tracing::info!("certificates were read again"),
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => tracing::error!("the certificates of before are kept: {error:#}"),
+                Err(error) => tracing::error!(%error, "reading certificates failed; those of before are kept"),
+            }
+            changes.changed().await;
+        }
+    }
+
+    /// Whether something has changed.
+    fn read_again(&self, outbound: &Outbound) -> anyhow::Result<bool> {
+        let known = self.current.load_full();
+        let next = known.read_again(self.data_dir.as_deref(), &self.options)?;
+        let told = AuthenticationInfo::of(&next).context("reading the certificate authorities")?;
+        let believed = believed(&told, self.believes_proxies)?;
+        let has_new_authorities = told != *self.authentication.borrow();
+        let has_new_certificate = next.serving != known.serving;
+        if has_new_authorities {
+            self.certificates.publish(believed);
+        }
+        if has_new_authorities || has_new_certificate {
+            self.tls.change(self.certificates.server_config(&next.serving).context("preparing TLS")?);
+        }
+        let has_new_proxy = next.front_proxy.client != known.front_proxy.client;
+        if has_new_proxy {
+            outbound.change_certificate(&remote::certificate(&next));
+        }
+        self.authentication.send_if_modified(|known| std::mem::replace(known, told.clone()) != told);
+        let roots = &next.server_ca_pem;
+        let has_new_roots = self.root_certificates.send_if_modified(|known| {
+            let is_new = known != roots;
+            known.clone_from(roots);
+            is_new
+        });
+        self.current.store(Arc::new(next));
+        Ok(has_new_authorities || has_new_certificate || has_new_proxy || has_new_roots)
+    }
+}
+
+/// Those whose certificates are believed.
+///
+/// # Errors
+/// When any client could speak for others.
+fn believed(told: &AuthenticationInfo, believes_proxies: bool) -> anyhow::Result<AuthenticationInfo> {
+    if believes_proxies {
+        peer_access::check_front_proxies(told)?;
+        return Ok(told.clone());
+    }
+    Ok(told.clone().of_clients())
+}
