@@ -5,8 +5,10 @@
 
 mod config;
 mod configured;
+mod decisions;
 mod validation;
 
 pub use config::{AuthorizerEntry, AuthorizerKind};
 pub(crate) use config::{FailurePolicy, WebhookSettings};
 pub use configured::{AuthorizationSource, ConfiguredAuthorizers, LocalAuthorizers};
+pub use decisions::DecisionCounts;

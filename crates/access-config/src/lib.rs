@@ -19,7 +19,7 @@ pub use authentication::{
     Anonymous, AuthenticationConfiguration, ConfiguredIssuers, IssuerSample, OidcFlags, SIGNING_ALGORITHMS,
 };
 pub use authorization::{
-    AuthorizationSource, AuthorizerEntry, AuthorizerKind, ConfiguredAuthorizers, LocalAuthorizers,
+    AuthorizationSource, AuthorizerEntry, AuthorizerKind, ConfiguredAuthorizers, DecisionCounts, LocalAuthorizers,
 };
 pub use document::ConfigurationError;
 pub use reloads::{ReloadCounts, Reloads};

@@ -44,7 +44,7 @@ pub(crate) use self::flow_control::{has_long_query, is_copied};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
-use crate::metrics::{Metrics, Observation, ResourceNames};
+use crate::metrics::{Authentication, Metrics, Observation, ResourceNames};
 use crate::negotiation::{self, MediaType};
 use crate::pages::console;
 use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
@@ -386,11 +386,22 @@ impl Pipeline {
     ) -> Result<Arc<User>, ApiError> {
         let tokens = self.tokens.as_deref();
         let identity = authentication::identity_for(client.identity(), &parts.headers);
-        let user = authentication::user(identity.as_deref(), tokens, &parts.headers, self.clock.now()).await?;
+        let (begun, metrics) = (Instant::now(), self.metrics.access());
+        let user = authentication::user(identity.as_deref(), tokens, &parts.headers, self.clock.now()).await;
+        let is_refused = user.as_ref().is_ok_and(|user| **user == User::anonymous() && !(self.anonymous)(&info.path));
+        let result = match &user {
+            Err(_) => Authentication::Error,
+            Ok(_) if is_refused => Authentication::Failure,
+            Ok(_) => Authentication::Success,
+        };
+        metrics.note_authentication(result, begun.elapsed());
+        let user = user?;
+        if is_refused {
+            return Err(ApiError::Unauthorized);
+        }
+        metrics.note_user(&user.name);
         if !user.is_in(UNAUTHENTICATED) {
             client.is_known();
-        } else if *user == User::anonymous() && !(self.anonymous)(&info.path) {
-            return Err(ApiError::Unauthorized);
         }
         let audit = match trail {
             Some(trail) => trail.known(&user).await?,
@@ -401,7 +412,7 @@ impl Pipeline {
         if !Arc::ptr_eq(&user, &client) {
             audit.impersonates(&user);
         }
-        authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit).await?;
+        authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics).await?;
         Ok(user)
     }
 

@@ -3,6 +3,7 @@
 //! Labels are bounded: verbs and scopes are fixed words, and a resource is named only as long as it is served. Numbers that
 //! other parts keep (objects stored, cache counters) are asked for at each scrape through [`MetricSource`].
 
+mod access;
 mod classic;
 mod edge;
 mod observation;
@@ -22,6 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub(crate) use access::{AccessMetrics, Authentication};
 pub use edge::Edge;
 pub use observation::{Observation, ResourceNames};
 pub use source::{HistogramSample, MetricKind, MetricSource, Sample};
@@ -45,6 +47,7 @@ struct KindLabels {
 pub struct Metrics {
     registry: RwLock<Registry>,
     requests: Requests,
+    access: Arc<AccessMetrics>,
     /// How many requests that change something are being answered, and how many that do not.
     writing: Gauge,
     reading: Gauge,
@@ -91,11 +94,13 @@ impl Metrics {
             registry.register(format!("aggregator_discovery_{name}"), help, counter.clone());
             counter
         });
+        let access = Arc::new(AccessMetrics::new(&mut registry));
         let edge = Arc::new(Edge::default());
         registry.register_collector(Box::new(PollsCollector(edge.clone())));
         let metrics = Self {
             registry: RwLock::new(registry),
             requests,
+            access: access.clone(),
             writing,
             reading,
             edge: edge.clone(),
@@ -106,6 +111,7 @@ impl Metrics {
             shared_discovery_made,
         };
         metrics.add_source(move || edge.samples());
+        metrics.add_source(move || access.samples());
         metrics.add_source(process::ProcessSource::new());
         metrics
     }
@@ -113,6 +119,11 @@ impl Metrics {
     /// The numbers of the listener.
     pub fn edge(&self) -> &Arc<Edge> {
         &self.edge
+    }
+
+    /// The numbers of who asks and whether they may.
+    pub(crate) fn access(&self) -> &AccessMetrics {
+        &self.access
     }
 
     /// Notes that an aggregated document of discovery was asked for, and how long it took to make it, if it was not there.

@@ -20,6 +20,7 @@ use keelson_outbound::Outbound;
 use parking_lot::Mutex;
 
 use super::config::{AuthorizationConfiguration, AuthorizerEntry, AuthorizerKind, ConnectionInfo};
+use super::decisions::{Counted, DecisionCounts, Decisions};
 use crate::document::ConfigurationError;
 use crate::reloads::Reloads;
 use crate::webhook::{Counters, MatchConditions, WebhookAuthorizer, WebhookCounts};
@@ -52,6 +53,8 @@ pub struct ConfiguredAuthorizers {
     random: Arc<dyn Random>,
     /// By the names of webhooks.
     counters: Mutex<BTreeMap<String, Arc<Counters>>>,
+    /// By the kinds and names of authorizers.
+    decisions: Mutex<BTreeMap<(String, String), Arc<Decisions>>>,
     reloads: Reloads,
 }
 
@@ -108,6 +111,7 @@ impl ConfiguredAuthorizers {
             clock,
             random,
             counters: Mutex::default(),
+            decisions: Mutex::default(),
             reloads: Reloads::default(),
         })
     }
@@ -134,14 +138,17 @@ impl ConfiguredAuthorizers {
                 let why = "is not allowed if it was not enabled at initial server startup";
                 ConfigurationError::Unusable(format!("authorizer type {} {why}", entry.kind))
             };
-            chain.push(match entry.kind() {
+            let authorizer: Arc<dyn Authorizer> = match entry.kind() {
                 Some(AuthorizerKind::Node) => self.local.nodes.clone().ok_or_else(missing)?,
                 Some(AuthorizerKind::Rbac) => self.local.rbac.clone().ok_or_else(missing)?,
                 Some(AuthorizerKind::AlwaysAllow) => Arc::new(AlwaysAllow),
                 Some(AuthorizerKind::AlwaysDeny) => Arc::new(AlwaysDeny),
                 Some(AuthorizerKind::Webhook) => Arc::new(self.webhook(entry, conditions, outbound)?),
                 None => return Err(missing()),
-            });
+            };
+            let name = (entry.kind.clone(), entry.name.clone());
+            let decisions = self.decisions.lock().entry(name).or_default().clone();
+            chain.push(Arc::new(Counted { authorizer, decisions }));
         }
         Ok(Current { configuration, chain: AuthorizerChain::new(chain) })
     }
@@ -180,6 +187,12 @@ impl ConfiguredAuthorizers {
     /// What was counted of each webhook.
     pub fn webhook_counts(&self) -> Vec<WebhookCounts> {
         self.counters.lock().iter().map(|(name, counters)| counters.told(name)).collect()
+    }
+
+    /// How often each authorizer has decided.
+    pub fn decision_counts(&self) -> Vec<DecisionCounts> {
+        let decisions = self.decisions.lock();
+        decisions.iter().map(|((kind, name), decisions)| decisions.told(kind, name)).collect()
     }
 
     /// Keeps up with the file. Never ends.

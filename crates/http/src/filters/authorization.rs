@@ -4,6 +4,7 @@
 //! reference server, and what the authorizer gave as its reason.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use http::Uri;
 use keelson_access::audit::{AuditRecord, Level};
@@ -12,6 +13,7 @@ use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::{ApiError, GroupResource};
 use keelson_resources::Verb;
 
+use crate::metrics::AccessMetrics;
 use crate::request_info::{RequestInfo, RequestVerb};
 
 /// The annotations of audit that say what was decided, and why.
@@ -28,9 +30,12 @@ pub(super) async fn permit(
     uri: &Uri,
     authorizer: &dyn Authorizer,
     audit: &AuditRecord,
+    metrics: &AccessMetrics,
 ) -> Result<(), ApiError> {
     let selectors = Selectors::of(info, uri);
+    let begun = Instant::now();
     let verdict = authorizer.authorize(user, &attributes(info, &selectors)).await;
+    metrics.note_authorization(verdict.decision, begun.elapsed());
     if audit.level() > Level::None {
         audit.annotate(DECISION, if verdict.is_allowed() { "allow" } else { "forbid" });
         audit.annotate(REASON, &*verdict.reason);
@@ -111,6 +116,7 @@ fn refusal(user: &User, info: &RequestInfo, reason: String) -> ForbiddenDetail {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
     use futures::FutureExt as _;
     use futures::future::Either;
     use http::Method;
@@ -121,7 +127,8 @@ mod tests {
         let user = User { name: "alice".to_owned(), groups, ..User::default() };
         let uri: Uri = target.parse().unwrap();
         let info = RequestInfo::parse(&Method::GET, &uri);
-        let outcome = permit(&user, &info, &uri, &PrivilegedGroup, &AuditRecord::default())
+        let metrics = Metrics::new();
+        let outcome = permit(&user, &info, &uri, &PrivilegedGroup, &AuditRecord::default(), metrics.access())
             .now_or_never()
             .expect("it needs no wait");
         let outcome = outcome.map_err(|error| error.status().message);
@@ -152,11 +159,13 @@ mod tests {
 
     #[test]
     fn a_method_without_meaning_for_a_resource_is_no_verb() {
+        let metrics = Metrics::new();
         let told = |target: &str| {
             let uri: Uri = target.parse().unwrap();
             let info = RequestInfo::parse(&Method::OPTIONS, &uri);
             let outcome =
-                permit(&User::default(), &info, &uri, &PrivilegedGroup, &AuditRecord::default()).now_or_never();
+                permit(&User::default(), &info, &uri, &PrivilegedGroup, &AuditRecord::default(), metrics.access())
+                    .now_or_never();
             outcome.expect("it needs no wait").unwrap_err().status().message
         };
         let of_resource =
@@ -189,6 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_authorizer_can_wait_and_knows_what_is_selected() {
+        let metrics = Metrics::new();
         for (target, allowed) in [
             ("/api/v1/pods?labelSelector=public%3Dtrue", true),
             ("/api/v1/pods?labelSelector=public%3Dtrue&watch=1", true),
@@ -198,7 +208,8 @@ mod tests {
         ] {
             let uri: Uri = target.parse().unwrap();
             let info = RequestInfo::parse(&Method::GET, &uri);
-            let outcome = permit(&User::default(), &info, &uri, &PublicOnly, &AuditRecord::default()).await;
+            let outcome =
+                permit(&User::default(), &info, &uri, &PublicOnly, &AuditRecord::default(), metrics.access()).await;
             assert_eq!(outcome.is_ok(), allowed, "{target}");
             let told = outcome.err().map_or(String::new(), |error| error.status().message);
             assert_eq!(told.ends_with(": it is not public"), !allowed, "{told}");

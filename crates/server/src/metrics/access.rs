@@ -2,7 +2,9 @@
 //!
 //! Names are upstream's where it has such metrics.
 
-use keelson_access_config::{ConfiguredAuthorizers, ConfiguredIssuers, IssuerSample, Reloads, WebhookCounts};
+use keelson_access_config::{
+    ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, Reloads, WebhookCounts,
+};
 use keelson_http::metrics::Sample;
 
 use super::{counter, gauge};
@@ -45,8 +47,23 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
         labels: vec![("issuer", issuer.url.clone())],
         ..gauge("keelson_jwt_issuer_known", "1 for an issuer of tokens that was reached", issuer.is_known.into())
     }));
+    samples.extend(decision_samples(&authorizers.decision_counts()));
     samples.extend(webhook_samples(&authorizers.webhook_counts()));
     samples
+}
+
+fn decision_samples(authorizers: &[DecisionCounts]) -> Vec<Sample> {
+    let of_one = |one: &DecisionCounts| {
+        [("allowed", one.allowed), ("denied", one.denied)].map(|(decision, count)| Sample {
+            labels: vec![("decision", decision.to_owned()), ("name", one.name.clone()), ("type", one.kind.clone())],
+            ..counter(
+                "apiserver_authorization_decisions_total",
+                "How often an authorizer has allowed or denied something",
+                count,
+            )
+        })
+    };
+    authorizers.iter().flat_map(of_one).collect()
 }
 
 fn webhook_samples(webhooks: &[WebhookCounts]) -> Vec<Sample> {

@@ -1,0 +1,76 @@
+//! Counts how often each authorizer of a configuration has allowed or denied something.
+//!
+//! That one has no opinion is not counted, as upstream has it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::future::{BoxFuture, Either};
+use keelson_access::{Attributes, Authorizer, Deciding, Decision, HeldRules, User, Verdict};
+
+/// The counts of one authorizer.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    allowed: AtomicU64,
+    denied: AtomicU64,
+}
+
+/// How often an authorizer has decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecisionCounts {
+    /// Its kind, as configurations name it.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// How often it allowed something.
+    pub allowed: u64,
+    /// How often it denied something.
+    pub denied: u64,
+}
+
+impl Decisions {
+    pub(super) fn told(&self, kind: &str, name: &str) -> DecisionCounts {
+        DecisionCounts {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            allowed: self.allowed.load(Ordering::Relaxed),
+            denied: self.denied.load(Ordering::Relaxed),
+        }
+    }
+
+    fn note(&self, verdict: &Verdict) {
+        match verdict.decision {
+            Decision::Allow => self.allowed.fetch_add(1, Ordering::Relaxed),
+            Decision::Deny => self.denied.fetch_add(1, Ordering::Relaxed),
+            Decision::NoOpinion => 0,
+        };
+    }
+}
+
+/// An authorizer whose decisions are counted.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) authorizer: Arc<dyn Authorizer>,
+    pub(super) decisions: Arc<Decisions>,
+}
+
+impl Authorizer for Counted {
+    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
+        match self.authorizer.authorize(user, attributes) {
+            Either::Left(decided) => {
+                let verdict = decided.into_inner();
+                self.decisions.note(&verdict);
+                Either::Left(futures::future::ready(verdict))
+            }
+            Either::Right(waiting) => Either::Right(Box::pin(async move {
+                let verdict = waiting.await;
+                self.decisions.note(&verdict);
+                verdict
+            })),
+        }
+    }
+
+    fn rules<'a>(&'a self, user: &'a User, namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
+        self.authorizer.rules(user, namespace)
+    }
+}

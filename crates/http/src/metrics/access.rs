@@ -1,0 +1,129 @@
+//! Metrics of who asks and whether they may: how often that was found out, what came of it, and how long it took.
+//!
+//! Names, results and buckets are upstream's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use keelson_access::Decision;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use super::source::{MetricKind, Sample};
+
+/// What came of it when the user of a request was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Authentication {
+    /// There is one.
+    Success,
+    /// There is no credential, and it needs one.
+    Failure,
+    /// A credential was not accepted, or could not be judged.
+    Error,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug)]
+struct Buckets;
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(exponential_buckets(0.001, 2.0, 15))
+    }
+}
+
+/// A result, how often it came, and how long that took.
+struct Outcome {
+    result: &'static str,
+    count: AtomicU64,
+    times: Histogram,
+}
+
+impl Outcome {
+    fn note(&self, took: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.times.observe(took.as_secs_f64());
+    }
+}
+
+/// The numbers of a server.
+pub(crate) struct AccessMetrics {
+    authentication: [Outcome; 3],
+    authorization: [Outcome; 3],
+    users: [AtomicU64; USERS.len()],
+}
+
+/// By what requests are counted: names that upstream counts by themselves, and of all others whether they look like an e-mail address.
+const USERS: [&str; 7] =
+    ["admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default", "email_id", "other"];
+/// How many of them are names.
+const NAMED_USERS: usize = 5;
+
+impl AccessMetrics {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let mut outcomes = |name: &str, help: &str, results: [&'static str; 3]| {
+            let times = Family::<ResultLabels, Histogram, Buckets>::new_with_constructor(Buckets);
+            registry.register(name, help, times.clone());
+            results.map(|result| Outcome {
+                result,
+                count: AtomicU64::default(),
+                times: times.get_or_create_owned(&ResultLabels { result }),
+            })
+        };
+        let help = "How long it took to find out who asks, in seconds";
+        let authentication = outcomes("authentication_duration_seconds", help, ["success", "failure", "error"]);
+        let help = "How long it took to decide whether a user may make a request, in seconds";
+        let authorization = outcomes("authorization_duration_seconds", help, ["allowed", "denied", "no-opinion"]);
+        Self { authentication, authorization, users: Default::default() }
+    }
+
+    /// Notes what came of it when the user of a request was looked for.
+    pub(crate) fn note_authentication(&self, result: Authentication, took: Duration) {
+        self.authentication[result as usize].note(took);
+    }
+
+    /// Notes that a request has a user of this name.
+    pub(crate) fn note_user(&self, name: &str) {
+        let place = USERS[..NAMED_USERS].iter().position(|known| *known == name);
+        let place = place.unwrap_or(if name.contains('@') { NAMED_USERS } else { NAMED_USERS + 1 });
+        self.users[place].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes whether a user may make a request.
+    pub(crate) fn note_authorization(&self, decision: Decision, took: Duration) {
+        let place = match decision {
+            Decision::Allow => 0,
+            Decision::Deny => 1,
+            Decision::NoOpinion => 2,
+        };
+        self.authorization[place].note(took);
+    }
+
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        let of =
+            |name: &'static str, help: &'static str, label: &'static str, value: &'static str, count: &AtomicU64| {
+                let (kind, labels) = (MetricKind::Counter, vec![(label, value.to_owned())]);
+                // Metrics are floating point numbers; counts beyond 2^53 lose their last digits.
+                Sample { name, help, kind, labels, value: count.load(Ordering::Relaxed) as f64 }
+            };
+        let attempts = self.authentication.iter().map(|one| {
+            let help = "How often it was found out who asks, by what came of it";
+            of("authentication_attempts", help, "result", one.result, &one.count)
+        });
+        let users = USERS.into_iter().zip(&self.users).map(|(name, count)| {
+            let help = "Requests of users, by what their name looks like";
+            of("authenticated_user_requests", help, "username", name, count)
+        });
+        let decisions = self.authorization.iter().map(|one| {
+            let help = "How often it was decided whether a user may make a request, by what came of it";
+            of("authorization_attempts_total", help, "result", one.result, &one.count)
+        });
+        attempts.chain(users).chain(decisions).collect()
+    }
+}

@@ -1,0 +1,49 @@
+//! Metrics of access: who asks, whether he may, and who decides that.
+//!
+//! The names are the reference server's, so that its dashboards and alerts fit.
+
+use std::fs;
+
+use keelson_testkit::{Raw, TestServer};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// A number of the metrics.
+async fn metric(admin: &Raw, name: &str) -> f64 {
+    let text = admin.get("/metrics").await.expect(200).text();
+    let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+    let line = line.unwrap_or_else(|| panic!("there is no {name} in\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_counted_who_asks_and_who_decides_under_the_names_of_the_reference() {
+    let files = TempDir::new().unwrap();
+    let tokens = files.path().join("tokens.csv");
+    fs::write(&tokens, "t-ann,ann,u-ann\n").unwrap();
+    let server = TestServer::builder().configure(|config| config.token_file = Some(tokens)).start().await;
+    let admin = server.raw();
+    let names = [
+        "authentication_attempts{result=\"success\"}",
+        "authentication_attempts{result=\"error\"}",
+        "authentication_duration_seconds_count{result=\"success\"}",
+        "authenticated_user_requests{username=\"other\"}",
+        "authorization_attempts_total{result=\"allowed\"}",
+        "authorization_attempts_total{result=\"no-opinion\"}",
+        "authorization_duration_seconds_count{result=\"no-opinion\"}",
+        "apiserver_authorization_decisions_total{decision=\"allowed\",name=\"rbac\",type=\"RBAC\"}",
+    ];
+    let mut before = Vec::new();
+    for name in names {
+        before.push(metric(&admin, name).await);
+    }
+    let whoami = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    for (token, status) in [("t-ann", 201), ("t-nobody", 401)] {
+        let call = server.anonymous().post(whoami, &json!({}));
+        call.header("authorization", format!("Bearer {token}")).await.expect(status);
+    }
+    server.anonymous().get("/api/v1/secrets").header("authorization", "Bearer t-ann").await.expect(403);
+    for (name, before) in names.into_iter().zip(before) {
+        assert!(metric(&admin, name).await >= before + 1.0, "{name}");
+    }
+}
