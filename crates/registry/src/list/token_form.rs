@@ -65,6 +65,7 @@ mod tests {
 
     use base64::Engine as _;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+    use keelson_meta::json::json;
     use keelson_meta::random::SeededRandom;
     use keelson_meta::{Random, Revision};
     use keelson_storage::ContinueToken;
@@ -74,12 +75,12 @@ mod tests {
     use super::*;
     use crate::surface::Surface;
 
-    /// How many tokens are tampered with; `KEELSON_TAMPERED_TOKENS` asks for another number.
-    const TOKENS: usize = 30_000;
-
-    fn tampered_tokens() -> usize {
-        std::env::var("KEELSON_TAMPERED_TOKENS").ok().and_then(|number| number.parse().ok()).unwrap_or(TOKENS)
-    }
+    /// How many tokens are tampered with.
+    const TOKENS: usize = 1_000_000;
+    /// How many threads do that.
+    const THREADS: usize = 2;
+    /// How often one token is altered, each time in another way.
+    const ALTERATIONS: usize = 20;
 
     /// Seals of two clusters that share nothing.
     fn seal(byte: u8, random: &Arc<SeededRandom>) -> Arc<TokenSeal> {
@@ -127,66 +128,89 @@ mod tests {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
+    /// A form for each list and caller.
+    fn forms(seal: Option<&Arc<TokenSeal>>) -> Vec<(Target, TokenForm)> {
+        let config = RegistryConfig { token_seal: seal.cloned(), ..RegistryConfig::default() };
+        let callers = ["ann", "bob", "system:serviceaccount:q:ann"];
+        let of_list = |list: Target| {
+            let config = config.clone();
+            callers.map(move |caller| (list.clone(), TokenForm::new(&list, &config, Some(caller))))
+        };
+        lists().into_iter().flat_map(of_list).collect()
+    }
+
+    /// Does its part of the work on each thread, which has a randomness of its own, and adds up what comes of it.
+    fn on_threads(seed: u64, work: impl Fn(&Arc<SeededRandom>) -> usize + Sync) -> usize {
+        std::thread::scope(|scope| {
+            let threads = (0..THREADS as u64).map(|thread| {
+                let (work, random) = (&work, Arc::new(SeededRandom::new(seed + thread)));
+                scope.spawn(move || work(&random))
+            });
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        })
+    }
+
     #[test]
-    fn a_sealed_token_that_was_altered_or_is_of_another_list_or_caller_is_refused() {
-        let random = Arc::new(SeededRandom::new(7));
-        let (own, foreign) = (seal(1, &random), seal(2, &random));
-        let (lists, callers) = (lists(), ["ann", "bob", "system:serviceaccount:q:ann"]);
-        let form = |seal: &Arc<TokenSeal>, list: &Target, caller: &str| {
-            let config = RegistryConfig { token_seal: Some(seal.clone()), ..RegistryConfig::default() };
-            TokenForm::new(list, &config, Some(caller))
-        };
-        let any_token = || {
-            let name = format!("q/{}", "n".repeat(below(&*random, 60)));
-            ContinueToken::after(Revision::new(1 + random.u64() % 1000), &name).encode()
-        };
-        let mut taken = 0;
-        for _ in 0..tampered_tokens() {
-            let (list, caller) = (below(&*random, lists.len()), below(&*random, callers.len()));
-            let (other_list, other_caller) = (below(&*random, lists.len()), below(&*random, callers.len()));
-            let (token, other) = (any_token(), any_token());
-            let given = form(&own, &lists[list], callers[caller]).give(token.clone());
-            let elsewhere = form(&own, &lists[other_list], callers[other_caller]).give(other);
-            let taker = form(&own, &lists[list], callers[caller]);
-            let tampered = altered(&given, &elsewhere, &*random);
-            for sent in
-                [&tampered, &elsewhere, &form(&foreign, &lists[list], callers[caller]).give(any_token()), &any_token()]
-            {
-                let is_own = *sent == given || *sent == elsewhere && (list, caller) == (other_list, other_caller);
-                match taker.take(sent) {
-                    Ok(_) if is_own => taken += 1,
-                    Ok(read) => panic!("{sent} is taken as {read}"),
-                    Err(error) => assert!(!is_own && matches!(error.code(), 400 | 410), "{error}"),
+    fn a_million_sealed_tokens_that_were_altered_or_are_of_another_list_or_caller_are_refused() {
+        let taken = on_threads(7, |random| {
+            let (own, foreign) = (forms(Some(&seal(1, random))), forms(Some(&seal(2, random))));
+            let any_token = || {
+                let name = format!("q/{}", "n".repeat(below(&**random, 60)));
+                ContinueToken::after(Revision::new(1 + random.u64() % 1000), &name).encode()
+            };
+            let mut taken = 0;
+            // Beside those that are altered three are sent that somebody else was given, or nobody.
+            for _ in 0..TOKENS / THREADS / (ALTERATIONS + 3) + 1 {
+                let (place, other_place) = (below(&**random, own.len()), below(&**random, own.len()));
+                let (taker, token) = (&own[place].1, any_token());
+                let given = taker.give(token.clone());
+                let elsewhere = own[other_place].1.give(any_token());
+                let mut sent: Vec<String> = (0..ALTERATIONS).map(|_| altered(&given, &elsewhere, &**random)).collect();
+                sent.extend([elsewhere.clone(), foreign[place].1.give(any_token()), any_token()]);
+                for sent in &sent {
+                    let is_own = *sent == given || *sent == elsewhere && place == other_place;
+                    match taker.take(sent) {
+                        Ok(_) if is_own => taken += 1,
+                        Ok(read) => panic!("{sent} is taken as {read}"),
+                        Err(error) => assert!(!is_own && matches!(error.code(), 400 | 410), "{error}"),
+                    }
                 }
+                assert_eq!(taker.take(&given).unwrap(), token, "what was given is taken");
             }
-            assert_eq!(taker.take(&given).unwrap(), token, "what was given is taken");
-        }
+            taken
+        });
         assert!(taken > 0, "some tokens are the list's own and the caller's");
     }
 
     #[test]
-    fn a_token_that_is_not_sealed_never_leads_out_of_the_range_of_its_list() {
-        let random = SeededRandom::new(8);
-        let lists = lists();
+    fn of_a_million_forged_tokens_none_leads_out_of_the_range_of_its_list() {
         let starts = ["../", "/", "..", "\0", "q1/", "q/", "a", "\u{10ffff}", "/../secrets/", "", "%2e%2e/", "."];
-        let mut read = 0;
-        for _ in 0..tampered_tokens() {
-            let list = &lists[below(&random, lists.len())];
-            let form = TokenForm::new(list, &RegistryConfig::default(), Some("ann"));
-            let start: String = (0..below(&random, 6)).map(|_| starts[below(&random, starts.len())]).collect();
-            let forged = format!(r#"{{"v":"meta.k8s.io/v1","rv":{},"start":{start:?}}}"#, random.u64() % 100);
-            let forged =
-                URL_SAFE_NO_PAD.encode(forged.replace("\\u{10ffff}", "\\udbff\\udfff").replace("\\0", "\\u0000"));
-            let honest = ContinueToken::after(Revision::new(1 + random.u64() % 100), "q/a").encode();
-            for sent in [altered(&forged, &honest, &random), altered(&honest, &forged, &random), forged] {
-                let Ok(token) = ContinueToken::decode(&form.take(&sent).unwrap()) else { continue };
-                read += 1;
+        let read = on_threads(8, |random| {
+            let (forms, random) = (forms(None), &**random);
+            let mut read = 0;
+            for _ in 0..TOKENS / THREADS / (ALTERATIONS + 1) + 1 {
+                let (list, form) = &forms[below(random, forms.len())];
                 let prefix = list.key_prefix();
-                let range = KeyRange::below(&prefix, &token.start);
                 let whole = KeyRange::below(&prefix, "");
-                assert!(range.from.starts_with(&prefix) && range.to == whole.to, "{sent} leads to {range:?}");
+                let start: String = (0..below(random, 6)).map(|_| starts[below(random, starts.len())]).collect();
+                let revision = random.u64() % 100;
+                let forged = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string();
+                let forged = URL_SAFE_NO_PAD.encode(forged);
+                let honest = ContinueToken::after(Revision::new(1 + revision), "q/a").encode();
+                let altered = (0..ALTERATIONS).map(|turn| match turn % 2 {
+                    0 => altered(&forged, &honest, random),
+                    _ => altered(&honest, &forged, random),
+                });
+                for sent in altered.chain([forged.clone()]) {
+                    let Ok(token) = ContinueToken::decode(&form.take(&sent).unwrap()) else { continue };
+                    read += 1;
+                    let range = KeyRange::below(&prefix, &token.start);
+                    assert!(range.from.starts_with(&prefix) && range.to == whole.to, "{sent} leads to {range:?}");
+                }
             }
-        }
+            read
+        });
         assert!(read > 0, "some tokens can be read");
     }
 }
