@@ -105,8 +105,10 @@ impl TokenIssuer {
         if payload.get("iss").and_then(Value::as_str) != Some(issuer) {
             return Err(TokenError::Foreign);
         }
-        let algorithm = key::decode_json(header).and_then(|header| header.get("alg")?.as_str().map(str::to_owned));
-        let signature = key::decode(signature).filter(|_| algorithm.as_deref() == Some(ALGORITHM));
+        // As upstream has it, what has no head is no token at all.
+        let header = key::decode_json(header).ok_or(TokenError::Foreign)?;
+        let algorithm = header.get("alg").and_then(Value::as_str);
+        let signature = key::decode(signature).filter(|_| algorithm == Some(ALGORITHM));
         if !signature.is_some_and(|signature| self.key.verifies(signed.as_bytes(), &signature)) {
             return Err(TokenError::Signature);
         }
@@ -193,7 +195,8 @@ mod tests {
         assert_eq!(issuer.verify(&format!("{header}.{forged}.{signature}"), now), Err(TokenError::Signature));
         let none = key::encode(r#"{"alg":"none"}"#);
         assert_eq!(issuer.verify(&format!("{none}.{forged}."), now), Err(TokenError::Signature));
-        for foreign in ["", "x", "a.b.c", "..", &self::issuer("https://j").sign(&claims()).unwrap()] {
+        let with_scheme = format!("Bearer {token}");
+        for foreign in ["", "x", "a.b.c", "..", &with_scheme, &self::issuer("https://j").sign(&claims()).unwrap()] {
             assert_eq!(issuer.verify(foreign, now), Err(TokenError::Foreign), "{foreign}");
         }
     }

@@ -44,9 +44,16 @@ impl Registry {
             // Others answer these.
             CreateHandler::Binding | CreateHandler::TokenReview => return Err(ApiError::MethodNotAllowed),
         };
-        if review_kind == CreateHandler::SelfSubjectReview {
-            // It is answered by a new object, whatever was sent.
-            review.0.insert("metadata", json!({ "creationTimestamp": rfc3339(self.now()) }));
+        // As upstream has it, these two are answered by a new object, whatever was sent.
+        match review_kind {
+            CreateHandler::SelfSubjectReview => {
+                review.0.insert("metadata", json!({ "creationTimestamp": rfc3339(self.now()) }));
+            }
+            CreateHandler::SelfSubjectRulesReview => {
+                review.0.insert("metadata", json!({}));
+                review.0.insert("spec", json!({}));
+            }
+            _ => {}
         }
         review.0.insert("status", status);
         Ok(review)

@@ -148,10 +148,17 @@ async fn who_may_only_change_objects_makes_none_by_a_put_or_an_apply() {
     };
     let map = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": {} });
     let path = "/api/v1/namespaces/a/configmaps/two";
-    assert_eq!(apply(path, &map("two")).await, (403, r#"configmaps "two" is forbidden: "#.to_owned()));
+    let refused = |what: &str, resource: &str, group: &str| {
+        let told = format!(
+            r#"{what} is forbidden: User "bob" cannot create resource "{resource}" in API group "{group}" in the namespace "a""#
+        );
+        (403, told)
+    };
+    assert_eq!(apply(path, &map("two")).await, refused(r#"configmaps "two""#, "configmaps", ""));
     let lease = json!({ "metadata": { "name": "l" }, "spec": { "holderIdentity": "bob" } });
     let lease_path = "/apis/coordination.k8s.io/v1/namespaces/a/leases/l";
-    let refused = (403, r#"leases.coordination.k8s.io "l" is forbidden: "#.to_owned());
+    let group = "coordination.k8s.io";
+    let refused = refused(r#"leases.coordination.k8s.io "l""#, "leases", group);
     assert_eq!(cluster.asks("bob", "PUT", lease_path, Some(&lease)).await, refused);
     cluster.admin.get(path).await.expect(404);
     cluster.admin.get(lease_path).await.expect(404);
@@ -298,7 +305,9 @@ async fn reviews_tell_why_something_is_allowed_and_what_is() {
         let call = cluster.server.anonymous().post(path, &json!({ "spec": spec }));
         call.header("authorization", format!("Bearer t-{user}")).await
     };
-    let held = rules("ann", json!({ "namespace": "a" })).await.expect(201).json()["status"].clone();
+    let told = rules("ann", json!({ "namespace": "a" })).await.expect(201).json();
+    assert_eq!((&told["metadata"], &told["spec"]), (&json!({}), &json!({})), "nothing of the question is told again");
+    let held = told["status"].clone();
     let expected = json!([
         { "verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"] },
         { "verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"] },

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
+use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::names::generate_name;
 use keelson_meta::{ApiError, Object};
 
@@ -58,12 +59,16 @@ async fn refuse_creation_by_others(request: &WriteRequest<'_>) -> Result<(), Api
     if verdict.is_allowed() {
         return Ok(());
     }
-    Err(ApiError::Refused {
-        resource: target.group_resource(),
+    Err(ApiError::Forbidden(Box::new(ForbiddenDetail {
+        user: caller.user().name.clone(),
+        verb: "create".to_owned(),
+        resource: Some(target.group_resource()),
         name: request.name.to_owned(),
-        message: verdict.reason.into_owned(),
-        causes: Vec::new(),
-    })
+        namespace: target.namespace.clone(),
+        path: None,
+        subresource: target.subresource_name().map(str::to_owned),
+        reason: verdict.reason.into_owned(),
+    })))
 }
 
 /// One passage of a proposal through the stages.
