@@ -18,6 +18,7 @@ mod nodes;
 mod plugin;
 mod reading;
 mod refusals;
+mod rights;
 mod rollouts;
 mod server_side;
 mod watching;
