@@ -7,6 +7,8 @@ use std::process::Output;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use keelson_storage::memory::MemoryStore;
 use keelson_testkit::{ProcessServer, Raw, TestServer, TestServerBuilder};
 use serde_json::{Value, json};
@@ -175,6 +177,79 @@ async fn keys_are_changed_one_server_after_the_other() {
         copy_keys(&old, &behind);
         let started = server(&store, "behind", &behind).try_start().await;
         assert_eq!(started.is_ok(), step < 1, "step {step}");
+    }
+}
+
+/// Keys of continue tokens, of which the first one seals.
+fn write_token_keys(data: &TempDir, keys: &[u8]) {
+    let mut lines: Vec<String> = keys.iter().map(|byte| STANDARD.encode([*byte; 32])).collect();
+    // Files that are written one right after the other differ in length, so that both are seen.
+    lines.push("#".repeat(keys[0].into()));
+    fs::write(data.path().join("token-keys"), lines.join("\n")).unwrap();
+}
+
+/// The token behind the first object, and by which key it is sealed.
+async fn sealed(raw: &Raw) -> (String, Vec<u8>) {
+    let page = raw.get(format!("{CONFIG_MAPS}?limit=1")).await.expect(200).json();
+    let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
+    let key = URL_SAFE_NO_PAD.decode(&token).unwrap()[..5].to_vec();
+    (token, key)
+}
+
+/// Asks for what is behind a token until the answer is this one.
+async fn until_answered(raw: &Raw, token: &str, status: u16) {
+    let begun = Instant::now();
+    while raw.get(format!("{CONFIG_MAPS}?limit=1&continue={token}")).await.status != status {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is not {status}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_continue_tokens_are_changed_while_walks_go_on_at_other_servers() {
+    let store = MemoryStore::new();
+    let [one, two] = [(); 2].map(|()| TempDir::new().unwrap());
+    for data in [&one, &two] {
+        write_token_keys(data, &[1]);
+    }
+    let with_keys = |id: &str, data: &TempDir| {
+        let file = data.path().join("token-keys");
+        server(&store, id, data).configure(|config| config.token_key_file = Some(file))
+    };
+    let first = with_keys("one", &one).start().await;
+    copy_keys(&one, &two);
+    let second = with_keys("two", &two).start().await;
+    let servers = [first.raw(), second.raw()];
+    for name in ["a", "b", "c"] {
+        servers[0].post(CONFIG_MAPS, &config_map(name, 0)).await.expect(201);
+    }
+    let (old, old_key) = sealed(&servers[0]).await;
+    // The new key is accepted everywhere before one server seals with it, and another later.
+    for data in [&one, &two] {
+        write_token_keys(data, &[1, 2]);
+    }
+    for (number, data) in [&one, &two].into_iter().enumerate() {
+        write_token_keys(data, &[2, 1]);
+        let begun = Instant::now();
+        let (new, _) = loop {
+            let (token, key) = sealed(&servers[number]).await;
+            if key != old_key {
+                break (token, key);
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "the keys are not read again");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        for raw in &servers {
+            until_answered(raw, &new, 200).await;
+            let walk = raw.get(format!("{CONFIG_MAPS}?limit=1&continue={old}")).await;
+            assert_eq!(walk.status, 200, "walks that have begun go on");
+        }
+    }
+    let (new, _) = sealed(&servers[0]).await;
+    for (data, raw) in [&one, &two].into_iter().zip(&servers) {
+        write_token_keys(data, &[2]);
+        until_answered(raw, &old, 410).await;
+        until_answered(raw, &new, 200).await;
     }
 }
 
