@@ -18,7 +18,7 @@ use crate::{items, name, until};
 
 pub(crate) const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.move.example.com";
 const STORED: &str = "/registry/move.example.com/hosts/";
-const MERGE: &str = "application/merge-patch+json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const OBJECTS: usize = 30;
 
 fn place(version: &str) -> String {
@@ -35,7 +35,7 @@ pub(crate) fn versions(stored: &str) -> Value {
 }
 
 /// Moves `host` to `address` and back.
-fn converted(review: &Value) -> Value {
+pub(crate) fn converted(review: &Value) -> Value {
     converted_review(review, |spec, wanted| {
         let value = [&spec["host"], &spec["address"]].into_iter().find(|value| value.is_string()).cloned();
         let field = if wanted.ends_with("v2") { "address" } else { "host" };
@@ -44,7 +44,7 @@ fn converted(review: &Value) -> Value {
 }
 
 /// The objects in the store.
-pub(crate) async fn stored(store: &MemoryStore) -> Vec<Value> {
+pub(crate) async fn stored(store: &dyn Store) -> Vec<Value> {
     let (from, to) = (StoreKey::new(STORED), StoreKey::prefix_end(STORED));
     let page = store.range(RangeRequest { from, to, revision: None, limit: None }).await.unwrap();
     page.entries.iter().map(|entry| serde_json::from_slice(&entry.value).unwrap()).collect()
@@ -52,6 +52,16 @@ pub(crate) async fn stored(store: &MemoryStore) -> Vec<Value> {
 
 pub(crate) async fn definition(raw: &Raw) -> Value {
     raw.get(DEFINITION).await.expect(200).json()
+}
+
+/// Makes the definition, whose objects the webhook converts.
+pub(crate) async fn define(raw: &Raw, hook: &HookServer) {
+    let client = json!({ "url": hook.url("/convert"), "caBundle": hook.ca_bundle() });
+    let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
+    let mut hosts = keelson_testkit::definition("move.example.com", "hosts", "Host", versions("v1"));
+    hosts["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": webhook });
+    raw.post(DEFINITIONS, &hosts).await.expect(201);
+    until("it is established", || async { holds(&definition(raw).await, "Established") }).await;
 }
 
 /// A server with objects in the first version that a webhook converts, unless it is told that it is broken.
@@ -68,12 +78,7 @@ pub(crate) async fn start() -> (MemoryStore, TestServer, HookServer, Arc<AtomicB
     let store = MemoryStore::new();
     let server = TestServer::builder().shared_store(Arc::new(store.clone())).configure(with_migrator).start().await;
     let raw = server.raw();
-    let client = json!({ "url": hook.url("/convert"), "caBundle": hook.ca_bundle() });
-    let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
-    let mut hosts = keelson_testkit::definition("move.example.com", "hosts", "Host", versions("v1"));
-    hosts["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": webhook });
-    raw.post(DEFINITIONS, &hosts).await.expect(201);
-    until("it is established", || async { holds(&definition(&raw).await, "Established") }).await;
+    define(&raw, &hook).await;
     for number in 0..OBJECTS {
         let host =
             json!({ "metadata": { "name": format!("h{number:02}") }, "spec": { "host": format!("at-{number}") } });

@@ -6,6 +6,7 @@
 mod barrier;
 mod changing;
 mod cluster;
+mod custom_fleets;
 mod custom_migrations;
 mod definitions;
 mod engines;

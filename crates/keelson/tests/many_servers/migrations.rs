@@ -170,8 +170,8 @@ async fn until_stored_in(store: &dyn Store, version: &str) {
 }
 
 /// What clients read of each object, without the revision.
-async fn contents(raw: &Raw) -> BTreeMap<String, Value> {
-    let list = raw.get(SCALERS).await.expect(200).json();
+pub(crate) async fn contents(raw: &Raw, path: &str) -> BTreeMap<String, Value> {
+    let list = raw.get(path).await.expect(200).json();
     let without = |object: &Value| {
         let mut object = object.clone();
         object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
@@ -180,21 +180,41 @@ async fn contents(raw: &Raw) -> BTreeMap<String, Value> {
     items(&list).iter().map(without).collect()
 }
 
+/// What writers write: objects with a number in them.
+pub(crate) struct Written {
+    pub(crate) path: &'static str,
+    pub(crate) object: fn(&str, u64) -> Value,
+    pub(crate) change: fn(u64) -> Value,
+    pub(crate) number: fn(&Value) -> Option<u64>,
+}
+
+static SCALERS_WRITTEN: Written = Written {
+    path: SCALERS,
+    object: |name, number| {
+        let of = json!({ "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" });
+        json!({ "metadata": { "name": name }, "spec": { "scaleTargetRef": of, "maxReplicas": number } })
+    },
+    change: |number| json!({ "spec": { "maxReplicas": number } }),
+    number: |object| object["spec"]["maxReplicas"].as_u64(),
+};
+
 /// Changes objects of its own through whichever server answers, and remembers what was acknowledged last of each.
-async fn write(clients: Vec<Raw>, writer: usize, enough: Arc<AtomicBool>) -> BTreeMap<String, (u64, u64)> {
+async fn write(
+    clients: Vec<Raw>,
+    written: &Written,
+    writer: usize,
+    enough: Arc<AtomicBool>,
+) -> BTreeMap<String, (u64, u64)> {
     let mut acknowledged = BTreeMap::new();
     let mut round: u64 = 10;
     while !enough.load(Ordering::SeqCst) {
         round += 1;
         let raw = &clients[round as usize % clients.len()];
         let name = format!("w{writer}-{}", round % 10);
-        let spec = json!({
-            "scaleTargetRef": { "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" }, "maxReplicas": round
-        });
         let sent = if acknowledged.contains_key(&name) {
-            raw.patch(format!("{SCALERS}/{name}"), MERGE, &json!({ "spec": { "maxReplicas": round } }))
+            raw.patch(format!("{}/{name}", written.path), MERGE, &(written.change)(round))
         } else {
-            raw.post(SCALERS, &json!({ "metadata": { "name": name }, "spec": spec }))
+            raw.post(written.path, &(written.object)(&name, round))
         };
         let known: &mut (u64, u64) = match sent.try_send().await {
             Ok(answer) if answer.status < 300 => {
@@ -224,16 +244,17 @@ async fn write(clients: Vec<Raw>, writer: usize, enough: Arc<AtomicBool>) -> BTr
     acknowledged
 }
 
-struct Writers {
+pub(crate) struct Writers {
+    written: &'static Written,
     enough: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<BTreeMap<String, (u64, u64)>>>,
 }
 
 impl Writers {
-    fn start(clients: &[Raw]) -> Self {
+    pub(crate) fn start(clients: &[Raw], written: &'static Written) -> Self {
         let enough = Arc::new(AtomicBool::new(false));
-        let write = |writer| tokio::spawn(write(clients.to_vec(), writer, enough.clone()));
-        Self { tasks: (0..WRITERS).map(write).collect(), enough }
+        let write = |writer| tokio::spawn(write(clients.to_vec(), written, writer, enough.clone()));
+        Self { tasks: (0..WRITERS).map(write).collect(), enough, written }
     }
 
     /// Has them end, and compares what they were told with what there is.
@@ -243,22 +264,19 @@ impl Writers {
             let acknowledged = task.await.unwrap();
             assert!(!acknowledged.is_empty());
             for (name, (least, most)) in acknowledged {
-                let replicas = found[&name]["spec"]["maxReplicas"].as_u64().unwrap();
-                assert!(
-                    (least..=most).contains(&replicas),
-                    "{name} has {replicas}, and was left with {least}..={most}"
-                );
+                let number = (self.written.number)(&found[&name]).unwrap();
+                assert!((least..=most).contains(&number), "{name} has {number}, and was left with {least}..={most}");
             }
         }
     }
 
     /// The same, and waits until they have ended before anybody looks.
-    async fn end(self, raw: &Raw, before: &BTreeMap<String, Value>) {
+    pub(crate) async fn end(self, raw: &Raw, before: &BTreeMap<String, Value>) {
         self.enough.store(true, Ordering::SeqCst);
         while !self.tasks.iter().all(tokio::task::JoinHandle::is_finished) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let after = contents(raw).await;
+        let after = contents(raw, self.written.path).await;
         for (name, object) in before {
             assert_eq!(after.get(name), Some(object), "what nobody changes stays as it was");
         }
@@ -269,10 +287,10 @@ impl Writers {
 async fn an_upgrade_of_all_servers_ends_with_everything_in_the_new_version(engine: Engine) {
     let mut fleet = Fleet::start(engine).await;
     fleet.until_agreed(Some("autoscaling/v1")).await;
-    let before = contents(fleet.raw()).await;
+    let before = contents(fleet.raw(), SCALERS).await;
     assert_eq!(before.len(), OBJECTS);
     assert!(migrations(fleet.raw()).await.is_empty(), "what is stored as all agree needs no migration");
-    let writers = Writers::start(&fleet.clients);
+    let writers = Writers::start(&fleet.clients, &SCALERS_WRITTEN);
     for number in 0..SERVERS - 1 {
         fleet.restart(number, "v2").await;
         fleet.until_agreed(None).await;
@@ -302,8 +320,8 @@ async fn an_upgrade_that_is_rolled_back_ends_with_everything_in_the_old_version(
     let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
     fleet.raw().patch(format!("{SCALERS}/{}", name_of(0)), MERGE, &labelled).await.expect(200);
     assert_eq!(versions(&*fleet.store).await["v2"], 1);
-    let before = contents(fleet.raw()).await;
-    let writers = Writers::start(&fleet.clients);
+    let before = contents(fleet.raw(), SCALERS).await;
+    let writers = Writers::start(&fleet.clients, &SCALERS_WRITTEN);
     fleet.restart(1, "v1").await;
     fleet.until_agreed(None).await;
     assert!(migrations(fleet.raw()).await.is_empty(), "nothing is migrated before all agree");
@@ -416,7 +434,7 @@ async fn what_a_killed_server_was_migrating_another_brings_to_its_end(engine: En
     assert_eq!(all.iter().filter(ours).count(), 1, "it is the same migration: {all:?}");
     let total = &all.iter().find(ours).unwrap()["metadata"]["annotations"]["keelson.io/objects-total"];
     assert_eq!(*total, MANY.to_string());
-    assert_eq!(contents(&raw).await.len(), MANY);
+    assert_eq!(contents(&raw, SCALERS).await.len(), MANY);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -427,14 +445,14 @@ async fn a_restart_with_another_version_migrates_and_one_with_the_same_does_noth
         let spec = json!({ "scaleTargetRef": of, "maxReplicas": number + 1 });
         server.raw().post(SCALERS, &json!({ "metadata": { "name": name_of(number) }, "spec": spec })).await.expect(201);
     }
-    let before = contents(&server.raw()).await;
+    let before = contents(&server.raw(), SCALERS).await;
     server.restart().await;
     server.change(storing("v2"));
     assert!(migrations(&server.raw()).await.is_empty());
     server.restart().await;
     let raw = server.raw();
     until("it is migrated", || async { migrations(&raw).await.iter().any(|it| holds(it, "Succeeded")) }).await;
-    assert_eq!(contents(&raw).await, before);
+    assert_eq!(contents(&raw, SCALERS).await, before);
     let metrics = raw.get("/metrics").await.expect(200).text();
     let of =
         "keelson_stored_encodings{resource=\"horizontalpodautoscalers.autoscaling\",encoding=\"autoscaling/v2\"} 20";

@@ -166,6 +166,62 @@ async fn what_can_t_be_published_is_not_written_and_holds_up_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_form_of_a_write_waits_for_what_is_published_and_nothing_else_does() {
+    let cluster = Cluster::new();
+    let prefix = keelson_registry::key_prefix("internal.apiserver.k8s.io", "storageversions").unwrap();
+    let key = StoreKey::new(prefix + "core.podtemplates");
+    cluster.store.commit(Transaction::default().put(key, Bytes::from_static(b"{"))).await.unwrap();
+    let server = cluster.server_with("a", |_| {}).await;
+    let raw = server.raw();
+    let templates = "/api/v1/namespaces/default/podtemplates";
+    let one = &*format!("{templates}/t");
+    let template = json!({ "apiVersion": "v1", "kind": "PodTemplate", "metadata": { "name": "t" } });
+    let (merge, json_patch, apply) =
+        ("application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml");
+    for (what, call) in [
+        ("a create", raw.post(templates, &template)),
+        ("a dry run", raw.post(format!("{templates}?dryRun=All"), &template)),
+        ("an update", raw.put(one, &template)),
+        ("a merge patch", raw.patch(one, merge, &json!({}))),
+        ("a JSON patch", raw.patch(one, json_patch, &json!([]))),
+        ("an apply", raw.patch(format!("{one}?fieldManager=m"), apply, &template)),
+        ("a delete", raw.delete(one)),
+        ("a delete of all", raw.delete(templates)),
+    ] {
+        let refused = call.await;
+        assert_eq!((refused.status, refused.header("retry-after")), (503, "1"), "{what}: {}", refused.text());
+        let told = refused.json();
+        let message = told["message"].as_str().unwrap();
+        let expect = "wait for storage version registration to complete for resource: podtemplates, last seen error: ";
+        assert!(message.starts_with(expect), "{what}: {message}");
+        assert_eq!(
+            (&told["reason"], &told["details"]),
+            (&json!("ServiceUnavailable"), &json!({ "retryAfterSeconds": 1 }))
+        );
+    }
+    let told = raw.post(templates, &template).header("accept", "application/yaml").await.expect(503).text();
+    assert!(told.contains("reason: ServiceUnavailable"), "{told}");
+    // Who may not write is told that first.
+    server.anonymous().post(templates, &template).await.expect(403);
+
+    raw.get(templates).await.expect(200);
+    raw.get(one).await.expect(404);
+    let watch = raw.get(format!("{templates}?watch=true&resourceVersion=0&timeoutSeconds=1")).stream().await;
+    assert_eq!(watch.status, 200);
+    raw.post("/api/v1/namespaces/default/nothings", &json!({})).await.expect(404);
+    let review = json!({ "spec": { "resourceAttributes": { "verb": "get", "resource": "pods" } } });
+    raw.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await.expect(201);
+    let lease = json!({ "metadata": { "name": "pass" }, "spec": {} });
+    raw.post("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", &lease).await.expect(201);
+    raw.post(DEFINITIONS, &oaks(&["v1"])).await.expect(201);
+    let objects = "/apis/versions.example.com/v1/namespaces/default/oaks";
+    let oak = json!({ "metadata": { "name": "o" } });
+    until("a custom resource is written", || async { raw.post(objects, &oak).await.status == 201 }).await;
+    raw.get("/livez").await.expect(200);
+    raw.get("/readyz").await.expect(500);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_feature_gate_switches_all_of_it_off() {
     let server = TestServer::builder().configure(|config| config.registry.storage_version_api = false).start().await;
     let raw = server.raw();
