@@ -132,6 +132,14 @@ fn find(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Op
 pub(super) struct PriorityClasses;
 
 impl Strategy for PriorityClasses {
+    fn check_delete(&self, _: &Registry, target: &Target, name: &str) -> Result<(), ApiError> {
+        if SYSTEM.iter().all(|(known, _)| *known != name) {
+            return Ok(());
+        }
+        let message = "this is a system priority class and cannot be deleted".to_owned();
+        Err(ApiError::Refused { resource: target.group_resource(), name: name.to_owned(), message, causes: Vec::new() })
+    }
+
     fn raises_generation(&self, _: &Object, _: &Object) -> bool {
         false
     }

@@ -199,9 +199,11 @@ pub(super) fn named_if<'p>(pod: &Pod<'p>, holds: impl Fn(&Container<'p>) -> bool
 }
 
 pub(super) fn proc_mount(pod: &Pod<'_>, version: Version) -> Option<Violation> {
-    if version.is_since(OWN_USERS) && pod.has_own_users() {
-        return None;
-    }
+    if version.is_since(OWN_USERS) && pod.has_own_users() { None } else { unmasked(pod) }
+}
+
+/// The same whatever users a pod has, which restricted asks for.
+pub(super) fn unmasked(pod: &Pod<'_>) -> Option<Violation> {
     let (mut names, mut types) = (Vec::new(), BTreeSet::new());
     for container in pod.containers() {
         match container.context(&["procMount"]).as_str() {

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use keelson_meta::json::Value;
 
-use super::baseline::{OWN_USERS, SECCOMP_FIELDS, added, is_wrong_seccomp, named_if, seccomp_set_wrong, types_set};
+use super::baseline::{
+    OWN_USERS, SECCOMP_FIELDS, added, is_wrong_seccomp, named_if, seccomp_set_wrong, types_set, unmasked,
+};
 use super::levels::Version;
 use super::pod::{Pod, at, list};
 use super::violation::{Setters, Violation, containers, quoted, word};
@@ -42,6 +44,11 @@ pub(super) fn privilege_escalation(pod: &Pod<'_>, version: Version) -> Option<Vi
     }
     let detail = format!("{} must set securityContext.allowPrivilegeEscalation=false", containers(&escalating));
     Violation::new("allowPrivilegeEscalation != false", detail)
+}
+
+/// What baseline excuses for pods with users of their own, this level does not.
+pub(super) fn proc_mount(pod: &Pod<'_>, version: Version) -> Option<Violation> {
+    if version.is_since(OWN_USERS) { unmasked(pod) } else { None }
 }
 
 pub(super) fn capabilities(pod: &Pod<'_>, version: Version) -> Option<Violation> {

@@ -35,14 +35,15 @@ const BASELINE: [Control; 12] = [
     Control::new(baseline::host_ports),
     Control::new(baseline::probe_hosts),
     Control::new(baseline::privileged),
-    Control::new(baseline::proc_mount),
+    Control::until(baseline::proc_mount, baseline::OWN_USERS),
     Control::new(baseline::selinux),
     Control::until(baseline::seccomp, baseline::SECCOMP_FIELDS),
     Control::new(baseline::sysctls),
     Control::new(baseline::host_process),
 ];
 
-const RESTRICTED: [Check; 6] = [
+const RESTRICTED: [Check; 7] = [
+    restricted::proc_mount,
     restricted::privilege_escalation,
     restricted::capabilities,
     restricted::volumes,

@@ -158,5 +158,9 @@ fn a_standard_stays_as_it_was_with_its_release() {
     check("restricted:v1.22", own_users.clone(), told);
     check("restricted:v1.34", own_users.clone(), &format!("{told}, runAsUser=0 (pod must not set runAsUser=0)"));
     check("restricted:v1.35", own_users.clone(), "");
+    let unmasked = hardened(&json!({ "procMount": "Unmasked" }), &json!({}), &json!({ "hostUsers": false }));
+    check("baseline:v1.35", unmasked.clone(), "");
+    let told = "procMount (container \"c\" must not set securityContext.procMount to \"Unmasked\")";
+    check("restricted:v1.35", unmasked, told);
     check("restricted:v1.999", own_users, "");
 }
