@@ -1,4 +1,4 @@
-//! An aggregated API server for measurements: objects, lists and one long body, which it answers from memory at once.
+//! An aggregated API server for measurements: objects, lists and one long body, which it answers from memory at once, and a mutating webhook.
 //!
 //! It has a thread and a runtime of its own, so that what is measured is the way to it and not the work of the one who measures. What
 //! it says is what the way needs: that its version is there.
@@ -21,6 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use serde_json::{Value, json};
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -31,6 +32,9 @@ use crate::wire::{Client, Credentials};
 pub(crate) const COLLECTION: &str = "/apis/aggregated.bench.example.com/v1/things";
 /// Its group.
 pub(crate) const GROUP: &str = "aggregated.bench.example.com";
+/// Where it is asked as a mutating webhook, and the annotation that it gives each object that has others.
+pub(crate) const WEBHOOK: &str = "/mutate";
+pub(crate) const SEEN: &str = "bench.example.com/seen";
 /// Bytes of the long body.
 pub(crate) const STREAM_BYTES: usize = 1 << 30;
 /// Bytes of an object.
@@ -135,7 +139,13 @@ async fn serve(listener: StdListener, tls: TlsAcceptor) -> Result<()> {
         tokio::spawn(async move {
             let Ok(stream) = tls.accept(tcp).await else { return };
             let answer = service_fn(move |request: Request<Incoming>| {
-                std::future::ready(answer(request.uri().path(), &object, &list))
+                let (object, list) = (object.clone(), list.clone());
+                async move {
+                    match request.uri().path() {
+                        WEBHOOK => review(request.into_body()).await,
+                        path => Ok(answer(path, &object, &list)?),
+                    }
+                }
             });
             let mut server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             server.http2().max_send_buf_size(PIECE_BYTES);
@@ -158,6 +168,17 @@ fn answer(path: &str, object: &Bytes, list: &Bytes) -> Result<Response<Body>, ht
         None => return Response::builder().status(StatusCode::NOT_FOUND).body(Full::default().boxed()),
     };
     Response::builder().header(CONTENT_TYPE, "application/json").body(body)
+}
+
+/// Reviews an object: a patch with one annotation more.
+async fn review(asked: Incoming) -> Result<Response<Body>> {
+    let asked: Value = serde_json::from_slice(&asked.collect().await?.to_bytes())?;
+    let path = format!("/metadata/annotations/{}", SEEN.replace('/', "~1"));
+    let patch = STANDARD.encode(json!([{ "op": "add", "path": path, "value": "yes" }]).to_string());
+    let response = json!({ "uid": asked["request"]["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch });
+    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
+    let body = Full::new(Bytes::from(review.to_string())).boxed();
+    Ok(Response::builder().header(CONTENT_TYPE, "application/json").body(body)?)
 }
 
 fn long() -> Body {

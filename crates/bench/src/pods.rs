@@ -108,6 +108,11 @@ impl Pods {
         labelled
     }
 
+    /// The number of the pod with this place in the first namespace.
+    pub(crate) fn in_one_namespace(place: usize) -> usize {
+        place * NAMESPACES
+    }
+
     /// Where pod `number` is created.
     pub(crate) fn collection(&self, number: usize) -> String {
         format!("/api/v1/namespaces/{}/pods", namespace(number))

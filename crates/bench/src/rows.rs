@@ -3,6 +3,7 @@
 //! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
 //! one, last those that add to it.
 
+mod admitted;
 mod audited;
 mod converted;
 mod costs;
@@ -24,6 +25,7 @@ use crate::FULL_SIZE;
 use crate::bench::Bench;
 use crate::figure::{Figure, Quantity, Seen};
 use crate::store::BenchStore;
+use admitted::Admitted;
 use audited::Audited;
 use custom::Custom;
 use definitions::Definitions;
@@ -64,6 +66,7 @@ pub(crate) enum Work {
     Custom(Custom),
     Proxied(Proxied),
     Audited(Audited),
+    Admitted(Admitted),
     Cost(&'static str),
     TwoServers(Objects),
 }
@@ -211,6 +214,24 @@ pub(crate) const ALL: [Row; 57] = [
         Some(Quantity::Ratio(0.92)),
     ),
     row(
+        "policies-create",
+        "create a pod, judged by five policies over none",
+        Work::Admitted(Admitted::Policies),
+        Some(Quantity::Ratio(0.9)),
+    ),
+    row(
+        "webhook-create",
+        "create a pod, changed by a webhook on this machine",
+        Work::Admitted(Admitted::Webhook),
+        Some(Quantity::Rate(2_500.0)),
+    ),
+    row(
+        "quota-create",
+        "create a pod in one namespace with a quota",
+        Work::Admitted(Admitted::Quota),
+        Some(Quantity::Rate(2_000.0)),
+    ),
+    row(
         "decision",
         "what a user may do, with 5,000 bindings and 2,000 roles",
         Work::Cost("decision"),
@@ -304,6 +325,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Custom(which) => custom::figure(bench, which).await,
         Work::Proxied(which) => proxied::figure(bench, which).await,
         Work::Audited(which) => audited::figure(bench, which).await,
+        Work::Admitted(which) => admitted::figure(bench, which).await,
         Work::Cost(step) => costs::of(bench, step).await,
         Work::TwoServers(objects) => servers::create(bench, objects).await,
     }

@@ -1,0 +1,148 @@
+//! Creates of pods that admission has work with: policies, a mutating webhook on this machine, and a quota that all creates share.
+//!
+//! Policies are measured over none, by two servers in turn, since machines are shared and noisy. What is asked is looked at once before: a
+//! row that measures admission that does nothing would measure nothing.
+
+use std::rc::Rc;
+
+use anyhow::{Context as _, Result, ensure};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::aggregated::{AggregatedServer, SEEN, WEBHOOK};
+use crate::bench::{Bench, Meter, populate};
+use crate::figure::{Quantity, Seen, median_of};
+use crate::load::{Until, load};
+use crate::pods::Pods;
+use crate::server::Server;
+use crate::wire::Request;
+
+/// The directories of these rows, beside those of the other rows.
+const DIRECTORY: usize = 8_000;
+const CREATING: usize = 48;
+/// Pods that each side of a round creates.
+const ROUND: usize = 5_000;
+const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+/// What the five policies ask of a pod.
+const EXPRESSIONS: [&str; 5] = [
+    "'app.kubernetes.io/name' in object.metadata.labels",
+    "object.spec.containers.all(c, c.image.startsWith('example.com/'))",
+    "object.spec.containers.all(c, has(c.resources.limits) && 'memory' in c.resources.limits)",
+    "object.spec.securityContext.runAsNonRoot",
+    "!has(object.spec.hostNetwork) || !object.spec.hostNetwork",
+];
+
+/// Which of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// With five policies over none.
+    Policies,
+    /// With one mutating webhook.
+    Webhook,
+    /// In one namespace with a quota.
+    Quota,
+}
+
+pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, Seen)> {
+    let number = DIRECTORY + 2 * which as usize;
+    let server = bench.fresh(number).await?;
+    let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
+    match which {
+        Admitted::Policies => add_policies(&server).await?,
+        Admitted::Webhook => add_webhook(&server, &AggregatedServer::start()?).await?,
+        Admitted::Quota => add_quota(&server, &pods).await?,
+    }
+    let mut plain = None;
+    if which == Admitted::Policies {
+        let server = bench.fresh(number + 1).await?;
+        let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
+        plain = Some((server, pods));
+    }
+    let mut runs = Vec::new();
+    for round in 0..bench.runs {
+        let (rate, seen) = create(&server, &pods, round, which).await?;
+        runs.push(match &plain {
+            None => (Quantity::Rate(rate), seen),
+            Some((plain, pods)) => {
+                let (without, _) = create(plain, pods, round, which).await?;
+                let note = Some(format!("{rate:.0} /s, without {without:.0} /s"));
+                (Quantity::Ratio(rate / without), Seen { note, ..seen })
+            }
+        });
+    }
+    let first = get(&server, &pods.path(0)).await?;
+    let is_admitted = match which {
+        Admitted::Policies => true,
+        Admitted::Webhook => first["metadata"]["annotations"][SEEN] == "yes",
+        Admitted::Quota => {
+            let used = &get(&server, &quota(&pods)).await?["status"]["used"]["pods"];
+            *used == (bench.runs * ROUND).to_string()
+        }
+    };
+    ensure!(is_admitted, "admission did not do what is measured");
+    for server in plain.map(|(plain, _)| plain).into_iter().chain([server]) {
+        server.stop().await?;
+    }
+    Ok(median_of(runs))
+}
+
+async fn create(server: &Server, pods: &Rc<Pods>, round: usize, which: Admitted) -> Result<(f64, Seen)> {
+    let (created, first) = (Rc::clone(pods), round * ROUND);
+    let request = move |number: usize| {
+        let number = first + number;
+        let number = if which == Admitted::Quota { Pods::in_one_namespace(number) } else { number };
+        Request::post(created.collection(number), created.body(number))
+    };
+    let meter = Meter::start(&server.process)?;
+    let done = load(&server.client, CREATING, Until::Count(ROUND), request).await?;
+    Ok((done.rate(), meter.stop(done.seen())?))
+}
+
+async fn post(server: &Server, path: String, object: Value) -> Result<()> {
+    server.client.connect().await?.send(Request::post(path, object.to_string())).await?;
+    Ok(())
+}
+
+async fn get(server: &Server, path: &str) -> Result<Value> {
+    let body = server.client.connect().await?.open(Request::get(path.to_owned())).await?;
+    serde_json::from_slice(&body.collect().await?.to_bytes()).with_context(|| format!("what {path} answers"))
+}
+
+/// Five policies that pods keep, and what they refuse.
+async fn add_policies(server: &Server) -> Result<()> {
+    let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] });
+    for (number, expression) in EXPRESSIONS.into_iter().enumerate() {
+        let name = format!("policy-{number}");
+        let spec = json!({ "matchConstraints": { "resourceRules": [&rule] }, "validations": [{ "expression": expression }] });
+        let policy = json!({ "metadata": { "name": &name }, "spec": spec });
+        post(server, format!("{CONFIGURATIONS}/validatingadmissionpolicies"), policy).await?;
+        let binding = json!({ "metadata": { "name": &name }, "spec": { "policyName": &name, "validationActions": ["Deny"] } });
+        post(server, format!("{CONFIGURATIONS}/validatingadmissionpolicybindings"), binding).await?;
+    }
+    let wrong = json!({ "metadata": { "name": "wrong" }, "spec": { "containers": [{ "name": "c", "image": "other.example.org/i" }] } });
+    let path = format!("/api/v1/namespaces/{}/pods", Pods::namespaces().next().unwrap_or_default());
+    ensure!(post(server, path, wrong).await.is_err(), "no policy refuses what it has to");
+    Ok(())
+}
+
+async fn add_webhook(server: &Server, webhook: &AggregatedServer) -> Result<()> {
+    let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] });
+    let url = format!("https://127.0.0.1:{}{WEBHOOK}", webhook.port());
+    let hook = json!({
+        "name": "seen.bench.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "rules": [rule],
+        "clientConfig": { "url": url, "caBundle": webhook.ca_bundle() },
+    });
+    let configuration = json!({ "metadata": { "name": "seen" }, "webhooks": [hook] });
+    post(server, format!("{CONFIGURATIONS}/mutatingwebhookconfigurations"), configuration).await
+}
+
+async fn add_quota(server: &Server, pods: &Pods) -> Result<()> {
+    let hard = json!({ "pods": "1000000", "requests.cpu": "1000000" });
+    let object = json!({ "metadata": { "name": "all" }, "spec": { "hard": hard } });
+    let path = format!("/api/v1/namespaces/{}/resourcequotas", pods.namespace(0));
+    post(server, path, object).await
+}
+
+fn quota(pods: &Pods) -> String {
+    format!("/api/v1/namespaces/{}/resourcequotas/all", pods.namespace(0))
+}
