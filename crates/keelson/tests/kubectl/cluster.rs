@@ -68,7 +68,9 @@ async fn health_is_told_part_by_part() {
 async fn a_user_learns_who_they_are_and_what_they_may_do() {
     let shell = Shell::start().await;
     let table = shell.ok("auth whoami").await;
-    assert_eq!(column(&table, 0), ["Username", "Groups"]);
+    assert_eq!(column(&table, 0), ["Username", "Groups", "Extra:"]);
+    // By which certificate a user is known, which the audit log tells too.
+    assert!(table.contains("authentication.kubernetes.io/credential-id"), "{table}");
     assert!(table.contains("system:masters") && table.contains("system:authenticated"), "{table}");
     for question in ["get pods", "delete namespaces", "'*' '*'", "get /metrics", "create deployments.apps -n team"] {
         assert_eq!(shell.ok(&format!("auth can-i {question}")).await, "yes\n", "{question}");
