@@ -193,7 +193,7 @@ impl Query {
     /// How many walks through an object it takes to tell whether it is wanted and where it stands, as objects usually are.
     pub fn walks(&self) -> usize {
         let tests = self.filter.as_ref().map_or(0, Filter::tests);
-        let searched = self.search.as_ref().map_or(0, Search::walks);
+        let searched = if self.search.is_some() { Search::walks() } else { 0 };
         (tests + searched + self.sort_by.terms().len() + usize::from(self.group_by.is_some())).max(1)
     }
 
@@ -212,6 +212,15 @@ impl Query {
     /// Whether one object may take some milliseconds.
     pub fn is_slow(&self) -> bool {
         self.condition.is_some() || self.filter.as_ref().is_some_and(Filter::has_patterns)
+    }
+
+    /// Whether all that decides which objects are in the list, and in which order, is what is searched for.
+    pub fn is_search_alone(&self) -> bool {
+        self.search.is_some()
+            && self.sort_by.is_by_key()
+            && self.group_by.is_none()
+            && self.filter.is_none()
+            && self.condition.is_none()
     }
 
     /// Whether the list is that of an ordinary request: the same objects in the order of their keys.
@@ -236,7 +245,7 @@ impl Query {
             let Some(score) = search.score(subject, fields) else { return };
             if self.sort_by.is_by_key() && self.group_by.is_none() {
                 // The best answer comes first.
-                out(&(u16::MAX - score).to_be_bytes());
+                out(&Search::place(score));
                 return;
             }
         }

@@ -7,8 +7,18 @@
 //! Texts may be as long as objects: of each the beginning is looked at, and of an object's texts together so much that it takes some
 //! milliseconds at the most.
 
+mod index;
+mod part;
+mod postings;
+mod texts;
+
+use std::sync::LazyLock;
+
 use keelson_codec::cursor::Cursor;
 
+pub use self::index::{Ranked, SearchIndex};
+pub use self::part::SearchGathered;
+pub use self::texts::SearchedTexts;
 use crate::error::QueryError;
 use crate::path::{Path, Segment};
 use crate::value::{Subject, Value};
@@ -20,8 +30,7 @@ const MAX_WORD: usize = 64;
 /// From how many characters on a word may have one typing error, and from how many two.
 const ONE_ERROR_FROM: usize = 4;
 const TWO_ERRORS_FROM: usize = 8;
-
-/// From how many errors on words are different.
+/// The most errors of a word.
 const MOST_ERRORS: usize = 2;
 /// How many bytes of a text are looked at.
 const TEXT_BYTES: usize = 2048;
@@ -40,11 +49,13 @@ mod weight {
 /// How many bytes of a text are told.
 const TOLD_BYTES: usize = 256;
 
+/// Where words are looked for in every object, and what each place counts.
+static PLACES: LazyLock<Vec<(Path, u16)>> = LazyLock::new(places);
+
 /// Words that are searched for.
 #[derive(Clone, Debug)]
 pub struct Search {
     words: Vec<Word>,
-    places: Vec<(Path, u16)>,
 }
 
 /// A word that is searched for.
@@ -145,7 +156,7 @@ impl Search {
         if words.iter().any(|word| word.letters.len() > MAX_WORD) {
             return Err(refused("words have at most 64 characters"));
         }
-        Ok(Self { words, places: places() })
+        Ok(Self { words })
     }
 
     /// The words, in small letters.
@@ -154,14 +165,31 @@ impl Search {
     }
 
     /// How many walks through an object it takes.
-    pub fn walks(&self) -> usize {
-        self.places.len()
+    pub fn walks() -> usize {
+        PLACES.len()
     }
 
     /// What it costs at the most for an object of so many bytes, in bytes that are walked over.
     pub fn cost(&self, bytes: u64) -> u64 {
-        let looked_at = bytes.min(OBJECT_BYTES as u64);
-        bytes * self.places.len() as u64 + looked_at * self.words.len() as u64 * STEPS_OF_WORD
+        cost_of_words(bytes, self.words.len())
+    }
+
+    /// What of an object is searched, whatever for. `fields` are texts of other fields.
+    pub fn texts<'f>(subject: &Subject<'_>, fields: impl Iterator<Item = &'f str>) -> SearchedTexts {
+        let mut texts = SearchedTexts::default();
+        each_text(subject, fields.map(|text| ((), text)), |_, text, weight| texts.push(text, weight));
+        texts
+    }
+
+    /// What [`Search::texts`] costs at the most of an object of so many bytes, in bytes that are walked over.
+    pub fn cost_of_texts(bytes: u64) -> u64 {
+        // Each text is written, and looked for among those that are known.
+        cost_of_words(bytes, 1)
+    }
+
+    /// The place of an object that answers so well: the best come first.
+    pub const fn place(score: u16) -> [u8; 2] {
+        (u16::MAX - score).to_be_bytes()
     }
 
     /// How well an object answers: more for a better answer, `None` where a word is not found. `fields` are texts of other fields.
@@ -180,11 +208,11 @@ impl Search {
         subject: &Subject<'_>,
         fields: impl Iterator<Item = (&'f str, &'f str)>,
     ) -> Vec<WordMatch> {
-        let mut best: Vec<Option<Best<'_, '_>>> = vec![None; self.words.len()];
+        let mut best: Vec<Option<Best<'_>>> = vec![None; self.words.len()];
         self.visit(subject, fields, |word, (field, text), manner, weight| {
             let points = manner.points() * weight;
             if best[word].as_ref().is_none_or(|(.., known)| *known < points) {
-                best[word] = Some((field, text[..text.floor_char_boundary(TEXT_BYTES)].to_owned(), manner, points));
+                best[word] = Some((field, text.to_owned(), manner, points));
             }
         });
         let told = self.words.iter().zip(best).filter_map(|(word, best)| {
@@ -204,47 +232,64 @@ impl Search {
     }
 
     /// Hands each text in which a word is found to `found`, with the place of the word, how it is found and what the field counts.
-    fn visit<'s, 'f, F: Copy>(
-        &'s self,
+    fn visit<'f, F: Copy>(
+        &self,
         subject: &Subject<'_>,
         fields: impl Iterator<Item = (F, &'f str)>,
-        mut found: impl FnMut(usize, (Looked<'s, F>, &str), Manner, u16),
+        mut found: impl FnMut(usize, (Looked<F>, &str), Manner, u16),
     ) {
-        let mut left = OBJECT_BYTES;
-        let mut look = |field: Looked<'s, F>, text: &str, weight: u16| {
-            let looked_at = &text[..text.floor_char_boundary(TEXT_BYTES)];
-            // A part of a text might seem to be another word.
-            left = left.saturating_sub(looked_at.len());
-            if left == 0 {
-                return false;
-            }
-            let small = looked_at.to_lowercase();
+        each_text(subject, fields, |field, text, weight| {
+            let small = text.to_lowercase();
             for (place, word) in self.words.iter().enumerate() {
                 if let Some(manner) = found_in(word, &small) {
                     found(place, (field, text), manner, weight);
                 }
             }
-            true
-        };
-        for (path, weight) in &self.places {
-            subject.visit(path, |value| look(Looked::At(path), value.text(), *weight));
+        });
+    }
+}
+
+/// What it costs to look for so many words in an object of so many bytes.
+fn cost_of_words(bytes: u64, words: usize) -> u64 {
+    let looked_at = bytes.min(OBJECT_BYTES as u64);
+    bytes * PLACES.len() as u64 + looked_at * words as u64 * STEPS_OF_WORD
+}
+
+/// Hands the beginning of each text of an object that is searched to `look`, with what the field counts, up to the bytes of an object.
+fn each_text<'f, F: Copy>(
+    subject: &Subject<'_>,
+    fields: impl Iterator<Item = (F, &'f str)>,
+    mut look: impl FnMut(Looked<F>, &str, u16),
+) {
+    let mut left = OBJECT_BYTES;
+    let mut look = |field: Looked<F>, text: &str, weight: u16| {
+        let looked_at = &text[..text.floor_char_boundary(TEXT_BYTES)];
+        // A part of a text might seem to be another word.
+        left = left.saturating_sub(looked_at.len());
+        if left == 0 {
+            return false;
         }
-        for (field, text) in fields {
-            if !look(Looked::In(field), text, weight::OTHER) {
-                break;
-            }
+        look(field, looked_at, weight);
+        true
+    };
+    for (path, weight) in PLACES.iter() {
+        subject.visit(path, |value| look(Looked::At(path), value.text(), *weight));
+    }
+    for (field, text) in fields {
+        if !look(Looked::In(field), text, weight::OTHER) {
+            break;
         }
     }
 }
 
 /// Where a word was found best so far: the field, the beginning of its text, how, and what that counts.
-type Best<'s, 'f> = (Looked<'s, &'f str>, String, Manner, u16);
+type Best<'f> = (Looked<&'f str>, String, Manner, u16);
 
 /// A field that was looked into.
 #[derive(Clone, Copy)]
-enum Looked<'s, F> {
+enum Looked<F> {
     /// One of every object.
-    At(&'s Path),
+    At(&'static Path),
     /// Another one.
     In(F),
 }
@@ -288,19 +333,23 @@ fn found_in(word: &Word, text: &str) -> Option<Manner> {
     if text == word {
         return Some(Manner::WholeText);
     }
-    let words = || text.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty());
     if !text.contains(word) {
-        let is_near = *errors > 0 && words().any(|part| is_near(letters, part, *errors));
+        let is_near = *errors > 0 && words_of(text).any(|part| is_near(letters, part, *errors));
         return is_near.then_some(Manner::Error);
     }
-    if words().any(|part| part == word) {
+    if words_of(text).any(|part| part == word) {
         return Some(Manner::WholeWord);
     }
     Some(match text.starts_with(word) {
         true => Manner::BeginsText,
-        false if words().any(|part| part.starts_with(word)) => Manner::BeginsWord,
+        false if words_of(text).any(|part| part.starts_with(word)) => Manner::BeginsWord,
         false => Manner::Part,
     })
+}
+
+/// The words of a text.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty())
 }
 
 /// The most letters of a word that is near to one that is searched for.

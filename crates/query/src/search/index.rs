@@ -1,0 +1,357 @@
+//! The index of a search: all objects of a collection at one moment with what of them is searched, without the objects.
+//!
+//! It is a stack of parts that never change, each about a quarter of the one below it or less. Objects that come or change are a new
+//! part on top, and what they were before is dead where it stands; parts on top are merged into the one below when they have grown, so
+//! that a change costs the same however many objects there are. A clone shares all parts: the index of one moment stays what it is
+//! while that of the next is made of it.
+//!
+//! Invariant: an index finds exactly the objects, with the scores, that [`Search::score`] of each of its objects says.
+
+use std::sync::Arc;
+
+use super::Search;
+use super::part::{Part, SearchGathered};
+
+/// Parts on top are merged into the one below when they have at least one in so many of its objects.
+const GROWN: usize = 4;
+
+/// Objects with what of them is searched. A clone costs a few pointers.
+#[derive(Clone, Default)]
+pub struct SearchIndex {
+    /// The largest first.
+    layers: Vec<Layer>,
+}
+
+#[derive(Clone)]
+struct Layer {
+    part: Arc<Part>,
+    dead: Arc<Dead>,
+}
+
+/// Which objects of a part are dead.
+#[derive(Clone, Default)]
+struct Dead {
+    /// A bit for each; none where none is.
+    bits: Vec<u64>,
+    count: usize,
+}
+
+impl Dead {
+    fn holds(&self, object: usize) -> bool {
+        self.bits.get(object / 64).is_some_and(|bits| bits >> (object % 64) & 1 == 1)
+    }
+
+    fn add(&mut self, object: usize, of: usize) {
+        self.bits.resize(of.div_ceil(64), 0);
+        self.bits[object / 64] |= 1 << (object % 64);
+        self.count += 1;
+    }
+}
+
+impl Layer {
+    fn left(&self) -> usize {
+        self.part.len() - self.dead.count
+    }
+
+    /// Whether about as much is above it, or dead in it, as it holds.
+    fn is_outgrown(&self, above: usize) -> bool {
+        above * GROWN >= self.left() || self.dead.count > self.left()
+    }
+}
+
+/// What a search finds in a part of an index, the best first, and of equal ones those with smaller keys.
+pub struct Ranked<'i> {
+    part: &'i Part,
+    found: Vec<(u16, u32)>,
+}
+
+impl<'i> Ranked<'i> {
+    /// How many objects.
+    pub const fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The scores and the keys of the objects.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &'i str)> {
+        self.found.iter().map(|(score, object)| (*score, self.part.key(*object as usize)))
+    }
+}
+
+impl SearchIndex {
+    /// The index of all that was gathered, each of other objects.
+    pub fn of(gathered: Vec<SearchGathered>) -> Self {
+        let mut parts: Vec<Part> =
+            gathered.into_iter().map(SearchGathered::finish).filter(|part| part.len() > 0).collect();
+        if parts.len() > 1 {
+            parts = vec![Part::merged(&parts.iter().collect::<Vec<_>>(), |_, _| true)];
+        }
+        let layer = |part| Layer { part: Arc::new(part), dead: Arc::default() };
+        Self { layers: parts.into_iter().map(layer).collect() }
+    }
+
+    /// The index after a change: without the objects with some keys, and with others, which it does not have, or no more.
+    pub fn changed<'k>(&self, gone: impl Iterator<Item = &'k str>, come: SearchGathered) -> Self {
+        let mut layers = self.layers.clone();
+        for key in gone {
+            for Layer { part, dead } in layers.iter_mut().rev() {
+                if let Some(object) = part.find_key(key).filter(|object| !dead.holds(*object)) {
+                    Arc::make_mut(dead).add(object, part.len());
+                    break;
+                }
+            }
+        }
+        if !come.is_empty() {
+            layers.push(Layer { part: Arc::new(come.finish()), dead: Arc::default() });
+        }
+        let mut changed = Self { layers };
+        changed.settle();
+        changed
+    }
+
+    /// Merges what has outgrown what is below it.
+    fn settle(&mut self) {
+        let mut above: usize = self.layers.iter().map(Layer::left).sum();
+        let outgrown = self.layers.iter().position(|layer| {
+            above -= layer.left();
+            // The topmost one is merged with nothing, unless much of it is dead.
+            layer.is_outgrown(above) && (above > 0 || layer.dead.count > layer.left())
+        });
+        let Some(first) = outgrown else { return };
+        let merged: Vec<Layer> = self.layers.drain(first..).collect();
+        let parts: Vec<&Part> = merged.iter().map(|layer| &*layer.part).collect();
+        let part = Part::merged(&parts, |part, object| !merged[part].dead.holds(object));
+        if part.len() > 0 {
+            self.layers.push(Layer { part: Arc::new(part), dead: Arc::default() });
+        }
+    }
+
+    /// The objects with keys from one on to before another in which all words of a search are found: those of each part.
+    ///
+    /// Cost: a pass over the distinct texts, and the objects that are found.
+    pub fn find(&self, search: &Search, from: &str, to: Option<&str>) -> Vec<Ranked<'_>> {
+        let ranked = self.layers.iter().map(|Layer { part, dead }| {
+            let found = part.find(&search.words, part.range(from, to), |object| !dead.holds(object));
+            Ranked { part, found }
+        });
+        ranked.filter(|ranked| !ranked.is_empty()).collect()
+    }
+
+    /// How many objects it has.
+    pub fn len(&self) -> usize {
+        self.layers.iter().map(Layer::left).sum()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// About how many bytes of memory it takes, what it shares with others included.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |layer: &Layer| layer.part.bytes() + layer.dead.bits.capacity() * size_of::<u64>();
+        self.layers.iter().map(bytes).sum::<usize>() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use keelson_meta::Revision;
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::value::Subject;
+
+    /// An object by its key: what is in its label, its image and the field beside it.
+    type Model = BTreeMap<String, (String, String, String)>;
+
+    fn object(key: &str, (label, image, _): &(String, String, String)) -> String {
+        format!(
+            concat!(
+                r#"{{"metadata":{{"name":"{}","labels":{{"a":"{}"}}}},"#,
+                r#""spec":{{"containers":[{{"image":"{}"}},{{"image":"{}"}}]}}}}"#
+            ),
+            key, label, image, key
+        )
+    }
+
+    fn score(search: &Search, key: &str, of: &(String, String, String)) -> Option<u16> {
+        let json = object(key, of);
+        search.score(&Subject::new(json.as_bytes(), Revision::new(1)), [&*of.2].into_iter())
+    }
+
+    fn add(gathered: &mut SearchGathered, key: &str, of: &(String, String, String)) {
+        let json = object(key, of);
+        let subject = Subject::new(json.as_bytes(), Revision::new(1));
+        gathered.add(key, &Search::texts(&subject, [&*of.2].into_iter()));
+    }
+
+    fn gathered(model: &Model) -> SearchGathered {
+        let mut gathered = SearchGathered::default();
+        model.iter().for_each(|(key, of)| add(&mut gathered, key, of));
+        gathered
+    }
+
+    #[track_caller]
+    fn check(index: &SearchIndex, model: &Model, words: &str, from: &str, to: Option<&str>) {
+        let search = Search::parse("search", words).unwrap();
+        let mut expected: Vec<(u16, &str)> = model
+            .iter()
+            .filter(|(key, _)| &***key >= from && to.is_none_or(|to| &***key < to))
+            .filter_map(|(key, of)| Some((score(&search, key, of)?, &**key)))
+            .collect();
+        expected.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        let ranked = index.find(&search, from, to);
+        let mut found: Vec<(u16, &str)> = ranked.iter().flat_map(Ranked::iter).collect();
+        for part in &ranked {
+            let part: Vec<_> = part.iter().collect();
+            assert!(part.is_sorted_by_key(|(score, key)| (std::cmp::Reverse(*score), *key)), "{part:?}");
+        }
+        found.sort_by_key(|(score, key)| (std::cmp::Reverse(*score), *key));
+        assert_eq!(found, expected, "{words:?}");
+        assert_eq!(index.len(), model.len());
+    }
+
+    /// Words that are alike, in texts of several.
+    fn text() -> impl Strategy<Value = String> {
+        let word = prop::sample::select(
+            &[
+                "web",
+                "website",
+                "webs",
+                "Checkout",
+                "chekcout",
+                "checkuot1",
+                "ckout",
+                "ÄTHER",
+                "äthre",
+                "a",
+                "1234567",
+                "123456789",
+                "Σας",
+            ][..],
+        );
+        let between = prop::sample::select(&["-", ".", "/", "", ":", " ", "\u{b}"][..]);
+        vec((word, between), 0..3)
+            .prop_map(|all| all.iter().map(|(word, between)| format!("{word}{between}")).collect())
+    }
+
+    fn of() -> impl Strategy<Value = (String, String, String)> {
+        (text(), text(), text())
+    }
+
+    fn words() -> impl Strategy<Value = String> {
+        prop_oneof![
+            3 => text().prop_filter("a search has a word", |text| !text.trim().is_empty()),
+            1 => "[a-ck1-3]{1,3}",
+            1 => Just("CHECKUOT äthr".to_owned()),
+            1 => Just("chckout 12345678".to_owned()),
+        ]
+    }
+
+    fn key() -> impl Strategy<Value = String> {
+        (0..60u32, text()).prop_map(|(number, text)| format!("k{number:02}{}", text.replace(['\u{b}', ' '], "")))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn an_index_finds_what_a_look_at_every_object_finds(
+            first in btree_map(key(), of(), 0..60),
+            cut in 0..60usize,
+            changes in vec(btree_map((0..60usize, key()), prop::option::weighted(0.8, of()), 0..20), 0..12),
+            asked in vec((words(), prop::option::of((key(), key()))), 1..8),
+        ) {
+            let ask = |index: &SearchIndex, model: &Model| {
+                for (words, range) in &asked {
+                    match range {
+                        Some((from, to)) => check(index, model, words, from, Some(to)),
+                        None => check(index, model, words, "", None),
+                    }
+                }
+            };
+            let mut model = first.clone();
+            let mut later = model.clone();
+            let parts = {
+                let sooner: Model = std::iter::from_fn(|| (later.len() > cut).then(|| later.pop_first())?).collect();
+                vec![gathered(&sooner), SearchGathered::default(), gathered(&later)]
+            };
+            let mut index = SearchIndex::of(parts);
+            let first_index = index.clone();
+            ask(&index, &model);
+            for change in changes {
+                let (mut gone, mut come) = (Vec::new(), Model::new());
+                for ((place, key), of) in change {
+                    // One that there is, or another one.
+                    let key = model.keys().nth(place).cloned().unwrap_or(key);
+                    if model.remove(&key).is_some() {
+                        gone.push(key.clone());
+                    }
+                    come.remove(&key);
+                    if let Some(of) = of {
+                        come.insert(key, of);
+                    }
+                }
+                model.extend(come.clone());
+                index = index.changed(gone.iter().map(|key| &**key), gathered(&come));
+                ask(&index, &model);
+            }
+            prop_assert!(index.layers.len() < 8);
+            ask(&first_index, &first);
+        }
+    }
+
+    #[test]
+    fn of_long_texts_an_index_knows_what_a_look_at_the_object_knows() {
+        let long = |bytes: usize| (format!("{} beginning", "x".repeat(bytes)), "image".repeat(bytes), "node".to_owned());
+        let model: Model = (2000..2100).step_by(3).map(|bytes| (format!("n{bytes}"), long(bytes))).collect();
+        let index = SearchIndex::of(vec![gathered(&model)]);
+        for words in ["beginning", "beginnnig", "begin", "node", "image", "n20"] {
+            check(&index, &model, words, "", None);
+        }
+        let object = |count: usize| {
+            let images: Vec<String> = (0..count).map(|image| format!(r#"{{"image":"{image:01024}"}}"#)).collect();
+            format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{}]}}}}"#, images.join(","))
+        };
+        for count in 28..36 {
+            let json = object(count);
+            let subject = Subject::new(json.as_bytes(), Revision::new(1));
+            let mut gathered = SearchGathered::default();
+            gathered.add("a", &Search::texts(&subject, ["found"].into_iter()));
+            let index = SearchIndex::of(vec![gathered]);
+            let search = Search::parse("search", "found").unwrap();
+            let score = search.score(&subject, ["found"].into_iter());
+            let found: Vec<u16> = index.find(&search, "", None).iter().flat_map(Ranked::iter).map(|one| one.0).collect();
+            assert_eq!(found.first().copied(), score, "{count}");
+        }
+    }
+
+    #[test]
+    fn what_is_dead_is_let_go_and_layers_stay_few() {
+        let of = |number: usize| (format!("label-{number}"), "image".to_owned(), format!("node-{}", number % 7));
+        let mut model: Model = (0..2000).map(|number| (format!("n{number:04}"), of(number))).collect();
+        let mut index = SearchIndex::of(vec![gathered(&model)]);
+        let bytes = index.bytes();
+        for round in 0..200 {
+            let key = |number: usize| format!("n{:04}", (round * 37 + number * 11) % 2000);
+            let gone: Vec<String> = (0..10).map(key).collect();
+            let come: Model = gone.iter().map(|key| (key.clone(), of(round + 5000))).collect();
+            model.extend(come.clone());
+            index = index.changed(gone.iter().map(|key| &**key), gathered(&come));
+            assert!(index.layers.len() < 8, "{}", index.layers.len());
+        }
+        check(&index, &model, "label-51", "", None);
+        assert!(index.bytes() < bytes * 2, "{} of {bytes}", index.bytes());
+        let all: Vec<String> = model.keys().cloned().collect();
+        index = index.changed(all.iter().map(|key| &**key), SearchGathered::default());
+        assert_eq!((index.len(), index.bytes()), (0, 0));
+    }
+}

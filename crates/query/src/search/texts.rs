@@ -1,0 +1,45 @@
+//! The texts of an object that are searched: in small letters, each with what its field counts.
+//!
+//! Equal ones are written alike, so that a change which leaves them as they are is seen by a comparison.
+
+use super::weight;
+
+/// Stands before a text of each weight. They are spaces, which no word holds that is searched for: no word is found across two texts.
+const MARKS: [(u16, &str); 3] = [(weight::NAME, "\t"), (weight::LABEL, "\n"), (weight::OTHER, "\u{b}")];
+
+/// The texts of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchedTexts {
+    /// With a mark before each.
+    all: String,
+    ends: Vec<usize>,
+}
+
+impl SearchedTexts {
+    pub(super) fn push(&mut self, text: &str, weight: u16) {
+        if text.is_empty() {
+            return;
+        }
+        let mark = MARKS.iter().find(|(of, _)| *of == weight).map_or("\u{b}", |(_, mark)| mark);
+        self.all.push_str(mark);
+        if text.is_ascii() {
+            let start = self.all.len();
+            self.all.push_str(text);
+            self.all[start..].make_ascii_lowercase();
+        } else {
+            self.all.push_str(&text.to_lowercase());
+        }
+        self.ends.push(self.all.len());
+    }
+
+    /// Each with its mark, which is one byte.
+    pub(super) fn marked(&self) -> impl Iterator<Item = &str> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| &self.all[std::mem::replace(&mut start, *end)..*end])
+    }
+}
+
+/// What the field of a text counts that has its mark.
+pub(super) fn weight_of(marked: &str) -> u16 {
+    MARKS.iter().find(|(_, mark)| marked.starts_with(mark)).map_or(weight::OTHER, |(weight, _)| *weight)
+}
