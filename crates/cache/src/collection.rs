@@ -27,7 +27,7 @@ use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
-use crate::views::{Found, Room, View};
+use crate::views::{Found, KeptIndex, Room, View};
 use crate::written::DecoderId;
 
 /// About how many events are applied under one lock: readers wait for no more than these.
@@ -335,6 +335,25 @@ impl Collection {
         if snapshot.revision >= self.oldest() && !self.is_removed() {
             self.environment.views.keep(self.decoder.id, name, snapshot, view);
         }
+    }
+
+    /// The index of this name, and the moment that it is of. It is of use for any other moment: who has it leads it on by
+    /// [what has changed](Snapshot::changes_to).
+    pub fn find_index(&self, name: &str) -> Option<(Snapshot, KeptIndex)> {
+        self.environment.views.find_index(self.decoder.id, name)
+    }
+
+    /// Keeps an index of a snapshot as views are kept, and within the same bound, in place of that of another moment.
+    pub fn keep_index(&self, name: &str, snapshot: &Snapshot, index: KeptIndex) {
+        // Of a past that is over nobody can ask.
+        if snapshot.revision >= self.oldest() && !self.is_removed() {
+            self.environment.views.keep_index(self.decoder.id, name, snapshot, index);
+        }
+    }
+
+    /// How many bytes an index may take: it leaves a fourth of those of all views to others.
+    pub fn index_bytes(&self) -> u64 {
+        self.environment.views.bytes() / 4 * 3
     }
 
     /// Notes that the view of this name, which is not kept, would have been of use, and tells how often that was so, as far as that is

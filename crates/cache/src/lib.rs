@@ -60,5 +60,7 @@ pub use snapshot::{LeafSlice, RangeCursor, Selected, Snapshot, SnapshotError};
 pub use spec::{CollectionSpec, Complete, Layout};
 pub use stats::{CacheStats, TailFault};
 pub use trees::IndexTerm;
-pub use views::{CatchingUp, Change, Found, Gathered, NoRoom, Places, Position, Positions, Room, Sight, Turn, View};
+pub use views::{
+    CatchingUp, Change, Found, Gathered, KeptIndex, NoRoom, Places, Position, Positions, Room, Sight, Turn, View,
+};
 pub use watermark::Behind;

@@ -115,6 +115,12 @@ impl Snapshot {
         RangeCursor { leaves: self.trees.entries.leaves(first, last) }
     }
 
+    /// The objects that are not the same in another snapshot of the collection: as they are here, and there. Costs no more than the
+    /// changes between the two.
+    pub fn changes_to<'a>(&'a self, other: &'a Self) -> tree::Diff<'a, Arc<Entry>> {
+        tree::Diff::new(&self.trees.entries, &other.trees.entries, Arc::ptr_eq)
+    }
+
     fn ranks(&self, from: &str, to: Option<&str>) -> (usize, usize) {
         (self.rank(from), to.map_or(self.len(), |to| self.rank(to)))
     }

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub use self::kept::Found;
 pub(crate) use self::kept::KeptViews;
+pub use self::kept::{Found, KeptIndex};
 pub use self::room::{NoRoom, Room};
 use crate::entry::Entry;
 use crate::snapshot::Snapshot;
@@ -251,6 +251,14 @@ impl Gathered {
             write_pair(place, &entry.key, &mut self.bytes);
             self.pairs.push((start, self.bytes.len()));
         }
+        self.is_sorted = false;
+    }
+
+    /// Adds the place of an object that nobody has to look at.
+    pub fn push(&mut self, place: &[u8], key: &str) {
+        let start = self.bytes.len();
+        write_pair(place, key, &mut self.bytes);
+        self.pairs.push((start, self.bytes.len()));
         self.is_sorted = false;
     }
 

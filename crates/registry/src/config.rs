@@ -57,6 +57,8 @@ pub struct RegistryConfig {
     /// The paths by which queries find the objects of a resource (`pods`, `deployments.apps`) without a look at all of them, from
     /// the first one on. [`RegistryConfig::index`] fills it.
     pub indexes: BTreeMap<String, Vec<Path>>,
+    /// From how many objects on that a search would look into an index of what is searched is made for it.
+    pub search_from: usize,
     /// How much work one chunk may be.
     pub bounds: ListBounds,
     /// What services are given addresses and node ports from. Servers that share a store share these.
@@ -94,6 +96,9 @@ impl FromStr for PartialRights {
         }
     }
 }
+
+/// A look into fewer objects needs no index: it takes some milliseconds.
+const SEARCH_FROM: usize = 1000;
 
 /// Bounds of one chunk.
 #[derive(Clone, Copy, Debug)]
@@ -239,6 +244,7 @@ impl Default for RegistryConfig {
             left_out: Vec::new(),
             skip_unreadable: false,
             indexes: BTreeMap::new(),
+            search_from: SEARCH_FROM,
             bounds: ListBounds::default(),
             service_ranges: ServiceRanges::default(),
             revision_wait: Duration::from_secs(3),

@@ -79,8 +79,8 @@ impl Registry {
         };
         let snapshot = collection.snapshot();
         let (objects, bytes) = (snapshot.len(), snapshot.bytes("", None));
-        let looks =
-            self.estimate_looks(&Wanted::new(target, options, query.clone(), selection), &collection, &snapshot);
+        let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config);
+        let looks = self.estimate_looks(&wanted, &collection, &snapshot);
         let shown =
             if query.group_by.is_some() { 0 } else { options.limit.map_or(objects, |limit| limit.get().min(objects)) };
         let looked_at = (looks + shown) as u64;

@@ -15,6 +15,7 @@ mod matches;
 mod moment;
 mod page;
 mod plan;
+mod searching;
 mod turns;
 mod wanted;
 
@@ -192,7 +193,7 @@ impl Registry {
         // ORDER: after the snapshot, which is as new as what it lacks.
         self.check_readable(target, &collection)?;
         self.counters().count_list_from_cache();
-        let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config.indexes);
+        let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config);
         let wanted = Arc::new(wanted);
         Ok(Asked { plan, sought: Sought { collection, snapshot, wanted } })
     }
@@ -207,7 +208,7 @@ impl Registry {
         (collection, snapshot): (&Arc<Collection>, &Snapshot),
     ) -> Option<Vec<Arc<Entry>>> {
         selection.exact_fields().next()?;
-        let wanted = Wanted::new(target, options, Query::default(), selection.clone()).indexed(&self.config.indexes);
+        let wanted = Wanted::new(target, options, Query::default(), selection.clone()).indexed(&self.config);
         let (collection, snapshot, wanted) = (collection.clone(), snapshot.clone(), Arc::new(wanted));
         let (mut found, _) = indexes::find(&Sought { collection, snapshot, wanted }).await.ok()??;
         // Those of one value are in this order already.

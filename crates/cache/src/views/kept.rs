@@ -4,6 +4,7 @@
 //! that nobody has used for longest go first, and none outlives the history of its collection: it would hold objects that nothing
 //! else does.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -60,12 +61,37 @@ struct Kept {
     of: DecoderId,
     name: Arc<str>,
     snapshot: Snapshot,
-    view: View,
+    content: Content,
+}
+
+enum Content {
+    View(View),
+    Index(KeptIndex),
+}
+
+/// What queries are answered from and is no view. This crate does not know what it is.
+#[derive(Clone)]
+pub struct KeptIndex {
+    /// The index.
+    pub index: Arc<dyn Any + Send + Sync>,
+    /// About how many bytes it takes.
+    pub bytes: u64,
 }
 
 impl Kept {
     fn bytes(&self) -> u64 {
-        self.view.bytes() + self.name.len() as u64 + VIEW_BYTES
+        let content = match &self.content {
+            Content::View(view) => view.bytes(),
+            Content::Index(index) => index.bytes,
+        };
+        content + self.name.len() as u64 + VIEW_BYTES
+    }
+
+    const fn view(&self) -> Option<&View> {
+        match &self.content {
+            Content::View(view) => Some(view),
+            Content::Index(_) => None,
+        }
     }
 }
 
@@ -88,6 +114,11 @@ impl KeptViews {
         }
     }
 
+    /// How many bytes all that is kept may take.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Room for a view that is to be made.
     pub(crate) fn room(&self) -> Room {
         Room::new(&self.making, self.bytes.saturating_mul(MAKING))
@@ -99,19 +130,45 @@ impl KeptViews {
         let is_it = |kept: &Kept| kept.of == of && *kept.name == *name;
         let exact =
             kept.iter().position(|kept| is_it(kept) && kept.snapshot.trees.entries.is_same(&snapshot.trees.entries));
-        if let Some(place) = exact {
+        if let Some(place) = exact
+            && let Some(view) = kept[place].view().cloned()
+        {
             let mut found = kept.remove(place);
             // It is that of the newer moment too, and outlives the history of the older one.
             found.snapshot.revision = found.snapshot.revision.max(snapshot.revision);
-            let view = found.view.clone();
             kept.push(found);
             return Found::Exact(view);
         }
-        let distance = |kept: &&Kept| kept.snapshot.revision.get().abs_diff(snapshot.revision.get());
+        let distance =
+            |(snapshot_of, _): &(&Snapshot, &View)| snapshot_of.revision.get().abs_diff(snapshot.revision.get());
         kept.iter()
             .filter(|kept| is_it(kept))
+            .filter_map(|kept| Some((&kept.snapshot, kept.view()?)))
             .min_by_key(distance)
-            .map_or(Found::Nothing, |kept| Found::Near { snapshot: kept.snapshot.clone(), view: kept.view.clone() })
+            .map_or(Found::Nothing, |(snapshot, view)| Found::Near { snapshot: snapshot.clone(), view: view.clone() })
+    }
+
+    /// The index of a collection that is kept under a name, and the moment that it is of. It counts as used.
+    pub(crate) fn find_index(&self, of: DecoderId, name: &str) -> Option<(Snapshot, KeptIndex)> {
+        let mut kept = self.kept.lock();
+        let place = kept.iter().position(|kept| kept.of == of && *kept.name == *name)?;
+        let Content::Index(index) = &kept[place].content else { return None };
+        let found = (kept[place].snapshot.clone(), index.clone());
+        let used = kept.remove(place);
+        kept.push(used);
+        Some(found)
+    }
+
+    /// Keeps an index in place of that of another moment, unless it alone takes too much.
+    pub(crate) fn keep_index(&self, of: DecoderId, name: &str, snapshot: &Snapshot, index: KeptIndex) {
+        // ORDER: declared before the lock, and so dropped without it: a state may be the last that holds many objects.
+        let _before: Vec<Kept>;
+        let mut kept = self.kept.lock();
+        _before = kept.extract_if(.., |kept| kept.of == of && *kept.name == *name).collect();
+        if index.bytes <= self.bytes {
+            let (snapshot, content) = (snapshot.clone(), Content::Index(index));
+            self.add(&mut kept, Kept { of, name: name.into(), snapshot, content });
+        }
     }
 
     /// Keeps a view, unless it alone takes too much.
@@ -123,13 +180,18 @@ impl KeptViews {
         let is_it = |kept: &Kept| kept.of == of && *kept.name == *name;
         kept.retain(|kept| !is_it(kept) || !kept.snapshot.trees.entries.is_same(&snapshot.trees.entries));
         let name = kept.iter().find(|kept| is_it(kept)).map_or_else(|| name.into(), |kept| kept.name.clone());
-        kept.push(Kept { of, name: name.clone(), snapshot: snapshot.clone(), view: view.clone() });
         let is_it = |kept: &Kept| kept.of == of && kept.name == name;
-        if kept.iter().filter(|kept| is_it(kept)).count() > MOMENTS
+        if kept.iter().filter(|kept| is_it(kept)).count() == MOMENTS
             && let Some(place) = kept.iter().position(is_it)
         {
             kept.remove(place);
         }
+        self.add(&mut kept, Kept { of, name, snapshot: snapshot.clone(), content: Content::View(view.clone()) });
+    }
+
+    /// Adds what is used last, in place of what was used least.
+    fn add(&self, kept: &mut Vec<Kept>, added: Kept) {
+        kept.push(added);
         let (mut bytes, mut count) = (kept.iter().map(Kept::bytes).sum::<u64>(), kept.len());
         let over = kept.iter().take_while(|kept| {
             let is_over = bytes > self.bytes || count > MOST_KEPT;

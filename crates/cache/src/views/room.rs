@@ -13,12 +13,14 @@ pub struct Room {
     /// How much there is for all.
     bytes: u64,
     own: AtomicU64,
+    /// How much this one may take.
+    most: u64,
 }
 
 /// There is no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The view takes more than there is for all.
+    /// The view takes more than it may, or than there is for all.
     Ever,
     /// Others are being made.
     Now,
@@ -26,7 +28,14 @@ pub enum NoRoom {
 
 impl Room {
     pub(super) fn new(taken: &Arc<AtomicU64>, bytes: u64) -> Self {
-        Self { taken: taken.clone(), bytes, own: AtomicU64::new(0) }
+        Self { taken: taken.clone(), bytes, own: AtomicU64::new(0), most: bytes }
+    }
+
+    /// The same where this one may take no more than so many bytes.
+    #[must_use]
+    pub fn at_most(mut self, bytes: u64) -> Self {
+        self.most = self.most.min(bytes);
+        self
     }
 
     /// Takes so many bytes more.
@@ -34,12 +43,10 @@ impl Room {
     /// # Errors
     /// When there are not as many. Then they are not taken.
     pub fn take(&self, bytes: u64) -> Result<(), NoRoom> {
-        let grown = |taken: u64| taken.checked_add(bytes).filter(|grown| *grown <= self.bytes);
-        let all = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
-        if all.is_err() {
-            let is_alone = grown(self.own.load(Ordering::Relaxed)).is_none();
-            return Err(if is_alone { NoRoom::Ever } else { NoRoom::Now });
-        }
+        let grown = |taken: u64, most: u64| taken.checked_add(bytes).filter(|grown| *grown <= most);
+        grown(self.own.load(Ordering::Relaxed), self.most).ok_or(NoRoom::Ever)?;
+        let all = |taken| grown(taken, self.bytes);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, all).map_err(|_| NoRoom::Now)?;
         self.own.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -67,6 +74,9 @@ mod tests {
         assert_eq!(other.take(60), Ok(()));
         assert_eq!(other.take(u64::MAX), Err(NoRoom::Ever));
         drop(other);
+        let small = Room::new(&taken, 100).at_most(10);
+        assert_eq!((small.take(10), small.take(1)), (Ok(()), Err(NoRoom::Ever)));
+        drop(small);
         assert_eq!(taken.load(Ordering::Relaxed), 0);
     }
 }

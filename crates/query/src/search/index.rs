@@ -311,7 +311,8 @@ mod tests {
 
     #[test]
     fn of_long_texts_an_index_knows_what_a_look_at_the_object_knows() {
-        let long = |bytes: usize| (format!("{} beginning", "x".repeat(bytes)), "image".repeat(bytes), "node".to_owned());
+        let long =
+            |bytes: usize| (format!("{} beginning", "x".repeat(bytes)), "image".repeat(bytes), "node".to_owned());
         let model: Model = (2000..2100).step_by(3).map(|bytes| (format!("n{bytes}"), long(bytes))).collect();
         let index = SearchIndex::of(vec![gathered(&model)]);
         for words in ["beginning", "beginnnig", "begin", "node", "image", "n20"] {
@@ -329,7 +330,8 @@ mod tests {
             let index = SearchIndex::of(vec![gathered]);
             let search = Search::parse("search", "found").unwrap();
             let score = search.score(&subject, ["found"].into_iter());
-            let found: Vec<u16> = index.find(&search, "", None).iter().flat_map(Ranked::iter).map(|one| one.0).collect();
+            let found: Vec<u16> =
+                index.find(&search, "", None).iter().flat_map(Ranked::iter).map(|one| one.0).collect();
             assert_eq!(found.first().copied(), score, "{count}");
         }
     }

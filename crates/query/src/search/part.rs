@@ -116,12 +116,7 @@ impl Part {
 
     /// The objects of a range that are left and in which all words are found: how well each answers, and which it is. The best come
     /// first, and of equal ones those with smaller keys.
-    pub(super) fn find(
-        &self,
-        words: &[Word],
-        range: Range<usize>,
-        is_left: impl Fn(usize) -> bool,
-    ) -> Vec<(u16, u32)> {
+    pub(super) fn find(&self, words: &[Word], range: Range<usize>, is_left: impl Fn(usize) -> bool) -> Vec<(u16, u32)> {
         let Some((first, others)) = words.split_first() else { return Vec::new() };
         let mut scores = vec![0; self.len()];
         self.points(first, &mut scores);

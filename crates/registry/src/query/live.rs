@@ -133,7 +133,7 @@ impl Registry {
         let mut live = LivePage {
             plan,
             collection,
-            wanted: Arc::new(Wanted::new(target, options, query.clone(), selection).indexed(&self.config.indexes)),
+            wanted: Arc::new(Wanted::new(target, options, query.clone(), selection).indexed(&self.config)),
             scope,
             shown: None,
             pending: VecDeque::new(),

@@ -11,19 +11,20 @@ use keelson_supervision::outcome;
 use tokio::task::{spawn_blocking, yield_now};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::searching::Answer;
 use super::turns::{TURN_BYTES, Turns, look_elsewhere};
 use super::wanted::Wanted;
-use super::{KeyRange, Shown, Sought, indexes};
+use super::{KeyRange, Shown, Sought, indexes, searching};
 use crate::registry::Registry;
 
 /// So many places are put in order at once.
 const SORTED_AT_ONCE: usize = 4096;
 /// Room is taken for so many bytes at a time.
-const OWED_BYTES: u64 = 16 << 10;
+pub(super) const OWED_BYTES: u64 = 16 << 10;
 /// A view of more places is built on another thread.
 const BUILT_AT_ONCE: usize = 8192;
 /// A look at more objects is shared between the cores.
-const SHARED_FROM: usize = 8192;
+pub(super) const SHARED_FROM: usize = 8192;
 /// Catching up with one change costs as much as a look at so many objects.
 const CHANGE_LOOKS: usize = 4;
 /// So many changes are caught up with, however few objects there are.
@@ -83,7 +84,9 @@ impl Registry {
                 candidates(snapshot, wanted).min(usize::try_from(writes).unwrap_or(usize::MAX))
             }
             Found::Nothing => {
-                indexes::about(collection, snapshot, wanted).unwrap_or_else(|| candidates(snapshot, wanted))
+                let by_index = || searching::about(collection, snapshot, wanted);
+                let looks = indexes::about(collection, snapshot, wanted).or_else(by_index);
+                looks.unwrap_or_else(|| candidates(snapshot, wanted))
             }
         };
         looks * weight
@@ -100,7 +103,9 @@ pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
 /// The view led on to another moment, and how many changes there were; no view where there are so many that a look at all costs less.
 async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Option<View>, usize), ApiError> {
     let Sought { collection, snapshot: to, wanted } = sought;
-    let most = candidates(to, wanted) / CHANGE_LOOKS + FEW_CHANGES;
+    // The index of searches is led on by the changes in any case, and finds the rest without a look.
+    let is_known = searching::about(collection, to, wanted).is_some();
+    let most = if is_known { FEW_CHANGES } else { candidates(to, wanted) / CHANGE_LOOKS + FEW_CHANGES };
     let (room, mut bytes) = (collection.view_room(), view.bytes());
     let mut catching_up = CatchingUp::new(view, from, to, &**wanted);
     loop {
@@ -133,8 +138,15 @@ async fn made(sought: &Sought) -> Result<(View, usize), ApiError> {
     let Sought { collection, snapshot, wanted } = sought;
     let found = indexes::find(sought).await?;
     let room = Arc::new(collection.view_room());
+    let found = match found {
+        Some((entries, looked_at)) => Some((Answer::Entries(entries), looked_at)),
+        None => searching::find(sought, &room).await?,
+    };
     let (parts, looked_at) = match found {
-        Some((entries, looked_at)) => (looked_at_each(entries.iter(), wanted, &room).await?, looked_at + entries.len()),
+        Some((Answer::Places(parts), looked_at)) => (parts, looked_at),
+        Some((Answer::Entries(entries), looked_at)) => {
+            (looked_at_each(entries.iter(), wanted, &room).await?, looked_at + entries.len())
+        }
         None => (gathered(snapshot, wanted, &room).await?, candidates(snapshot, wanted)),
     };
     Ok((built(parts, wanted, &room).await?, looked_at))
@@ -169,7 +181,7 @@ async fn gathered(snapshot: &Snapshot, wanted: &Arc<Wanted>, room: &Arc<Room>) -
 }
 
 /// The range in as many parts as there are cores; all of it where the index knows the objects.
-fn parts_of(snapshot: &Snapshot, wanted: &Wanted) -> Vec<KeyRange> {
+pub(super) fn parts_of(snapshot: &Snapshot, wanted: &Wanted) -> Vec<KeyRange> {
     let KeyRange { from, to } = &wanted.range;
     let (first, count) = (snapshot.rank(from), snapshot.count(from, to.as_deref()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -3,7 +3,6 @@
 //! An object is judged in the version of the request. A query that would need a conversion webhook for that fails as a whole.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -14,6 +13,7 @@ use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
 use keelson_query::{Filter, Path, Query, Search, Segment, Subject, TooCostly};
 
+use crate::config::RegistryConfig;
 use crate::list::KeyRange;
 use crate::selection::Selection;
 use crate::target::Target;
@@ -24,7 +24,7 @@ const LOOK_BYTES: u64 = 256;
 /// To make a tree of an object costs as much as so many walks through it.
 const TREE_WEIGHT: u64 = 8;
 /// A look at an object of so many bytes, in the same measure, may take longer than a request may hold a thread.
-const HEAVY_BYTES: u64 = 1 << 20;
+pub(super) const HEAVY_BYTES: u64 = 1 << 20;
 /// What a condition or a regular expression may cost, in the same measure: others have their turn after each such object.
 const SLOW_BYTES: u64 = 256 << 10;
 
@@ -40,6 +40,8 @@ pub(crate) struct Wanted {
     pub(super) name: String,
     /// The paths that are indexed whoever asks.
     fixed: Vec<Path>,
+    /// From how many objects on that would be looked into an index of searches is made.
+    pub(super) search_from: usize,
     /// Whether an object came by that somebody would have to be asked about.
     is_unknown: AtomicBool,
     /// The key of an object for which an expression costs too much, and which parameter has it.
@@ -67,14 +69,16 @@ impl Wanted {
             version,
             name,
             fixed: Vec::new(),
+            search_from: 0,
             is_unknown: AtomicBool::new(false),
             too_costly: OnceLock::new(),
         }
     }
 
-    /// The same where the operator has named paths of some resources that are indexed whoever asks.
-    pub(crate) fn indexed(mut self, indexes: &BTreeMap<String, Vec<Path>>) -> Self {
-        self.fixed = indexes.get(&self.target.group_resource().to_string()).cloned().unwrap_or_default();
+    /// The same with what the operator has said about indexes.
+    pub(crate) fn indexed(mut self, config: &RegistryConfig) -> Self {
+        self.fixed = config.indexes.get(&self.target.group_resource().to_string()).cloned().unwrap_or_default();
+        self.search_from = config.search_from;
         self
     }
 
@@ -94,8 +98,27 @@ impl Wanted {
 
     /// An index of all objects of the resource in the version of the request.
     fn index_of(&self, path: &Path) -> Self {
+        self.of_all_by(Query::index(path.clone()))
+    }
+
+    /// All objects of the resource in the version of the request.
+    pub(super) fn of_all(&self) -> Self {
+        self.of_all_by(Query::default())
+    }
+
+    fn of_all_by(&self, query: Query) -> Self {
         let target = Target { namespace: None, name: None, ..self.target.clone() };
-        Self::new(&target, &ListOptions::default(), Query::index(path.clone()), Selection::of_everything())
+        Self::new(&target, &ListOptions::default(), query, Selection::of_everything())
+    }
+
+    /// The name of the index of all searches in the version of the request.
+    pub(super) fn search_name(&self) -> String {
+        format!("search {:?}", self.target.version.api_version())
+    }
+
+    /// Whether the selectors leave all that the URL leaves.
+    pub(super) fn selects_all(&self) -> bool {
+        self.selection.is_everything()
     }
 
     /// Whether these are all objects of a range in the order of their keys.
@@ -212,7 +235,7 @@ impl Wanted {
     }
 
     /// Whether the URL and the selectors leave an entry.
-    fn is_selected(&self, entry: &Entry) -> bool {
+    pub(super) fn is_selected(&self, entry: &Entry) -> bool {
         let is_behind_start = *entry.key >= *self.range.from;
         let is_before_end = self.range.to.as_ref().is_none_or(|to| *entry.key < **to);
         is_behind_start && is_before_end && self.selection.matches(entry)

@@ -1,0 +1,279 @@
+//! The index of searches: what of all objects of a resource is searched, without the objects.
+//!
+//! It is made at the first search that would have to look into many objects, and led on by what has changed since at each later one, so
+//! that writes do nothing for it. It takes of the room that all views share, and goes when nobody uses it, as they do. Where there is
+//! none, because it would take too much or is of another time, a search looks into the objects.
+//!
+//! Invariant: what the index finds is what a look at every object finds, in the same order.
+
+use std::sync::Arc;
+
+use keelson_cache::{Collection, Entry, Gathered, KeptIndex, NoRoom, Room, Snapshot};
+use keelson_meta::ApiError;
+use keelson_query::{Ranked, Search, SearchGathered, SearchIndex, SearchedTexts};
+use keelson_supervision::outcome;
+use tokio::task::{spawn_blocking, yield_now};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::making::{OWED_BYTES, SHARED_FROM, candidates, parts_of};
+use super::turns::{TURN_BYTES, look_elsewhere};
+use super::wanted::HEAVY_BYTES;
+use super::{KeyRange, Sought, Wanted};
+
+/// The most bytes of an index, whatever room there is: it counts them in 32 bits.
+const MOST_BYTES: u64 = 1 << 30;
+/// An index is made at once for a search among at least one in so many of all objects, and else when it would have been of use
+/// [`MISSED`] times.
+const MANY: usize = 4;
+const MISSED: usize = 3;
+/// An index is made anew where more than one in so many objects have changed.
+const CHANGED: usize = 4;
+/// A search in the index costs as much as a look at one in so many objects.
+const OBJECTS_A_LOOK: usize = 256;
+/// What a change costs beside the look at its objects, as if it were bytes of them.
+const CHANGE_BYTES: u64 = 4096;
+/// What a search in the index takes for each object that it has, in bytes of memory.
+const FOUND_BYTES: u64 = 16;
+
+/// What the index knows of a search.
+pub(super) enum Answer {
+    /// All of it: where the objects stand.
+    Places(Vec<Gathered>),
+    /// The objects in which the words are found. It has to be seen which of them are wanted, and where they stand.
+    Entries(Vec<Arc<Entry>>),
+}
+
+/// What stands in the place of an index that would take too much, until it goes as an index goes.
+struct TooLarge;
+
+/// What the index says of a search, and how many objects were looked at to have it; `None` where a look into all of them has to do.
+///
+/// # Errors
+/// When there is no room for what is found.
+pub(super) async fn find(sought: &Sought, room: &Arc<Room>) -> Result<Option<(Answer, usize)>, ApiError> {
+    let Sought { snapshot, wanted, .. } = sought;
+    let Some(search) = wanted.query.search.clone() else { return Ok(None) };
+    if candidates(snapshot, wanted) < wanted.search_from {
+        return Ok(None);
+    }
+    let Some((index, looked_at)) = index_of(sought).await else { return Ok(None) };
+    let (snapshot, seeking, room) = (snapshot.clone(), wanted.clone(), room.clone());
+    let answering = move || answer((&index, &search), &snapshot, &seeking, &room);
+    let answer = outcome(spawn_blocking(answering)).await.map_err(|why| wanted.no_room(why))?;
+    Ok(answer.map(|answer| (answer, looked_at)))
+}
+
+/// About how much the index leaves to be looked at, in objects; `None` where there is none.
+pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wanted) -> Option<usize> {
+    if !wanted.query.is_search_alone() || candidates(snapshot, wanted) < wanted.search_from {
+        return None;
+    }
+    let (from, index) = collection.find_index(&wanted.search_name())?;
+    index.index.downcast::<SearchIndex>().ok()?;
+    // No more can have changed than was written, to whatever collection.
+    let writes = usize::try_from(snapshot.revision.get().abs_diff(from.revision.get())).unwrap_or(usize::MAX);
+    Some(writes.min(snapshot.len()) + snapshot.len() / OBJECTS_A_LOOK)
+}
+
+/// What a search finds; `None` where it leaves so many objects to be looked at that this is for all cores.
+fn answer(
+    (index, search): (&SearchIndex, &Search),
+    snapshot: &Snapshot,
+    wanted: &Wanted,
+    room: &Room,
+) -> Result<Option<Answer>, NoRoom> {
+    room.take(index.len() as u64 * FOUND_BYTES)?;
+    let KeyRange { from, to } = &wanted.range;
+    let ranked = index.find(search, from, to.as_deref());
+    if wanted.query.is_search_alone() {
+        let places: Result<Vec<_>, _> = ranked.iter().map(|ranked| places(ranked, snapshot, wanted, room)).collect();
+        return Ok(Some(Answer::Places(places?)));
+    }
+    if ranked.iter().map(Ranked::len).sum::<usize>() > SHARED_FROM {
+        return Ok(None);
+    }
+    let keys = ranked.iter().flat_map(|ranked| ranked.iter().map(|(_, key)| key));
+    Ok(Some(Answer::Entries(keys.filter_map(|key| snapshot.get(key).cloned()).collect())))
+}
+
+/// Where those objects stand that the selectors leave.
+fn places(ranked: &Ranked<'_>, snapshot: &Snapshot, wanted: &Wanted, room: &Room) -> Result<Gathered, NoRoom> {
+    let mut places = Gathered::default();
+    let mut taken = 0;
+    for (score, key) in ranked.iter() {
+        if wanted.selects_all() || snapshot.get(key).is_some_and(|entry| wanted.is_selected(entry)) {
+            places.push(&Search::place(score), key);
+        }
+        if places.bytes() - taken >= OWED_BYTES {
+            room.take(places.bytes() - taken)?;
+            taken = places.bytes();
+        }
+    }
+    room.take(places.bytes() - taken)?;
+    Ok(places)
+}
+
+/// How many bytes an index of the collection may take.
+fn most_bytes(collection: &Collection) -> u64 {
+    collection.index_bytes().min(MOST_BYTES)
+}
+
+/// The index of the snapshot, and how many objects were looked at to have it.
+async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
+    let Sought { collection, snapshot, wanted } = sought;
+    let name = wanted.search_name();
+    let turn = collection.view_turn(&name);
+    let _turn = turn.lock().await;
+    let all = Arc::new(wanted.of_all());
+    let found = match collection.find_index(&name) {
+        Some((from, kept)) => {
+            let index = kept.index.downcast::<SearchIndex>().ok()?;
+            let is_past = snapshot.revision < from.revision;
+            match caught_up(&index, &from, sought, &all).await {
+                (Some(index), looked_at) if is_past => {
+                    // The index of a past moment is of use for nobody else.
+                    all.check_known().ok()?;
+                    return Some((index, looked_at));
+                }
+                (Some(index), looked_at) => Ok((index, looked_at)),
+                (None, _) if is_past => return None,
+                (None, looked_at) => {
+                    made(collection, snapshot, &all).await.map(|index| (index, looked_at + snapshot.len()))
+                }
+            }
+        }
+        None if is_worth_it(sought, &name) => {
+            made(collection, snapshot, &all).await.map(|index| (index, snapshot.len()))
+        }
+        None => return None,
+    };
+    // Where it can't be told what is in some objects, the search says so by itself.
+    all.check_known().ok()?;
+    let is_small = |(index, _): &(Arc<SearchIndex>, usize)| index.bytes() <= most_bytes(collection);
+    let (kept, found) = match found {
+        Ok(found) if is_small(&found) => (KeptIndex { index: found.0.clone(), bytes: found.0.bytes() }, Some(found)),
+        Err(NoRoom::Now) => return None,
+        Ok(_) | Err(NoRoom::Ever) => (KeptIndex { index: Arc::new(TooLarge), bytes: 0 }, None),
+    };
+    collection.keep_index(&name, snapshot, kept);
+    found
+}
+
+/// Whether an index is made for a search where there is none.
+fn is_worth_it(sought: &Sought, name: &str) -> bool {
+    let Sought { collection, snapshot, wanted } = sought;
+    candidates(snapshot, wanted) >= snapshot.len() / MANY || collection.miss_view(name) >= MISSED
+}
+
+/// What of an object is searched.
+async fn texts_of(all: &Arc<Wanted>, entry: &Arc<Entry>) -> SearchedTexts {
+    if Search::cost_of_texts(entry.list_bytes()) > HEAVY_BYTES {
+        return look_elsewhere(all, entry, texts).await;
+    }
+    texts(all, entry)
+}
+
+fn texts(all: &Wanted, entry: &Entry) -> SearchedTexts {
+    all.look(entry, |subject| Search::texts(subject, entry.fields()))
+}
+
+/// What a look at what of an object is searched costs, in bytes that are walked through once.
+fn weight(entry: &Entry) -> u64 {
+    CHANGE_BYTES + Search::cost_of_texts(entry.list_bytes())
+}
+
+/// The index led on to another moment, and how many changes were looked at; none where there are too many, or no room for them.
+async fn caught_up(
+    index: &Arc<SearchIndex>,
+    from: &Snapshot,
+    sought: &Sought,
+    all: &Arc<Wanted>,
+) -> (Option<Arc<SearchIndex>>, usize) {
+    let Sought { collection, snapshot: to, wanted } = sought;
+    let most = to.len() / CHANGED + wanted.search_from;
+    let room = collection.view_room().at_most(most_bytes(collection));
+    let (mut gone, mut come) = (Vec::new(), SearchGathered::default());
+    let (mut looked_at, mut work, mut taken) = (0, 0, 0);
+    for (old, new) in from.changes_to(to) {
+        looked_at += 1;
+        if looked_at > most {
+            return (None, looked_at);
+        }
+        work += [old, new].into_iter().flatten().map(|entry| weight(entry)).sum::<u64>();
+        let before = texts_where(all, old).await;
+        let after = texts_where(all, new).await;
+        if before != after {
+            gone.extend(old.map(|old| old.key.clone()));
+            if let (Some(new), Some(after)) = (new, after) {
+                come.add(&new.key, &after);
+            }
+        }
+        if work >= TURN_BYTES {
+            work = 0;
+            if room.take(come.bytes() - taken).is_err() {
+                return (None, looked_at);
+            }
+            taken = come.bytes();
+            yield_now().await;
+        }
+    }
+    if gone.is_empty() && come.is_empty() {
+        return (Some(index.clone()), looked_at);
+    }
+    // All of it may be written anew.
+    let building = collection.view_room();
+    if room.take(come.bytes() - taken).is_err() || building.take(index.bytes() + come.bytes()).is_err() {
+        return (None, looked_at);
+    }
+    let index = index.clone();
+    let changed = outcome(spawn_blocking(move || index.changed(gone.iter().map(|key| &**key), come))).await;
+    (Some(Arc::new(changed)), looked_at)
+}
+
+async fn texts_where(all: &Arc<Wanted>, entry: Option<&Arc<Entry>>) -> Option<SearchedTexts> {
+    Some(texts_of(all, entry?).await)
+}
+
+/// The index of all objects, by a look at each on all cores.
+///
+/// # Errors
+/// When it would take too much, or there is no room to make it.
+async fn made(collection: &Collection, snapshot: &Snapshot, all: &Arc<Wanted>) -> Result<Arc<SearchIndex>, NoRoom> {
+    let room = Arc::new(collection.view_room().at_most(most_bytes(collection)));
+    let mut parts = Vec::new();
+    for range in parts_of(snapshot, all) {
+        let (snapshot, all, room) = (snapshot.clone(), all.clone(), room.clone());
+        let gathering = async move { gathered(&snapshot, &all, &range, &room).await };
+        parts.push(AbortOnDropHandle::new(tokio::spawn(gathering)));
+    }
+    let mut gathered = Vec::new();
+    for part in parts {
+        gathered.push(outcome(part).await?);
+    }
+    // What was gathered goes when it is in order.
+    let building = collection.view_room();
+    building.take(gathered.iter().map(SearchGathered::bytes).sum())?;
+    Ok(outcome(spawn_blocking(move || Arc::new(SearchIndex::of(gathered)))).await)
+}
+
+async fn gathered(
+    snapshot: &Snapshot,
+    all: &Arc<Wanted>,
+    range: &KeyRange,
+    room: &Room,
+) -> Result<SearchGathered, NoRoom> {
+    let mut gathered = SearchGathered::default();
+    let (mut work, mut taken) = (0, 0);
+    for entry in snapshot.range(&range.from, range.to.as_deref()) {
+        gathered.add(&entry.key, &texts_of(all, entry).await);
+        work += weight(entry);
+        if work >= TURN_BYTES {
+            work = 0;
+            room.take(gathered.bytes() - taken)?;
+            taken = gathered.bytes();
+            yield_now().await;
+        }
+    }
+    room.take(gathered.bytes() - taken)?;
+    Ok(gathered)
+}
