@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) custom: bool,
     /// Whether the operator names a path of pods that is indexed.
     pub(crate) indexed: bool,
+    /// From how many objects on searches have an index.
+    pub(crate) search_from: usize,
     /// How lists are cut for who may not list all of their range.
     pub(crate) partial_rights: PartialRights,
 }
@@ -54,6 +56,7 @@ impl Default for Settings {
             history_bytes: 256 << 20,
             custom: false,
             indexed: false,
+            search_from: 1000,
             partial_rights: PartialRights::AsOthers,
         }
     }
@@ -132,6 +135,7 @@ impl Cluster {
         let cache = Cache::start(store.clone(), specs(), cache_config).await.unwrap();
         let mut config = RegistryConfig { revision_wait: PATIENCE, skip_unreadable: true, ..RegistryConfig::default() };
         config.bounds.scan = settings.scan;
+        config.search_from = settings.search_from;
         if settings.indexed {
             for resource in ["pods".to_owned(), format!("pods.{CUSTOM_GROUP}")] {
                 config.index(&format!("{resource}=metadata.annotations.number")).unwrap();

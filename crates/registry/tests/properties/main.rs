@@ -21,6 +21,7 @@ mod namespaces;
 mod pace;
 mod partial_rights;
 mod queries;
+mod searches;
 mod stores;
 mod tokens;
 mod watches;
