@@ -109,7 +109,7 @@ pub(crate) const ALL: [Row; 57] = [
     row("query-page-900", "jump to page 900 of it", Work::Query(Asked::DeepPage), Some(Quantity::millis(2))),
     row("query-count", "count of two terms", Work::Query(Asked::Count), Some(Quantity::millis(1))),
     row("query-groups", "pods by phase, known", Work::Query(Asked::Groups), Some(Quantity::millis(2))),
-    row("query-search", "search for a new word", Work::Query(Asked::Search), None),
+    row("query-search", "search for a new word", Work::Query(Asked::Search), Some(Quantity::millis(20))),
     row(
         "query-scan",
         "filter by a path that nothing is known of",
