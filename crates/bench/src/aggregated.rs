@@ -1,4 +1,5 @@
-//! An aggregated API server for measurements: objects, lists and one long body, which it answers from memory at once, and a mutating webhook.
+//! An aggregated API server for measurements: objects, lists and one long body, which it answers from memory at once, and a mutating
+//! webhook.
 //!
 //! It has a thread and a runtime of its own, so that what is measured is the way to it and not the work of the one who measures. What
 //! it says is what the way needs: that its version is there.

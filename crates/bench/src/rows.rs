@@ -85,7 +85,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 57] = [
+pub(crate) const ALL: [Row; 60] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),

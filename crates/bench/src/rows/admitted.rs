@@ -113,10 +113,12 @@ async fn add_policies(server: &Server) -> Result<()> {
     let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] });
     for (number, expression) in EXPRESSIONS.into_iter().enumerate() {
         let name = format!("policy-{number}");
-        let spec = json!({ "matchConstraints": { "resourceRules": [&rule] }, "validations": [{ "expression": expression }] });
+        let spec =
+            json!({ "matchConstraints": { "resourceRules": [&rule] }, "validations": [{ "expression": expression }] });
         let policy = json!({ "metadata": { "name": &name }, "spec": spec });
         post(server, format!("{CONFIGURATIONS}/validatingadmissionpolicies"), policy).await?;
-        let binding = json!({ "metadata": { "name": &name }, "spec": { "policyName": &name, "validationActions": ["Deny"] } });
+        let binding =
+            json!({ "metadata": { "name": &name }, "spec": { "policyName": &name, "validationActions": ["Deny"] } });
         post(server, format!("{CONFIGURATIONS}/validatingadmissionpolicybindings"), binding).await?;
     }
     let wrong = json!({ "metadata": { "name": "wrong" }, "spec": { "containers": [{ "name": "c", "image": "other.example.org/i" }] } });
