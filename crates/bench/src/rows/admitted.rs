@@ -4,6 +4,7 @@
 //! row that measures admission that does nothing would measure nothing.
 
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use http_body_util::BodyExt as _;
@@ -22,13 +23,16 @@ const DIRECTORY: usize = 8_000;
 const CREATING: usize = 48;
 /// Pods that each side of a round creates.
 const ROUND: usize = 5_000;
+/// How long the quota may take to show what is used, and how often it is asked.
+const PATIENCE: Duration = Duration::from_secs(20);
+const ASK_EVERY: Duration = Duration::from_millis(200);
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 /// What the five policies ask of a pod.
 const EXPRESSIONS: [&str; 5] = [
     "'app.kubernetes.io/name' in object.metadata.labels",
     "object.spec.containers.all(c, c.image.startsWith('example.com/'))",
     "object.spec.containers.all(c, has(c.resources.limits) && 'memory' in c.resources.limits)",
-    "object.spec.securityContext.runAsNonRoot",
+    "object.spec.securityContext.runAsNonRoot == true",
     "!has(object.spec.hostNetwork) || !object.spec.hostNetwork",
 ];
 
@@ -74,10 +78,7 @@ pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, 
     let is_admitted = match which {
         Admitted::Policies => true,
         Admitted::Webhook => first["metadata"]["annotations"][SEEN] == "yes",
-        Admitted::Quota => {
-            let used = &get(&server, &quota(&pods)).await?["status"]["used"]["pods"];
-            used.as_str().and_then(|used| used.parse().ok()) == Some(bench.runs * ROUND)
-        }
+        Admitted::Quota => is_charged(&server, &pods, bench.runs * ROUND).await?,
     };
     ensure!(is_admitted, "admission did not do what is measured");
     for server in plain.map(|(plain, _)| plain).into_iter().chain([server]) {
@@ -145,6 +146,17 @@ async fn add_quota(server: &Server, pods: &Pods) -> Result<()> {
     post(server, path, object).await
 }
 
-fn quota(pods: &Pods) -> String {
-    format!("/api/v1/namespaces/{}/resourcequotas/all", pods.namespace(0))
+/// Whether the quota comes to show that so many pods are used of it: what it shows follows the creates.
+async fn is_charged(server: &Server, pods: &Pods, count: usize) -> Result<bool> {
+    let path = format!("/api/v1/namespaces/{}/resourcequotas/all", pods.namespace(0));
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let used = &get(server, &path).await?["status"]["used"]["pods"];
+        // Whole thousands, as a quantity says them.
+        if *used == format!("{}k", count / 1_000) {
+            return Ok(true);
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+    Ok(false)
 }
