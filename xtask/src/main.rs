@@ -10,6 +10,7 @@ mod console;
 mod definitions;
 mod deny;
 mod fuzz;
+mod kopf;
 mod kubectl;
 mod registry;
 mod run;
@@ -72,6 +73,8 @@ enum Task {
     },
     /// Print the directory of the field's definitions of custom resources that the tests apply, fetching them if needed.
     Definitions,
+    /// Print the directory in which Python finds kopf, by which the tests run an operator, fetching it if needed.
+    Kopf,
     /// Print the variables that name the PostgreSQL and the etcd of the tests, fetching them if needed.
     Servers,
 }
@@ -116,6 +119,10 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
         }
         Task::Definitions => {
             println!("{}", definitions::find(&workspace).map_err(anyhow::Error::msg)?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Kopf => {
+            println!("{}", kopf::find(&workspace).map_err(anyhow::Error::msg)?.display());
             Ok(ExitCode::SUCCESS)
         }
         Task::Servers => {

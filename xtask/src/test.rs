@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 
 use self::unstable::Failures;
 use crate::workspace::Workspace;
-use crate::{console, definitions, kubectl, run, servers};
+use crate::{console, definitions, kopf, kubectl, run, servers};
 
 /// Tells the tests where kubectl is; the test kit reads it.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
@@ -31,6 +31,10 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
         servers.missing.push(missing);
         PathBuf::new()
     });
+    let kopf = kopf::find(workspace).unwrap_or_else(|missing| {
+        servers.missing.push(missing);
+        PathBuf::new()
+    });
     let selected = if names_a_package(args) { None } else { Some("--workspace") };
     let prepared = || {
         let mut command = run::cargo();
@@ -40,6 +44,7 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
             .env(kubectl::others::VARIABLE, &others)
             .envs(servers.variables.iter().cloned());
         command.env(definitions::VARIABLE, &definitions).env(console::CHECKER_VARIABLE, &checker);
+        command.env(kopf::VARIABLE, &kopf);
         // What is chosen decides with which features everything is built, so it stays the same when tests are run again.
         command.args(selected);
         command

@@ -12,6 +12,7 @@ mod life;
 mod names;
 mod objects;
 mod openapi;
+mod operators;
 mod programs;
 mod scale;
 mod selection;
