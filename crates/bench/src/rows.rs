@@ -58,6 +58,7 @@ pub(crate) enum Work {
     Discovery,
     Watch(usize),
     NodeWatchers,
+    SelectorWatchers,
     Restart,
     RestartLoaded,
     Converted,
@@ -85,7 +86,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 60] = [
+pub(crate) const ALL: [Row; 61] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
@@ -125,6 +126,12 @@ pub(crate) const ALL: [Row; 60] = [
         "pod create, 4,000 watchers of one node each, CPU",
         Work::NodeWatchers,
         Some(Quantity::micros(300)),
+    ),
+    row(
+        "selector-watchers",
+        "update, 2,000 watchers of one label each, of which one is concerned, CPU",
+        Work::SelectorWatchers,
+        Some(Quantity::micros(400)),
     ),
     row("restart", "start to ready with the pods", Work::Restart, Some(Quantity::millis(2_000))),
     row("restart-loaded", "start to ready with the pods, written to until the end", Work::RestartLoaded, None),
@@ -319,6 +326,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Query(asked) => queries::asked(bench, asked).await,
         Work::Watch(watchers) => watch::fan_out(bench, watchers).await,
         Work::NodeWatchers => watch::node_watchers(bench).await,
+        Work::SelectorWatchers => watch::selector_watchers(bench).await,
         Work::Converted => converted::list(bench).await,
         Work::Migration => migration::figure(bench).await,
         Work::Definitions(which) => definitions::figure(bench, which).await,

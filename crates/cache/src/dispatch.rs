@@ -2,15 +2,19 @@
 //!
 //! Only scopes that have watchers are known here. Each has a list of the positions of its events, so that a cursor finds
 //! what to deliver without looking at other events, and the wakers of the cursors that wait. An event costs a few hash
-//! look-ups and the watchers of its own scopes, however many watchers there are.
+//! look-ups, the watchers of its own scopes and a look at the selectors that demand a term which its object has, however many watchers
+//! there are.
+
+mod selected;
 
 use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::Arc;
 use std::task::Waker;
 
+use self::selected::SelectedScopes;
 use crate::entry::{Entry, namespace_of};
 use crate::event::Event;
-use crate::scope::Scope;
+use crate::scope::{Scope, SelectedScope};
 use crate::spec::Layout;
 
 /// Tells the cursors of one scope apart.
@@ -37,6 +41,7 @@ pub(crate) struct Dispatch {
     namespaces: HashMap<Box<str>, ScopeState>,
     objects: HashMap<Box<str>, ScopeState>,
     values: HashMap<Box<str>, ScopeState>,
+    selected: SelectedScopes,
     layout: Arc<Layout>,
     next_id: u64,
 }
@@ -45,6 +50,7 @@ pub(crate) struct Dispatch {
 enum ScopeSlot<'a, 'n> {
     All(&'a mut ScopeState),
     Named(&'a mut HashMap<Box<str>, ScopeState>, &'n str),
+    Selected(&'a mut SelectedScopes, &'n SelectedScope, &'a Layout),
 }
 
 /// Why a scope is found.
@@ -84,6 +90,7 @@ impl Dispatch {
             namespaces: HashMap::new(),
             objects: HashMap::new(),
             values: HashMap::new(),
+            selected: SelectedScopes::default(),
             layout,
             next_id: 0,
         }
@@ -117,6 +124,7 @@ impl Dispatch {
                 }
             }
         }
+        self.selected.concerned(event, |state| state.post(position, first, woken));
     }
 
     /// Takes the wakers of everybody.
@@ -139,7 +147,7 @@ impl Dispatch {
 
     fn states(&mut self) -> impl Iterator<Item = &mut ScopeState> {
         let scoped = self.namespaces.values_mut().chain(self.objects.values_mut()).chain(self.values.values_mut());
-        std::iter::once(&mut self.all).chain(scoped)
+        std::iter::once(&mut self.all).chain(scoped).chain(self.selected.states())
     }
 
     /// Adds a watcher to a scope. `end` is the position that the next event will have.
@@ -150,6 +158,7 @@ impl Dispatch {
         let state = match self.place(scope) {
             ScopeSlot::All(state) => state,
             ScopeSlot::Named(scopes, name) => scopes.entry(name.into()).or_insert_with(fresh),
+            ScopeSlot::Selected(scopes, scope, layout) => scopes.entry(scope, layout, fresh),
         };
         state.watchers += 1;
         id
@@ -160,10 +169,15 @@ impl Dispatch {
         let state = self.state_mut(scope);
         state.waiting.remove(&id);
         state.watchers -= 1;
-        if state.watchers == 0
-            && let ScopeSlot::Named(scopes, name) = self.place(scope)
-        {
-            scopes.remove(name);
+        if state.watchers > 0 {
+            return;
+        }
+        match self.place(scope) {
+            ScopeSlot::All(_) => {}
+            ScopeSlot::Named(scopes, name) => {
+                scopes.remove(name);
+            }
+            ScopeSlot::Selected(scopes, scope, layout) => scopes.remove(scope, layout),
         }
     }
 
@@ -187,6 +201,8 @@ impl Dispatch {
                 Some(_) => self.values.get(value.as_str()),
                 None => Some(&self.all),
             },
+            Scope::Selected(selected) if selected.is_known(&self.layout) => self.selected.get(selected, &self.layout),
+            Scope::Selected(_) => Some(&self.all),
         };
         found.expect(REGISTERED)
     }
@@ -195,6 +211,7 @@ impl Dispatch {
         match self.place(scope) {
             ScopeSlot::All(state) => state,
             ScopeSlot::Named(scopes, name) => scopes.get_mut(name).expect(REGISTERED),
+            ScopeSlot::Selected(scopes, scope, layout) => scopes.get_mut(scope, layout).expect(REGISTERED),
         }
     }
 
@@ -207,6 +224,10 @@ impl Dispatch {
                 Some(_) => ScopeSlot::Named(&mut self.values, value),
                 None => ScopeSlot::All(&mut self.all),
             },
+            Scope::Selected(selected) if selected.is_known(&self.layout) => {
+                ScopeSlot::Selected(&mut self.selected, selected, &self.layout)
+            }
+            Scope::Selected(_) => ScopeSlot::All(&mut self.all),
         }
     }
 }

@@ -54,7 +54,7 @@ pub use encodings::StalePage;
 pub use entry::Entry;
 pub use event::{Event, FrameKind, ViewId};
 pub use labels::Labels;
-pub use scope::Scope;
+pub use scope::{Scope, ScopeTerm, SelectedScope};
 pub use shared::Overlap;
 pub use snapshot::{LeafSlice, RangeCursor, Selected, Snapshot, SnapshotError};
 pub use spec::{CollectionSpec, Complete, Layout};

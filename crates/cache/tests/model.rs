@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use keelson_cache::{Cache, Collection, CollectionSpec, Scope, SnapshotError, TooOld, WatchCursor};
+use keelson_cache::{Cache, Collection, CollectionSpec, Scope, ScopeTerm, SnapshotError, TooOld, WatchCursor};
 use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, Transaction};
@@ -58,11 +58,24 @@ fn body() -> impl Strategy<Value = Body> {
 
 fn scope() -> impl Strategy<Value = Scope> {
     prop_oneof![
-        Just(Scope::All),
-        Just(Scope::Namespace("a".to_owned())),
-        (0..40u8).prop_map(|place| Scope::Object { key: key(place) }),
-        (0..3u8).prop_map(|node| on_node(&format!("n{node}"))),
-        Just(on_node("")),
+        1 => Just(Scope::All),
+        1 => Just(Scope::Namespace("a".to_owned())),
+        1 => (0..40u8).prop_map(|place| Scope::Object { key: key(place) }),
+        1 => (0..3u8).prop_map(|node| on_node(&format!("n{node}"))),
+        1 => Just(on_node("")),
+        4 => (term(), prop::option::of(prop_oneof!["a", "b"]), prop::option::of(0..3u8))
+            .prop_map(|(term, namespace, app)| selected(term, namespace.as_deref(), app)),
+    ]
+}
+
+fn term() -> impl Strategy<Value = ScopeTerm> {
+    let field = |path: &str, value: String| ScopeTerm::Field { path: path.to_owned(), value };
+    prop_oneof![
+        (0..3u8).prop_map(|app| ScopeTerm::Label { key: "app".to_owned(), value: format!("a{app}") }),
+        prop_oneof!["app", "all", "none"].prop_map(ScopeTerm::LabelKey),
+        (0..40u8).prop_map(|place| ScopeTerm::Name(format!("p{place}"))),
+        (0..4u8).prop_map(move |node| field(NODE, if node == 3 { String::new() } else { format!("n{node}") })),
+        (0..40u16).prop_map(move |number| field("data.number", number.to_string())),
     ]
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake};
 
 use common::*;
-use keelson_cache::{FrameKind, Scope, TooOld, ViewId, WatchCursor};
+use keelson_cache::{FrameKind, Scope, ScopeTerm, TooOld, ViewId, WatchCursor};
 use keelson_meta::Revision;
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
@@ -66,6 +66,54 @@ async fn an_event_wakes_the_watchers_of_its_own_scopes_only() {
     assert_eq!(watchers[5].0.try_next(10).unwrap().events.len(), 1);
     assert_eq!(watchers[6].0.try_next(10).unwrap().events.len(), 1);
     assert_eq!(pods(&cache).stats().watchers, 7);
+    drop(watchers);
+    assert_eq!(pods(&cache).stats().watchers, 0);
+}
+
+/// A watcher with a selector is woken by what comes to match, changes while it matches, and ceases to match, and by nothing else.
+#[tokio::test]
+async fn an_event_wakes_the_selectors_that_it_concerns_only() {
+    let store = MemoryStore::new();
+    let cache = start(&store).await;
+    let label = |value: &str| ScopeTerm::Label { key: "app".to_owned(), value: value.to_owned() };
+    let number = |value: &str| ScopeTerm::Field { path: "data.number".to_owned(), value: value.to_owned() };
+    // How often each is woken by: a1 made in namespace a, changed, turned into a2, deleted.
+    let scopes = [
+        (selected(label("a1"), None, None), [1, 1, 1, 0]),
+        (selected(label("a1"), Some("a"), None), [1, 1, 1, 0]),
+        (selected(label("a1"), Some("b"), None), [0, 0, 0, 0]),
+        (selected(label("a2"), None, None), [0, 0, 1, 1]),
+        (selected(label("a3"), None, None), [0, 0, 0, 0]),
+        (selected(ScopeTerm::LabelKey("app".to_owned()), None, None), [1, 1, 1, 1]),
+        // The term holds all the time, the rest of the selector does not.
+        (selected(ScopeTerm::LabelKey("all".to_owned()), None, Some(2)), [0, 0, 1, 1]),
+        (selected(ScopeTerm::LabelKey("none".to_owned()), None, None), [0, 0, 0, 0]),
+        (selected(ScopeTerm::Name("p1".to_owned()), None, None), [1, 1, 1, 1]),
+        (selected(ScopeTerm::Name("p2".to_owned()), None, None), [0, 0, 0, 0]),
+        (selected(number("1"), None, None), [1, 1, 0, 0]),
+        (selected(number("2"), None, None), [0, 1, 1, 1]),
+    ];
+    let mut watchers = Vec::new();
+    for (scope, expected) in scopes {
+        let cursor = pods(&cache).watch(cache.watermark(), scope).unwrap();
+        watchers.push((cursor, expected));
+    }
+    let of = |app, number| Body { app: Some(app), node: None, number };
+    for (step, body) in [Some(of(1, 1)), Some(of(1, 2)), Some(of(2, 2)), None].iter().enumerate() {
+        let mut waiting = Vec::new();
+        for (cursor, _) in &mut watchers {
+            let wakes = Arc::new(Wakes::default());
+            assert!(is_pending(cursor, &wakes));
+            waiting.push(wakes);
+        }
+        commit(&store, "a/p1", body.as_ref()).await;
+        catch_up(&store, &cache).await;
+        for (place, ((cursor, expected), wakes)) in watchers.iter_mut().zip(waiting).enumerate() {
+            assert_eq!(wakes.0.load(Ordering::SeqCst), expected[step], "watcher {place}, step {step}");
+            assert_eq!(cursor.try_next(10).unwrap().events.len(), expected[step], "watcher {place}, step {step}");
+        }
+    }
+    assert_eq!(pods(&cache).stats().watchers, watchers.len());
     drop(watchers);
     assert_eq!(pods(&cache).stats().watchers, 0);
 }

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use keelson_cache::{Entry, IndexTerm, Layout, Scope};
+use keelson_cache::{Entry, IndexTerm, Layout, Scope, ScopeTerm, SelectedScope, Snapshot};
 use keelson_meta::ApiError;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::label_selector::{LabelSelector, Operator};
@@ -134,19 +134,72 @@ impl Selection {
         self.namespace.as_deref()
     }
 
-    /// The most selective set of events that holds all that this selection can match.
-    pub fn scope(&self, target: &Target) -> Scope {
+    /// The most selective set of events that holds all that this selection can match. The snapshot tells which of the things that it
+    /// demands is the rarest.
+    pub fn scope(&self, target: &Target, snapshot: &Snapshot) -> Scope {
         if let Some(key) = self.single_key(target.is_namespaced()) {
             return Scope::Object { key };
         }
-        if let Some((path, value)) = self.dispatched(target) {
+        let namespace = self.namespace.clone().filter(|_| target.is_namespaced());
+        if let Some((path, value)) = self.dispatched(target)
+            && self.fields.len() == 1
+            && self.labels.is_empty()
+            && namespace.is_none()
+        {
             return Scope::Field { path: path.to_owned(), value: value.to_owned() };
         }
-        match &self.namespace {
-            Some(namespace) if target.is_namespaced() => Scope::Namespace(namespace.clone()),
-            _ => Scope::All,
+        if let Some(term) = self.scope_term(target, snapshot) {
+            let (name, selection) = (self.identity().into(), self.clone());
+            let test = Arc::new(move |entry: &Entry| selection.matches(entry));
+            return Scope::Selected(SelectedScope { term, namespace, name, test });
         }
+        namespace.map_or(Scope::All, Scope::Namespace)
     }
+
+    /// What everything selected has and events are found by: the rarest that there is.
+    fn scope_term(&self, target: &Target, snapshot: &Snapshot) -> Option<ScopeTerm> {
+        if let Some(name) = &self.name {
+            return Some(ScopeTerm::Name(name.clone()));
+        }
+        let count = |term: &IndexTerm<'_>| {
+            let found = snapshot.select(std::slice::from_ref(term), "", None).size_hint();
+            found.1.unwrap_or(usize::MAX)
+        };
+        let indexed = self.index_terms(target).into_iter().min_by_key(count).map(|term| match term {
+            IndexTerm::Label { key, value } => ScopeTerm::Label { key: key.to_owned(), value: value.to_owned() },
+            IndexTerm::Field { path, value } => field_term(path, value),
+        });
+        let of_field = || self.exact_fields().next().map(|(path, value)| field_term(path, value));
+        indexed.or_else(of_field).or_else(|| {
+            let demanded = self.labels.requirements().iter().find(|requirement| {
+                matches!(
+                    requirement.operator(),
+                    Operator::Exists | Operator::In | Operator::Equals | Operator::DoubleEquals
+                )
+            });
+            demanded.map(|requirement| ScopeTerm::LabelKey(requirement.key().to_owned()))
+        })
+    }
+
+    /// Selections with equal texts select the same of one resource.
+    fn identity(&self) -> String {
+        let fields = self.fields.iter().map(|condition| {
+            let mut refused: Vec<&String> = condition.refused.iter().collect();
+            refused.sort_unstable();
+            let field = match &condition.field {
+                Field::Name => "name".to_owned(),
+                Field::Namespace => "namespace".to_owned(),
+                Field::Stored(StoredField { paths, absent, .. }) => format!("{paths:?} {absent:?}"),
+            };
+            format!("{field} {:?} {} {refused:?}", condition.exact, condition.contradicts)
+        });
+        let fields: Vec<String> = fields.collect();
+        format!("{:?} {:?} {:?} {fields:?}", self.labels.to_string(), self.within, self.name)
+    }
+}
+
+fn field_term(path: &str, value: &str) -> ScopeTerm {
+    ScopeTerm::Field { path: path.to_owned(), value: value.to_owned() }
 }
 
 impl Selection {

@@ -196,7 +196,7 @@ impl Registry {
         selection: &Selection,
         collection: &Arc<Collection>,
     ) -> Result<(State, Option<WatchCursor>, Revision), ApiError> {
-        let scope = selection.scope(target);
+        let scope = selection.scope(target, &collection.snapshot());
         if options.send_initial_events {
             match requested {
                 RequestedVersion::Unset => self.catch_up().await?,

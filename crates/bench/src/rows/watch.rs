@@ -24,6 +24,8 @@ const CONTENT: usize = 200;
 const DELIVERED: usize = 250_000;
 /// Updates at a time; an object is never updated twice at once.
 const UPDATING: usize = 8;
+/// Watches that select one object each.
+const SELECTORS: usize = 2_000;
 /// Creations at a time.
 const CREATING: usize = 48;
 
@@ -120,6 +122,44 @@ pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)>
         seen.bytes_per_second = None;
         seen.note = Some(format!("{:.0} pods/s", done.rate()));
         let cpu = seen.cpu.unwrap_or_default() / u32::try_from(NODES)?;
+        runs.push((Quantity::Time(cpu), seen));
+    }
+    Ok(median_of(runs))
+}
+
+/// Objects that are updated while 2,000 watches select one label each: each update concerns one of them.
+pub(super) async fn selector_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)> {
+    let count = bench.runs;
+    let server = bench.filled().await?;
+    let namespace = "bench-selectors";
+    create_namespace(&server.client, namespace).await?;
+    let collection = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let body = |number: usize, content: &str| {
+        let metadata =
+            json!({"name": format!("object-{number:04}"), "labels": {"all": "yes", "one": format!("v{number}")}});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"content": content}}).to_string()
+    };
+    let place = collection.clone();
+    let create = move |number: usize| Request::post(&place, body(number, "new"));
+    load(&server.client, UPDATING, Until::Count(SELECTORS), create).await?;
+    let revision = revision(&server.client, &format!("{collection}?limit=1")).await?;
+    let path = |number: usize| {
+        format!("/api/v1/configmaps?watch=true&resourceVersion={revision}&labelSelector=all%3Dyes%2Cone%3Dv{number}")
+    };
+    let open = Watchers::open(&server.client, SELECTORS, path).await?;
+    let mut runs = Vec::new();
+    for run in 1..=count {
+        let place = collection.clone();
+        let update = move |number: usize| {
+            Request::put(format!("{place}/object-{number:04}"), body(number, &format!("run-{run}")))
+        };
+        let meter = Meter::start(&server.process)?;
+        let done = load(&server.client, UPDATING, Until::Count(SELECTORS), update).await?;
+        open.received((run * SELECTORS) as u64).await?;
+        let mut seen = meter.stop(done.seen())?;
+        seen.bytes_per_second = None;
+        seen.note = Some(format!("{:.0} updates/s", done.rate()));
+        let cpu = seen.cpu.unwrap_or_default() / u32::try_from(SELECTORS)?;
         runs.push((Quantity::Time(cpu), seen));
     }
     Ok(median_of(runs))

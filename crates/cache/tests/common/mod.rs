@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_cache::{Cache, CacheConfig, Collection, CollectionSpec, Entry, Event, IndexTerm, Scope, Snapshot};
+use keelson_cache::{
+    Cache, CacheConfig, Collection, CollectionSpec, Entry, Event, IndexTerm, Scope, ScopeTerm, SelectedScope, Snapshot,
+};
 use keelson_codec::{FieldPath, StoredObject};
 use keelson_meta::json::json;
 use keelson_meta::{Object, Revision, SystemClock};
@@ -77,6 +79,43 @@ pub fn on_node(node: &str) -> Scope {
     Scope::Field { path: NODE.to_owned(), value: node.to_owned() }
 }
 
+/// The events of pods that have a label or a text in a field, and that are of this namespace and of this app, as far as these are given.
+pub fn selected(term: ScopeTerm, namespace: Option<&str>, app: Option<u8>) -> Scope {
+    let (within, label) = (namespace.map(str::to_owned), app.map(|app| format!("a{app}")));
+    let demanded = term.clone();
+    let test = move |entry: &Entry| {
+        let has_term = match &demanded {
+            ScopeTerm::Label { key, value } => entry.labels.get(key) == Some(value),
+            ScopeTerm::LabelKey(key) => entry.labels.get(key).is_some(),
+            ScopeTerm::Field { path, value } => entry.field_named(path) == value,
+            ScopeTerm::Name(name) => entry.name() == name,
+        };
+        has_term
+            && within.as_deref().is_none_or(|within| entry.namespace() == Some(within))
+            && label.as_deref().is_none_or(|label| entry.labels.get("app") == Some(label))
+    };
+    let (namespace, name) = (namespace.map(str::to_owned), format!("{app:?}").into());
+    Scope::Selected(SelectedScope { term, namespace, name, test: Arc::new(test) })
+}
+
+/// What the model knows of a selected scope: the test above, of a body.
+fn is_selected(key: &str, body: &Body, scope: &SelectedScope) -> bool {
+    let app = body.app.map(|app| format!("a{app}"));
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    let has_term = match &scope.term {
+        ScopeTerm::Label { key, value } => key == "app" && app.as_ref() == Some(value),
+        ScopeTerm::LabelKey(key) => key == "all" || (key == "app" && app.is_some()),
+        ScopeTerm::Field { path, value } if path == NODE => {
+            body.node.map(|node| format!("n{node}")).unwrap_or_default() == *value
+        }
+        ScopeTerm::Field { value, .. } => body.number.to_string() == *value,
+        ScopeTerm::Name(wanted) => name == wanted,
+    };
+    has_term
+        && scope.namespace.as_deref().is_none_or(|within| namespace == within)
+        && (*scope.name == *"None" || *scope.name == *format!("{:?}", body.app))
+}
+
 pub fn in_scope(event: &Happened, scope: &Scope) -> bool {
     let on = |body: &Option<Body>, value: &str| {
         body.as_ref().is_some_and(|body| body.node.map(|node| format!("n{node}")).unwrap_or_default() == value)
@@ -86,6 +125,9 @@ pub fn in_scope(event: &Happened, scope: &Scope) -> bool {
         Scope::Namespace(namespace) => event.key.split('/').next() == Some(namespace),
         Scope::Object { key } => event.key == *key,
         Scope::Field { value, .. } => on(&event.before, value) || on(&event.after, value),
+        Scope::Selected(scope) => {
+            [&event.before, &event.after].into_iter().flatten().any(|body| is_selected(&event.key, body, scope))
+        }
     }
 }
 

@@ -124,8 +124,8 @@ impl Registry {
             return refused("a live page needs a limit of at most 500");
         }
         let selection = Selection::new(target, options)?;
-        let scope = selection.scope(target);
         let collection = self.settled_collection(target).await?;
+        let scope = selection.scope(target, &collection.snapshot());
         let requested = options.requested_version()?;
         let now = Instant::now();
         let bookmark_interval = options.allow_bookmarks.then_some(self.config.bookmark_interval);

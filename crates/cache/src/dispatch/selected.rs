@@ -1,0 +1,198 @@
+//! The watchers with selectors, by a term that everything has which they select.
+//!
+//! An event is held against the selectors alone that demand a term which its object has before or after it. Of these it concerns those
+//! that select one of the two states: so a watcher is woken for what matches, and for what matches no more.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::ScopeState;
+use crate::entry::{Entry, namespace_of};
+use crate::event::Event;
+use crate::scope::{ScopeTerm, SelectedScope};
+use crate::spec::Layout;
+
+/// A selector that is watched by, and who does so.
+struct Followed {
+    scope: SelectedScope,
+    state: ScopeState,
+}
+
+/// The selectors that demand one term.
+#[derive(Default)]
+struct Demanding {
+    anywhere: HashMap<Arc<str>, Followed>,
+    namespaces: HashMap<Box<str>, HashMap<Arc<str>, Followed>>,
+}
+
+type ByTerm = HashMap<Box<str>, Demanding>;
+
+/// All selectors that are watched by.
+#[derive(Default)]
+pub(super) struct SelectedScopes {
+    /// By `key=value`, as entries hold labels.
+    labels: ByTerm,
+    label_keys: ByTerm,
+    names: ByTerm,
+    /// By the place of a field, and by its text.
+    fields: Vec<ByTerm>,
+}
+
+/// Why a scope is found.
+const REGISTERED: &str = "a scope is known as long as a cursor is registered in it";
+
+impl SelectedScopes {
+    /// The scopes of an event are given to `found`.
+    pub(super) fn concerned(&mut self, event: &Event, mut found: impl FnMut(&mut ScopeState)) {
+        let key = event.key();
+        let namespace = namespace_of(key);
+        let mut of_term = |terms: &mut ByTerm, term: &str| {
+            if let Some(demanding) = terms.get_mut(term) {
+                demanding.followed(namespace, |followed| {
+                    if followed.scope.selects(event) {
+                        found(&mut followed.state);
+                    }
+                });
+            }
+        };
+        let (before, after) = (event.previous.as_deref(), event.current.as_deref());
+        if !self.names.is_empty() {
+            of_term(&mut self.names, key.rsplit_once('/').map_or(key, |(_, name)| name));
+        }
+        if !self.labels.is_empty() || !self.label_keys.is_empty() {
+            for (term, is_again, is_key_again) in terms_of(before, after) {
+                if !is_again && !self.labels.is_empty() {
+                    of_term(&mut self.labels, term);
+                }
+                if !is_key_again && !self.label_keys.is_empty() {
+                    of_term(&mut self.label_keys, key_of(term));
+                }
+            }
+        }
+        for (place, terms) in self.fields.iter_mut().enumerate().filter(|(_, terms)| !terms.is_empty()) {
+            let (before, after) = (before.map(|entry| entry.field(place)), after.map(|entry| entry.field(place)));
+            for value in before.filter(|before| Some(*before) != after).into_iter().chain(after) {
+                of_term(terms, value);
+            }
+        }
+    }
+
+    pub(super) fn states(&mut self) -> impl Iterator<Item = &mut ScopeState> {
+        let Self { labels, label_keys, names, fields } = self;
+        let maps = [labels, label_keys, names].into_iter().chain(fields);
+        maps.flat_map(HashMap::values_mut)
+            .flat_map(|Demanding { anywhere, namespaces }| {
+                anywhere.values_mut().chain(namespaces.values_mut().flat_map(HashMap::values_mut))
+            })
+            .map(|followed| &mut followed.state)
+    }
+
+    /// The state of a scope, which is made where there is none.
+    pub(super) fn entry(
+        &mut self,
+        scope: &SelectedScope,
+        layout: &Layout,
+        fresh: impl FnOnce() -> ScopeState,
+    ) -> &mut ScopeState {
+        let (terms, term) = self.terms_mut(&scope.term, layout);
+        let Demanding { anywhere, namespaces } = terms.entry(term.into()).or_default();
+        let followed = match &scope.namespace {
+            Some(namespace) => namespaces.entry(namespace.as_str().into()).or_default(),
+            None => anywhere,
+        };
+        let followed = followed.entry(scope.name.clone());
+        &mut followed.or_insert_with(|| Followed { scope: scope.clone(), state: fresh() }).state
+    }
+
+    pub(super) fn get(&self, scope: &SelectedScope, layout: &Layout) -> Option<&ScopeState> {
+        let demanding = match &scope.term {
+            ScopeTerm::Label { key, value } => self.labels.get(&*label(key, value)),
+            ScopeTerm::LabelKey(key) => self.label_keys.get(key.as_str()),
+            ScopeTerm::Name(name) => self.names.get(name.as_str()),
+            ScopeTerm::Field { path, value } => self.fields.get(layout.place(path)?)?.get(value.as_str()),
+        }?;
+        let followed = match &scope.namespace {
+            Some(namespace) => demanding.namespaces.get(namespace.as_str())?,
+            None => &demanding.anywhere,
+        };
+        followed.get(&scope.name).map(|followed| &followed.state)
+    }
+
+    pub(super) fn get_mut(&mut self, scope: &SelectedScope, layout: &Layout) -> Option<&mut ScopeState> {
+        let (terms, term) = self.terms_mut(&scope.term, layout);
+        let demanding = terms.get_mut(&*term)?;
+        let followed = match &scope.namespace {
+            Some(namespace) => demanding.namespaces.get_mut(namespace.as_str())?,
+            None => &mut demanding.anywhere,
+        };
+        followed.get_mut(&scope.name).map(|followed| &mut followed.state)
+    }
+
+    /// Forgets a scope that nobody follows, and what only it was known by.
+    pub(super) fn remove(&mut self, scope: &SelectedScope, layout: &Layout) {
+        let (terms, term) = self.terms_mut(&scope.term, layout);
+        let Some(demanding) = terms.get_mut(&*term) else { return };
+        match &scope.namespace {
+            Some(namespace) => {
+                if let Some(followed) = demanding.namespaces.get_mut(namespace.as_str()) {
+                    followed.remove(&scope.name);
+                    if followed.is_empty() {
+                        demanding.namespaces.remove(namespace.as_str());
+                    }
+                }
+            }
+            None => {
+                demanding.anywhere.remove(&scope.name);
+            }
+        }
+        if demanding.anywhere.is_empty() && demanding.namespaces.is_empty() {
+            terms.remove(&*term);
+        }
+    }
+
+    /// Where a term is known, and as what. Fields that the layout does not have are no terms: their scope is that of all events.
+    fn terms_mut<'t>(&mut self, term: &'t ScopeTerm, layout: &Layout) -> (&mut ByTerm, Cow<'t, str>) {
+        match term {
+            ScopeTerm::Label { key, value } => (&mut self.labels, label(key, value).into()),
+            ScopeTerm::LabelKey(key) => (&mut self.label_keys, key.into()),
+            ScopeTerm::Name(name) => (&mut self.names, name.into()),
+            ScopeTerm::Field { path, value } => {
+                let place = layout.place(path).expect(REGISTERED);
+                if self.fields.len() <= place {
+                    self.fields.resize_with(place + 1, ByTerm::default);
+                }
+                (&mut self.fields[place], value.into())
+            }
+        }
+    }
+}
+
+impl Demanding {
+    /// Hands those selectors to `found` that may select what is in a namespace.
+    fn followed(&mut self, namespace: Option<&str>, found: impl FnMut(&mut Followed)) {
+        let within = namespace.and_then(|namespace| self.namespaces.get_mut(namespace));
+        self.anywhere.values_mut().chain(within.into_iter().flat_map(HashMap::values_mut)).for_each(found);
+    }
+}
+
+fn label(key: &str, value: &str) -> String {
+    [key, "=", value].concat()
+}
+
+fn key_of(term: &str) -> &str {
+    term.split_once('=').map_or(term, |(key, _)| key)
+}
+
+/// The labels before and after an event, each with whether it, or its key, came before.
+fn terms_of<'e>(before: Option<&'e Entry>, after: Option<&'e Entry>) -> impl Iterator<Item = (&'e str, bool, bool)> {
+    let old = before.map_or(&[][..], |entry| entry.labels.terms());
+    let is_same = before.zip(after).is_some_and(|(before, after)| before.labels.same(&after.labels));
+    let new = after.filter(|_| !is_same).map_or(&[][..], |entry| entry.labels.terms());
+    let first = old.iter().map(|term| (&**term, false, false));
+    let second = new.iter().map(move |term| {
+        let is_again = old.contains(term);
+        (&**term, is_again, is_again || before.is_some_and(|entry| entry.labels.get(key_of(term)).is_some()))
+    });
+    first.chain(second)
+}
