@@ -5,6 +5,7 @@
 
 mod eval;
 mod plan;
+mod reads;
 
 use crate::check::{Checked, check};
 use crate::cost::actual::Meter;

@@ -1,7 +1,8 @@
 //! Conditions in the Common Expression Language, for what filters can't say: `object.spec.replicas > object.status.readyReplicas`.
 //!
 //! The variable is `object`. An object for which the expression has no value, because a field is missing or is something else, is not in
-//! the answer. What an evaluation may cost is bounded, in upstream's measure and in work that this leaves out.
+//! the answer. What an evaluation may cost is bounded, in upstream's measure and in work that this leaves out. A tree is made of what the
+//! expression reads alone: most of what it costs to judge an object is the tree.
 
 use std::sync::Arc;
 
@@ -9,7 +10,11 @@ use keelson_cel::{Environment, EvalError, Meter, Program, Type, values};
 use keelson_meta::json::Value;
 
 use crate::error::QueryError;
+use crate::parts::Part;
+use crate::value::Subject;
 
+/// The variable.
+const OBJECT: &str = "object";
 /// What the evaluation for one object may cost: a tenth of what one of a policy may.
 const COST: u64 = keelson_cel::cost::limits::EVALUATION / 10;
 /// How much work it may do beside that, in nanoseconds.
@@ -20,6 +25,8 @@ const WORK: u64 = 2_000_000;
 pub struct Condition {
     program: Arc<Program>,
     text: String,
+    /// What it reads of an object.
+    part: Part,
 }
 
 /// The evaluation for an object cost more than it may.
@@ -33,9 +40,10 @@ impl Condition {
     /// What is wrong with it, in upstream's words, with the place.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let program =
-            Program::compile_to(text, &Environment::kubernetes().with("object", Type::Dyn), &[Type::Bool, Type::Dyn])
+            Program::compile_to(text, &Environment::kubernetes().with(OBJECT, Type::Dyn), &[Type::Bool, Type::Dyn])
                 .map_err(|error| QueryError::Expression { name: parameter, why: error.to_string() })?;
-        Ok(Self { program: Arc::new(program), text: text.trim().to_owned() })
+        let part = Part::of(program.reads(OBJECT).iter().map(Vec::as_slice));
+        Ok(Self { program: Arc::new(program), text: text.trim().to_owned(), part })
     }
 
     /// As it was written.
@@ -43,11 +51,20 @@ impl Condition {
         &self.text
     }
 
-    /// Whether an object is in the answer.
+    /// The members of an object that it reads; none where it reads the object as a whole.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = &str> {
+        self.part.names()
+    }
+
+    /// Whether an object is in the answer. `whole` makes a tree of all of it, where that is needed.
     ///
     /// # Errors
     /// When that costs too much to be found out.
-    pub fn holds(&self, object: &Value) -> Result<bool, TooCostly> {
+    pub fn holds(&self, subject: &Subject<'_>, whole: impl FnOnce() -> Value) -> Result<bool, TooCostly> {
+        self.holds_of(&self.part.read(subject).unwrap_or_else(whole))
+    }
+
+    fn holds_of(&self, object: &Value) -> Result<bool, TooCostly> {
         let mut meter = Meter::new(COST).with_work(WORK);
         match self.program.holds(&[values::from_tree(object, None)], &mut meter) {
             Ok(holds) => Ok(holds),
@@ -59,7 +76,10 @@ impl Condition {
 
 #[cfg(test)]
 mod tests {
+    use keelson_codec::StoredObject;
+    use keelson_meta::Revision;
     use keelson_meta::json::json;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -68,7 +88,7 @@ mod tests {
         let object = json!({"spec": {"replicas": 3, "image": "nginx"}, "metadata": {"labels": {"a": "b"}}});
         let check = |text: &str, expect: bool| {
             let condition = Condition::parse("w", text).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(condition.holds(&object), Ok(expect), "{text}");
+            assert_eq!(condition.holds_of(&object), Ok(expect), "{text}");
         };
         check("object.spec.replicas > 2", true);
         check("object.spec.replicas > 2 && object.spec.image.startsWith('redis')", false);
@@ -80,6 +100,67 @@ mod tests {
         check("object.spec.replicas", false);
     }
 
+    /// Expressions that read parts of what [`any_object`] makes, and the whole.
+    const READING: [&str; 16] = [
+        "object.spec.a == 1",
+        "object.spec.a.b == 'x'",
+        "!has(object.spec.a.b)",
+        "has(object.spec.a) && object.status.a != null",
+        "object.spec.a.b == object.status.a.b || object.spec.b.a == 1",
+        "object.spec.size() > 1",
+        "object.spec.a.all(item, item == object.status.a)",
+        "!(object.status.a.exists(item, item.b == 1))",
+        "object.metadata.resourceVersion == '7'",
+        "has(object.metadata.resourceVersion) && object.metadata.size() == 3",
+        "object.metadata.name.startsWith('w') && object.kind == 'Pod'",
+        "object.?spec.?a.?b.hasValue()",
+        "object.size() == 4",
+        "object['spec'].a == 1",
+        "type(object.spec.b) == list",
+        "object.status.b > 0 ? object.spec.a == 1 : !has(object.spec.b)",
+    ];
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            Just(json!(1)),
+            Just(json!("x")),
+            Just(json!("a\"\\{")),
+            Just(json!([])),
+            Just(json!({}))
+        ];
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                proptest::collection::btree_map("[abc]", inner, 0..3).prop_map(|members| json!(members)),
+            ]
+        })
+    }
+
+    proptest! {
+        /// What an expression comes to does not depend on what it does not read, nor on what is known of where that stands.
+        #[test]
+        fn parts_of_an_object_say_what_the_whole_says(spec in any_value(), status in any_value(), data in any_value()) {
+            let [spec, status, data] = [spec, status, data].map(|value| keelson_codec::json::to_vec(&value));
+            let text = [
+                &br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","labels":{"a":"b"}},"data":"#[..], &data,
+                br#","spec":"#, &spec, br#","status":"#, &status, b"}",
+            ];
+            let text = text.concat();
+            let stored = StoredObject::parse(text.into()).unwrap();
+            let marks = stored.summary(&[]).unwrap().marks;
+            let whole = stored.decode(Revision::new(7)).into_value();
+            for expression in READING {
+                let condition = Condition::parse("w", expression).unwrap_or_else(|error| panic!("{error}"));
+                let expected = condition.holds_of(&whole);
+                for marks in [Default::default(), marks] {
+                    let subject = Subject::new(stored.bytes(), Revision::new(7)).marked(marks);
+                    prop_assert_eq!(condition.holds(&subject, || whole.clone()), expected, "{} of {}", expression, stored.text());
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_can_not_be_compiled_or_costs_too_much_is_refused() {
         let wrong = Condition::parse("keelson.io/where", "object.spec.").unwrap_err().to_string();
@@ -89,6 +170,6 @@ mod tests {
         let items: Vec<u32> = (0..3000).collect();
         let object = json!({"items": items});
         let costly = Condition::parse("w", "object.items.all(a, object.items.exists(b, a == b))").unwrap();
-        assert_eq!(costly.holds(&object), Err(TooCostly));
+        assert_eq!(costly.holds_of(&object), Err(TooCostly));
     }
 }

@@ -163,6 +163,13 @@ impl Filter {
         })
     }
 
+    /// The paths from the object on that it looks along.
+    pub(crate) fn paths(&self) -> Vec<&Path> {
+        let mut paths = Vec::new();
+        self.root.paths(&mut paths);
+        paths
+    }
+
     /// As it was written.
     pub fn text(&self) -> &str {
         &self.text
@@ -182,6 +189,15 @@ impl Filter {
 }
 
 impl Expr {
+    fn paths<'e>(&'e self, out: &mut Vec<&'e Path>) {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.paths(out)),
+            Self::Not(part) => part.paths(out),
+            // What is asked of an item goes on from there.
+            Self::Exists(path) | Self::Value(path, _) | Self::Items { of: path, .. } => out.push(path),
+        }
+    }
+
     fn holds(&self, subject: &Subject<'_>, work: &Work) -> bool {
         match self {
             Self::All(parts) => parts.iter().all(|part| part.holds(subject, work)),

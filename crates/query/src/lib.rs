@@ -16,6 +16,7 @@ mod mask;
 mod moment;
 mod order;
 mod parameters;
+mod parts;
 mod path;
 mod query;
 mod scan;

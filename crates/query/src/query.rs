@@ -14,7 +14,7 @@ use crate::order::{SortBy, write_value};
 use crate::parameters::{
     AT, COUNT, FIELDS, FILTER, GROUP_BY, MATCHES, OMIT_MANAGED_FIELDS, PAGE, PARAMETERS, SEARCH, SORT_BY, WHERE,
 };
-use crate::path::Path;
+use crate::path::{Path, Segment};
 use crate::search::Search;
 use crate::value::{Subject, Value};
 
@@ -195,6 +195,21 @@ impl Query {
         let tests = self.filter.as_ref().map_or(0, Filter::tests);
         let searched = if self.search.is_some() { Search::walks() } else { 0 };
         (tests + searched + self.sort_by.terms().len() + usize::from(self.group_by.is_some())).max(1)
+    }
+
+    /// The members of an object in which it looks for something, each once; none where it looks through all of it.
+    pub fn heads(&self) -> Vec<&str> {
+        let mut paths = self.filter.as_ref().map(Filter::paths).unwrap_or_default();
+        paths.extend(self.sort_by.terms().iter().map(|term| &term.path));
+        paths.extend(&self.group_by);
+        let of_paths = paths.into_iter().filter_map(|path| match path.segments().first() {
+            Some(Segment::Member(name)) => Some(&**name),
+            Some(Segment::Item(_) | Segment::Each) | None => None,
+        });
+        let mut heads: Vec<&str> = of_paths.chain(self.condition.iter().flat_map(Condition::heads)).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        heads
     }
 
     /// The parameter by which the objects of the answer are put in order, or else are found.

@@ -65,6 +65,11 @@ impl<'a> Subject<'a> {
         Self { marks, ..self }
     }
 
+    /// Where its parts begin, as far as that is known.
+    pub(crate) const fn marks(&self) -> Marks {
+        self.marks
+    }
+
     /// Hands the JSON text of each value that a path leads to to `found`, which says whether it wants more.
     ///
     /// Cost: a walk over the part of the object that the path leads into, up to the last of the values.

@@ -19,6 +19,8 @@ use crate::registry::Registry;
 
 /// So many places are put in order at once.
 const SORTED_AT_ONCE: usize = 4096;
+/// The bytes of so many objects are fetched together.
+const FETCHED_AT_ONCE: usize = 16;
 /// Room is taken for so many bytes at a time.
 pub(super) const OWED_BYTES: u64 = 16 << 10;
 /// A view of more places is built on another thread.
@@ -218,7 +220,17 @@ async fn looked_at_each<'e>(
     let mut turns = Turns::new(wanted);
     // What was gathered and no room was taken for yet: all threads take of the same.
     let mut owed = 0;
-    for entry in entries {
+    let (mut entries, mut ahead) = (entries.fuse(), Vec::with_capacity(FETCHED_AT_ONCE));
+    loop {
+        let Some(entry) = ahead.pop() else {
+            ahead.extend(entries.by_ref().take(FETCHED_AT_ONCE));
+            if ahead.is_empty() {
+                break;
+            }
+            wanted.fetch(&ahead);
+            ahead.reverse();
+            continue;
+        };
         let before = part.bytes();
         if wanted.is_heavy(entry) {
             part.add_places(&look_elsewhere(wanted, entry, places_of).await, entry);

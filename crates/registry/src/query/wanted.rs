@@ -3,6 +3,7 @@
 //! An object is judged in the version of the request. A query that would need a conversion webhook for that fails as a whole.
 
 use std::borrow::Cow;
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -23,6 +24,9 @@ use crate::view::VersionedView;
 const LOOK_BYTES: u64 = 256;
 /// To make a tree of an object costs as much as so many walks through it.
 const TREE_WEIGHT: u64 = 8;
+/// What memory is fetched by, and how much of where something is looked for is fetched ahead: what follows comes by itself.
+const LINE_BYTES: usize = 64;
+const FETCHED_LINES: usize = 3;
 /// A look at an object of so many bytes, in the same measure, may take longer than a request may hold a thread.
 pub(super) const HEAVY_BYTES: u64 = 1 << 20;
 /// What a condition or a regular expression may cost, in the same measure: others have their turn after each such object.
@@ -38,6 +42,8 @@ pub(crate) struct Wanted {
     version: VersionedView,
     /// Names all that the places of entries depend on.
     pub(super) name: String,
+    /// The members of an object that are looked into.
+    heads: Vec<Box<str>>,
     /// The paths that are indexed whoever asks.
     fixed: Vec<Path>,
     /// From how many objects on that would be looked into an index of searches is made.
@@ -61,8 +67,10 @@ impl Wanted {
             query.canonical(),
         );
         let version = target.view();
+        let heads = query.heads().into_iter().map(Into::into).collect();
         Self {
             query,
+            heads,
             range,
             selection,
             target: target.clone(),
@@ -145,6 +153,28 @@ impl Wanted {
         LOOK_BYTES + self.cost_of(entry) + slow
     }
 
+    /// Whether one object may take some milliseconds.
+    pub(super) fn is_slow(&self) -> bool {
+        self.query.is_slow()
+    }
+
+    /// Touches the bytes of objects that will be looked at. They lie all over the memory: one after the other each would be waited for,
+    /// asked for together they come together.
+    pub(super) fn fetch(&self, entries: &[&Arc<Entry>]) {
+        let mut sum = 0_u8;
+        for entry in entries {
+            let (bytes, marks) = (entry.object.bytes(), entry.marks());
+            sum ^= entry.key.as_bytes().first().copied().unwrap_or_default();
+            for head in &self.heads {
+                let at = marks.before(head).unwrap_or_default();
+                for line in 0..FETCHED_LINES {
+                    sum ^= bytes.get(at + line * LINE_BYTES).copied().unwrap_or_default();
+                }
+            }
+        }
+        black_box(sum);
+    }
+
     /// Whether a look at the object of an entry may take longer than a request may hold a thread.
     pub(crate) fn is_heavy(&self, entry: &Entry) -> bool {
         self.cost_of(entry) > HEAVY_BYTES
@@ -220,7 +250,7 @@ impl Wanted {
             return false;
         }
         let Some(condition) = &self.query.condition else { return true };
-        let holds = condition.holds(&seen.object.decode(entry.revision).into_value());
+        let holds = condition.holds(&subject, || seen.object.decode(entry.revision).into_value());
         holds.unwrap_or_else(|TooCostly| refused("keelson.io/where"))
     }
 

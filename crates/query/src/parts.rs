@@ -1,0 +1,97 @@
+//! Parts of an object: the members on some ways through it, read as a tree of which the rest is left out.
+//!
+//! Knows nothing of who reads them. Whoever goes those ways alone, through fields by their names, finds in the tree what is in the object,
+//! also where a way ends early, at something that is no object.
+
+use keelson_codec::cursor::Cursor;
+use keelson_codec::json;
+use keelson_meta::json::{Map, Value};
+
+use crate::value::Subject;
+
+const METADATA: &str = "metadata";
+const REVISION: &str = "resourceVersion";
+
+/// What is read of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// These members of it, where it is an object.
+    Members(Vec<(Box<str>, Part)>),
+}
+
+impl Part {
+    /// What is at the end of these ways.
+    pub(crate) fn of<'w>(ways: impl Iterator<Item = &'w [&'w str]>) -> Self {
+        let mut part = Self::Members(Vec::new());
+        ways.for_each(|way| part.add(way));
+        part
+    }
+
+    fn add(&mut self, way: &[&str]) {
+        let Self::Members(members) = self else { return };
+        let Some((first, rest)) = way.split_first() else {
+            *self = Self::Whole;
+            return;
+        };
+        let place = members.iter().position(|(name, _)| **name == **first).unwrap_or_else(|| {
+            members.push(((*first).into(), Self::Members(Vec::new())));
+            members.len() - 1
+        });
+        members[place].1.add(rest);
+    }
+
+    /// The names of the members; none of what is read as a whole.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let members = match self {
+            Self::Whole => &[][..],
+            Self::Members(members) => members,
+        };
+        members.iter().map(|(name, _)| &**name)
+    }
+
+    /// These parts of an object, which has its `resourceVersion`. `None` where all of it is wanted.
+    ///
+    /// Cost: a walk over the parts of the object that they are in, and a tree of what is wanted.
+    pub(crate) fn read(&self, subject: &Subject<'_>) -> Option<Value> {
+        let Self::Members(wanted) = self else { return None };
+        // What stands before all that is wanted is not looked at.
+        let begins = wanted.iter().map(|(name, _)| subject.marks().before(name).unwrap_or(1));
+        let cursor = Cursor::new(subject.json, begins.min().unwrap_or(1));
+        let mut tree = read_members(cursor, wanted);
+        if let Some((_, of_metadata)) = wanted.iter().find(|(name, _)| **name == *METADATA)
+            && (*of_metadata == Self::Whole || of_metadata.names().any(|name| name == REVISION))
+            && let Some(Value::Object(metadata)) = tree.get_mut(METADATA)
+        {
+            metadata.insert(REVISION, subject.revision.to_string());
+        }
+        Some(Value::Object(tree))
+    }
+}
+
+/// The wanted ones of the members that follow in the object that the cursor is in.
+fn read_members(mut cursor: Cursor<'_>, wanted: &[(Box<str>, Part)]) -> Map {
+    let mut members = Map::with_capacity(wanted.len());
+    while members.len() < wanted.len()
+        && let Some(key) = cursor.key()
+    {
+        if let Some((name, part)) = wanted.iter().find(|(name, _)| key.stands_for(name)) {
+            members.insert(&**name, read_value(cursor.clone(), part));
+        }
+        if members.len() < wanted.len() {
+            cursor.skip();
+        }
+    }
+    members
+}
+
+fn read_value(mut cursor: Cursor<'_>, part: &Part) -> Value {
+    match part {
+        Part::Members(wanted) if cursor.peek() == b'{' => {
+            cursor.step();
+            Value::Object(read_members(cursor, wanted))
+        }
+        Part::Whole | Part::Members(_) => json::parse(cursor.raw()).map_or(Value::Null, |parsed| parsed.value),
+    }
+}
