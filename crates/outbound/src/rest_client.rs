@@ -29,8 +29,9 @@ use crate::fault::{CallError, NO_END, NO_HEAD, is_broken_connection, seconds, te
 const CALLS: usize = 64;
 /// How many calls to one host wait for that.
 const WAITING: usize = 128;
-/// How many connections to one host are kept that nobody uses.
-const IDLE_CONNECTIONS: usize = 16;
+/// How many connections to one host are kept that nobody uses: as many as may be in use, since a call that finds none makes one anew, with
+/// a handshake that costs both sides more than the call.
+const IDLE_CONNECTIONS: usize = CALLS;
 /// How long they are kept.
 const IDLE_TIME: Duration = Duration::from_secs(90);
 /// How often a call is made again whose connection turned out to have ended.
