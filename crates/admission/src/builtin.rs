@@ -2,11 +2,18 @@
 //!
 //! Their rules and texts are upstream's.
 
+mod anti_affinity;
 mod certificates;
 mod claim_resize;
+mod extended_resources;
+mod external_ips;
+mod image_pulls;
 mod limit_ranger;
+mod namespaces;
 mod node_restriction;
+mod node_selector;
 mod nodes;
+mod owners;
 mod pod_security;
 mod reading;
 mod runtime_class;
@@ -14,11 +21,18 @@ mod service_account;
 mod stored;
 mod trust_bundles;
 
+pub(crate) use anti_affinity::LimitPodHardAntiAffinityTopology;
 pub(crate) use certificates::CertificateRules;
 pub(crate) use claim_resize::PersistentVolumeClaimResize;
+pub(crate) use extended_resources::ExtendedResourceToleration;
+pub(crate) use external_ips::DenyServiceExternalIps;
+pub(crate) use image_pulls::AlwaysPullImages;
 pub(crate) use limit_ranger::LimitRanger;
+pub(crate) use namespaces::NamespaceExists;
 pub(crate) use node_restriction::NodeRestriction;
+pub(crate) use node_selector::PodNodeSelector;
 pub(crate) use nodes::{PodTopologyLabels, TaintNodesByCondition};
+pub(crate) use owners::OwnerReferencesPermissionEnforcement;
 pub(crate) use pod_security::PodSecurity;
 pub use pod_security::PodSecurityConfiguration;
 pub(crate) use runtime_class::RuntimeClasses;

@@ -20,3 +20,9 @@ pub(super) fn is_new(attributes: &AdmissionAttributes<'_>, plural: &str) -> bool
 pub(super) fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
+
+/// Whether an object of this plural of the core group is made or changed, and nothing below it.
+pub(super) fn is_written(attributes: &AdmissionAttributes<'_>, plural: &str) -> bool {
+    let is_write = matches!(attributes.operation, Operation::Create | Operation::Update);
+    is_write && attributes.subresource().is_empty() && is_about(attributes, plural)
+}

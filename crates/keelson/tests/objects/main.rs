@@ -22,6 +22,7 @@ mod managed_fields;
 mod namespaces;
 mod nodes;
 mod old_data;
+mod optional_admission;
 mod pod_security;
 mod pods;
 mod protobuf;

@@ -1,0 +1,44 @@
+//! Pods that keep others away: by the node and by nothing larger, so that no pod keeps a zone for itself.
+//!
+//! This is upstream's plugin LimitPodHardAntiAffinityTopology. What is merely preferred is not looked at.
+
+use futures::future::BoxFuture;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest};
+
+use super::reading::{is_written, items};
+
+const HOST: &str = "kubernetes.io/hostname";
+const REQUIRED: [&str; 4] = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+
+/// Refuses pods that require to be alone in more than a node.
+#[derive(Debug)]
+pub(crate) struct LimitPodHardAntiAffinityTopology;
+
+impl Admission for LimitPodHardAntiAffinityTopology {
+    fn name(&self) -> &'static str {
+        "LimitPodHardAntiAffinityTopology"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        if is_written(attributes, "pods") { Interest::Object } else { Interest::None }
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let terms = items(object.and_then(|pod| pod.get(&REQUIRED))).iter();
+            let mut keys = terms.map(|term| term.get("topologyKey").and_then(Value::as_str).unwrap_or_default());
+            match keys.find(|key| *key != HOST) {
+                None => Ok(()),
+                Some(key) => Err(attributes.refused(format!(
+                    "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOST} is allowed"
+                ))),
+            }
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! External addresses of services: none are taken that the service did not have.
+//!
+//! This is upstream's plugin DenyServiceExternalIPs. Whoever writes a service could else take the traffic for any address.
+
+use futures::future::BoxFuture;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest};
+
+use super::reading::{is_written, items};
+
+const PATH: [&str; 2] = ["spec", "externalIPs"];
+
+/// Refuses new external addresses.
+#[derive(Debug)]
+pub(crate) struct DenyServiceExternalIps;
+
+impl Admission for DenyServiceExternalIps {
+    fn name(&self) -> &'static str {
+        "DenyServiceExternalIPs"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        if is_written(attributes, "services") { Interest::Object } else { Interest::None }
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let known = items(attributes.old.and_then(|old| old.get(&PATH)));
+            let stated = items(object.and_then(|service| service.get(&PATH)));
+            if stated.iter().all(|address| known.contains(address)) {
+                return Ok(());
+            }
+            Err(attributes.refused("Use of external IPs is denied by admission control"))
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! Namespaces of objects: nothing in one that does not exist is written or deleted, whatever else is switched off.
+//!
+//! This is upstream's plugin NamespaceExists. Whether anything may be made in a namespace that goes is a rule of NamespaceLifecycle.
+
+use futures::future::BoxFuture;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+
+use crate::matching::namespace;
+
+/// Refuses what is in no namespace that exists.
+#[derive(Debug)]
+pub(crate) struct NamespaceExists;
+
+impl Admission for NamespaceExists {
+    fn name(&self) -> &'static str {
+        "NamespaceExists"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        let is_inside = attributes.target.is_namespaced() && attributes.target.namespace.is_some();
+        if is_inside && attributes.operation != Operation::Connect { Interest::Object } else { Interest::None }
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        _object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(name) = attributes.target.namespace.as_deref() else { return Ok(()) };
+            if namespace(attributes, name).is_ok() {
+                return Ok(());
+            }
+            // Another server may have made it a moment ago.
+            attributes.registry.catch_up().await?;
+            namespace(attributes, name).map(drop)
+        })
+    }
+}

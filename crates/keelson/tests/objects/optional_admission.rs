@@ -1,0 +1,232 @@
+//! Plugins of admission that are off unless they are named, over the wire.
+//!
+//! Texts are those of the reference server's plugins.
+
+use keelson_server::AdmissionPlugins;
+use keelson_testkit::{Answer, Raw, TestServer};
+use serde_json::{Value, json};
+
+const DEFAULT: &str = "/api/v1/namespaces/default";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+const MERGE: &str = "application/merge-patch+json";
+
+/// A server that has these plugins besides.
+async fn with(plugins: &[&str]) -> TestServer {
+    let on = plugins.iter().map(|&name| name.to_owned()).collect();
+    let plugins = AdmissionPlugins::new(on, vec!["ServiceAccount".to_owned()]).unwrap();
+    TestServer::builder().configure(move |config| config.admission = plugins).start().await
+}
+
+fn pod(name: &str, with: Value) -> Value {
+    let mut pod = json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": "i:1" }] } });
+    let Value::Object(with) = with else { panic!("no fields: {with}") };
+    for (field, value) in with {
+        pod["spec"][field] = value;
+    }
+    pod
+}
+
+fn message(answer: &Answer) -> String {
+    answer.json()["message"].as_str().unwrap_or_default().to_owned()
+}
+
+async fn refused(raw: &Raw, path: &str, object: &Value, expected: &str) {
+    assert_eq!(message(&raw.post(path, object).await.expect(403)), expected);
+}
+
+#[tokio::test]
+async fn images_are_pulled_each_time() {
+    let server = with(&["AlwaysPullImages"]).await;
+    let raw = server.raw();
+    let never = |name: &str| json!({ "name": name, "image": "i:1", "imagePullPolicy": "Never" });
+    let spec = json!({ "initContainers": [never("a")], "containers": [never("b"), never("c")],
+        "volumes": [{ "name": "v", "image": { "reference": "i:2", "pullPolicy": "Never" } }] });
+    let made = raw.post(format!("{DEFAULT}/pods"), &pod("p", spec)).await.expect(201).json()["spec"].clone();
+    let policies = ["/initContainers/0", "/containers/0", "/containers/1"];
+    for policy in policies.map(|container| format!("{container}/imagePullPolicy")) {
+        assert_eq!(made.pointer(&policy), Some(&json!("Always")), "{policy}");
+    }
+    assert_eq!(made["volumes"][0]["image"]["pullPolicy"], "Always");
+    let changed = json!({ "metadata": { "labels": { "a": "b" } } });
+    raw.patch(format!("{DEFAULT}/pods/p"), MERGE, &changed).await.expect(200);
+}
+
+#[tokio::test]
+async fn what_a_policy_changes_back_is_changed_once_more_or_refused() {
+    let server = with(&["AlwaysPullImages"]).await;
+    let raw = server.raw();
+    let admission = "/apis/admissionregistration.k8s.io/v1";
+    let rules = json!([{ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"] }]);
+    let expression = "[JSONPatch{op: \"replace\", path: \"/spec/containers/0/imagePullPolicy\", value: \"Never\"}]";
+    let policy = |reinvocation: &str| {
+        json!({ "metadata": { "name": "m" }, "spec": {
+            "matchConstraints": { "resourceRules": rules }, "reinvocationPolicy": reinvocation, "failurePolicy": "Fail",
+            "mutations": [{ "patchType": "JSONPatch", "jsonPatch": { "expression": expression } }],
+        } })
+    };
+    let policies = format!("{admission}/mutatingadmissionpolicies");
+    raw.post(&*policies, &policy("Never")).await.expect(201);
+    let binding = json!({ "metadata": { "name": "m" }, "spec": { "policyName": "m" } });
+    raw.post(format!("{admission}/mutatingadmissionpolicybindings"), &binding).await.expect(201);
+    // The plugins that are built in are asked again behind a policy that changed something.
+    let made = raw.post(format!("{DEFAULT}/pods"), &pod("p", json!({}))).await.expect(201).json();
+    assert_eq!(made["spec"]["containers"][0]["imagePullPolicy"], "Always");
+    raw.delete(format!("{policies}/m")).await.expect(200);
+    raw.post(&*policies, &policy("IfNeeded")).await.expect(201);
+    let told = "pods \"q\" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: \"Never\": supported values: \
+                \"Always\"";
+    refused(&raw, &format!("{DEFAULT}/pods"), &pod("q", json!({})), told).await;
+}
+
+#[tokio::test]
+async fn services_take_no_external_addresses_that_they_had_not() {
+    let mut server = TestServer::builder().sqlite().start().await;
+    let services = format!("{DEFAULT}/services");
+    let service = |name: &str, addresses: Value| json!({ "metadata": { "name": name }, "spec": { "ports": [{ "port": 80 }], "externalIPs": addresses } });
+    server.raw().post(&*services, &service("had", json!(["192.0.2.1", "192.0.2.2"]))).await.expect(201);
+    let plugins = vec!["DenyServiceExternalIPs".to_owned()];
+    server.change(|config| config.admission = AdmissionPlugins::new(plugins, Vec::new()).unwrap());
+    server.restart().await;
+    let raw = server.raw();
+    let told = "services \"new\" is forbidden: Use of external IPs is denied by admission control";
+    refused(&raw, &services, &service("new", json!(["192.0.2.1"])), told).await;
+    raw.post(&*services, &service("none", json!([]))).await.expect(201);
+    let had = format!("{services}/had");
+    for (addresses, code) in [
+        (json!(["192.0.2.2", "192.0.2.1"]), 200),
+        (json!(["192.0.2.1", "192.0.2.3"]), 403),
+        (json!(["192.0.2.2"]), 200),
+        (json!(["192.0.2.1"]), 403),
+        (json!(null), 200),
+    ] {
+        raw.patch(&*had, MERGE, &json!({ "spec": { "externalIPs": addresses } })).await.expect(code);
+    }
+}
+
+#[tokio::test]
+async fn pods_tolerate_what_keeps_others_from_the_resources_that_they_ask_for() {
+    let server = with(&["ExtendedResourceToleration"]).await;
+    let raw = server.raw();
+    let asks = |name: &str, resource: &str| {
+        let amounts = json!({ "cpu": "1", resource: "2" });
+        json!({ "name": name, "image": "i:1", "resources": { "requests": amounts, "limits": amounts } })
+    };
+    let known = json!({ "key": "example.com/b", "operator": "Exists", "effect": "NoSchedule" });
+    let spec = json!({ "tolerations": [known],
+        "initContainers": [asks("i", "example.com/c")], "containers": [asks("a", "example.com/b"), asks("b", "example.com/a")] });
+    let made = raw.post(format!("{DEFAULT}/pods"), &pod("p", spec)).await.expect(201).json();
+    let tolerations = made["spec"]["tolerations"].as_array().unwrap();
+    let keys: Vec<&str> = tolerations.iter().map(|toleration| toleration["key"].as_str().unwrap()).collect();
+    let times = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+    let ours: Vec<&&str> = keys.iter().filter(|key| !times.contains(key)).collect();
+    assert_eq!(ours, [&"example.com/b", &"example.com/a", &"example.com/c"]);
+}
+
+#[tokio::test]
+async fn pods_keep_others_from_nodes_alone() {
+    let server = with(&["LimitPodHardAntiAffinityTopology"]).await;
+    let raw = server.raw();
+    let apart = |field: &str, keys: &[&str]| {
+        let term = |key: &&str| json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "a": "b" } } });
+        let terms: Vec<Value> = keys.iter().map(term).collect();
+        json!({ "affinity": { "podAntiAffinity": { field: terms } } })
+    };
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let pods = format!("{DEFAULT}/pods");
+    raw.post(&*pods, &pod("a", apart(required, &["kubernetes.io/hostname"]))).await.expect(201);
+    let told = "pods \"b\" is forbidden: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key \
+                kubernetes.io/hostname is allowed";
+    refused(&raw, &pods, &pod("b", apart(required, &["kubernetes.io/hostname", "zone"])), told).await;
+}
+
+#[tokio::test]
+async fn pods_run_on_the_nodes_of_their_namespace() {
+    let server = with(&["PodNodeSelector"]).await;
+    let raw = server.raw();
+    let annotated = |name: &str, selector: &str| json!({ "metadata": { "name": name, "annotations": { "scheduler.alpha.kubernetes.io/node-selector": selector } } });
+    for namespace in [annotated("lab", "env=lab, disk=fast"), annotated("bad", "env")] {
+        raw.post("/api/v1/namespaces", &namespace).await.expect(201);
+    }
+    let pods = "/api/v1/namespaces/lab/pods";
+    let made =
+        raw.post(pods, &pod("a", json!({ "nodeSelector": { "own": "x", "env": "lab" } }))).await.expect(201).json();
+    assert_eq!(made["spec"]["nodeSelector"], json!({ "own": "x", "env": "lab", "disk": "fast" }));
+    let told = "pods \"b\" is forbidden: pod node label selector conflicts with its namespace node label selector";
+    refused(&raw, pods, &pod("b", json!({ "nodeSelector": { "env": "home" } })), told).await;
+    let told = message(&raw.post("/api/v1/namespaces/bad/pods", &pod("a", json!({}))).await.expect(500));
+    assert!(told.contains("invalid selector: env"), "{told}");
+    let free = raw.post(format!("{DEFAULT}/pods"), &pod("a", json!({}))).await.expect(201).json();
+    assert_eq!(free["spec"]["nodeSelector"], Value::Null);
+}
+
+#[tokio::test]
+async fn nothing_in_a_namespace_that_is_not_there_is_written() {
+    let on = vec!["NamespaceExists".to_owned()];
+    let off = vec!["NamespaceLifecycle".to_owned()];
+    let plugins = AdmissionPlugins::new(on, off).unwrap();
+    let server = TestServer::builder().configure(move |config| config.admission = plugins).start().await;
+    let raw = server.raw();
+    let map = json!({ "metadata": { "name": "m" } });
+    let told = raw.post("/api/v1/namespaces/nowhere/configmaps", &map).await.expect(404);
+    assert_eq!(message(&told), "namespaces \"nowhere\" not found");
+    raw.post(format!("{DEFAULT}/configmaps"), &map).await.expect(201);
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "now" } })).await.expect(201);
+    raw.post("/api/v1/namespaces/now/configmaps", &map).await.expect(201);
+}
+
+#[tokio::test]
+async fn owners_are_changed_by_who_may_delete_and_held_back_by_who_may_do_that_to_them() {
+    let server = with(&["OwnerReferencesPermissionEnforcement"]).await;
+    let raw = server.raw();
+    let set = |name: &str, rules: Value| {
+        let (raw, name) = (raw.clone(), name.to_owned());
+        async move {
+            raw.post(format!("{RBAC}/roles"), &json!({ "metadata": { "name": name }, "rules": rules }))
+                .await
+                .expect(201);
+            let group = "rbac.authorization.k8s.io";
+            let binding = json!({ "metadata": { "name": name },
+                "roleRef": { "apiGroup": group, "kind": "Role", "name": name },
+                "subjects": [{ "apiGroup": group, "kind": "User", "name": name }] });
+            raw.post(format!("{RBAC}/rolebindings"), &binding).await.expect(201);
+        }
+    };
+    let rule = |verbs: &[&str], resource: &str| json!({ "apiGroups": [""], "resources": [resource], "verbs": verbs });
+    set("writes", json!([rule(&["create", "get", "patch"], "configmaps")])).await;
+    set("deletes", json!([rule(&["create", "delete"], "configmaps")])).await;
+    let held = json!([rule(&["create", "delete"], "configmaps"), rule(&["update"], "secrets/finalizers")]);
+    set("holds", held).await;
+    let maps = format!("{DEFAULT}/configmaps");
+    let owned = |name: &str, kind: &str, holds: bool| {
+        let owner = json!({ "apiVersion": "v1", "kind": kind, "name": "s", "uid": "u", "blockOwnerDeletion": holds });
+        json!({ "metadata": { "name": name, "ownerReferences": [owner] } })
+    };
+    let asks = |user: &str, map: Value| {
+        let call = raw.post(&*maps, &map).header("impersonate-user", user);
+        async move {
+            let answer = call.await;
+            (answer.status, message(&answer))
+        }
+    };
+    assert_eq!(asks("writes", json!({ "metadata": { "name": "free" } })).await.0, 201);
+    let no_delete = "is forbidden: cannot set an ownerRef on a resource you can't delete: , <nil>";
+    let told = (403, format!("configmaps \"a\" {no_delete}"));
+    assert_eq!(asks("writes", owned("a", "Secret", false)).await, told);
+    let patch = json!({ "metadata": { "labels": { "a": "b" } } });
+    let own = format!("{maps}/free");
+    raw.patch(&*own, MERGE, &patch).header("impersonate-user", "writes").await.expect(200);
+    let patch =
+        json!({ "metadata": { "ownerReferences": owned("free", "Secret", false)["metadata"]["ownerReferences"] } });
+    let answer = raw.patch(&*own, MERGE, &patch).header("impersonate-user", "writes").await.expect(403);
+    assert_eq!(message(&answer), format!("configmaps \"free\" {no_delete}"));
+    assert_eq!(asks("deletes", owned("a", "Secret", false)).await.0, 201);
+    let no_hold =
+        "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
+    let told = (403, format!("configmaps \"b\" is forbidden: {no_hold}"));
+    assert_eq!(asks("deletes", owned("b", "Secret", true)).await, told);
+    assert_eq!(asks("holds", owned("b", "Secret", true)).await.0, 201);
+    let unknown = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion v1 Kind Nothing: \
+                   no matches for kind \"Nothing\" in version \"v1\"";
+    let told = (403, format!("configmaps \"c\" is forbidden: {unknown}"));
+    assert_eq!(asks("holds", owned("c", "Nothing", true)).await, told);
+}
