@@ -3,6 +3,7 @@
 //! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
 //! one, last those that add to it.
 
+mod added;
 mod admitted;
 mod audited;
 mod converted;
@@ -25,13 +26,14 @@ use crate::FULL_SIZE;
 use crate::bench::Bench;
 use crate::figure::{Figure, Quantity, Seen};
 use crate::store::BenchStore;
+use added::Added;
 use admitted::Admitted;
 use audited::Audited;
 use custom::Custom;
 use definitions::Definitions;
 use lists::Form;
 use proxied::Proxied;
-use queries::Asked;
+use queries::{Asked, Beside};
 use servers::Objects;
 
 /// Connections that the row with the most of them has open, with some to spare.
@@ -54,7 +56,9 @@ pub(crate) enum Work {
     ListsAtOnce,
     ListsMemory,
     Selector,
-    Query(Asked),
+    Query(Asked, Beside),
+    AddedMemory(Added),
+    CreateBeside(Added),
     Discovery,
     Watch(usize),
     NodeWatchers,
@@ -86,7 +90,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 61] = [
+pub(crate) const ALL: [Row; 86] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
@@ -106,18 +110,147 @@ pub(crate) const ALL: [Row; 61] = [
     row("lists", "8 whole lists at once", Work::ListsAtOnce, Some(Quantity::millis(4_000))),
     row("lists-memory", "8 whole lists at once, memory added", Work::ListsMemory, Some(Quantity::megabytes(50))),
     row("selector", "label selector, 200 match", Work::Selector, Some(Quantity::millis(1))),
-    row("query-page", "sorted page of 100, order known", Work::Query(Asked::SortedPage), Some(Quantity::millis(2))),
-    row("query-page-900", "jump to page 900 of it", Work::Query(Asked::DeepPage), Some(Quantity::millis(2))),
-    row("query-count", "count of two terms", Work::Query(Asked::Count), Some(Quantity::millis(1))),
-    row("query-groups", "pods by phase, known", Work::Query(Asked::Groups), Some(Quantity::millis(2))),
-    row("query-search", "search for a new word", Work::Query(Asked::Search), Some(Quantity::millis(20))),
+    row(
+        "query-page",
+        "sorted page of 100, order known",
+        Work::Query(Asked::SortedPage, Beside::Nothing),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-page-900",
+        "jump to page 900 of it",
+        Work::Query(Asked::DeepPage, Beside::Nothing),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-number-900",
+        "jump to page 900 of the list that is not sorted",
+        Work::Query(Asked::NumberedPage, Beside::Nothing),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-fields-900",
+        "jump to page 900 of the sorted list, of which two fields are shown",
+        Work::Query(Asked::Masked, Beside::Nothing),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-past-900",
+        "jump to page 900 of the sorted list as it was",
+        Work::Query(Asked::Past, Beside::Nothing),
+        Some(Quantity::millis(2)),
+    ),
+    row("query-count", "count of two terms", Work::Query(Asked::Count, Beside::Nothing), Some(Quantity::millis(1))),
+    row("query-groups", "pods by phase, known", Work::Query(Asked::Groups, Beside::Nothing), Some(Quantity::millis(2))),
+    row(
+        "query-search",
+        "search for a new word",
+        Work::Query(Asked::Search, Beside::Nothing),
+        Some(Quantity::millis(20)),
+    ),
+    row(
+        "query-search-900",
+        "jump to page 900 of what was found",
+        Work::Query(Asked::FoundPage, Beside::Nothing),
+        Some(Quantity::millis(2)),
+    ),
     row(
         "query-scan",
         "filter by a path that nothing is known of",
-        Work::Query(Asked::Scan),
+        Work::Query(Asked::Scan, Beside::Nothing),
         Some(Quantity::millis(80)),
     ),
-    row("query-where", "condition in CEL that is new", Work::Query(Asked::Condition), None),
+    row(
+        "query-filter-900",
+        "jump to page 900 of what a filter leaves, known",
+        Work::Query(Asked::ChosenPage, Beside::Nothing),
+        Some(Quantity::millis(2)),
+    ),
+    row("query-where", "condition in CEL that is new", Work::Query(Asked::Condition, Beside::Nothing), None),
+    row(
+        "query-where-900",
+        "jump to page 900 of what a condition leaves, known",
+        Work::Query(Asked::ConditionPage, Beside::Nothing),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-page-writes",
+        "sorted page of 100, order known, 1,000 writes a second beside",
+        Work::Query(Asked::SortedPage, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-page-900-writes",
+        "jump to page 900 of it, 1,000 writes a second beside",
+        Work::Query(Asked::DeepPage, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-number-900-writes",
+        "jump to page 900 of the list that is not sorted, 1,000 writes a second beside",
+        Work::Query(Asked::NumberedPage, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-fields-900-writes",
+        "jump to page 900 of the sorted list, of which two fields are shown, 1,000 writes a second beside",
+        Work::Query(Asked::Masked, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-past-900-writes",
+        "jump to page 900 of the sorted list as it was, 1,000 writes a second beside",
+        Work::Query(Asked::Past, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-count-writes",
+        "count of two terms, 1,000 writes a second beside",
+        Work::Query(Asked::Count, Beside::Writes),
+        Some(Quantity::millis(1)),
+    ),
+    row(
+        "query-groups-writes",
+        "pods by phase, known, 1,000 writes a second beside",
+        Work::Query(Asked::Groups, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-search-writes",
+        "search for a new word, 1,000 writes a second beside",
+        Work::Query(Asked::Search, Beside::Writes),
+        Some(Quantity::millis(20)),
+    ),
+    row(
+        "query-search-900-writes",
+        "jump to page 900 of what was found, 1,000 writes a second beside",
+        Work::Query(Asked::FoundPage, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-scan-writes",
+        "filter by a path that nothing is known of, 1,000 writes a second beside",
+        Work::Query(Asked::Scan, Beside::Writes),
+        Some(Quantity::millis(80)),
+    ),
+    row(
+        "query-filter-900-writes",
+        "jump to page 900 of what a filter leaves, known, 1,000 writes a second beside",
+        Work::Query(Asked::ChosenPage, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
+    row(
+        "query-where-writes",
+        "condition in CEL that is new, 1,000 writes a second beside",
+        Work::Query(Asked::Condition, Beside::Writes),
+        None,
+    ),
+    row(
+        "query-where-900-writes",
+        "jump to page 900 of what a condition leaves, known, 1,000 writes a second beside",
+        Work::Query(Asked::ConditionPage, Beside::Writes),
+        Some(Quantity::millis(2)),
+    ),
     row("discovery", "aggregated discovery, 32 in flight", Work::Discovery, Some(Quantity::Rate(25_000.0))),
     row("watch-500", "500 watchers, server CPU an event", Work::Watch(500), Some(Quantity::micros(3))),
     row("watch-2000", "2,000 watchers, server CPU an event", Work::Watch(2_000), Some(Quantity::micros(3))),
@@ -135,6 +268,27 @@ pub(crate) const ALL: [Row; 61] = [
     ),
     row("restart", "start to ready with the pods", Work::Restart, Some(Quantity::millis(2_000))),
     row("restart-loaded", "start to ready with the pods, written to until the end", Work::RestartLoaded, None),
+    row("order-memory", "memory that an order of the pods adds", Work::AddedMemory(Added::Order), None),
+    row("index-memory", "memory that an index of a field adds", Work::AddedMemory(Added::Index), None),
+    row("search-memory", "memory that the index of searches adds", Work::AddedMemory(Added::Search), None),
+    row(
+        "order-create",
+        "create a pod, an order in use over none",
+        Work::CreateBeside(Added::Order),
+        Some(Quantity::Ratio(0.8)),
+    ),
+    row(
+        "index-create",
+        "create a pod, an index in use over none",
+        Work::CreateBeside(Added::Index),
+        Some(Quantity::Ratio(0.8)),
+    ),
+    row(
+        "search-create",
+        "create a pod, the index of searches in use over none",
+        Work::CreateBeside(Added::Search),
+        Some(Quantity::Ratio(0.8)),
+    ),
     row("list-converted", "20,000 autoscalers, stored in v2, in v1", Work::Converted, None),
     row(
         "definitions",
@@ -323,7 +477,9 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::ListsAtOnce => lists::at_once(bench).await,
         Work::ListsMemory => lists::memory_at_once(bench).await,
         Work::Selector => lists::selector(bench).await,
-        Work::Query(asked) => queries::asked(bench, asked).await,
+        Work::Query(asked, beside) => queries::asked(bench, asked, beside).await,
+        Work::AddedMemory(added) => added::memory(bench, added).await,
+        Work::CreateBeside(added) => added::create(bench, added).await,
         Work::Watch(watchers) => watch::fan_out(bench, watchers).await,
         Work::NodeWatchers => watch::node_watchers(bench).await,
         Work::SelectorWatchers => watch::selector_watchers(bench).await,

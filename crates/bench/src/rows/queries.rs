@@ -1,37 +1,77 @@
-//! Queries of the pods: sorted pages near and far, counts, groups, searches, and scans that nothing is known for.
+//! Queries of the pods, first pages and deep ones: sorted, counted, grouped, searched, chosen, past and in part.
 //!
 //! A row of something that is known asks once before it measures; one of a scan asks something else each time, and so does that of
-//! searches, behind the one with which their index is made.
+//! searches, behind the one with which their index is made. Beside writes a query comes after a while in which some were made, so that it
+//! has to catch up with them.
 
-use anyhow::{Result, ensure};
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::time::MissedTickBehavior;
 
 use crate::bench::{Bench, Meter};
 use crate::figure::{Quantity, Seen, median_of, percentile};
-use crate::wire::Request;
+use crate::pods::Pods;
+use crate::server::Server;
+use crate::wire::{Client, Request};
 
 const PODS: &str = "/api/v1/pods";
 /// Queries in one run, and of those that look at everything.
 const ASKED: usize = 100;
 const SCANS: usize = 5;
+/// How far apart queries beside writes are.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Who writes beside queries, and how far apart the writes of each are: 1,000 in a second together.
+const WRITERS: usize = 4;
+const WRITE_EVERY: Duration = Duration::from_millis(4);
+/// Odd and not a multiple of five, so that writes are all over the collection.
+const STRIDE: usize = 7_919;
+
+/// Writes beside queries are numbered over all rows: each changes something.
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     SortedPage,
     DeepPage,
+    NumberedPage,
+    Masked,
+    Past,
     Count,
     Groups,
     Search,
+    FoundPage,
     Scan,
+    ChosenPage,
     Condition,
+    ConditionPage,
+}
+
+/// What happens meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Nothing,
+    Writes,
 }
 
 impl Asked {
-    /// The query of this number.
-    fn path(self, number: usize) -> String {
+    /// The query of this number, of a server whose newest revision was this when the row began.
+    fn path(self, number: usize, revision: &str) -> String {
         let query = match self {
             Self::SortedPage => "limit=100&keelson.io/sortBy=-spec.nodeName".to_owned(),
             Self::DeepPage => "limit=100&keelson.io/page=900&keelson.io/sortBy=-spec.nodeName".to_owned(),
+            Self::NumberedPage => "limit=100&keelson.io/page=900".to_owned(),
+            Self::Masked => {
+                "limit=100&keelson.io/page=900&keelson.io/sortBy=-spec.nodeName&keelson.io/fields=spec.nodeName,status.phase"
+                    .to_owned()
+            }
+            Self::Past => {
+                format!("limit=100&keelson.io/page=900&keelson.io/sortBy=-spec.nodeName&keelson.io/at={revision}")
+            }
             Self::Count => {
                 "limit=1&keelson.io/count=true&labelSelector=sample%3Dyes&fieldSelector=spec.schedulerName%3Ddefault-scheduler"
                     .to_owned()
@@ -40,38 +80,86 @@ impl Asked {
             // A word of one pod in a hundred by turns with a typing error of one that all have.
             Self::Search if number.is_multiple_of(2) => format!("limit=100&keelson.io/search=service-{number:03}"),
             Self::Search => format!("limit=100&keelson.io/search=servi{}e", char::from(b'a' + (number % 26) as u8)),
+            // All have the word.
+            Self::FoundPage => "limit=100&keelson.io/page=900&keelson.io/search=bench".to_owned(),
             Self::Scan => format!("limit=100&keelson.io/filter=status.podIP!='{number}'"),
+            Self::ChosenPage => "limit=100&keelson.io/page=900&keelson.io/filter=status.podIP!='none'".to_owned(),
             Self::Condition => format!("limit=100&keelson.io/where=object.spec.containers.size()%3C{}", number + 50),
+            Self::ConditionPage => {
+                "limit=100&keelson.io/page=900&keelson.io/where=object.spec.containers.size()%3C50".to_owned()
+            }
         };
         format!("{PODS}?{query}")
     }
 
+    /// Whether it is the same each time, and known from the first time on.
     const fn is_known(self) -> bool {
-        matches!(self, Self::SortedPage | Self::DeepPage | Self::Count | Self::Groups)
+        !matches!(self, Self::Search | Self::Scan | Self::Condition)
+    }
+
+    const fn is_deep(self) -> bool {
+        matches!(
+            self,
+            Self::DeepPage
+                | Self::NumberedPage
+                | Self::Masked
+                | Self::Past
+                | Self::FoundPage
+                | Self::ChosenPage
+                | Self::ConditionPage
+        )
     }
 }
 
 /// The time of one query.
-pub(super) async fn asked(bench: &mut Bench, asked: Asked) -> Result<(Quantity, Seen)> {
-    let (count, pods) = (bench.runs, bench.pods.count);
+pub(super) async fn asked(bench: &mut Bench, asked: Asked, beside: Beside) -> Result<(Quantity, Seen)> {
+    let count = bench.runs;
+    bench.filled().await?;
+    let pods = Rc::clone(&bench.pods);
     let server = bench.filled().await?;
+    let measured = measured(server, asked, beside, (count, pods.count));
+    if beside == Beside::Nothing {
+        return measured.await;
+    }
+    let (began, first) = (Instant::now(), WRITTEN.load(Ordering::Relaxed));
+    let (value, mut seen) = tokio::select! {
+        figure = measured => figure?,
+        failed = writing(&server.client, &pods) => match failed? {},
+    };
+    let writes = (WRITTEN.load(Ordering::Relaxed) - first) as f64 / began.elapsed().as_secs_f64();
+    let note = seen.note.map_or_else(String::new, |note| format!("; {note}"));
+    seen.note = Some(format!("{writes:.0} writes/s beside{note}"));
+    Ok((value, seen))
+}
+
+async fn measured(
+    server: &Server,
+    asked: Asked,
+    beside: Beside,
+    (count, pods): (usize, usize),
+) -> Result<(Quantity, Seen)> {
     let mut connection = server.client.connect().await?;
+    let newest = connection.send(Request::get(format!("{PODS}?limit=1"))).await?;
+    let revision = newest.field("resourceVersion").context("the list has no resourceVersion")?;
     let mut runs = Vec::new();
     if asked == Asked::Search {
-        connection.send(Request::get(asked.path(0))).await?;
+        connection.send(Request::get(asked.path(0, &revision))).await?;
     }
     let mut number = 0;
     for _ in 0..count {
         if asked.is_known() {
-            connection.send(Request::get(asked.path(0))).await?;
+            connection.send(Request::get(asked.path(0, &revision))).await?;
         }
         let meter = Meter::start(&server.process)?;
         let mut times = Vec::new();
         for _ in 0..if asked.is_known() { ASKED } else { SCANS } {
+            if beside == Beside::Writes {
+                tokio::time::sleep(PAUSE).await;
+            }
             number += 1;
-            let reply = connection.send(Request::get(asked.path(number))).await?;
+            let reply = connection.send(Request::get(asked.path(number, &revision))).await?;
             // Of a small collection there is no page 900.
-            let least = if asked == Asked::DeepPage && pods < 90_000 { 50 } else { 150 };
+            let least = if asked.is_deep() && pods < 90_000 { 50 } else { 150 };
             ensure!(reply.bytes >= least, "the answer to {asked:?} has {} bytes only", reply.bytes);
             times.push(reply.whole);
         }
@@ -81,4 +169,25 @@ pub(super) async fn asked(bench: &mut Bench, asked: Asked) -> Result<(Quantity, 
         runs.push((Quantity::Time(p50), seen));
     }
     Ok(median_of(runs))
+}
+
+/// Patches pods all over the collection, at a steady rate, until it is dropped.
+async fn writing(client: &Client, pods: &Pods) -> Result<Infallible> {
+    let writers: [_; WRITERS] = std::array::from_fn(|_| write(client, pods));
+    let [one, two, three, four] = writers;
+    let (never, _, _, _) = tokio::try_join!(one, two, three, four)?;
+    match never {}
+}
+
+async fn write(client: &Client, pods: &Pods) -> Result<Infallible> {
+    let mut connection = client.connect().await?;
+    let mut due = tokio::time::interval(WRITE_EVERY);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        due.tick().await;
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let body = format!("{{\"metadata\":{{\"labels\":{{\"write\":\"q{number}\"}}}}}}");
+        let path = pods.path(number * STRIDE % pods.count);
+        connection.send(Request::patch(path, "application/merge-patch+json", body)).await?;
+    }
 }
