@@ -29,15 +29,11 @@ const DECLARATIONS: &str = "crates/resources/src/groups/";
 const DECLARED_BY: [&str; 2] = ["cluster(", "namespaced("];
 
 /// Files that may compare names, and why.
-const ALLOWED: [(&str, &str); 29] = [
+const ALLOWED: [(&str, &str); 25] = [
     ("crates/access/src/node.rs", "states what a node may do with objects of which resource"),
     ("crates/access/src/rbac/binding.rs", "reads what a binding refers to"),
-    ("crates/admission/src/builtin/anti_affinity.rs", "judges pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/certificates.rs", "judges requests for certificates, as upstream's plugin does"),
     ("crates/admission/src/builtin/claim_resize.rs", "judges claims that grow, as upstream's plugin does"),
-    ("crates/admission/src/builtin/extended_resources.rs", "judges pods, as upstream's plugin does"),
-    ("crates/admission/src/builtin/external_ips.rs", "judges services, as upstream's plugin does"),
-    ("crates/admission/src/builtin/image_pulls.rs", "judges pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/limit_ranger.rs", "judges what limit ranges speak of, as upstream's plugin does"),
     ("crates/admission/src/builtin/node_restriction.rs", "states what a kubelet may write of which resource"),
     ("crates/admission/src/builtin/node_selector.rs", "judges pods, as upstream's plugin does"),
