@@ -1,10 +1,11 @@
 //! An aggregated API server of one type in two versions, which stores objects in the one that `STORED` names: what lies in the other one is
 //! written anew by itself (`docs/writing-an-aggregated-server.md`).
 //!
-//! It reads `LISTEN`, `STORE`, `DATA_DIR`, `STORED` and `KUBECONFIG` from the environment.
+//! It reads `LISTEN`, `STORE`, `DATA_DIR`, `STORED`, `LEASE_SECONDS` and `KUBECONFIG` from the environment.
 
 use std::env::var;
 use std::error::Error;
+use std::time::Duration;
 
 use keelson_apiserver::{ApiServer, Storage};
 use kube::core::crd::merge_crds;
@@ -49,6 +50,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     if let Ok(directory) = var("DATA_DIR") {
         server = server.data_dir(directory);
+    }
+    if let Ok(seconds) = var("LEASE_SECONDS") {
+        server = server.lease(Duration::from_secs(seconds.parse()?));
     }
     Ok(server.serve().await?)
 }

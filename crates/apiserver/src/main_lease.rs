@@ -31,7 +31,8 @@ pub(crate) struct MainLease {
     terms: Terms,
     /// When it was written last, if it stands.
     renewed: Option<Instant>,
-    registered: watch::Sender<bool>,
+    /// When the last renewal began that was acknowledged.
+    acknowledged: watch::Sender<Option<Instant>>,
 }
 
 impl MainLease {
@@ -42,13 +43,13 @@ impl MainLease {
         (server_id, holder): (&str, String),
         terms: Terms,
     ) -> Self {
-        let (server_id, registered) = (server_id.to_owned(), watch::Sender::new(false));
-        Self { main_server, registry, server_id, holder, terms, renewed: None, registered }
+        let (server_id, acknowledged) = (server_id.to_owned(), watch::Sender::new(None));
+        Self { main_server, registry, server_id, holder, terms, renewed: None, acknowledged }
     }
 
-    /// Tells when the lease was written for the first time.
-    pub(crate) fn registered(&self) -> watch::Receiver<bool> {
-        self.registered.subscribe()
+    /// Tells when the last renewal began that was acknowledged: the lease stood at some time since then.
+    pub(crate) fn acknowledged(&self) -> watch::Receiver<Option<Instant>> {
+        self.acknowledged.subscribe()
     }
 
     /// Renews it until the server stops.
@@ -73,15 +74,18 @@ impl MainLease {
     }
 
     async fn keep(&mut self) {
+        let mut closings = self.registry.encodings_closed();
         loop {
+            closings.mark_unchanged();
             match self.renew().await {
-                Ok(()) => drop(self.registered.send_replace(true)),
+                Ok(()) => drop(self.acknowledged.send_replace(self.renewed)),
                 Err(error) => {
                     tracing::warn!(server_id = self.server_id, %error, "the lease of this server was not renewed; it is tried again");
                     self.judge().await;
                 }
             }
-            tokio::time::sleep(self.terms.interval).await;
+            // Who publishes anew waits for a renewal. The registry holds the sender.
+            let _ = tokio::time::timeout(self.terms.interval, closings.changed()).await;
         }
     }
 
@@ -132,7 +136,9 @@ impl MainLease {
         format!("{LEASES}/{}", self.server_id)
     }
 
+    /// It stands longer than this server writes without having renewed it, and than its record in a store that it shares.
     fn lease(&self) -> Value {
+        let duration = self.terms.duration + self.terms.interval;
         json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -143,7 +149,7 @@ impl MainLease {
             },
             "spec": {
                 "holderIdentity": self.holder,
-                "leaseDurationSeconds": self.terms.duration.as_secs().max(1),
+                "leaseDurationSeconds": duration.as_secs().max(1),
                 "renewTime": rfc3339_micro(self.registry.now()),
             },
         })

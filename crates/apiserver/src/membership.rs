@@ -4,6 +4,7 @@
 //! every transaction. A server that was paused past its time, or whose record another has taken away, registers anew before it writes. Who
 //! lives is seen by whether records change; clocks are never compared. The later of two processes of one name stays.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +17,7 @@ use keelson_storage::{
     Transaction,
 };
 use keelson_supervision::Supervisor;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +29,8 @@ const MOST: usize = 1_000;
 const RETRY: Duration = Duration::from_secs(1);
 /// After how many times of a renewal the time between two looks at the others was a pause, which is not held against anybody.
 const MISSED_LOOKS: u32 = 3;
+/// After how many times of a renewal another does what a server that does not renew its record would do.
+const MISSED_RENEWALS: u32 = 3;
 /// How often a registration is tried at once when others write the same record.
 const ATTEMPTS: usize = 4;
 /// How long a server that stops tries to take its record with it.
@@ -60,6 +64,30 @@ struct Record {
     milliseconds: u64,
 }
 
+/// The servers that may use the store beside this one, as far as it sees them: one that has missed a few renewals may still live, so this
+/// is no ground to take anything from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Neighbours {
+    /// Those that renew their records; `None` before anybody has looked.
+    seen: Arc<Mutex<Option<HashSet<String>>>>,
+}
+
+impl Neighbours {
+    /// Of a store that no other server can use.
+    pub(crate) fn none() -> Self {
+        Self { seen: Arc::new(Mutex::new(Some(HashSet::new()))) }
+    }
+
+    fn unknown() -> Self {
+        Self { seen: Arc::default() }
+    }
+
+    /// Whether the server of this name seems to live. All do before anybody has looked.
+    pub(crate) fn live(&self, server_id: &str) -> bool {
+        self.seen.lock().as_ref().is_none_or(|seen| seen.contains(server_id))
+    }
+}
+
 /// The record of this server.
 pub(crate) struct Membership {
     store: Arc<dyn Store>,
@@ -74,6 +102,7 @@ pub(crate) struct Membership {
     held: Option<Held>,
     /// What was seen of the records of others.
     others: Observations,
+    neighbours: Neighbours,
 }
 
 /// The record as it stands.
@@ -108,10 +137,16 @@ impl Membership {
         let fenced = Arc::new(FencedStore::new(store.clone(), fence.clone()));
         let (server_id, holder) = (server_id.to_owned(), random.uuid());
         let others = Observations::new(terms.interval * MISSED_LOOKS);
+        let (held, neighbours) = (None, Neighbours::unknown());
         let mut membership =
-            Self { store, fence, clock, server_id, key, holder, terms, registration: 0, held: None, others };
+            Self { store, fence, clock, server_id, key, holder, terms, registration: 0, held, others, neighbours };
         membership.take(Namesake::Replace).await?;
         Ok((membership, fenced))
+    }
+
+    /// The other servers on the store, as they are seen from now on.
+    pub(crate) fn neighbours(&self) -> Neighbours {
+        self.neighbours.clone()
     }
 
     /// Renews the record until the server stops, registers anew whenever it is lost, and takes away the records of servers that no longer
@@ -251,6 +286,10 @@ impl Membership {
         let all = self.store.range(RangeRequest { from, to, revision: None, limit: Some(MOST) }).await?;
         let others: Vec<KeyValue> = all.entries.into_iter().filter(|entry| entry.key != self.key).collect();
         let seen = self.others.look(others.iter().map(|found| (found.key.as_str(), found.revision)));
+        let silence = self.terms.interval * MISSED_RENEWALS;
+        let alive = others.iter().zip(&seen).filter(|(_, seen)| seen.unchanged < silence);
+        let name = |found: &KeyValue| found.key.as_str().strip_prefix(PREFIX).map(str::to_owned);
+        *self.neighbours.seen.lock() = Some(alive.filter_map(|(found, _)| name(found)).collect());
         let stands =
             |found| read(found).map_or(self.terms.duration, |record| Duration::from_millis(record.milliseconds));
         for (dead, _) in others.iter().zip(seen).filter(|(found, seen)| seen.unchanged >= stands(*found)) {
@@ -360,6 +399,32 @@ mod tests {
         one.writes().await.unwrap();
         one.membership.leave().await;
         assert!(store.get(&StoreKey::new(format!("{PREFIX}one"))).await.unwrap().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_neighbour_that_misses_a_few_renewals_is_not_counted_on_long_before_its_time_is_over() {
+        let store = shared();
+        let mut one = Server::join(&store, "one").await;
+        let neighbours = one.membership.neighbours();
+        assert!(neighbours.live("two"), "nobody has looked yet");
+        one.live(DURATION / 6).await;
+        assert!(!neighbours.live("two"));
+        let mut two = Server::join(&store, "two").await;
+        for _ in 0..10 {
+            two.live(DURATION / 6).await;
+            one.live(Duration::ZERO).await;
+            assert!(neighbours.live("two") && two.membership.neighbours().live("one"));
+        }
+        for _ in 0..3 {
+            one.live(DURATION / 6).await;
+        }
+        assert!(!neighbours.live("two"));
+        assert!(store.get(&two.membership.key).await.unwrap().is_some(), "its time is not over");
+        two.writes().await.unwrap();
+        two.live(Duration::ZERO).await;
+        one.live(Duration::ZERO).await;
+        assert!(neighbours.live("two"), "it is back");
+        assert!(!Neighbours::none().live("two"));
     }
 
     #[tokio::test(start_paused = true)]

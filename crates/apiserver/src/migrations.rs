@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::main_server::MainServer;
+use crate::membership::Neighbours;
 use crate::storage_versions;
 
 /// Where migrations are.
@@ -43,8 +44,8 @@ pub(crate) struct Migrations {
     main_server: MainServer,
     registry: Arc<Registry>,
     server_id: String,
-    /// Whether no other process can use the store. Entries of processes that were before are left to their leases.
-    is_alone: bool,
+    /// Who may use the store beside this one. Entries of processes that were before are left to their leases.
+    neighbours: Neighbours,
     rewriter: Rewriter,
 }
 
@@ -65,10 +66,15 @@ enum Walked {
 }
 
 impl Migrations {
-    /// Those of the server of this name; `is_alone` where no other process can use its store.
-    pub(crate) fn new(main_server: MainServer, registry: Arc<Registry>, server_id: &str, is_alone: bool) -> Self {
+    /// Those of the server of this name, which has these neighbours on its store.
+    pub(crate) fn new(
+        main_server: MainServer,
+        registry: Arc<Registry>,
+        server_id: &str,
+        neighbours: Neighbours,
+    ) -> Self {
         let rewriter = Rewriter::new(registry.clone(), registry.controller(ACCOUNT));
-        Self { main_server, registry, server_id: server_id.to_owned(), is_alone, rewriter }
+        Self { main_server, registry, server_id: server_id.to_owned(), neighbours, rewriter }
     }
 
     /// Looks after all that is stored, from when it is published on. A main server that has no such objects is asked for none, and what
@@ -121,7 +127,8 @@ impl Migrations {
             return Ok(Outcome::Done);
         }
         let Some(published) = self.published(entry).await? else { return Ok(Outcome::Done) };
-        if !self.is_alone && !entry.is_first(&published) {
+        // Where two take themselves for the first, both write anew what is stale, and each looks by itself whether anything is left.
+        if !entry.is_first(&published, |server| self.neighbours.live(server)) {
             return Ok(Outcome::Done);
         }
         let disagreement = entry.disagreement(&published);

@@ -39,7 +39,7 @@ use crate::external::External;
 use crate::identity::Identity;
 use crate::main_lease::MainLease;
 use crate::main_server::{MainServer, Namespaces};
-use crate::membership::{Membership, Terms};
+use crate::membership::{Membership, Neighbours, Terms};
 use crate::migrations::Migrations;
 use crate::mirror::Mirror;
 use crate::mirrored_store::MirroredStore;
@@ -236,17 +236,17 @@ impl Parts {
     /// published is not written.
     async fn publish(&mut self, background: &TaskGroup) -> Keeper<Identity> {
         let identity = std::mem::replace(&mut self.identity, Identity { membership: None, lease: None });
-        let registered = identity.lease.as_ref().map(MainLease::registered);
-        let is_alone = identity.membership.is_none();
+        let acknowledged = identity.lease.as_ref().map(MainLease::acknowledged);
+        let neighbours = identity.membership.as_ref().map_or_else(Neighbours::none, Membership::neighbours);
         let (registry, supervisor) = (self.registry.clone(), background.supervisor());
         let keep = |stopping| identity.keep(registry, supervisor.clone(), stopping);
         let keeper = Keeper::start(supervisor, "identity", keep);
-        if let (Some(publication), Some(registered)) = (self.publication.take(), registered) {
+        if let (Some(publication), Some(acknowledged)) = (self.publication.take(), acknowledged) {
             let mut published = publication.is_published();
-            let publishing = publication.run(registered);
+            let publishing = publication.run(acknowledged);
             background.spawn("storage-versions", until(background.stopping(), publishing));
             let (main_server, registry) = (self.main_server.clone(), self.registry.clone());
-            let migrations = Migrations::new(main_server, registry, &self.server_id, is_alone);
+            let migrations = Migrations::new(main_server, registry, &self.server_id, neighbours);
             background.spawn("migrations", until(background.stopping(), migrations.run(published.clone())));
             let published = published.wait_for(|published| *published);
             if tokio::time::timeout(PUBLISHING_PATIENCE, published).await.is_err() {

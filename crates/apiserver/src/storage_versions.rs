@@ -11,6 +11,7 @@ use keelson_controllers::{StorageVersionEntry, retry_conflicts};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Registry;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::main_server::MainServer;
 
@@ -64,14 +65,21 @@ impl StorageVersions {
         self.is_published.subscribe()
     }
 
-    /// Publishes as soon as the lease of this server stands, and again whenever that was lost.
-    pub(crate) async fn run(self, mut registered: watch::Receiver<bool>) {
-        // The lease outlives this.
-        let _ = registered.wait_for(|registered| *registered).await;
+    /// Publishes as soon as the lease of this server stands, and again whenever that or its record in the store was lost.
+    pub(crate) async fn run(self, mut acknowledged: watch::Receiver<Option<Instant>>) {
         let mut closings = self.registry.encodings_closed();
+        let (mut known, mut closed) = (*closings.borrow(), None);
         loop {
-            closings.mark_unchanged();
-            let wait = match self.publish_all().await {
+            let closing = *closings.borrow_and_update();
+            if closing != known {
+                (known, closed) = (closing, Some(Instant::now()));
+            }
+            // ORDER: the lease is renewed after what was published was given up. A server that was away too long may have lost both its
+            // record and its lease and hear of the record first; what it published then would be taken away while it writes.
+            let stands = |renewal: &Option<Instant>| renewal.is_some_and(|begun| closed.is_none_or(|at| begun >= at));
+            // The lease outlives this.
+            let _ = acknowledged.wait_for(stands).await;
+            let wait = match self.publish_all(known).await {
                 Ok(()) => {
                     self.is_published.send_replace(true);
                     self.interval
@@ -86,15 +94,18 @@ impl StorageVersions {
         }
     }
 
-    /// All of them, of which one that fails keeps no other from being published.
-    async fn publish_all(&self) -> Result<(), ApiError> {
+    /// All of them, of which one that fails keeps no other from being published. Nothing is opened that was closed meanwhile.
+    async fn publish_all(&self, closing: u64) -> Result<(), ApiError> {
         let mut outcome = Ok(());
+        let closings = self.registry.encodings_closed();
         for resource in self.registry.surface().resources() {
             let Some(entry) = StorageVersionEntry::of(&self.server_id, resource) else { continue };
             let (gate, kind) = entry.gate();
             gate.prepare(kind).await;
             match retry_conflicts(ATTEMPTS, || self.publish(&entry)).await {
-                Ok(()) => gate.open(kind),
+                Ok(()) if *closings.borrow() == closing => gate.open(kind),
+                // It is published anew when the lease was renewed.
+                Ok(()) => {}
                 Err(error) => {
                     gate.note_failure(&error);
                     outcome = Err(error);

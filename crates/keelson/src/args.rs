@@ -108,6 +108,10 @@ pub(crate) struct Serve {
     /// The name of this server in its log and metrics; the host name and data directory decide it unless given.
     #[arg(long, env = "KEELSON_SERVER_ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) server_id: Option<String>,
+    /// How long this server may go unheard of before others take it for gone, with what it has published: five seconds at least.
+    /// One that was paused for longer writes nothing until it has registered anew.
+    #[arg(long, env = "KEELSON_IDENTITY_LEASE", default_value = "1h", value_parser = identity_lease)]
+    pub(crate) identity_lease: Duration,
     /// Start although servers that run on the same store would refuse what this one signs, or the other way round: client
     /// certificates, serving certificates, tokens of service accounts.
     #[arg(long, env = "KEELSON_ALLOW_OTHER_KEYS")]
@@ -328,6 +332,16 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrNever(pub(crate) Option<Duration>);
 
+/// A shorter one would end between two renewals of a server that has much to do.
+const SHORTEST_IDENTITY_LEASE: Duration = Duration::from_secs(5);
+
+fn identity_lease(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        lease if lease < SHORTEST_IDENTITY_LEASE => Err(format!("{text:?} is less than {SHORTEST_IDENTITY_LEASE:?}")),
+        lease => Ok(lease),
+    }
+}
+
 fn duration_or_never(text: &str) -> Result<OrNever, String> {
     if text == "0" { Ok(OrNever(None)) } else { duration(text).map(|interval| OrNever(Some(interval))) }
 }
@@ -359,6 +373,8 @@ mod tests {
     #[test]
     fn an_interval_of_0_is_never() {
         assert_eq!(duration_or_never("0"), Ok(OrNever(None)));
+        assert_eq!(identity_lease("1m"), Ok(Duration::from_mins(1)));
+        assert!(identity_lease("4999ms").is_err());
         assert_eq!(duration_or_never("10m"), Ok(OrNever(Some(Duration::from_mins(10)))));
         assert!(duration_or_never("often").is_err());
     }

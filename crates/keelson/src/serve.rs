@@ -28,6 +28,9 @@ const LAST_GRACE: Duration = Duration::from_secs(10);
 /// How long a server may take to publish what it stores before it is announced all the same.
 const PUBLICATION_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often the lease of a server is renewed at least while it stands, or more often.
+const RENEWALS_IN_A_LEASE: u32 = 3;
+
 /// Runs the server until SIGINT or SIGTERM, or until it can't go on.
 pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
     init_log(args.log_format);
@@ -195,6 +198,8 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         .map_err(anyhow::Error::msg)
         .context("reading --controllers")?;
     config.server_id = args.server_id.unwrap_or_else(|| Config::derived_server_id(data_dir));
+    config.identity_interval = config.identity_interval.min(args.identity_lease / RENEWALS_IN_A_LEASE);
+    config.identity_duration = args.identity_lease;
     config.allow_other_keys = args.allow_other_keys;
     config.pki.extra_names = args.tls_san;
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);

@@ -50,9 +50,11 @@ impl StorageVersionEntry {
         disagreement(object, &self.entry.encoding)
     }
 
-    /// Whether this server is the first of those that have published: of servers that share a store, one does what is to be done once.
-    pub fn is_first(&self, object: &Object) -> bool {
-        servers(object).next() == Some(&*self.entry.server_id)
+    /// Whether this server is the first of those that have published and live: of servers that share a store, one does what is to be done
+    /// once.
+    pub fn is_first(&self, object: &Object, lives: impl Fn(&str) -> bool) -> bool {
+        let own = &*self.entry.server_id;
+        servers(object).find(|server| *server == own || lives(server)) == Some(own)
     }
 
     /// Has the storage version say it; whether that is anything new.

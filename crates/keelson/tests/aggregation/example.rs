@@ -19,6 +19,9 @@ use tokio::process::{Child, Command};
 use crate::lab::PATIENCE;
 use crate::{SERVICES, api_service, until_reason};
 
+/// How long what a process says stands when it dies: short for those who wait for its end.
+const LEASE_SECONDS: &str = "30";
+
 /// An example of the library as a process.
 pub(crate) struct Example {
     name: &'static str,
@@ -127,9 +130,14 @@ impl Example {
 
     /// Tells it to end, and waits until it has.
     pub(crate) async fn stop(&mut self) {
-        let process = self.child.id().unwrap().to_string();
-        assert!(Command::new("kill").args(["-TERM", &process]).status().await.unwrap().success());
+        self.signal("-TERM").await;
         assert!(self.child.wait().await.unwrap().success());
+    }
+
+    /// Sends it a signal: after `-STOP` it does nothing until `-CONT`.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let process = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args([signal, &process]).status().await.unwrap().success());
     }
 
     /// A start on the same data at the same address.
@@ -155,6 +163,7 @@ async fn launch(name: &str, directory: &Path, settings: [(&str, &OsStr); 3], lis
         .envs(settings)
         .env("LISTEN", listen)
         .env("DATA_DIR", directory)
+        .env("LEASE_SECONDS", LEASE_SECONDS)
         .env("NO_COLOR", "1")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -1,16 +1,22 @@
 //! Migrations in servers written with the library: objects that lie in their stores in an older version than they write today are
 //! written anew, by one of the processes that share a store, and the main server tells how far that is.
 
-use keelson_storage::{RangeRequest, Store, StoreKey};
-use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
-use keelson_testkit::{PostgresServer, Raw, TestServer};
+use std::time::Duration;
+
+use keelson_storage::{RangeRequest, Store, StoreKey, Transaction};
+use keelson_storage_sql::{SqliteConfig, SqliteStore};
+use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
 use crate::example::Example;
-use crate::{SERVICES, api_service, until};
+use crate::{MERGE, PATIENCE, SERVICES, api_service, until};
 
 /// How many objects there are: many steps of a migration.
 const MANY: usize = 300;
+/// How many there are where one process is killed among them.
+const MANY_STORED: usize = 2000;
+const V1: &str = "moved.example.com/v1";
+const V2: &str = "moved.example.com/v2";
 /// Where the objects are, and where they are stored.
 const CRATES: &str = "/apis/moved.example.com/v1/namespaces/default/crates";
 const STORED: &str = "/registry/moved.example.com/crates/";
@@ -83,29 +89,161 @@ async fn what_it_stores_in_an_older_version_is_written_anew_by_itself_also_when_
     assert_eq!(versions(&store).await, ["moved.example.com/v2"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_anew_before_all_processes_on_a_store_agree() {
-    let Some(postgres) = PostgresServer::shared() else { return };
+/// Runs a test on a store that processes can share, where this machine has it.
+macro_rules! on_shared_stores {
+    ($($test:ident),* $(,)?) => {
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $test() {
+                    let Some(postgres) = keelson_testkit::PostgresServer::shared() else { return };
+                    let url = postgres.create_database(stringify!($test).split_at(20).0);
+                    let config = keelson_storage_sql::PostgresConfig::from_url(&url).unwrap();
+                    super::$test(url, &keelson_storage_sql::PostgresStore::open(config).await.unwrap()).await;
+                }
+            )*
+        }
+        mod etcd {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $test() {
+                    let Some(etcd) = keelson_testkit::EtcdServer::shared() else { return };
+                    let url = format!("etcd://{}/{}", etcd.endpoint(), stringify!($test));
+                    let config = keelson_storage_etcd::EtcdConfig::from_url(&url).unwrap();
+                    super::$test(url, &keelson_storage_etcd::EtcdStore::open(config).await.unwrap()).await;
+                }
+            )*
+        }
+    };
+}
+
+on_shared_stores!(
+    processes_go_over_one_by_one_and_another_ends_what_a_killed_one_has_begun,
+    what_a_process_stores_that_dies_or_stands_still_holds_the_others_up_until_its_lease_ends,
+);
+
+/// Puts objects into the store as a process writes them that stores the first version.
+async fn fill(store: &dyn Store, count: usize) {
+    let numbers: Vec<usize> = (0..count).collect();
+    for part in numbers.chunks(100) {
+        let put = |transaction: Transaction, number: &usize| {
+            let value = json!({
+                "kind": "Crate", "apiVersion": "moved.example.com/v1",
+                "metadata": {
+                    "name": format!("c-{number:04}"), "namespace": "default", "uid": format!("u-{number}"), "generation": 1,
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                },
+                "spec": { "content": format!("{number}") },
+            });
+            transaction.put(StoreKey::new(format!("{STORED}default/c-{number:04}")), value.to_string())
+        };
+        store.commit(part.iter().fold(Transaction::default(), put)).await.unwrap();
+    }
+}
+
+/// Waits until something is so in the store.
+async fn until_stored(what: &str, done: impl AsyncFn() -> bool) {
+    let wait = async {
+        while !done().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}: it did not happen"));
+}
+
+/// What the processes say that they store, and what they agree on.
+fn said(published: &Value) -> (Vec<&str>, Option<&str>) {
+    let entries = published["status"]["storageVersions"].as_array();
+    let each = entries.into_iter().flatten().map(|entry| entry["encodingVersion"].as_str().unwrap());
+    (each.collect(), published["status"]["commonEncodingVersion"].as_str())
+}
+
+async fn processes_go_over_one_by_one_and_another_ends_what_a_killed_one_has_begun(url: String, store: &dyn Store) {
     let main = TestServer::start().await;
     let raw = main.raw();
-    let url = postgres.create_database("moved");
-    let store = PostgresStore::open(PostgresConfig::from_url(&url).unwrap()).await.unwrap();
+    fill(store, MANY_STORED).await;
     let mut older = Example::moved(&main, |_| url).await;
-    make(&raw, 20).await;
-    let newer = older.another_storing("v2").await;
-    let both = |found: &Value| found["status"]["storageVersions"].as_array().is_some_and(|all| all.len() == 2);
-    let published = until(&raw, PUBLISHED, both).await;
-    assert_eq!(published["status"].get("commonEncodingVersion"), None, "{published}");
+    let before = contents(&raw).await;
+    assert_eq!(before.len(), MANY_STORED);
+    let mut newer = older.another_storing("v2").await;
+    until(&raw, PUBLISHED, |found| said(found) == (vec![V1, V2], None)).await;
     // It ends as one that can't be run, which shows that the servers have looked.
     let asked = json!({ "metadata": { "name": "asked" }, "spec": { "resource": { "group": "moved.example.com", "resource": "crates" } } });
     raw.post(MIGRATIONS, &asked).await.expect(201);
     let failed = until(&raw, &format!("{MIGRATIONS}/asked"), |found| holds(found, "Failed")).await;
     assert!(failed.to_string().contains("the servers do not agree"), "{failed}");
-    assert_eq!(versions(&store).await, ["moved.example.com/v1"]);
+    // Rolled back, and begun again.
+    newer.stop().await;
+    until(&raw, PUBLISHED, |found| said(found) == (vec![V1], Some(V1))).await;
+    assert_eq!(versions(store).await, [V1]);
+    newer.start_again().await;
+    let last = newer.another().await;
+    until(&raw, PUBLISHED, |found| said(found) == (vec![V1, V2, V2], None)).await;
+    assert_eq!(versions(store).await, [V1], "nothing is written anew before all agree");
     older.stop().await;
+    until_stored("it begins", async || versions(store).await.contains(&V2.to_owned())).await;
+    newer.kill().await;
+    assert_eq!(versions(store).await, [V1, V2], "it was killed in the middle");
+    // What it has published stands until its lease ends; the other goes on before that.
     until(&raw, MIGRATIONS, |list| of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
-    assert_eq!(versions(&store).await, ["moved.example.com/v2"]);
-    drop(newer);
+    assert_eq!(versions(store).await, [V2]);
+    let list = until(&raw, MIGRATIONS, |list| !of(list, "crates").is_empty()).await;
+    assert_eq!(of(&list, "crates").len(), 2, "the one that was begun went on: {list}");
+    newer.start_again().await;
+    for process in [&newer, &last] {
+        assert_eq!(contents(&process.direct(&main).await.raw()).await, before, "nothing but the encoding has changed");
+    }
+}
+
+async fn what_a_process_stores_that_dies_or_stands_still_holds_the_others_up_until_its_lease_ends(
+    url: String,
+    store: &dyn Store,
+) {
+    let main = TestServer::start().await;
+    let raw = main.raw();
+    let mut old = Example::moved(&main, |_| url).await;
+    make(&raw, 20).await;
+    let new = old.another_storing("v2").await;
+    let (old_raw, new_raw) = (old.direct(&main).await.raw(), new.direct(&main).await.raw());
+    let before = contents(&new_raw).await;
+    until(&raw, PUBLISHED, |found| said(found) == (vec![V1, V2], None)).await;
+    // What it is asked meanwhile it does when it goes on, longer after that than it may be away.
+    old.signal("-STOP").await;
+    let late = (0..4).map(|number| {
+        let (raw, labelled) = (old_raw.clone(), json!({ "metadata": { "labels": { "late": "yes" } } }));
+        tokio::spawn(async move { raw.patch(format!("{CRATES}/c-{number}"), MERGE, &labelled).try_send().await })
+    });
+    let late: Vec<_> = late.collect();
+    until(&raw, PUBLISHED, |found| said(found) == (vec![V2], Some(V2))).await;
+    until(&raw, MIGRATIONS, |list| of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
+    assert_eq!(versions(store).await, [V2]);
+    old.signal("-CONT").await;
+    until_stored("it is back and says so", async || {
+        let lies_in_old = versions(store).await.iter().any(|version| version == V1);
+        let published = raw.get(PUBLISHED).await.expect(200).json();
+        let is_said = said(&published).0.contains(&V1);
+        assert!(is_said || !lies_in_old, "it has written what it had not published: {published}");
+        is_said
+    })
+    .await;
+    for sent in late {
+        let _ = sent.await.unwrap();
+    }
+    // It writes, and dies without a word.
+    let labelled = json!({ "metadata": { "labels": { "last": "yes" } } });
+    until_stored("it writes again", async || {
+        let sent = old_raw.patch(format!("{CRATES}/c-9"), MERGE, &labelled).try_send().await;
+        sent.is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
+    old.kill().await;
+    assert_eq!(versions(store).await, [V1, V2]);
+    until(&raw, PUBLISHED, |found| said(found) == (vec![V2], Some(V2))).await;
+    until_stored("what it wrote is written anew", async || versions(store).await == [V2]).await;
+    let after = contents(&new_raw).await;
+    let content = |object: &Value| json!([object["metadata"]["name"], object["metadata"]["uid"], object["spec"]]);
+    assert_eq!(after.iter().map(content).collect::<Vec<_>>(), before.iter().map(content).collect::<Vec<_>>());
+    assert_eq!(after.iter().filter(|object| object["metadata"]["labels"]["last"] == "yes").count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

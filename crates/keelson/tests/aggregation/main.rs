@@ -34,6 +34,9 @@ pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// How long it may take on a slow machine on which much else runs, leases of those that died among it.
+const PATIENCE: Duration = Duration::from_secs(240);
+
 /// What is at a path once it is as it should be.
 pub(crate) async fn until(raw: &Raw, path: &str, done: impl Fn(&Value) -> bool) -> Value {
     until_of(raw, path, "application/json", done).await
@@ -52,7 +55,7 @@ pub(crate) async fn until_of(raw: &Raw, path: &str, accept: &str, done: impl Fn(
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(Duration::from_secs(90), wait).await;
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
     assert!(waited.is_ok(), "{path} does not become so: {last}");
     last
 }

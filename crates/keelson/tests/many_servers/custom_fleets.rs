@@ -1,12 +1,18 @@
 //! A custom resource that a webhook converts, on several servers: its stored version changes and changes back while writers run, and
-//! whoever writes anew may be killed. All of it ends in the one version, and nothing is lost.
+//! whoever writes anew, or leads, may be killed or stand still. All of it ends in the one version, and nothing is lost.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use keelson_storage::{Store, StoreKey, Transaction};
+use futures::StreamExt as _;
+use keelson_meta::Revision;
+use keelson_registry::key_prefix;
+use keelson_storage::{Store, StoreEvent, StoreKey, Tail, Transaction};
 use keelson_testkit::{HookReply, HookRequest, HookServer, ProcessServer, Raw, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::custom_migrations::{DEFINITION, MERGE, converted, define, definition, stored, versions};
 use crate::engines::{Engine, on_engine, on_every_engine};
@@ -14,8 +20,18 @@ use crate::migrations::{Writers, Written, contents, has_ended, holds, migrations
 use crate::{items, until};
 
 on_every_engine!(what_several_servers_store_follows_its_definition_there_and_back);
-on_engine!(killed_postgres, postgres: what_a_killed_server_was_converting_another_brings_to_its_end);
-on_engine!(killed_etcd, etcd: what_a_killed_server_was_converting_another_brings_to_its_end);
+on_engine!(
+    killed_postgres, postgres:
+    what_a_killed_server_was_converting_another_brings_to_its_end,
+    a_leader_that_is_killed_holds_the_others_up_until_its_lease_ends,
+    a_leader_that_stands_still_while_the_version_changes_writes_nothing_unseen
+);
+on_engine!(
+    killed_etcd, etcd:
+    what_a_killed_server_was_converting_another_brings_to_its_end,
+    a_leader_that_is_killed_holds_the_others_up_until_its_lease_ends,
+    a_leader_that_stands_still_while_the_version_changes_writes_nothing_unseen
+);
 
 const SERVERS: usize = 3;
 /// How many objects there are beside those that writers change.
@@ -135,4 +151,145 @@ async fn what_a_killed_server_was_converting_another_brings_to_its_end(engine: E
     let all = migrations(&raw).await;
     let ours: Vec<&Value> = all.iter().filter(|it| it["spec"]["resource"]["resource"] == "hosts").collect();
     assert!(ours.len() == 1 && holds(ours[0], "Succeeded"), "it is the same migration: {ours:?}");
+}
+
+/// Looks at all that is written to a store: objects only in versions that a server has published, and migrations succeed only while all
+/// have published the same.
+struct History {
+    last: watch::Sender<Option<Revision>>,
+    looking: JoinHandle<BTreeSet<String>>,
+}
+
+impl History {
+    async fn follow(store: &dyn Store) -> Self {
+        let since = store.current_revision().await.unwrap();
+        let tail = store.tail(since).await.unwrap();
+        let last = watch::Sender::new(None);
+        let looking = tokio::spawn(look(tail, since, last.subscribe()));
+        Self { last, looking }
+    }
+
+    /// Looks at what is there by now, and tells in which versions objects were written.
+    async fn end(self, store: &dyn Store) -> BTreeSet<String> {
+        self.last.send_replace(Some(store.current_revision().await.unwrap()));
+        self.looking.await.unwrap()
+    }
+}
+
+async fn look(mut tail: Tail, mut reached: Revision, mut last: watch::Receiver<Option<Revision>>) -> BTreeSet<String> {
+    let (mut published, mut written) = (BTreeSet::new(), BTreeSet::new());
+    while last.borrow().is_none_or(|last| reached < last) {
+        tokio::select! {
+            batch = tail.next() => {
+                let batch = batch.unwrap().unwrap();
+                batch.events.iter().for_each(|event| judge(event, &mut published, &mut written));
+                reached = batch.watermark;
+            }
+            told = last.changed() => told.unwrap(),
+        }
+    }
+    written
+}
+
+fn judge(event: &StoreEvent, published: &mut BTreeSet<String>, written: &mut BTreeSet<String>) {
+    let below = |group: &str, plural: &str| key_prefix(group, plural).unwrap();
+    let (key, at) = (event.key.as_str(), event.revision);
+    let is_said = key == below("internal.apiserver.k8s.io", "storageversions") + "move.example.com.hosts";
+    let is_migration = key.starts_with(&below("storagemigration.k8s.io", "storageversionmigrations"));
+    let is_object = key.starts_with("/registry/move.example.com/hosts/");
+    if !(is_said || is_migration || is_object) {
+        return;
+    }
+    let object: Value = event.value.as_ref().map_or(Value::Null, |value| serde_json::from_slice(value).unwrap());
+    if is_said {
+        let entries = object["status"]["storageVersions"].as_array().into_iter().flatten();
+        *published = entries.map(|entry| entry["encodingVersion"].as_str().unwrap().to_owned()).collect();
+    } else if is_object && let Some(version) = object["apiVersion"].as_str() {
+        assert!(published.contains(version), "{key} at {at} is in {version}, and only {published:?} are published");
+        written.insert(version.to_owned());
+    } else if is_migration && object["spec"]["resource"]["resource"] == "hosts" && holds(&object, "Succeeded") {
+        assert_eq!(published.len(), 1, "{key} has succeeded at {at}, and {published:?} are published");
+    }
+}
+
+/// Servers that are processes, of which the first leads, with a custom resource and clients that write to all but the first.
+struct Processes {
+    servers: Vec<ProcessServer>,
+    clients: Vec<Raw>,
+    history: History,
+    store: Arc<dyn Store>,
+    before: std::collections::BTreeMap<String, Value>,
+    writers: Writers,
+    _hook: HookServer,
+    _keys: TempDir,
+}
+
+impl Processes {
+    async fn start(engine: &Engine) -> Self {
+        let (hook, keys, store) = (hook().await, TempDir::new().unwrap(), engine.open().await);
+        let mut servers = Vec::new();
+        for number in 0..SERVERS {
+            let server = ProcessServer::builder(env!("CARGO_BIN_EXE_keelson")).data_dir(keys.path());
+            let server = server.arg("--store").arg(engine.url()).args(["--identity-lease=20s", "--controllers=*"]);
+            servers.push(server.arg(format!("--server-id=server-{number}")).start().await);
+        }
+        let history = History::follow(&*store).await;
+        let clients: Vec<Raw> = servers.iter().map(|server| server.raw()).collect();
+        let raw = &clients[1];
+        define(raw, &hook).await;
+        for number in 0..OBJECTS {
+            let at = &clients[number % SERVERS];
+            until("it is written", || async { [201, 409].contains(&at.post(HOSTS, &host(number)).await.status) }).await;
+        }
+        let before = contents(raw, HOSTS).await;
+        let version = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/move.example.com.hosts";
+        until("all have published", || async {
+            let found = raw.get(version).await.expect(200).json();
+            found["status"]["storageVersions"].as_array().is_some_and(|all| all.len() == SERVERS)
+        })
+        .await;
+        let writers = Writers::start(&clients[1..], &WRITTEN);
+        Self { servers, clients, history, store, before, writers, _hook: hook, _keys: keys }
+    }
+
+    /// Waits until all is stored in the second version, and looks at how that came to be.
+    async fn end(self) {
+        let (raw, store) = (&self.clients[1], &*self.store);
+        until_all_are(raw, store, "v2").await;
+        self.writers.end(raw, &self.before).await;
+        until_all_are(raw, store, "v2").await;
+        until("all migrations end", || async { migrations(raw).await.iter().all(has_ended) }).await;
+        let written = self.history.end(store).await;
+        assert_eq!(written.len(), 2, "both versions were written: {written:?}");
+    }
+}
+
+async fn a_leader_that_is_killed_holds_the_others_up_until_its_lease_ends(engine: Engine) {
+    let mut fleet = Processes::start(&engine).await;
+    fleet.servers[0].kill().await;
+    store_as(&fleet.clients[1], "v2").await;
+    fleet.end().await;
+}
+
+async fn a_leader_that_stands_still_while_the_version_changes_writes_nothing_unseen(engine: Engine) {
+    let fleet = Processes::start(&engine).await;
+    let (server, raw) = (&fleet.servers[0], fleet.clients[0].clone());
+    server.signal("-STOP").await;
+    // What it is asked meanwhile it does when it goes on, in the version that it knows of.
+    let late = (0..8).map(|number| {
+        let (raw, host) = (raw.clone(), host(OBJECTS + number));
+        tokio::spawn(async move { raw.post(HOSTS, &host).try_send().await })
+    });
+    let late: Vec<_> = late.collect();
+    store_as(&fleet.clients[1], "v2").await;
+    until_all_are(&fleet.clients[1], &*fleet.store, "v2").await;
+    server.signal("-CONT").await;
+    for sent in late {
+        let _ = sent.await.unwrap();
+    }
+    until("it writes again", || async {
+        raw.post(HOSTS, &host(2 * OBJECTS)).try_send().await.is_ok_and(|answer| [201, 409].contains(&answer.status))
+    })
+    .await;
+    fleet.end().await;
 }
