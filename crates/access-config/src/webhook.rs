@@ -9,7 +9,7 @@ mod conditions;
 mod kubeconfig;
 mod tokens;
 
-pub use authorizer::WebhookCounts;
+pub use authorizer::{AskedCounts, WebhookCounts};
 pub use client::ReviewVersion;
 pub use kubeconfig::WebhookEndpoint;
 pub use tokens::WebhookTokens;

@@ -48,4 +48,4 @@ pub use token::{Claims, TokenError, TokenIssuer};
 pub use token_seal::{Opened, SealFault, TokenSeal, TokenSealError};
 pub use trust::{Mismatch, Trust};
 pub use user::User;
-pub use watched_file::{FileChanges, FileError, read_bounded};
+pub use watched_file::{FileChanges, FileError, FileReads, read_bounded};

@@ -2,8 +2,9 @@
 //!
 //! Below `<data directory>/pki`: `ca`, `apiserver` and `admin` as `.crt` and `.key`, `front-proxy-ca` and `front-proxy-client`
 //! likewise, and the pair that signs service-account tokens as `sa.key` and `sa.pub`. The authorities and the service-account key
-//! are never replaced; what they signed is, at a start within 30 days of its end or when it must answer to other names. So that
-//! they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further authorities and keys that are trusted too.
+//! are replaced by the operator alone; what they signed is, at a start within 30 days of its end or when it must answer to other
+//! names. So that they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further authorities and keys that
+//! are trusted too.
 
 mod again;
 pub mod files;
@@ -98,10 +99,8 @@ pub enum PkiError {
         /// The file of the key.
         key: PathBuf,
     },
-    /// The authority that signs is not changed while a server runs.
-    #[error(
-        "{certificate} begins with another authority than the one that signs here, which takes a start of the server"
-    )]
+    /// The authority of front proxies signs nothing while a server runs, so it is not changed then.
+    #[error("{certificate} begins with another authority than at the start of the server, which takes another start")]
     OtherSigner {
         /// The file that begins so.
         certificate: PathBuf,
@@ -156,7 +155,7 @@ pub struct Pki {
 }
 
 /// A pair of keys that signs and verifies tokens.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey {
     /// The private key, in PEM.
     pub private_pem: String,
@@ -321,7 +320,7 @@ fn front_proxy(
 }
 
 /// A private key in PEM, which must never reach a log.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Secret(String);
 
 impl std::fmt::Debug for Secret {
@@ -331,6 +330,11 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Pki {
+    /// Whether another signs certificates of clients than this one's authority.
+    pub fn has_other_signer(&self, other: &Self) -> bool {
+        self.ca_key != other.ca_key || !issue::is_same_certificate(&self.ca_pem, &other.ca_pem)
+    }
+
     /// What signs certificates of clients with the server's own authority.
     ///
     /// # Errors
@@ -444,9 +448,7 @@ impl<'a> Maker<'a> {
     fn service_account(&self) -> Result<SigningKey, PkiError> {
         let (private, public) = (self.directory.join("sa.key"), self.directory.join("sa.pub"));
         if let Some(private_pem) = load(&private)? {
-            let public_pem = issue::public_key(&private_pem)?;
-            let also_verified_by = load(&public)?.unwrap_or_default();
-            return Ok(SigningKey { private_pem, public_pem, also_verified_by });
+            return signing_key(private_pem, load(&public)?.unwrap_or_default());
         }
         let (private_pem, public_pem) = issue::signing_key()?;
         self.keep(private, &private_pem, Durability::Durable)?;
@@ -454,6 +456,12 @@ impl<'a> Maker<'a> {
         self.keep(public, &public_pem, Durability::Replaceable)?;
         Ok(SigningKey { private_pem, public_pem, also_verified_by: String::new() })
     }
+}
+
+/// The pair of a private key, with the public ones that are taken beside its own.
+fn signing_key(private_pem: String, also_verified_by: String) -> Result<SigningKey, PkiError> {
+    let public_pem = issue::public_key(&private_pem)?;
+    Ok(SigningKey { private_pem, public_pem, also_verified_by })
 }
 
 fn read(path: &Path) -> Result<String, PkiError> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::user::User;
-use crate::watched_file::{Contents, FileError, Watched, read_bounded};
+use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded};
 
 /// The largest file that is read, in bytes: some 100,000 tokens.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
@@ -49,6 +49,11 @@ impl StaticTokens {
     /// The user of a token, if it is one of the file's.
     pub fn user(&self, token: &str) -> Option<User> {
         self.0.current().0.get(token).cloned()
+    }
+
+    /// How often the file was read again.
+    pub fn reads(&self) -> &FileReads {
+        self.0.reads()
     }
 
     /// Reads the file again whenever it changes. Never ends.

@@ -10,6 +10,7 @@ mod legacy;
 
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use keelson_meta::json::{Value, json};
 
 use crate::pki::SigningKey;
@@ -26,10 +27,10 @@ pub const LEEWAY: Duration = Duration::from_mins(1);
 
 const ALGORITHM: &str = "ES256";
 
-/// Signs tokens in the name of an issuer, and reads those that were signed with its keys.
+/// Signs tokens in the name of an issuer, and reads those that were signed with its keys, which may change while it does.
 pub struct TokenIssuer {
     name: String,
-    key: TokenKey,
+    key: ArcSwap<TokenKey>,
 }
 
 /// Why a token is not taken.
@@ -58,7 +59,20 @@ impl TokenIssuer {
     /// # Errors
     /// When it holds a key that is none of the curve P-256.
     pub fn new(name: String, key: &SigningKey) -> Result<Self, KeyError> {
-        Ok(Self { name, key: TokenKey::read(key)? })
+        Ok(Self { name, key: ArcSwap::from_pointee(TokenKey::read(key)?) })
+    }
+
+    /// Signs with this key from now on, and takes what it and those beside it verify. Whether that is something new.
+    ///
+    /// # Errors
+    /// When it holds a key that is none of the curve P-256: then all stays as it was.
+    pub fn change(&self, key: &SigningKey) -> Result<bool, KeyError> {
+        let next = TokenKey::read(key)?;
+        let is_new = !next.ids().eq(self.key.load().ids());
+        if is_new {
+            self.key.store(next.into());
+        }
+        Ok(is_new)
     }
 
     /// The URL that tokens name as their issuer, and that is the audience of this server.
@@ -67,8 +81,8 @@ impl TokenIssuer {
     }
 
     /// The ids of the keys whose tokens are taken, first that of the one that signs.
-    pub fn key_ids(&self) -> impl Iterator<Item = &str> {
-        self.key.ids()
+    pub fn key_ids(&self) -> Vec<String> {
+        self.key.load().ids().map(str::to_owned).collect()
     }
 
     /// Signs claims, to which the issuer is added.
@@ -76,9 +90,10 @@ impl TokenIssuer {
     /// # Errors
     /// When the system's cryptography fails.
     pub fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
-        let header = json!({ "alg": ALGORITHM, "kid": self.key.id() });
+        let signing = self.key.load();
+        let header = json!({ "alg": ALGORITHM, "kid": signing.id() });
         let signed = format!("{}.{}", key::encode(header.to_string()), key::encode(claims.to_json(&self.name)));
-        let signature = self.key.sign(signed.as_bytes())?;
+        let signature = signing.sign(signed.as_bytes())?;
         Ok(format!("{signed}.{}", key::encode(signature)))
     }
 
@@ -109,7 +124,7 @@ impl TokenIssuer {
         let header = key::decode_json(header).ok_or(TokenError::Foreign)?;
         let algorithm = header.get("alg").and_then(Value::as_str);
         let signature = key::decode(signature).filter(|_| algorithm == Some(ALGORITHM));
-        if !signature.is_some_and(|signature| self.key.verifies(signed.as_bytes(), &signature)) {
+        if !signature.is_some_and(|signature| self.key.load().verifies(signed.as_bytes(), &signature)) {
             return Err(TokenError::Signature);
         }
         Ok(payload)
@@ -117,7 +132,7 @@ impl TokenIssuer {
 
     /// The keys by which others verify tokens (RFC 7517).
     pub fn key_set(&self) -> Value {
-        json!({ "keys": self.key.public(ALGORITHM) })
+        json!({ "keys": self.key.load().public(ALGORITHM) })
     }
 
     /// Where others learn of the keys (OpenID Connect Discovery 1.0, as far as it is about verifying).
@@ -216,12 +231,21 @@ mod tests {
         for (signs, reads) in [(&before, &after), (&after, &before)] {
             assert_eq!(reads.verify(&signs.sign(&claims()).unwrap(), now), Ok(claims()));
         }
-        let ids = |issuer: &TokenIssuer| issuer.key_ids().map(str::to_owned).collect::<Vec<_>>();
+        let ids = TokenIssuer::key_ids;
         assert_eq!(ids(&before).into_iter().rev().collect::<Vec<_>>(), ids(&after));
         assert_eq!(after.key_set()["keys"].as_array().unwrap().len(), 2);
         assert_eq!(ids(&issuer(&new, String::new()).unwrap()), ids(&after)[..1]);
         let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().public_key_pem();
-        assert!(matches!(issuer(&new, other), Err(KeyError::PublicKind)));
+        assert!(matches!(issuer(&new, other.clone()), Err(KeyError::PublicKind)));
+        // The same while it runs; what can't be used changes nothing.
+        let unfit = SigningKey { also_verified_by: other, ..new.clone() };
+        assert!(matches!(before.change(&unfit), Err(KeyError::PublicKind)));
+        let token = before.sign(&claims()).unwrap();
+        let next = SigningKey { also_verified_by: old.public_pem.clone(), ..new.clone() };
+        assert_eq!((before.change(&next).unwrap(), before.change(&next).unwrap()), (true, false));
+        assert_eq!((ids(&before), before.verify(&token, now)), (ids(&after), Ok(claims())));
+        assert_eq!(before.change(&new).ok(), Some(true));
+        assert_eq!(before.verify(&token, now), Err(TokenError::Signature));
     }
 
     #[test]

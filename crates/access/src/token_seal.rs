@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use keelson_meta::Random;
 
-use crate::watched_file::{Contents, FileError, Watched, read_bounded};
+use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded};
 
 /// How many bytes a key has.
 const KEY_BYTES: usize = 32;
@@ -89,6 +89,11 @@ impl TokenSeal {
     /// When there is none, or a line is none.
     pub fn read(file: &Path, random: Arc<dyn Random>) -> Result<Self, TokenSealError> {
         Ok(Self { keys: Watched::read(file)?, random })
+    }
+
+    /// How often the file was read again.
+    pub fn reads(&self) -> &FileReads {
+        self.keys.reads()
     }
 
     /// Reads the file again whenever it changes; what can't be read then leaves the keys of before. Never ends.

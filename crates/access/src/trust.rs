@@ -65,7 +65,7 @@ impl Trust {
             authorities,
             client_authorities,
             serves_given: pki.server_ca_pem != pki.ca_pem,
-            token_keys: issuer.key_ids().map(str::to_owned).collect(),
+            token_keys: issuer.key_ids(),
             issuer: issuer.name().to_owned(),
         })
     }

@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, Guard};
@@ -38,21 +39,44 @@ pub(crate) trait Contents: Sized + Send + Sync + 'static {
     fn count(&self) -> usize;
 }
 
+/// How often files were read again, by what came of it. A clone counts the same.
+#[derive(Clone, Debug, Default)]
+pub struct FileReads(Arc<[AtomicU64; 2]>);
+
+impl FileReads {
+    /// Counts one.
+    pub fn note(&self, succeeded: bool) {
+        self.0[usize::from(!succeeded)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often what they said then counted, and how often it could not be used.
+    pub fn counts(&self) -> [(&'static str, u64); 2] {
+        let [succeeded, failed] = &*self.0;
+        [("success", succeeded.load(Ordering::Relaxed)), ("failure", failed.load(Ordering::Relaxed))]
+    }
+}
+
 /// What a file says, and the file.
 pub(crate) struct Watched<C> {
     file: PathBuf,
     current: ArcSwap<C>,
+    reads: FileReads,
 }
 
 impl<C: Contents> Watched<C> {
     /// Reads the file.
     pub(crate) fn read(file: &Path) -> Result<Self, C::Error> {
-        Ok(Self { file: file.to_owned(), current: ArcSwap::from_pointee(C::read(file)?) })
+        Ok(Self { file: file.to_owned(), current: ArcSwap::from_pointee(C::read(file)?), reads: FileReads::default() })
     }
 
     /// The file.
     pub(crate) fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// How often it was read again.
+    pub(crate) fn reads(&self) -> &FileReads {
+        &self.reads
     }
 
     /// What it said when it was read last.
@@ -71,7 +95,9 @@ impl<C: Contents> Watched<C> {
 
     async fn read_again(&self) {
         let (name, file) = (C::NAME, self.file.clone());
-        match tokio::task::spawn_blocking(move || C::read(&file)).await {
+        let read = tokio::task::spawn_blocking(move || C::read(&file)).await;
+        self.reads.note(matches!(read, Ok(Ok(_))));
+        match read {
             Ok(Ok(contents)) => {
                 tracing::info!(count = contents.count(), file = %self.file.display(), "the {name} were read again");
                 self.current.store(Arc::new(contents));

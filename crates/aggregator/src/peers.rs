@@ -54,7 +54,7 @@ pub struct PeerServers {
     /// The name of this server.
     own: String,
     /// The authorities that may have signed the certificates of others (PEM).
-    ca_bundle: Vec<u8>,
+    ca_bundle: ArcSwap<Vec<u8>>,
     current: ArcSwap<ServedElsewhere>,
     known: Mutex<BTreeMap<String, KnownPeer>>,
     queue: Queue<String>,
@@ -118,6 +118,8 @@ struct ServedElsewhere {
 struct KnownPeer {
     holder: String,
     address: SocketAddr,
+    /// The authorities by which it is known.
+    ca_bundle: Arc<Vec<u8>>,
     upstream: Arc<Upstream>,
     /// Whether it did when it was asked last.
     answers: bool,
@@ -139,7 +141,7 @@ impl PeerServers {
             aggregator,
             servers,
             own: own.to_owned(),
-            ca_bundle,
+            ca_bundle: ArcSwap::from_pointee(ca_bundle),
             current: ArcSwap::default(),
             known: Mutex::default(),
             queue: Queue::new(BACKOFF),
@@ -149,6 +151,12 @@ impl PeerServers {
             failures: AtomicU64::new(0),
             rerouted: Mutex::default(),
         })
+    }
+
+    /// Knows them by other authorities from now on (PEM). All are asked again.
+    pub fn change_authorities(&self, ca_bundle: Vec<u8>) {
+        self.ca_bundle.store(Arc::new(ca_bundle));
+        self.changed.notify_one();
     }
 
     /// Which state of what they serve is the newest: the number goes up with each change.
@@ -199,7 +207,7 @@ impl PeerServers {
     fn config(&self, peer: &KnownPeer) -> ClientConfig {
         let (host, port) = (peer.address.ip().to_string(), peer.address.port());
         let destination = Destination::Server { host, port, server_name: SERVER_NAME.to_owned() };
-        ClientConfig::new(destination, self.ca_bundle.clone())
+        ClientConfig::new(destination, peer.ca_bundle.to_vec())
     }
 
     /// Notes that a request was passed on, and how it was answered.
@@ -280,20 +288,26 @@ impl PeerServers {
         while living.len() > PEERS {
             living.pop_last();
         }
+        let ca_bundle = self.ca_bundle.load_full();
         let mut known = self.known.lock();
         let count = known.len();
         known.retain(|id, _| living.contains_key(id));
         let mut has_changed = known.len() != count;
         for (id, (holder, address)) in living {
             let before = known.get(&id);
-            if before.is_some_and(|before| (&before.holder, before.address) == (&holder, address)) {
+            let is_same = |before: &KnownPeer| {
+                (&before.holder, before.address) == (&holder, address) && Arc::ptr_eq(&before.ca_bundle, &ca_bundle)
+            };
+            if before.is_some_and(is_same) {
                 continue;
             }
             // Until a process that has taken another's place was asked, it is taken to serve the same.
             let (documents, openapi) =
                 before.map(|before| (before.documents.clone(), before.openapi.clone())).unwrap_or_default();
-            let upstream = self.aggregator.outbound().upstream_at(address, SERVER_NAME, &self.ca_bundle);
-            known.insert(id.clone(), KnownPeer { holder, address, upstream, answers: false, documents, openapi });
+            let upstream = self.aggregator.outbound().upstream_at(address, SERVER_NAME, &ca_bundle);
+            let ca_bundle = ca_bundle.clone();
+            let peer = KnownPeer { holder, address, ca_bundle, upstream, answers: false, documents, openapi };
+            known.insert(id.clone(), peer);
             self.queue.add(id);
             has_changed = true;
         }

@@ -14,6 +14,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object, Random};
 use keelson_registry::{Registry, Target};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, collection};
@@ -35,18 +36,23 @@ pub struct CertificateSigning {
     registry: Arc<Registry>,
     client: Client,
     requests: Target,
-    signer: ClientSigner,
+    /// The authority of now.
+    signer: watch::Receiver<Arc<ClientSigner>>,
     random: Arc<dyn Random>,
     /// Names of requests.
     queue: Queue<String>,
 }
 
 impl CertificateSigning {
-    /// A controller over a registry that signs with this authority.
+    /// A controller over a registry that signs with this authority, which may change.
     ///
     /// # Errors
     /// 500 when the catalogue has no such requests.
-    pub fn new(registry: Arc<Registry>, signer: ClientSigner, random: Arc<dyn Random>) -> Result<Self, ApiError> {
+    pub fn new(
+        registry: Arc<Registry>,
+        signer: watch::Receiver<Arc<ClientSigner>>,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, ApiError> {
         let requests = collection(&registry, "certificates.k8s.io", "v1", "certificatesigningrequests", None)?;
         let client = Client::of_controller(registry.clone(), ACCOUNT, MANAGER);
         Ok(Self { registry, client, requests, signer, random, queue: Queue::new(BACKOFF) })
@@ -119,7 +125,8 @@ impl CertificateSigning {
         }
         let seconds = spec("expirationSeconds").and_then(Value::as_i64);
         let lifetime = seconds.map(|seconds| Duration::from_secs(seconds.max(0).unsigned_abs()));
-        let signed = self.signer.sign(&request, usages, lifetime, self.client.now(), &*self.random);
+        let signer = self.signer.borrow().clone();
+        let signed = signer.sign(&request, usages, lifetime, self.client.now(), &*self.random);
         signed.map(Ok).map_err(|error| ApiError::Internal(error.to_string()))
     }
 }

@@ -12,9 +12,10 @@ use std::time::{Duration, SystemTime};
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::names::label_value_faults;
-use keelson_meta::{ApiError, Random, Revision};
+use keelson_meta::{ApiError, Object, Random, Revision};
 use keelson_registry::Registry;
 use keelson_storage::{Fence, Identity, StoreKey};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, SERVER_MANAGER, Stored, clean_up};
@@ -35,6 +36,8 @@ pub(crate) const PEER_ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-a
 pub(crate) const CLIENT_ADDRESS_ANNOTATION: &str = "keelson.io/advertise-address";
 /// The annotation of a server that publishes no storage versions, by which what it published before is known to be void.
 pub const UNPUBLISHED_ANNOTATION: &str = "keelson.io/storage-versions-unpublished";
+/// What the names of annotations begin with that only a server itself writes.
+const OWN_ANNOTATIONS: &str = "keelson.io/";
 /// How long after a failure a registration or renewal is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a registration is tried at once when others write the same lease.
@@ -51,8 +54,8 @@ pub struct IdentityConfig {
     pub address: SocketAddr,
     /// The one at which other servers do.
     pub peer_address: SocketAddr,
-    /// What else it tells others, in the annotations of its lease.
-    pub annotations: BTreeMap<String, String>,
+    /// What else it tells others, in the annotations of its lease. They are told at once when that changes.
+    pub annotations: watch::Receiver<BTreeMap<String, String>>,
     /// How long its lease stands without a renewal; whole seconds count.
     pub duration: Duration,
     /// How often it is renewed.
@@ -132,6 +135,7 @@ impl IdentityLease {
                 () = stopping.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
                 () = self.fence.doubted() => {}
+                Ok(()) = self.config.annotations.changed() => {}
             }
             if let Err(error) = self.step().await {
                 tracing::warn!(server_id = self.config.server_id, %error, "the identity lease was not renewed; it is tried again");
@@ -173,6 +177,10 @@ impl IdentityLease {
         }
         let mut renewed = held.object.clone();
         leases::set(&mut renewed, [("renewTime", leases::micro_time(now))]);
+        let annotations = self.annotations();
+        if !is_told(&held.object, &annotations) {
+            renewed.set_meta("annotations", json!(annotations));
+        }
         match self.client.update(&leases::collection(&self.client)?, renewed).await {
             Ok(written) => {
                 self.hold(written);
@@ -249,14 +257,20 @@ impl IdentityLease {
         self.held = None;
     }
 
-    /// The lease of a registration that begins now.
-    fn lease(&self, now: SystemTime) -> Value {
-        let IdentityConfig { server_id, host, address, peer_address, annotations, duration, .. } = &self.config;
-        let mut annotations = annotations.clone();
+    /// What it tells others.
+    fn annotations(&self) -> BTreeMap<String, String> {
+        let IdentityConfig { address, peer_address, annotations, .. } = &self.config;
+        let mut annotations = annotations.borrow().clone();
         annotations.insert(PEER_ADDRESS_ANNOTATION.to_owned(), peer_address.to_string());
         if address != peer_address {
             annotations.insert(CLIENT_ADDRESS_ANNOTATION.to_owned(), address.to_string());
         }
+        annotations
+    }
+
+    /// The lease of a registration that begins now.
+    fn lease(&self, now: SystemTime) -> Value {
+        let IdentityConfig { server_id, host, duration, .. } = &self.config;
         let mut labels = json!({IDENTITY_LABEL: IDENTITY_VALUE});
         if label_value_faults(host).is_empty() {
             labels[HOST_LABEL] = json!(host);
@@ -268,7 +282,7 @@ impl IdentityLease {
                 "name": server_id,
                 "namespace": leases::NAMESPACE,
                 "labels": labels,
-                "annotations": annotations,
+                "annotations": self.annotations(),
             },
             "spec": {
                 "holderIdentity": self.holder,
@@ -294,6 +308,14 @@ enum Namesake {
     Replace,
     /// It has started later, so this process gives way.
     GiveWay,
+}
+
+/// Whether a lease tells this, and nothing of the kind that holds no longer.
+fn is_told(lease: &Object, annotations: &BTreeMap<String, String>) -> bool {
+    let told: BTreeMap<&str, &str> = lease.annotations().collect();
+    let is_stale = |name: &&str| name.starts_with(OWN_ANNOTATIONS) && !annotations.contains_key(*name);
+    annotations.iter().all(|(name, value)| told.get(name.as_str()) == Some(&value.as_str()))
+        && !told.keys().any(is_stale)
 }
 
 /// Where the identity of a server is stored.

@@ -97,7 +97,7 @@ pub struct Pages {
     health: Health,
     metrics: Arc<Metrics>,
     server_address: String,
-    issuer: IssuerDocuments,
+    issuer: Box<dyn Fn() -> IssuerDocuments + Send + Sync>,
 }
 
 /// A path that is no resource.
@@ -142,13 +142,13 @@ impl<'a> Page<'a> {
 impl Pages {
     /// `server_address` is the `host:port` that legacy discovery tells clients.
     pub fn new(health: Health, metrics: Arc<Metrics>, server_address: String) -> Self {
-        Self { health, metrics, server_address, issuer: IssuerDocuments::default() }
+        Self { health, metrics, server_address, issuer: Box::new(IssuerDocuments::default) }
     }
 
-    /// The same that says who signs the tokens of service accounts.
+    /// The same that says who signs the tokens of service accounts, as that is when somebody asks.
     #[must_use]
-    pub fn with_issuer(mut self, issuer: IssuerDocuments) -> Self {
-        self.issuer = issuer;
+    pub fn with_issuer(mut self, issuer: impl Fn() -> IssuerDocuments + Send + Sync + 'static) -> Self {
+        self.issuer = Box::new(issuer);
         self
     }
 
@@ -217,8 +217,8 @@ impl Pages {
             }
             Page::Metrics => self.scrape(&parts.headers),
             Page::OpenApi(description) => openapi::answer(documents, description, parts).await,
-            Page::IssuerConfiguration => of_issuer(parts, &["application/json"], &self.issuer.configuration),
-            Page::KeySet => of_issuer(parts, &["application/jwk-set+json"], &self.issuer.key_set),
+            Page::IssuerConfiguration => of_issuer(parts, &["application/json"], &(self.issuer)().configuration),
+            Page::KeySet => of_issuer(parts, &["application/jwk-set+json"], &(self.issuer)().key_set),
         }
     }
 

@@ -7,11 +7,12 @@ mod config;
 mod log_file;
 mod webhook;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use keelson_access::audit::{AuditCounts, AuditMode, AuditWorker, Auditor, Backend, Policy};
+use keelson_access::{FileChanges, FileReads};
 use keelson_access_config::WebhookEndpoint;
 use keelson_codec::yaml;
 use keelson_http::metrics::{MetricKind, Sample};
@@ -32,6 +33,8 @@ pub(crate) struct Auditing {
     workers: Vec<(&'static str, AuditWorker)>,
     webhook: Option<Arc<AuditWebhook>>,
     answered: CancellationToken,
+    /// Where the policy stands, which is read again when it changes.
+    policy_file: Option<PathBuf>,
 }
 
 impl Auditing {
@@ -78,7 +81,8 @@ impl Auditing {
         if backends.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Self { auditor: Arc::new(Auditor::new(policy, backends, counts)), workers, webhook, answered }))
+        let auditor = Arc::new(Auditor::new(policy, backends, counts));
+        Ok(Some(Self { auditor, workers, webhook, answered, policy_file: config.policy_file.clone() }))
     }
 }
 
@@ -89,19 +93,51 @@ pub(crate) struct RunningAudit {
     pub(crate) auditor: Option<Arc<Auditor>>,
     /// Cancelled when all that was asked is answered: then the rest is written.
     pub(crate) answered: CancellationToken,
+    /// How often the policy was read again.
+    pub(crate) policy_reads: FileReads,
 }
 
 impl RunningAudit {
     /// Starts the workers. Webhooks are called through `outbound`.
     pub(crate) fn start(auditing: Option<Auditing>, tasks: &TaskGroup, outbound: &Outbound) -> Self {
-        let Some(Auditing { auditor, workers, webhook, answered }) = auditing else { return Self::default() };
+        let Some(auditing) = auditing else { return Self::default() };
+        let Auditing { auditor, workers, webhook, answered, policy_file } = auditing;
         if let Some(webhook) = webhook {
             webhook.connect(outbound);
         }
         for (name, worker) in workers {
             tasks.spawn(name, worker.run(answered.clone().cancelled_owned()));
         }
-        Self { auditor: Some(auditor), answered }
+        let policy_reads = FileReads::default();
+        if let Some(file) = policy_file {
+            let (stopping, following) =
+                (tasks.stopping().clone(), follow_policy(file, auditor.clone(), policy_reads.clone()));
+            tasks.spawn("audit-policy", async move {
+                let _: Option<()> = stopping.run_until_cancelled_owned(following).await;
+            });
+        }
+        Self { auditor: Some(auditor), answered, policy_reads }
+    }
+}
+
+/// Reads the policy again whenever its file changes; one that can't be used leaves the one of before. Never ends.
+async fn follow_policy(file: PathBuf, auditor: Arc<Auditor>, reads: FileReads) {
+    let mut changes = FileChanges::new(&file).await;
+    loop {
+        changes.changed().await;
+        let read = file.clone();
+        let policy = tokio::task::spawn_blocking(move || read_policy(&read)).await;
+        match policy.map_err(|error| error.to_string()).and_then(|policy| policy) {
+            Ok(policy) => {
+                auditor.change(policy);
+                reads.note(true);
+                tracing::info!(file = %file.display(), "the audit policy was read again");
+            }
+            Err(why) => {
+                reads.note(false);
+                tracing::error!(why, "the audit policy of before is kept");
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use keelson_access::{Pki, RequestHeaders};
+use keelson_access::{ClientSigner, RequestHeaders};
 use keelson_admission::PolicyStatus;
 use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
@@ -149,12 +149,12 @@ pub(crate) fn spawn(
             bootstrap.run(told).await;
         }
     });
-    let (registry, pki, root_certificates) = (registry.clone(), keys.started_with().clone(), keys.root_certificates());
+    let (registry, signer, root_certificates) = (registry.clone(), keys.signer(), keys.root_certificates());
     let leadership = Leadership::new(registry.clone(), &config.server_id, holder);
     let supervisor = background.supervisor().clone();
     let (config, is_shared) = (config.clone(), config.store.is_shared());
     let controllers =
-        Controllers { config, registry, extensions, aggregator, peers, servers, pki, root_certificates, supervisor };
+        Controllers { config, registry, extensions, aggregator, peers, servers, signer, root_certificates, supervisor };
     let (stopping, may_write) = (stopping.clone(), Starting::may_write(publication.clone()));
     let lead = async move {
         if stopping.run_until_cancelled(may_write).await.is_none() {
@@ -192,7 +192,8 @@ struct Controllers {
     aggregator: Arc<Aggregator>,
     peers: Option<Arc<PeerServers>>,
     servers: Arc<RegisteredServers>,
-    pki: Pki,
+    /// What signs certificates of clients.
+    signer: watch::Receiver<Arc<ClientSigner>>,
     /// The certificates by which clients know the server.
     root_certificates: watch::Receiver<String>,
     supervisor: Supervisor,
@@ -220,8 +221,7 @@ impl Controllers {
         running.spawn("automatic-api-services", automatic.run(stopping()));
         running.spawn("api-service-availability", Availability::new(self.aggregator.clone())?.run(stopping()));
         if on(Controller::CertificateSigning) {
-            let signer = self.pki.client_signer().map_err(|error| ApiError::Internal(error.to_string()))?;
-            let signing = CertificateSigning::new(registry(), signer, self.config.random.clone())?;
+            let signing = CertificateSigning::new(registry(), self.signer.clone(), self.config.random.clone())?;
             running.spawn(Controller::CertificateSigning.name(), signing.run(stopping()));
         }
         if on(Controller::ServiceAccount) {

@@ -1,15 +1,19 @@
-//! The certificates that a server presents and believes, which count as soon as their files change.
+//! The certificates that a server presents and believes, and the keys with which it signs, which count as soon as their files change.
 //!
 //! The files are looked at every second. What can't be used leaves all of it as it was: a certificate and its key are never changed at the
 //! same moment. Connections that are open keep what they were opened with, but whose certificate is believed is judged anew at their next
 //! request.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use keelson_access::{AuthenticationInfo, FileChanges, Pki, PkiOptions, PublishedAuthorities};
+use keelson_access::{
+    AuthenticationInfo, ClientSigner, FileChanges, FileReads, Pki, PkiOptions, PublishedAuthorities, TokenIssuer, Trust,
+};
+use keelson_controllers::UNPUBLISHED_ANNOTATION;
 use keelson_http::listener::TlsSettings;
 use keelson_outbound::Outbound;
 use keelson_supervision::TaskGroup;
@@ -25,12 +29,17 @@ pub(crate) struct LiveKeys {
     options: PkiOptions,
     /// Whether front proxies, or other servers as such, are believed.
     believes_proxies: bool,
-    started_with: Pki,
     current: ArcSwap<Pki>,
     certificates: Arc<PublishedAuthorities>,
     tls: TlsSettings,
     authentication: watch::Sender<AuthenticationInfo>,
     root_certificates: watch::Sender<String>,
+    signer: watch::Sender<Arc<ClientSigner>>,
+    issuer: Arc<TokenIssuer>,
+    /// What other servers are told of these keys, and of what does not change.
+    published: watch::Sender<BTreeMap<String, String>>,
+    unchanging: BTreeMap<String, String>,
+    reads: FileReads,
 }
 
 impl LiveKeys {
@@ -38,28 +47,47 @@ impl LiveKeys {
     ///
     /// # Errors
     /// When they can't be used, or would let anybody speak for others.
-    pub(crate) fn new(config: &Config, pki: &Pki) -> anyhow::Result<Self> {
+    pub(crate) fn new(config: &Config, pki: &Pki, issuer: &Arc<TokenIssuer>) -> anyhow::Result<Self> {
         let told = AuthenticationInfo::of(pki).context("reading the certificate authorities")?;
         let believes_proxies = peer_access::believes_proxies(config);
         let certificates = Arc::new(PublishedAuthorities::default());
         certificates.publish(believed(&told, believes_proxies)?);
         let tls = certificates.server_config(&pki.serving).context("preparing TLS")?;
+        let mut unchanging = BTreeMap::new();
+        if !config.registry.storage_version_api {
+            unchanging.insert(UNPUBLISHED_ANNOTATION.to_owned(), "true".to_owned());
+        }
+        let signer = pki.client_signer().context("reading the authority that signs certificates of clients")?;
         Ok(Self {
             data_dir: config.data_dir.clone(),
             options: config.pki.clone(),
             believes_proxies,
-            started_with: pki.clone(),
             current: ArcSwap::from_pointee(pki.clone()),
             certificates,
             tls: TlsSettings::new(tls),
             authentication: watch::Sender::new(told),
             root_certificates: watch::Sender::new(pki.server_ca_pem.clone()),
+            signer: watch::Sender::new(Arc::new(signer)),
+            issuer: issuer.clone(),
+            published: watch::Sender::new(published(pki, issuer, &unchanging)?),
+            unchanging,
+            reads: FileReads::default(),
         })
     }
 
-    /// Those of the start: what signs stays the same.
-    pub(crate) fn started_with(&self) -> &Pki {
-        &self.started_with
+    /// What signs certificates of clients.
+    pub(crate) fn signer(&self) -> watch::Receiver<Arc<ClientSigner>> {
+        self.signer.subscribe()
+    }
+
+    /// What other servers on the store are told, as annotations.
+    pub(crate) fn published(&self) -> watch::Receiver<BTreeMap<String, String>> {
+        self.published.subscribe()
+    }
+
+    /// How often the files were read again.
+    pub(crate) fn reads(&self) -> &FileReads {
+        &self.reads
     }
 
     /// The settings of the listener.
@@ -96,10 +124,19 @@ impl LiveKeys {
             // What has changed since the start counts too.
             let (keys, calls) = (self.clone(), outbound.clone());
             match tokio::task::spawn_blocking(move || keys.read_again(&calls)).await {
-                Ok(Ok(true)) => tracing::info!("certificates were read again"),
+                Ok(Ok(true)) => {
+                    self.reads.note(true);
+                    tracing::info!("certificates and keys were read again");
+                }
                 Ok(Ok(false)) => {}
-                Ok(Err(error)) => tracing::error!("the certificates of before are kept: {error:#}"),
-                Err(error) => tracing::error!(%error, "reading certificates failed; those of before are kept"),
+                Ok(Err(error)) => {
+                    self.reads.note(false);
+                    tracing::error!("the certificates and keys of before are kept: {error:#}");
+                }
+                Err(error) => {
+                    self.reads.note(false);
+                    tracing::error!(%error, "reading certificates and keys failed; those of before are kept");
+                }
             }
             changes.changed().await;
         }
@@ -111,6 +148,10 @@ impl LiveKeys {
         let next = known.read_again(self.data_dir.as_deref(), &self.options)?;
         let told = AuthenticationInfo::of(&next).context("reading the certificate authorities")?;
         let believed = believed(&told, self.believes_proxies)?;
+        // ORDER: whatever can fail comes before anything counts.
+        let has_other_signer = next.has_other_signer(&known);
+        let signer = next.client_signer().context("reading the authority that signs certificates of clients")?;
+        let has_new_token_keys = self.issuer.change(&next.service_account).context("reading the keys of tokens")?;
         let has_new_authorities = told != *self.authentication.borrow();
         let has_new_certificate = next.serving != known.serving;
         if has_new_authorities {
@@ -130,9 +171,25 @@ impl LiveKeys {
             known.clone_from(roots);
             is_new
         });
+        if has_other_signer {
+            self.signer.send_replace(Arc::new(signer));
+        }
+        let annotations = published(&next, &self.issuer, &self.unchanging)?;
+        self.published.send_if_modified(|known| std::mem::replace(known, annotations.clone()) != annotations);
         self.current.store(Arc::new(next));
-        Ok(has_new_authorities || has_new_certificate || has_new_proxy || has_new_roots)
+        let has_new_keys = has_other_signer || has_new_token_keys;
+        Ok(has_new_keys || has_new_authorities || has_new_certificate || has_new_proxy || has_new_roots)
     }
+}
+
+/// What other servers on the store are told.
+fn published(
+    pki: &Pki,
+    issuer: &TokenIssuer,
+    unchanging: &BTreeMap<String, String>,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let trust = Trust::of(pki, issuer).context("reading the certificate authorities")?;
+    Ok(trust.to_annotations().into_iter().chain(unchanging.clone()).collect())
 }
 
 /// Those whose certificates are believed.

@@ -14,7 +14,7 @@ use keelson_schema::ProgramStats;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
 
-pub(crate) use access::access_samples;
+pub(crate) use access::{access_samples, read_samples, review_times};
 pub(crate) use admission::{admission_times, webhook_samples, webhook_times};
 
 /// All samples of one registry and its cache.

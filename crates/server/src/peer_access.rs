@@ -4,21 +4,27 @@
 //! Both are told by files of the operator. What stands in the store is not believed: whoever may write a config map could speak for anybody
 //! then.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use keelson_access::{AuthenticationInfo, Pki, pki};
+use keelson_access::{AuthenticationInfo, FileChanges, FileReads, Pki, pki};
 use keelson_aggregator::{Aggregator, PeerServers};
 use keelson_controllers::RegisteredServers;
 use keelson_supervision::TaskGroup;
 
 use crate::config::Config;
 
+/// What the file holds, in words.
+const PEER_AUTHORITIES: &str = "the CA of peers";
+
 /// How the other servers on the store are known.
 pub(crate) struct PeerAccess {
     /// The authorities of their serving certificates (PEM).
     ca_bundle: Vec<u8>,
+    /// Where these stand, which are read again when they change.
+    file: PathBuf,
+    reads: FileReads,
 }
 
 impl PeerAccess {
@@ -29,7 +35,12 @@ impl PeerAccess {
     pub(crate) fn of(config: &Config, pki: &Pki) -> anyhow::Result<Option<Self>> {
         let Some(path) = &config.peer_ca_file else { return Ok(None) };
         let ca_bundle = authorities(config, pki, path).context("reading --peer-ca-file")?.into_bytes();
-        Ok(Some(Self { ca_bundle }))
+        Ok(Some(Self { ca_bundle, file: path.clone(), reads: FileReads::default() }))
+    }
+
+    /// How often the authorities were read again.
+    pub(crate) fn reads(&self) -> &FileReads {
+        &self.reads
     }
 
     /// Begins to follow the others beside the server of this name.
@@ -42,7 +53,33 @@ impl PeerAccess {
     ) -> Arc<PeerServers> {
         let peers = PeerServers::new(aggregator.clone(), servers.clone(), own, self.ca_bundle.clone());
         background.spawn("peers", peers.clone().run(background.stopping().clone()));
+        let following = follow_authorities(self.file.clone(), peers.clone(), self.reads.clone());
+        let stopping = background.stopping().clone();
+        background.spawn("peer-authorities", async move {
+            let _: Option<()> = stopping.run_until_cancelled_owned(following).await;
+        });
         peers
+    }
+}
+
+/// Reads the authorities of peers again whenever their file changes; what can't be used leaves those of before. Never ends.
+async fn follow_authorities(file: PathBuf, peers: Arc<PeerServers>, reads: FileReads) {
+    let mut changes = FileChanges::new(&file).await;
+    loop {
+        changes.changed().await;
+        let path = file.clone();
+        let read = tokio::task::spawn_blocking(move || pki::read_authorities(PEER_AUTHORITIES, &path)).await;
+        match read.map_err(|error| error.to_string()).and_then(|read| read.map_err(|error| error.to_string())) {
+            Ok(pem) => {
+                peers.change_authorities(pem.into_bytes());
+                reads.note(true);
+                tracing::info!(file = %file.display(), "the authorities of peers were read again");
+            }
+            Err(why) => {
+                reads.note(false);
+                tracing::error!(why, "the authorities of peers of before are kept");
+            }
+        }
     }
 }
 
@@ -75,5 +112,5 @@ fn authorities(config: &Config, pki: &Pki, path: &Path) -> anyhow::Result<String
     if own.is_some_and(|own| std::path::absolute(path).is_ok_and(|path| path == own)) {
         return Ok(pki.ca_pem.clone());
     }
-    Ok(pki::read_authorities("the CA of peers", path)?)
+    Ok(pki::read_authorities(PEER_AUTHORITIES, path)?)
 }

@@ -70,11 +70,6 @@ impl Peers {
         self.servers.clone()
     }
 
-    /// What the others are told.
-    pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
-        self.own.to_annotations()
-    }
-
     /// Whether this server may start.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use keelson_access::FileReads;
 use keelson_access::audit::Auditor;
 use keelson_admission::WebhookStats;
 use keelson_extensions::Extensions;
@@ -21,7 +22,7 @@ use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
     access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples,
-    program_samples, registry_samples, server_info, webhook_samples, webhook_times,
+    program_samples, read_samples, registry_samples, review_times, server_info, webhook_samples, webhook_times,
 };
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
@@ -38,13 +39,25 @@ pub(crate) struct PipelineParts {
     pub(crate) health: Health,
     pub(crate) store_metrics: StoreMetrics,
     pub(crate) auditor: Option<Arc<Auditor>>,
+    /// How often files were read again, by what they hold.
+    pub(crate) reads: Vec<(&'static str, FileReads)>,
 }
 
 impl PipelineParts {
     /// The pipeline of a server that is reached at `addr`.
     pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
-        let Self { registry, outbound, webhook_stats, others, extensions, tokens, health, store_metrics, auditor } =
-            self;
+        let Self {
+            registry,
+            outbound,
+            webhook_stats,
+            others,
+            extensions,
+            tokens,
+            health,
+            store_metrics,
+            auditor,
+            reads,
+        } = self;
         let metrics = Arc::new(Metrics::new());
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
@@ -61,7 +74,10 @@ impl PipelineParts {
         metrics.add_source(move || program_samples(defined.program_stats()));
         let Tokens { all: tokens, foreign, authorizers } = tokens;
         let issuers = foreign.issuers.clone();
+        let asking = authorizers.clone();
+        metrics.add_histograms(move || review_times(&asking));
         metrics.add_source(move || access_samples(issuers.as_deref(), &authorizers));
+        metrics.add_source(move || read_samples(&reads));
         let info = server_info(&config.server_id);
         metrics.add_source(move || vec![info.clone()]);
         let OtherServers { aggregator, peers } = others.clone();
@@ -77,8 +93,9 @@ impl PipelineParts {
         metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
 
         let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
+        let issuer = tokens.issuer().clone();
         let pages = Pages::new(health, metrics.clone(), addr.to_string());
-        let pages = pages.with_issuer(issuer_documents(&tokens, addr));
+        let pages = pages.with_issuer(move || issuer_documents(&issuer, addr));
         let surfaces = registry.clone();
         let authorizer = registry.authorizer().clone();
         let handlers = Arc::new(ResourceHandlers::new(registry).with_tokens(tokens.clone()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use keelson_access::audit::Policy;
-use keelson_access::{Authorizer, NodeAuthorizer, Rbac, StaticTokens, TokenSeal};
+use keelson_access::{Authorizer, FileReads, NodeAuthorizer, Rbac, StaticTokens, TokenSeal};
 use keelson_access_config::{AuthorizerKind, ConfiguredAuthorizers, LocalAuthorizers};
 use keelson_cache::Cache;
 use keelson_meta::ApiError;
@@ -104,6 +104,12 @@ impl Rights {
     /// What seals continue tokens, if there is something.
     pub(crate) fn token_seal(&self) -> Option<Arc<TokenSeal>> {
         self.files.seal.clone()
+    }
+
+    /// How often the files of tokens and their keys were read again.
+    pub(crate) fn reads(&self) -> Vec<(&'static str, FileReads)> {
+        let listed = self.files.listed.iter().map(|listed| ("tokens", listed.reads().clone()));
+        listed.chain(self.files.seal.iter().map(|seal| ("token-keys", seal.reads().clone()))).collect()
     }
 
     /// Follows roles, bindings, issuers and the files of settings until the server stops, and writes down what is asked until all is

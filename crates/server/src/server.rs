@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use keelson_access::FileReads;
 use keelson_access::pki::{self, Pki, Saved, Unsaved};
 use keelson_admission::WebhookStats;
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
     ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, StorageVersionPublication,
-    UNPUBLISHED_ANNOTATION, identity_key,
+    identity_key,
 };
 use keelson_extensions::Extensions;
 use keelson_http::health::{CheckResult, Health, HealthChecks};
@@ -28,6 +29,7 @@ use keelson_registry::Registry;
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe};
 use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::RunningAudit;
@@ -142,7 +144,7 @@ impl Prepared {
         let (pki, unsaved) = prepare_pki(&config).context("preparing certificates")?;
         let issuer = token_issuer(&config, &pki)?;
         let peer_access = PeerAccess::of(&config, &pki)?;
-        let keys = LiveKeys::new(&config, &pki)?;
+        let keys = LiveKeys::new(&config, &pki, &issuer)?;
         let files = OperatorFiles::read(&config)?;
         let port = TcpListener::bind(config.bind).await.with_context(|| {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
@@ -245,6 +247,7 @@ impl Prepared {
             peers: peers.clone(),
             fields: fields.clone(),
         };
+        let reads = self.rights.reads();
         let audit = self.rights.follow(&self.tokens.foreign, &background, &stopping, &outbound);
         background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
         let remotes = AggregatedServers::new(self.aggregator.clone(), outbound.clone(), fields, peers.clone());
@@ -264,6 +267,7 @@ impl Prepared {
             health: health(supervisor.clone(), standing, cached, &starting, &stopping),
             store_metrics: self.metrics,
             auditor: audit.auditor.clone(),
+            reads: file_reads(reads, &self.keys, self.peer_access.as_ref(), &audit),
         };
         let pipeline = parts.into_pipeline(&config, addr, stopping.clone());
         let pipeline = pipeline.with_remote_servers(remotes, background.clone());
@@ -369,6 +373,21 @@ impl RunningServer {
     }
 }
 
+/// How often the files of a server were read again, by what they hold.
+fn file_reads(
+    mut reads: Vec<(&'static str, FileReads)>,
+    keys: &LiveKeys,
+    peers: Option<&PeerAccess>,
+    audit: &RunningAudit,
+) -> Vec<(&'static str, FileReads)> {
+    reads.push(("keys", keys.reads().clone()));
+    reads.extend(peers.map(|access| ("peer-authorities", access.reads().clone())));
+    if audit.auditor.is_some() {
+        reads.push(("audit-policy", audit.policy_reads.clone()));
+    }
+    reads
+}
+
 /// Waits until nobody else holds the store, and closes it: only then may another server open its directory.
 async fn close(store: Arc<dyn Store>) {
     let alone = async {
@@ -399,12 +418,8 @@ async fn peers(prepared: &Prepared) -> anyhow::Result<Peers> {
 
 /// Takes this server's place among those on the store.
 async fn register(prepared: &Prepared, mut peers: Peers) -> anyhow::Result<(IdentityLease, Membership)> {
-    let Prepared { config, registry, fence, addr, .. } = prepared;
-    let mut annotations = peers.annotations();
-    if !config.registry.storage_version_api {
-        annotations.insert(UNPUBLISHED_ANNOTATION.to_owned(), "true".to_owned());
-    }
-    let identity = identity_config(config, *addr, annotations);
+    let Prepared { config, registry, fence, addr, keys, .. } = prepared;
+    let identity = identity_config(config, *addr, keys.published());
     let lease = IdentityLease::register(registry.clone(), fence.clone(), &*config.random, identity).await;
     let lease = peers.join(lease.context("registering this server's identity")?).await?;
     let place = Membership { addr: *addr, holder: lease.holder().to_owned(), servers: peers.servers() };
@@ -431,7 +446,11 @@ fn registered_servers(config: &Config, registry: &Arc<Registry>, addr: SocketAdd
     Arc::new(RegisteredServers::new(registry.clone(), own, config.identity_interval))
 }
 
-fn identity_config(config: &Config, addr: SocketAddr, annotations: BTreeMap<String, String>) -> IdentityConfig {
+fn identity_config(
+    config: &Config,
+    addr: SocketAddr,
+    annotations: watch::Receiver<BTreeMap<String, String>>,
+) -> IdentityConfig {
     let address = SocketAddr::new(controllers::advertised(config, addr).unwrap_or(addr.ip()), addr.port());
     // All addresses are none, as for clients.
     let peer_ip = config.peer_advertise_ip.filter(|ip| !ip.is_unspecified()).unwrap_or(address.ip());

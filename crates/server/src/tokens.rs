@@ -18,8 +18,9 @@ use crate::issuers::Foreign;
 use crate::rights::Rights;
 
 /// Who signs tokens and reads them.
-pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<TokenIssuer> {
+pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<Arc<TokenIssuer>> {
     TokenIssuer::new(config.service_account_issuer.clone(), &pki.service_account)
+        .map(Arc::new)
         .context("reading the keys of the tokens of service accounts")
 }
 
@@ -41,7 +42,7 @@ impl Tokens {
     pub(crate) fn new(
         config: &Config,
         registry: &Arc<Registry>,
-        issuer: TokenIssuer,
+        issuer: Arc<TokenIssuer>,
         rights: &Rights,
         outbound: &Arc<Outbound>,
     ) -> anyhow::Result<Self> {
@@ -57,8 +58,7 @@ impl Tokens {
 }
 
 /// What others read to verify tokens of a server at this address.
-pub(crate) fn issuer_documents(tokens: &ServiceAccountTokens, addr: SocketAddr) -> IssuerDocuments {
-    let issuer = tokens.issuer();
+pub(crate) fn issuer_documents(issuer: &TokenIssuer, addr: SocketAddr) -> IssuerDocuments {
     IssuerDocuments {
         configuration: issuer.configuration(&format!("https://{addr}{KEY_SET_PATH}")).to_string().into(),
         key_set: issuer.key_set().to_string().into(),

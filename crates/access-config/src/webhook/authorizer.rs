@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, Either, ready};
 use keelson_access::{Attributes, Authorizer, Deciding, Decision, HeldRules, ResourceAttributes, User, Verdict};
@@ -29,6 +29,15 @@ const KEPT: usize = 8192;
 /// Answers about requests whose names are as long together, in bytes, are not kept: that they are is an attack.
 const MOST_NAMED: usize = 10_000;
 
+/// The upper ends of the buckets in which times are counted, in seconds: upstream's.
+const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// What may come of a question, as metrics name it.
+const RESULTS: [&str; 4] = ["success", "error", "timeout", "canceled"];
+const SUCCESS: usize = 0;
+const ERROR: usize = 1;
+const TIMEOUT: usize = 2;
+const CANCELED: usize = 3;
+
 /// A webhook that decides.
 #[derive(Debug)]
 pub(crate) struct WebhookAuthorizer {
@@ -46,24 +55,54 @@ pub(crate) struct WebhookAuthorizer {
 /// What was counted of a webhook. It outlives a change of its settings.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    success: AtomicU64,
-    error: AtomicU64,
-    timeout: AtomicU64,
-    canceled: AtomicU64,
-    failed_open: AtomicU64,
+    /// By what came of it.
+    asked: [Times; RESULTS.len()],
+    failed_open: [AtomicU64; RESULTS.len()],
     excluded: AtomicU64,
     unmatched: AtomicU64,
 }
 
+/// How often something was, and how long it took.
+#[derive(Debug, Default)]
+struct Times {
+    count: AtomicU64,
+    micros: AtomicU64,
+    buckets: [AtomicU64; BUCKETS.len()],
+}
+
+impl Times {
+    fn note(&self, took: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let seconds = took.as_secs_f64();
+        if let Some(bucket) = BUCKETS.iter().position(|end| seconds <= *end) {
+            self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What was counted of the questions of which the same came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedCounts {
+    /// What came of it: `success`, `error`, `timeout`, `canceled`.
+    pub result: &'static str,
+    /// How often.
+    pub count: u64,
+    /// How long it took together, in seconds.
+    pub seconds: f64,
+    /// The upper ends of buckets in seconds, and how many questions each has that those before have not.
+    pub buckets: Vec<(f64, u64)>,
+    /// How often the next authorizer was asked for it.
+    pub failed_open: u64,
+}
+
 /// What was counted of a webhook.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WebhookCounts {
     /// Its name in the configuration.
     pub name: String,
-    /// How often it was asked, by what came of it: `success`, `error`, `timeout`, `canceled`.
-    pub asked: [(&'static str, u64); 4],
-    /// How often it could not be asked and the next authorizer was.
-    pub failed_open: u64,
+    /// How often it was asked, by what came of it.
+    pub asked: Vec<AskedCounts>,
     /// How often its conditions kept it from being asked.
     pub excluded: u64,
     /// How often they had no value.
@@ -75,13 +114,18 @@ impl Counters {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         WebhookCounts {
             name: name.to_owned(),
-            asked: [
-                ("success", of(&self.success)),
-                ("error", of(&self.error)),
-                ("timeout", of(&self.timeout)),
-                ("canceled", of(&self.canceled)),
-            ],
-            failed_open: of(&self.failed_open),
+            asked: RESULTS
+                .into_iter()
+                .zip(&self.asked)
+                .zip(&self.failed_open)
+                .map(|((result, times), open)| AskedCounts {
+                    result,
+                    count: of(&times.count),
+                    seconds: Duration::from_micros(of(&times.micros)).as_secs_f64(),
+                    buckets: BUCKETS.into_iter().zip(times.buckets.iter().map(of)).collect(),
+                    failed_open: of(open),
+                })
+                .collect(),
             excluded: of(&self.excluded),
             unmatched: of(&self.unmatched),
         }
@@ -89,12 +133,15 @@ impl Counters {
 }
 
 /// Counts a question that its asker has given up.
-struct Asking<'c>(Option<&'c Counters>);
+struct Asking<'c> {
+    counts: Option<&'c Counters>,
+    begun: Instant,
+}
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        if let Some(counts) = self.0 {
-            counts.canceled.fetch_add(1, Ordering::Relaxed);
+        if let Some(counts) = self.counts {
+            counts.asked[CANCELED].note(self.begun.elapsed());
         }
     }
 }
@@ -160,9 +207,6 @@ impl WebhookAuthorizer {
     }
 
     fn failed(&self, why: String) -> Verdict {
-        if self.on_failure == Decision::NoOpinion {
-            self.counts.failed_open.fetch_add(1, Ordering::Relaxed);
-        }
         tracing::error!(webhook = self.name, why, "a webhook can't be asked what somebody may do");
         Verdict { decision: self.on_failure, reason: Cow::Owned(why) }
     }
@@ -175,15 +219,18 @@ impl WebhookAuthorizer {
             "spec": spec,
             "status": { "allowed": false },
         });
-        let mut asking = Asking(Some(&self.counts));
+        let mut asking = Asking { counts: Some(&self.counts), begun: Instant::now() };
         let answer = self.client.ask(&review).await;
-        asking.0 = None;
-        let count = match &answer {
-            Ok(_) => &self.counts.success,
-            Err(why) if why.contains("context deadline exceeded") => &self.counts.timeout,
-            Err(_) => &self.counts.error,
+        asking.counts = None;
+        let result = match &answer {
+            Ok(_) => SUCCESS,
+            Err(why) if why.contains("context deadline exceeded") => TIMEOUT,
+            Err(_) => ERROR,
         };
-        count.fetch_add(1, Ordering::Relaxed);
+        self.counts.asked[result].note(asking.begun.elapsed());
+        if result != SUCCESS && self.on_failure == Decision::NoOpinion {
+            self.counts.failed_open[result].fetch_add(1, Ordering::Relaxed);
+        }
         let answer = answer?;
         let status = &answer["status"];
         let is = |field: &str| status[field].as_bool() == Some(true);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -110,10 +111,10 @@ impl AuditCounts {
     }
 }
 
-/// Decides what is audited, and hands it on.
+/// Decides what is audited, by a policy that may change meanwhile, and hands it on.
 #[derive(Debug)]
 pub struct Auditor {
-    policy: Policy,
+    policy: ArcSwap<Policy>,
     backends: Vec<Backend>,
     counts: Arc<AuditCounts>,
 }
@@ -121,7 +122,12 @@ pub struct Auditor {
 impl Auditor {
     /// An auditor that hands what a policy wants written to these backends.
     pub fn new(policy: Policy, backends: Vec<Backend>, counts: Arc<AuditCounts>) -> Self {
-        Self { policy, backends, counts }
+        Self { policy: ArcSwap::from_pointee(policy), backends, counts }
+    }
+
+    /// Decides by this policy from now on. A request that has begun is written down as the one before had it.
+    pub fn change(&self, policy: Policy) {
+        self.policy.store(Arc::new(policy));
     }
 
     /// What was counted.
@@ -131,7 +137,7 @@ impl Auditor {
 
     /// How much of a request is written down. Counts it.
     pub fn decide(&self, user: Option<&User>, attributes: &Attributes<'_>) -> Audited {
-        let audited = self.policy.decide(user, attributes);
+        let audited = self.policy.load().decide(user, attributes);
         self.counts.levels[audited.level as usize].fetch_add(1, Ordering::Relaxed);
         audited
     }

@@ -1,15 +1,22 @@
-//! Keys and certificates that are read again while a server runs: what it presents, whom it believes, and by what others know it.
+//! Keys and certificates that are read again while a server runs: what it presents and signs with, whom it believes, and by what others
+//! know it.
 //!
 //! Nothing is made here. What is not in a file stays as it is, and so does all of it when one file can't be used: of a certificate and its
-//! key one is written before the other. The authorities and the key that sign stay those of the start.
+//! key one is written before the other. Only the authority of front proxies, which signs nothing then, stays that of the start.
 
 use std::path::{Path, PathBuf};
 
-use super::{KeyAndCertificate, Pki, PkiError, PkiOptions, client_ca, issue, load, proxy_authorities, read};
+use super::{
+    KeyAndCertificate, Pki, PkiError, PkiOptions, Secret, client_ca, issue, load, proxy_authorities, read,
+    read_authorities, signing_key,
+};
 
 /// The files of a server that are read again.
 pub(super) struct Files {
-    ca: Option<PathBuf>,
+    /// The authority and its key.
+    ca: Option<(PathBuf, PathBuf)>,
+    /// The key of tokens, and those that verify them too.
+    service_account: Option<(PathBuf, PathBuf)>,
     front_proxy_ca: Option<PathBuf>,
     serving: Option<(PathBuf, PathBuf)>,
     front_proxy: Option<(PathBuf, PathBuf)>,
@@ -21,7 +28,8 @@ impl Files {
         let pair = |stem: &str| own(&format!("{stem}.crt")).zip(own(&format!("{stem}.key")));
         let is_own_proxy = options.front_proxy.client.is_none();
         Self {
-            ca: own("ca.crt"),
+            ca: pair("ca"),
+            service_account: own("sa.key").zip(own("sa.pub")),
             front_proxy_ca: own("front-proxy-ca.crt").filter(|_| is_own_proxy),
             // A server without a directory makes itself all that it presents.
             serving: data_dir.and_then(|_| options.serving.clone()).or_else(|| pair("apiserver")),
@@ -34,9 +42,9 @@ impl Pki {
     /// The files that count for a server with these settings, whether or not they are there.
     pub fn files(data_dir: Option<&Path>, options: &PkiOptions) -> Vec<PathBuf> {
         let files = Files::of(data_dir, options);
-        let pairs = files.serving.into_iter().chain(files.front_proxy).flat_map(|(one, other)| [one, other]);
-        let authorities =
-            [files.ca, files.front_proxy_ca, options.client_ca.clone(), options.front_proxy.client_ca.clone()];
+        let pairs = [files.ca, files.service_account, files.serving, files.front_proxy];
+        let pairs = pairs.into_iter().flatten().flat_map(|(one, other)| [one, other]);
+        let authorities = [files.front_proxy_ca, options.client_ca.clone(), options.front_proxy.client_ca.clone()];
         pairs.chain(authorities.into_iter().flatten()).collect()
     }
 
@@ -47,8 +55,13 @@ impl Pki {
     pub fn read_again(&self, data_dir: Option<&Path>, options: &PkiOptions) -> Result<Self, PkiError> {
         let files = Files::of(data_dir, options);
         let mut next = self.clone();
-        if let Some(path) = files.ca {
-            next.ca_pem = bundle(&path, &self.ca_pem)?;
+        if let Some((certificate, key)) = &files.ca {
+            next.read_authority(certificate, key)?;
+        }
+        if let Some((private, public)) = &files.service_account {
+            // A public key is another server's to give; a private one that is gone is the one that is known.
+            let private_pem = load(private)?.unwrap_or_else(|| self.service_account.private_pem.clone());
+            next.service_account = signing_key(private_pem, load(public)?.unwrap_or_default())?;
         }
         if let Some(path) = files.front_proxy_ca {
             next.front_proxy.own_ca_pem = bundle(&path, &self.front_proxy.own_ca_pem)?;
@@ -65,6 +78,18 @@ impl Pki {
         next.server_ca_pem = if is_given { next.serving.certificate_pem.clone() } else { next.ca_pem.clone() };
         Ok(next)
     }
+
+    /// The authority that signs, with those that are trusted like it. It has to have its key.
+    fn read_authority(&mut self, certificate: &Path, key: &Path) -> Result<(), PkiError> {
+        // What is gone says nothing new.
+        let (Some(_), Some(key_pem)) = (load(certificate)?, load(key)?) else { return Ok(()) };
+        let pair = KeyAndCertificate { certificate_pem: read_authorities("an authority", certificate)?, key_pem };
+        if !issue::is_pair(&pair) {
+            return Err(PkiError::KeyMismatch { key: key.to_owned(), certificate: certificate.to_owned() });
+        }
+        (self.ca_pem, self.ca_key) = (pair.certificate_pem, Secret(pair.key_pem));
+        Ok(())
+    }
 }
 
 /// What a file of authorities says, of which the first one stays.
@@ -72,7 +97,7 @@ fn bundle(path: &Path, known: &str) -> Result<String, PkiError> {
     // One that is gone says nothing new.
     let Some(pem) = load(path)? else { return Ok(known.to_owned()) };
     if issue::is_same_certificate(&pem, known) {
-        super::read_authorities("an authority", path)
+        read_authorities("an authority", path)
     } else {
         Err(PkiError::OtherSigner { certificate: path.to_owned() })
     }

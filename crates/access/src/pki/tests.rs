@@ -258,8 +258,19 @@ fn files_that_change_are_read_again_and_those_that_do_not_fit_change_nothing() {
     fs::write(&own, format!("{}{}", first.ca_pem, next.front_proxy.ca_pem)).unwrap();
     assert_eq!(read().unwrap().client_ca_pem.matches("BEGIN CERTIFICATE").count(), 3);
     fs::write(&own, &next.ca_pem).unwrap();
-    assert!(matches!(read(), Err(PkiError::OtherSigner { .. })));
-    fs::write(&own, &first.ca_pem).unwrap();
+    assert!(matches!(read(), Err(PkiError::KeyMismatch { .. })), "the key is still to come");
+    fs::copy(other.path().join("pki/ca.key"), home.path().join("pki/ca.key")).unwrap();
+    let signing = read().unwrap();
+    assert!(signing.has_other_signer(&first) && signing.ca_pem == next.ca_pem);
+    let tokens = |name: &str| home.path().join("pki").join(name);
+    fs::write(tokens("sa.pub"), format!("{}{}", next.service_account.public_pem, first.service_account.public_pem))
+        .unwrap();
+    assert_eq!(read().unwrap().service_account.private_pem, first.service_account.private_pem);
+    fs::write(tokens("sa.key"), &next.service_account.private_pem).unwrap();
+    assert_eq!(read().unwrap().service_account.public_pem, next.service_account.public_pem);
+    fs::write(tokens("sa.key"), "none").unwrap();
+    assert!(matches!(read(), Err(PkiError::Issue(_))));
+    fs::write(tokens("sa.key"), &first.service_account.private_pem).unwrap();
 
     fs::write(given("tls.crt"), &first.admin.certificate_pem).unwrap();
     assert!(matches!(read(), Err(PkiError::NoPair { .. })), "the key is still to come");

@@ -85,7 +85,7 @@ mod tests {
         }
         let signed =
             format!("{}.{}", key::encode(json!({"alg": ALGORITHM}).to_string()), key::encode(claims.to_string()));
-        let signature = issuer.key.sign(signed.as_bytes()).unwrap();
+        let signature = issuer.key.load().sign(signed.as_bytes()).unwrap();
         format!("{signed}.{}", key::encode(signature))
     }
 

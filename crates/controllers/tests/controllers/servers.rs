@@ -17,6 +17,7 @@ use keelson_meta::random::SystemRandom;
 use keelson_registry::{Caller, Registry, ServiceRanges};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Fence, Store};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +55,7 @@ impl Server {
             host: "host".to_owned(),
             address: own,
             peer_address: own,
-            annotations: BTreeMap::new(),
+            annotations: watch::Sender::new(BTreeMap::new()).subscribe(),
             duration,
             interval: IdentityConfig::INTERVAL,
         };

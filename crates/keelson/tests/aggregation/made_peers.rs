@@ -389,3 +389,33 @@ async fn only_front_proxies_of_its_own_authority_say_who_asks_and_only_where_ser
     lab.raw.patch(told, super::MERGE, &authority).await.expect(200);
     assert_eq!(claimed(&as_proxy_of(&lab.server, &other).await, Some("ann")).await, refused);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorities_of_peers_that_change_count_while_the_server_runs() {
+    let (keys, front_proxies) = keys().await;
+    let peer =
+        UpstreamServer::start(&NAMES, &front_proxies, |request| async move { discovery(request.uri().path()) }).await;
+    let lab = Lab::start(&[], keys).await;
+    lab.register("server-b", &peer).await;
+    let reads = async |status: &str| {
+        let name = format!(r#"keelson_file_reads_total{{contents="peer-authorities",status="{status}"}} "#);
+        let text = lab.raw.get("/metrics").await.expect(200).text();
+        text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<f64>().ok()).unwrap()
+    };
+    let until = async |status: &str, count: f64| {
+        let begun = std::time::Instant::now();
+        while reads(status).await < count {
+            assert!(begun.elapsed() < Duration::from_secs(120), "the file is not read again");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    lab.raw.get(THINGS).await.expect(404);
+    let file = lab.keys.path().join("peers.crt");
+    std::fs::write(&file, "none").unwrap();
+    until("failure", 1.0).await;
+    let pem = base64::engine::general_purpose::STANDARD.decode(peer.ca_bundle()).unwrap();
+    std::fs::write(&file, pem).unwrap();
+    until("success", 1.0).await;
+    lab.until_shown("future.k8s.io").await;
+    lab.raw.get(THINGS).await.expect(200);
+}

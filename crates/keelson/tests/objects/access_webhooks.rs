@@ -343,9 +343,12 @@ async fn a_webhook_that_can_not_be_asked_allows_nothing() {
     // Roles decide what it could not, and others wait for nothing.
     assert_eq!(cluster.get("bob", api).await.0, 200);
     cluster.admin.get(pods).await.expect(200);
-    cluster
-        .until_metric(r#"apiserver_authorization_webhook_evaluations_total{name="hook",result="timeout"}"#, 2.0)
-        .await;
+    for counted in ["evaluations_total", "duration_seconds_count", "evaluations_fail_open_total"] {
+        let name = format!(r#"apiserver_authorization_webhook_{counted}{{name="hook",result="timeout"}}"#);
+        cluster.until_metric(&name, 2.0).await;
+    }
+    let answered = r#"apiserver_authorization_webhook_duration_seconds_count{name="hook",result="success"}"#;
+    cluster.until_metric(answered, 2.0).await;
 
     hook.kill().await;
     let (status, why) = cluster.get("ann", pods).await;

@@ -452,3 +452,31 @@ async fn what_a_policy_says_of_a_write_is_written_down() {
         "validationActions": ["Audit", "Warn"] }]);
     assert_eq!(serde_json::from_str::<Value>(failures).unwrap(), expect);
 }
+
+/// What is written down of a request changes with the policy; one that is none changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_that_changes_counts_while_the_server_runs() {
+    let audited = Audited::start().await;
+    let level = async || {
+        let (_, events) = audited.events("admin", |raw| raw.get("/api/v1/namespaces/meta/configmaps")).await;
+        events.last().unwrap()["level"].as_str().unwrap().to_owned()
+    };
+    let until_read = async |status: &str| {
+        let name = format!(r#"keelson_file_reads_total{{contents="audit-policy",status="{status}"}} "#);
+        let begun = Instant::now();
+        let read = |line: &str| line.strip_prefix(&name).is_some_and(|count| count.parse::<f64>().unwrap() >= 1.0);
+        while !audited.admin.get("/metrics").await.expect(200).text().lines().any(read) {
+            assert!(begun.elapsed() < PATIENCE, "the policy is not read again");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    assert_eq!(level().await, "Metadata");
+    let file = audited.files.path().join("policy.yaml");
+    fs::write(&file, POLICY.replace("{level: Metadata, namespaces: [meta]}", "{level: Request, namespaces: [meta]}"))
+        .unwrap();
+    until_read("success").await;
+    assert_eq!(level().await, "Request");
+    fs::write(&file, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Everything}]\n").unwrap();
+    until_read("failure").await;
+    assert_eq!(level().await, "Request");
+}

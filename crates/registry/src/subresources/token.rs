@@ -31,7 +31,7 @@ const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 /// Hands out tokens, and knows whom they are for.
 pub struct ServiceAccountTokens {
     registry: Arc<Registry>,
-    issuer: TokenIssuer,
+    issuer: Arc<TokenIssuer>,
     listed: Option<Arc<StaticTokens>>,
     takes_bootstrap_tokens: bool,
     /// Who is asked about tokens of others, in this order.
@@ -65,7 +65,7 @@ impl std::fmt::Display for Refusal {
 
 impl ServiceAccountTokens {
     /// Tokens of the accounts in a registry, in the name of an issuer.
-    pub fn new(registry: Arc<Registry>, issuer: TokenIssuer) -> Self {
+    pub fn new(registry: Arc<Registry>, issuer: Arc<TokenIssuer>) -> Self {
         Self { registry, issuer, listed: None, takes_bootstrap_tokens: false, foreign: Vec::new() }
     }
 
@@ -92,7 +92,7 @@ impl ServiceAccountTokens {
     }
 
     /// Who signs.
-    pub fn issuer(&self) -> &TokenIssuer {
+    pub fn issuer(&self) -> &Arc<TokenIssuer> {
         &self.issuer
     }
 

@@ -2,12 +2,25 @@
 //!
 //! Names are upstream's where it has such metrics.
 
+use keelson_access::FileReads;
 use keelson_access_config::{
-    ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, Reloads, WebhookCounts,
+    AskedCounts, ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, Reloads, WebhookCounts,
 };
-use keelson_http::metrics::Sample;
+use keelson_http::metrics::{HistogramSample, Sample};
 
 use super::{counter, gauge};
+
+/// How often files were read again that count as soon as they change.
+pub(crate) fn read_samples(files: &[(&'static str, FileReads)]) -> Vec<Sample> {
+    let help = "How often what the operator keeps in files was read again, by what it is and whether it could be used";
+    let of = |(what, reads): &(&'static str, FileReads)| {
+        let labels = |status: &str| vec![("contents", (*what).to_owned()), ("status", status.to_owned())];
+        let sample =
+            |(status, count)| Sample { labels: labels(status), ..counter("keelson_file_reads_total", help, count) };
+        reads.counts().map(sample)
+    };
+    files.iter().flat_map(of).collect()
+}
 
 /// What is counted of those whom the operator has asked about users and their rights.
 pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &ConfiguredAuthorizers) -> Vec<Sample> {
@@ -73,21 +86,25 @@ fn webhook_samples(webhooks: &[WebhookCounts]) -> Vec<Sample> {
             ..counter(name, help, count(webhook))
         })
     };
-    let asked = webhooks.iter().flat_map(|webhook| {
-        webhook.asked.map(|(result, count)| Sample {
-            labels: vec![("name", webhook.name.clone()), ("result", result.to_owned())],
-            ..counter(
-                "apiserver_authorization_webhook_evaluations_total",
-                "How often an authorizing webhook was asked, by what came of it",
-                count,
-            )
+    let by_result = |name: &'static str, help: &'static str, count: fn(&AskedCounts) -> u64| {
+        webhooks.iter().flat_map(move |webhook| {
+            webhook.asked.iter().map(move |asked| Sample {
+                labels: result_labels(&webhook.name, asked),
+                ..counter(name, help, count(asked))
+            })
         })
-    });
-    let failed_open = of(
-        "apiserver_authorization_webhook_evaluations_fail_open_total",
-        "How often an authorizing webhook could not be asked and the next authorizer was",
-        |webhook| webhook.failed_open,
+    };
+    let asked = by_result(
+        "apiserver_authorization_webhook_evaluations_total",
+        "How often an authorizing webhook was asked, by what came of it",
+        |asked| asked.count,
     );
+    let failed_open = by_result(
+        "apiserver_authorization_webhook_evaluations_fail_open_total",
+        "How often an authorizing webhook could not be asked and the next authorizer was, by what came of it",
+        |asked| asked.failed_open,
+    )
+    .filter(|sample| sample.value > 0.0);
     let unmatched = of(
         "apiserver_authorization_match_condition_evaluation_errors_total",
         "How often the conditions of an authorizing webhook had no value",
@@ -99,4 +116,25 @@ fn webhook_samples(webhooks: &[WebhookCounts]) -> Vec<Sample> {
         |webhook| webhook.excluded,
     );
     asked.chain(failed_open).chain(unmatched).chain(excluded).collect()
+}
+
+/// How long authorizing webhooks took.
+pub(crate) fn review_times(authorizers: &ConfiguredAuthorizers) -> Vec<HistogramSample> {
+    let of_one = |webhook: &WebhookCounts| {
+        let asked = webhook.asked.iter().filter(|asked| asked.count > 0);
+        let sample = |asked: &AskedCounts| HistogramSample {
+            name: "apiserver_authorization_webhook_duration_seconds",
+            help: "How long an authorizing webhook took, in seconds, by what came of it",
+            labels: result_labels(&webhook.name, asked),
+            sum: asked.seconds,
+            count: asked.count,
+            buckets: asked.buckets.clone(),
+        };
+        asked.map(sample).collect::<Vec<_>>()
+    };
+    authorizers.webhook_counts().iter().flat_map(of_one).collect()
+}
+
+fn result_labels(name: &str, asked: &AskedCounts) -> Vec<(&'static str, String)> {
+    vec![("name", name.to_owned()), ("result", asked.result.to_owned())]
 }

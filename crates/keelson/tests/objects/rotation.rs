@@ -1,0 +1,184 @@
+//! Keys that are changed while a server runs: that of tokens, which others verify, and that of the authority, which signs certificates.
+//!
+//! A file that can't be used leaves what was read before, and is counted.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use keelson_testkit::{Raw, TestServer};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::signed_clients::signed_client;
+
+const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/one";
+/// How long a changed file may take to be read.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server whose keys the test changes.
+struct Lab {
+    server: TestServer,
+    admin: Raw,
+    data: TempDir,
+}
+
+impl Lab {
+    async fn start() -> Self {
+        let data = TempDir::new().unwrap();
+        let path = data.path().to_owned();
+        let server = TestServer::builder().configure(|config| {
+            config.data_dir = Some(path);
+            config.server_id = "one".to_owned();
+            config.controllers = keelson_server::Switches::parse(["*"]).unwrap();
+        });
+        let server = server.start().await;
+        Self { admin: server.raw(), server, data }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.data.path().join("pki").join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.file(name), text).unwrap();
+    }
+
+    /// How often the keys could not be used.
+    async fn failures(&self) -> f64 {
+        let text = self.admin.get("/metrics").await.expect(200).text();
+        let name = r#"keelson_file_reads_total{contents="keys",status="failure"} "#;
+        text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok()).unwrap()
+    }
+
+    async fn token(&self) -> String {
+        let path = "/api/v1/namespaces/default/serviceaccounts/web/token";
+        let token = self.admin.post(path, &json!({"spec": {}})).await.expect(201).json();
+        token["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    /// The code that is answered to somebody with a token.
+    async fn whoami(&self, token: &str) -> u16 {
+        let call = self.server.anonymous().post(WHOAMI, &json!({}));
+        call.header("authorization", format!("Bearer {token}")).await.status
+    }
+
+    /// The ids of the keys that the server publishes, the one first that signs.
+    async fn published(&self) -> Vec<String> {
+        let keys = self.admin.get("/openid/v1/jwks").await.expect(200).json();
+        keys["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn client(&self, name: &str) -> Raw {
+        signed_client(&self.server, self.data.path(), name).await
+    }
+}
+
+/// Asks until there is what is waited for.
+async fn wait_for<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what} never comes");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The id of the key that signed a token.
+fn signed_by(token: &str) -> String {
+    let head = URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
+    let head: Value = serde_json::from_slice(&head).unwrap();
+    head["kid"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_tokens_are_changed_and_tokens_hold_as_long_as_their_key_is_listed() {
+    let lab = Lab::start().await;
+    lab.admin
+        .post("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "web"}}))
+        .await
+        .expect(201);
+    let (old, begin) = (lab.token().await, lab.published().await);
+    assert_eq!(begin, [signed_by(&old)]);
+    let next = KeyPair::generate().unwrap();
+    let old_public = lab.read("sa.pub");
+
+    // First every server takes what the new key signs, and then one signs with it.
+    lab.write("sa.pub", &format!("{old_public}{}", next.public_key_pem()));
+    let both = wait_for("the new key", async || Some(lab.published().await).filter(|keys| keys.len() == 2)).await;
+    assert_eq!((&both[0], signed_by(&lab.token().await)), (&begin[0], begin[0].clone()));
+    lab.write("sa.key", &next.serialize_pem());
+    let new = wait_for("a token of the new key", async || {
+        Some(lab.token().await).filter(|token| signed_by(token) == both[1])
+    });
+    let new = new.await;
+    assert_eq!(lab.published().await, [both[1].clone(), both[0].clone()]);
+    assert_eq!((lab.whoami(&old).await, lab.whoami(&new).await), (201, 201));
+    // Servers that start later are told, and so find no other key than theirs.
+    wait_for("the lease", async || {
+        let lease = lab.admin.get(LEASE).await.expect(200).json();
+        let told = lease["metadata"]["annotations"]["keelson.io/service-account-keys"].as_str();
+        Some(()).filter(|()| told == Some(&format!("{},{}", both[1], both[0])))
+    })
+    .await;
+
+    // What is no key changes nothing.
+    lab.write("sa.key", "none");
+    wait_for("a failure in the metrics", async || Some(lab.failures().await).filter(|failures| *failures > 0.0)).await;
+    assert_eq!((signed_by(&lab.token().await), lab.whoami(&old).await), (both[1].clone(), 201));
+    lab.write("sa.key", &next.serialize_pem());
+
+    // The old one is taken away when its tokens are over.
+    lab.write("sa.pub", &next.public_key_pem());
+    wait_for("the end of the old key", async || Some(lab.whoami(&old).await).filter(|status| *status == 401)).await;
+    assert_eq!((lab.whoami(&new).await, lab.published().await), (201, vec![both[1].clone()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_authority_that_signs_is_changed_while_the_server_runs() {
+    let lab = Lab::start().await;
+    let old = lab.read("ca.crt");
+    let before = lab.client("before").await;
+    assert_eq!(before.post(WHOAMI, &json!({})).await.status, 201);
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "next");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let next = params.self_signed(&key).unwrap().pem();
+
+    // A certificate whose key is still to come signs nothing.
+    let failures = lab.failures().await;
+    lab.write("ca.crt", &format!("{next}{old}"));
+    wait_for("a failure in the metrics", async || Some(lab.failures().await).filter(|now| *now > failures)).await;
+    lab.write("ca.key", &key.serialize_pem());
+    let told = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
+    wait_for("the bundle of pods", async || {
+        let told = lab.admin.get(told).await.json()["data"]["ca.crt"].clone();
+        Some(()).filter(|()| told == json!(format!("{next}{old}")))
+    })
+    .await;
+    let after = lab.client("after").await;
+    for client in [&before, &after] {
+        assert_eq!(client.post(WHOAMI, &json!({})).await.status, 201);
+    }
+    // Without the old authority only those are believed whom the new one has signed: not even the administrator.
+    lab.write("ca.crt", &next);
+    wait_for("the end of the old authority", async || {
+        let status = before.post(WHOAMI, &json!({})).await.status;
+        Some(()).filter(|()| status == 401)
+    })
+    .await;
+    assert_eq!(after.post(WHOAMI, &json!({})).await.status, 201);
+    assert_eq!(lab.admin.get("/api/v1/namespaces").await.status, 401);
+}
