@@ -10,6 +10,7 @@ mod admission;
 mod bootstrap;
 mod builtin_admission;
 mod certificates;
+mod controller_accounts;
 mod decoding;
 mod events;
 mod explain;
