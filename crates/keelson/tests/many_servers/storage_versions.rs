@@ -110,24 +110,50 @@ async fn agreement_is_lost_and_found_and_entries_go_with_their_servers() {
     until_said(&raw, "apps.deployments", (&[("a", "apps/v1")], Some("apps/v1"))).await;
 }
 
+/// Says that a server stores the things of a group.
+async fn say_for(raw: &Raw, group: &str, server: &str) {
+    let name = format!("{group}.things");
+    raw.post(VERSIONS, &json!({ "metadata": { "name": &name } })).await.expect(201);
+    let mut said = version(raw, &name).await;
+    let versions = [format!("{group}/v1")];
+    let entry = json!({ "apiServerID": server, "encodingVersion": versions[0], "decodableVersions": versions });
+    let condition = json!({
+        "type": "AllEncodingVersionsEqual", "status": "True", "reason": "CommonEncodingVersionSet", "message": "m"
+    });
+    said["status"] = json!({
+        "storageVersions": [entry], "commonEncodingVersion": versions[0], "conditions": [condition]
+    });
+    raw.put(format!("{VERSIONS}/{name}/status"), &said).await.expect(200);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_only_servers_that_are_gone_have_published_is_deleted() {
     let server = TestServer::start().await;
     let raw = server.raw();
-    let made = json!({ "metadata": { "name": "gone.example.com.things" } });
-    raw.post(VERSIONS, &made).await.expect(201);
-    let mut mine = version(&raw, "gone.example.com.things").await;
-    let versions = ["gone.example.com/v1"];
-    let entry = json!({ "apiServerID": "nobody", "encodingVersion": versions[0], "decodableVersions": versions });
-    let condition = json!({
-        "type": "AllEncodingVersionsEqual", "status": "True", "reason": "CommonEncodingVersionSet", "message": "m"
-    });
-    mine["status"] = json!({
-        "storageVersions": [entry], "commonEncodingVersion": versions[0], "conditions": [condition]
-    });
-    raw.put(format!("{VERSIONS}/gone.example.com.things/status"), &mine).await.expect(200);
+    say_for(&raw, "gone.example.com", "nobody").await;
     until("the object goes", || async { raw.get(format!("{VERSIONS}/gone.example.com.things")).await.status == 404 })
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_lease_can_t_be_read_is_not_taken_for_gone() {
+    let cluster = Cluster::new();
+    let server = cluster.server_with("a", |_| {}).await;
+    let raw = server.raw();
+    let prefix = keelson_registry::key_prefix("coordination.k8s.io", "leases").unwrap();
+    let key = StoreKey::new(prefix + "kube-system/unreadable");
+    let broken = Transaction::default().put(key.clone(), Bytes::from_static(b"{"));
+    cluster.store.commit(broken).await.unwrap();
+    say_for(&raw, "kept.example.com", "unreadable").await;
+    // Looked at after the other one.
+    say_for(&raw, "gone.example.com", "nobody").await;
+    let is_gone = async |name: &str| raw.get(format!("{VERSIONS}/{name}")).await.status == 404;
+    until("what was said for nobody goes", || is_gone("gone.example.com.things")).await;
+    let kept = version(&raw, "kept.example.com.things").await;
+    assert_eq!(said(&kept).0, [("unreadable", "kept.example.com/v1")]);
+
+    cluster.store.commit(Transaction::default().delete(key)).await.unwrap();
+    until("what was said for a server that is gone goes", || is_gone("kept.example.com.things")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

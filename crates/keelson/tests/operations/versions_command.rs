@@ -63,6 +63,19 @@ async fn who_upgrades_a_server_sees_what_is_written_anew_and_waits_for_it() {
     let (_, table, _) = versions(&server, &[]).await;
     assert_eq!(row(&table, scalers), [scalers, "autoscaling/v2", "yes", "25", "0"]);
 
+    let wardle = json!({
+        "metadata": { "name": "v1.wardle.example.com" },
+        "spec": {
+            "group": "wardle.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "insecureSkipTLSVerify": true, "service": { "namespace": "default", "name": "wardle" },
+        },
+    });
+    server.raw().post("/apis/apiregistration.k8s.io/v1/apiservices", &wardle).await.expect(201);
+    let (_, table, _) = versions(&server, &[]).await;
+    let unmanaged =
+        "not managed: wardle.example.com/v1 is served by default/wardle, which publishes no storage versions";
+    assert!(table.lines().any(|line| line == unmanaged), "{table}");
+
     // A server of another kind on the same store tells nobody what it writes.
     let other = json!({
         "metadata": { "name": "other", "labels": { "apiserver.kubernetes.io/identity": "kube-apiserver" } },
