@@ -101,9 +101,9 @@ impl StorageVersions {
         for resource in self.registry.surface().resources() {
             let Some(entry) = StorageVersionEntry::of(&self.server_id, resource) else { continue };
             let (gate, kind) = entry.gate();
-            gate.prepare(kind).await;
+            let opening = gate.prepare(kind).await;
             match retry_conflicts(ATTEMPTS, || self.publish(&entry)).await {
-                Ok(()) if *closings.borrow() == closing => gate.open(kind),
+                Ok(()) if *closings.borrow() == closing => gate.open(kind, opening),
                 // It is published anew when the lease was renewed.
                 Ok(()) => {}
                 Err(error) => {

@@ -44,6 +44,15 @@ struct State {
     was_open: bool,
     /// How many writes are under way.
     writes: usize,
+    /// How often it was closed.
+    closings: u64,
+}
+
+/// The right to open a gate, which ends when the gate is closed by somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// How often the gate had been closed.
+    closings: u64,
 }
 
 /// Who is let in.
@@ -118,6 +127,12 @@ impl EncodingGates {
 
     /// Closes all, and waits until nobody is inside.
     pub(crate) async fn close_all(&self) {
+        // ORDER: counted before the first gate closes, so that who began to publish before knows it by then, and told of behind the last,
+        // so that nobody publishes anew what is closed only then.
+        self.closings.send_if_modified(|closings| {
+            *closings += 1;
+            false
+        });
         let all: Vec<_> = self.gates.lock().values().cloned().collect();
         for gate in &all {
             gate.close();
@@ -132,12 +147,13 @@ impl EncodingGates {
 impl EncodingGate {
     /// Lets nobody in any more until it is opened.
     pub fn close(&self) {
-        self.state.send_if_modified(|state| match state.standing {
-            Standing::Published(_) => {
+        self.state.send_if_modified(|state| {
+            state.closings += 1;
+            let is_open = matches!(state.standing, Standing::Published(_));
+            if is_open {
                 state.standing = Standing::Closed(None);
-                true
             }
-            Standing::Unpublished | Standing::Closed(_) => false,
+            is_open
         });
     }
 
@@ -153,18 +169,26 @@ impl EncodingGate {
 
     /// Makes sure that nobody is inside who writes in another version, and that nobody of these comes in before
     /// [`open`](Self::open).
-    pub async fn prepare(&self, kind: &GroupVersionKind) {
+    pub async fn prepare(&self, kind: &GroupVersionKind) -> Opening {
         if !self.is_open_for(kind) {
             self.close();
+        }
+        let opening = Opening { closings: self.state.borrow().closings };
+        if !self.is_open_for(kind) {
             self.emptied().await;
         }
+        opening
     }
 
-    /// Lets those in who write objects as this kind, whose version is published now.
-    pub fn open(&self, kind: &GroupVersionKind) {
-        self.state.send_modify(|state| {
-            state.standing = Standing::Published(kind.group_version());
-            state.was_open = true;
+    /// Lets those in who write objects as this kind, whose version is published now, unless the gate was closed since it was prepared.
+    pub fn open(&self, kind: &GroupVersionKind, opening: Opening) {
+        self.state.send_if_modified(|state| {
+            let is_allowed = state.closings == opening.closings;
+            if is_allowed {
+                state.standing = Standing::Published(kind.group_version());
+                state.was_open = true;
+            }
+            is_allowed
         });
     }
 
@@ -240,5 +264,67 @@ impl Drop for Entered {
             state.writes -= 1;
             state.writes == 0
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(version: &str) -> GroupVersionKind {
+        GroupVersionKind { group: "apps".into(), version: version.into(), kind: "Deployment".into() }
+    }
+
+    fn gates() -> (EncodingGates, Arc<EncodingGate>) {
+        let gates = EncodingGates::published();
+        let gate = gates.of(&Text::from("/registry/deployments/"));
+        (gates, gate)
+    }
+
+    #[tokio::test]
+    async fn a_gate_that_all_were_closed_with_is_not_opened_by_who_prepared_before() {
+        let (gates, gate) = gates();
+        let opening = gate.prepare(&kind("v1")).await;
+        gates.close_all().await;
+        gate.open(&kind("v1"), opening);
+        assert!(gate.try_enter(&kind("v1")).is_none(), "it was published by who is no longer a server");
+
+        let opening = gate.prepare(&kind("v1")).await;
+        gate.open(&kind("v1"), opening);
+        assert!(gate.try_enter(&kind("v1")).is_some(), "it is published anew");
+    }
+
+    #[tokio::test]
+    async fn who_publishes_what_is_published_does_not_open_what_is_closed_meanwhile() {
+        let (gates, gate) = gates();
+        let opening = gate.prepare(&kind("v1")).await;
+        gate.open(&kind("v1"), opening);
+
+        let again = gate.prepare(&kind("v1")).await;
+        assert!(gate.is_open_for(&kind("v1")), "nobody waits for what is published already");
+        gates.close_all().await;
+        gate.open(&kind("v1"), again);
+        assert!(!gate.is_open_for(&kind("v1")));
+    }
+
+    #[tokio::test]
+    async fn another_version_waits_for_who_is_inside() {
+        let (_gates, gate) = gates();
+        let opening = gate.prepare(&kind("v1")).await;
+        gate.open(&kind("v1"), opening);
+        let inside = gate.try_enter(&kind("v1"));
+
+        let preparing = tokio::spawn({
+            let gate = gate.clone();
+            async move { gate.prepare(&kind("v2")).await }
+        });
+        while gate.is_open_for(&kind("v1")) {
+            tokio::task::yield_now().await;
+        }
+        assert!(!preparing.is_finished());
+        drop(inside);
+        let opening = preparing.await.expect("it waits and no more");
+        gate.open(&kind("v2"), opening);
+        assert!(gate.is_open_for(&kind("v2")) && !gate.is_open_for(&kind("v1")));
     }
 }

@@ -204,7 +204,7 @@ impl StorageVersionPublication {
             let withdrawn = self.withdraw(&resource).await;
             return self.done(&resource, withdrawn);
         };
-        gate.prepare(kind).await;
+        let opening = gate.prepare(kind).await;
         let entry = entry(&self.server_id, served, kind);
         let mut published = self.publish(&resource, &entry).await;
         // ORDER: behind the publication, which keeps others from taking the version out of the state.
@@ -212,7 +212,7 @@ impl StorageVersionPublication {
             published = self.states.add(&resource, kind).await;
         }
         match &published {
-            Ok(()) => gate.open(kind),
+            Ok(()) => gate.open(kind, opening),
             Err(error) => gate.note_failure(error),
         }
         self.done(&resource, published)
