@@ -28,7 +28,7 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ("storage-sql", &["meta", "storage", "supervision"]),
     ("cache", &["meta", "codec", "storage", "supervision"]),
     // rules
-    ("access", &["meta", "cache"]),
+    ("access", &["meta", "codec", "cache"]),
     (
         "registry",
         &[

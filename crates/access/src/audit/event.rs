@@ -4,12 +4,14 @@
 //! What is written of a request in all its stages is shared by its events. Objects are kept as they came over the wire until somebody
 //! writes the event, so that a request does not wait for that.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use keelson_codec::json::write_string;
 use keelson_meta::Status;
 use keelson_meta::clock::rfc3339_micro;
 use keelson_meta::go_format::quote;
@@ -18,6 +20,9 @@ use serde::Serialize;
 
 use super::policy::{Audited, Stage};
 use crate::user::User;
+
+/// What is to be known of a request besides its members, by names that end in the domain of whoever says it.
+pub type Annotations = BTreeMap<Cow<'static, str>, String>;
 
 /// The annotation of an event whose objects were left out for their size.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
@@ -40,38 +45,29 @@ pub struct AuditRequest {
     /// The client's program.
     pub user_agent: String,
     /// What it is for; nothing for paths that name no resource.
-    pub object: Option<ObjectNames>,
+    pub object: Option<Arc<ObjectNames>>,
     /// When it came.
     pub received: Option<SystemTime>,
 }
 
 /// What a request is for. Whatever is empty is left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectNames {
     /// The plural of the resource.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub resource: String,
     /// The namespace.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// The name.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The uid that was sent.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The group.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub api_group: String,
     /// The version.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub api_version: String,
     /// The resourceVersion that was sent.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
     /// The subresource.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub subresource: String,
 }
 
@@ -117,7 +113,7 @@ pub struct AuditEvent {
     /// In whose name the request is made, where that is not who makes it.
     pub impersonated: Option<Arc<User>>,
     /// What the request is for, with what its body says of that.
-    pub object: Option<ObjectNames>,
+    pub object: Option<Arc<ObjectNames>>,
     /// What was answered, if anything was.
     pub status: Option<AuditStatus>,
     /// What was sent.
@@ -125,33 +121,14 @@ pub struct AuditEvent {
     /// What was answered, whole.
     pub response_object: Option<Body>,
     /// What else is to be known of it.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Arc<Annotations>,
 }
 
-#[derive(Serialize)]
-struct WireUser<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    username: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: &'a Option<String>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    groups: &'a [String],
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    extra: &'a BTreeMap<String, Vec<String>>,
-}
-
-impl<'a> WireUser<'a> {
-    fn of(user: &'a User) -> Self {
-        Self { username: &user.name, uid: &user.uid, groups: &user.groups, extra: &user.extra }
-    }
-}
-
-/// The answer as an event has it: a `Status` without its type.
+/// A `Status` as an event has it: without its type.
 #[derive(Serialize)]
 struct WireStatus<'a> {
-    metadata: &'a keelson_meta::status::StatusMetadata,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Outcome>,
+    metadata: Empty,
+    status: Outcome,
     #[serde(skip_serializing_if = "str::is_empty")]
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,6 +137,9 @@ struct WireStatus<'a> {
     details: Option<&'a keelson_meta::status::StatusDetails>,
     code: u16,
 }
+
+#[derive(Serialize)]
+struct Empty {}
 
 impl AuditEvent {
     /// About how many bytes it holds.
@@ -179,53 +159,54 @@ impl AuditEvent {
     #[must_use]
     pub fn truncated(&self) -> Self {
         let mut bare = Self { request_object: None, response_object: None, ..self.clone() };
-        bare.annotations.insert(TRUNCATED.to_owned(), "true".to_owned());
+        Arc::make_mut(&mut bare.annotations).insert(TRUNCATED.into(), "true".to_owned());
         bare
     }
 
     /// Appends it as JSON, with or without its type.
     pub fn write_json(&self, with_type: bool, out: &mut Vec<u8>) {
         let Self { request, .. } = self;
-        let mut writer = Members { out, first: true };
-        writer.out.push(b'{');
+        let mut event = Members::begin(out);
         if with_type {
-            writer.member("kind", "Event");
-            writer.member("apiVersion", "audit.k8s.io/v1");
+            event.text("kind", "Event");
+            event.text("apiVersion", "audit.k8s.io/v1");
         }
-        writer.member("level", request.audited.level.as_str());
-        writer.member("auditID", &request.id);
-        writer.member("stage", self.stage.as_str());
-        writer.member("requestURI", &request.uri);
-        writer.member("verb", &request.verb);
-        let nobody = User::default();
-        writer.member("user", &WireUser::of(request.user.as_deref().unwrap_or(&nobody)));
+        event.text("level", request.audited.level.as_str());
+        event.text("auditID", &request.id);
+        event.text("stage", self.stage.as_str());
+        event.text("requestURI", &request.uri);
+        event.text("verb", &request.verb);
+        match &request.user {
+            Some(user) => event.user("user", user),
+            None => event.member("user").extend_from_slice(b"{}"),
+        }
         if let Some(user) = &self.impersonated {
-            writer.member("impersonatedUser", &WireUser::of(user));
+            event.user("impersonatedUser", user);
         }
-        if !request.source_ips.is_empty() {
-            writer.member("sourceIPs", &request.source_ips);
-        }
-        if !request.user_agent.is_empty() {
-            writer.member("userAgent", &request.user_agent);
-        }
+        event.texts("sourceIPs", &request.source_ips);
+        event.text_if_any("userAgent", &request.user_agent);
         if let Some(object) = &self.object {
-            writer.member("objectRef", object);
+            object.write_json(event.member("objectRef"));
         }
         if let Some(status) = &self.status {
-            writer.member("responseStatus", &status.wire());
+            status.write_json(event.member("responseStatus"));
         }
         for (name, body) in [("requestObject", &self.request_object), ("responseObject", &self.response_object)] {
             let json = body.as_ref().and_then(|body| (body.to_json)(&body.bytes, request.audited.omit_managed_fields));
             if let Some(json) = json {
-                writer.raw(name, &json);
+                event.member(name).extend_from_slice(json.trim_ascii_end());
             }
         }
-        writer.member("requestReceivedTimestamp", &rfc3339_micro(request.received.unwrap_or(self.at)));
-        writer.member("stageTimestamp", &rfc3339_micro(self.at));
+        event.text("requestReceivedTimestamp", &rfc3339_micro(request.received.unwrap_or(self.at)));
+        event.text("stageTimestamp", &rfc3339_micro(self.at));
         if !self.annotations.is_empty() {
-            writer.member("annotations", &self.annotations);
+            let mut annotations = Members::begin(event.member("annotations"));
+            for (key, value) in &*self.annotations {
+                annotations.foreign(key, value);
+            }
+            annotations.end();
         }
-        writer.out.push(b'}');
+        event.end();
     }
 
     /// Appends it as a line of upstream's older format, without its end.
@@ -260,50 +241,127 @@ impl AuditEvent {
 }
 
 impl AuditStatus {
-    fn wire(&self) -> WireStatus<'_> {
-        const NOTHING: &keelson_meta::status::StatusMetadata = &keelson_meta::status::StatusMetadata {
-            resource_version: None,
-            continue_token: None,
-            remaining_item_count: None,
+    /// Appends it as JSON.
+    fn write_json(&self, out: &mut Vec<u8>) {
+        let Some(status) = self.status.as_deref() else {
+            out.extend_from_slice(b"{\"metadata\":{},\"code\":");
+            out.extend_from_slice(self.code.to_string().as_bytes());
+            return out.push(b'}');
         };
-        let bare =
-            WireStatus { metadata: NOTHING, status: None, message: "", reason: None, details: None, code: self.code };
-        let Some(status) = self.status.as_deref() else { return bare };
-        WireStatus {
-            status: Some(status.status),
+        let wire = WireStatus {
+            metadata: Empty {},
+            status: status.status,
             message: &status.message,
             reason: status.reason.as_deref(),
             details: status.details.as_ref(),
-            ..bare
-        }
+            code: self.code,
+        };
+        serde_json::to_writer(out, &wire).expect("texts and numbers can be written to memory");
     }
 }
 
-/// The members of an object that is being written.
+impl ObjectNames {
+    /// Appends them as JSON.
+    fn write_json(&self, out: &mut Vec<u8>) {
+        let mut names = Members::begin(out);
+        names.text_if_any("resource", &self.resource);
+        names.text_if_any("namespace", &self.namespace);
+        names.text_if_any("name", &self.name);
+        names.text_if_any("uid", &self.uid);
+        names.text_if_any("apiGroup", &self.api_group);
+        names.text_if_any("apiVersion", &self.api_version);
+        names.text_if_any("resourceVersion", &self.resource_version);
+        names.text_if_any("subresource", &self.subresource);
+        names.end();
+    }
+}
+
+/// The members of an object that is being written, in the order in which they are told. There are two events of nearly every request, so
+/// nothing but text is told here, without going by way of a serializer.
 struct Members<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
 }
 
-impl Members<'_> {
-    fn name(&mut self, name: &str) {
+impl<'o> Members<'o> {
+    fn begin(out: &'o mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, first: true }
+    }
+
+    fn end(self) {
+        self.out.push(b'}');
+    }
+
+    fn part(&mut self) {
         if !std::mem::take(&mut self.first) {
             self.out.push(b',');
         }
+    }
+
+    /// Begins a member, whose name needs no escapes, and gives where its value goes.
+    fn member(&mut self, name: &str) -> &mut Vec<u8> {
+        self.part();
         self.out.push(b'"');
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
+        self.out
     }
 
-    fn member<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
-        self.name(name);
-        serde_json::to_writer(&mut *self.out, value).expect("texts, numbers and maps by text can be written to memory");
+    fn text(&mut self, name: &str, value: &str) {
+        write_string(value, self.member(name));
     }
 
-    fn raw(&mut self, name: &str, json: &[u8]) {
-        self.name(name);
-        self.out.extend_from_slice(json.trim_ascii_end());
+    fn text_if_any(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            self.text(name, value);
+        }
     }
+
+    /// A member whose name comes from somebody else.
+    fn foreign(&mut self, name: &str, value: &str) {
+        self.foreign_name(name);
+        write_string(value, self.out);
+    }
+
+    fn foreign_name(&mut self, name: &str) {
+        self.part();
+        write_string(name, self.out);
+        self.out.push(b':');
+    }
+
+    /// A member that is left out where there are none.
+    fn texts(&mut self, name: &str, values: &[String]) {
+        if !values.is_empty() {
+            write_texts(values, self.member(name));
+        }
+    }
+
+    fn user(&mut self, name: &str, user: &User) {
+        let mut members = Members::begin(self.member(name));
+        members.text_if_any("username", &user.name);
+        if let Some(uid) = &user.uid {
+            members.text("uid", uid);
+        }
+        members.texts("groups", &user.groups);
+        if !user.extra.is_empty() {
+            let mut extra = Members::begin(members.member("extra"));
+            for (key, values) in &user.extra {
+                extra.foreign_name(key);
+                write_texts(values, extra.out);
+            }
+            extra.end();
+        }
+        members.end();
+    }
+}
+
+fn write_texts(values: &[String], out: &mut Vec<u8>) {
+    for (number, value) in values.iter().enumerate() {
+        out.push(if number == 0 { b'[' } else { b',' });
+        write_string(value, out);
+    }
+    out.extend_from_slice(if values.is_empty() { b"[]" } else { b"]" });
 }
 
 #[cfg(test)]
@@ -320,8 +378,11 @@ pub(in crate::audit) mod tests {
         let policy = json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{ "level": level }] });
         let audited = Policy::of(&policy).unwrap().decide(None, &Attributes::Path { verb: "get", path: "/" });
         let user = User { name: "ann".to_owned(), groups: vec!["devs".to_owned()], ..User::default() };
-        let object =
-            ObjectNames { resource: "pods".to_owned(), api_version: "v1".to_owned(), ..ObjectNames::default() };
+        let object = Arc::new(ObjectNames {
+            resource: "pods".to_owned(),
+            api_version: "v1".to_owned(),
+            ..ObjectNames::default()
+        });
         let received = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let request = AuditRequest {
             audited,
@@ -334,7 +395,7 @@ pub(in crate::audit) mod tests {
             object: Some(object.clone()),
             received: Some(received),
         };
-        let annotations = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+        let annotations = Arc::new(Annotations::from([("a".into(), "b".to_owned())]));
         AuditEvent {
             request: Arc::new(request),
             stage: Stage::ResponseComplete,
@@ -380,6 +441,21 @@ pub(in crate::audit) mod tests {
         let text = json_of(&event, false);
         let expect = r#""responseStatus":{"metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
         assert!(text.contains(expect) && text.contains(r#""user":{},"#), "{text}");
+    }
+
+    #[test]
+    fn what_comes_from_others_is_escaped() {
+        let mut event = event("Metadata");
+        let extra =
+            BTreeMap::from([("a\"b".to_owned(), vec!["c\\".to_owned(), "d".to_owned()]), ("e".to_owned(), vec![])]);
+        let user = User { name: "q\"".to_owned(), uid: Some(String::new()), extra, ..User::default() };
+        event.impersonated = Some(Arc::new(user));
+        event.annotations = Arc::new(Annotations::from([("x/\"y".to_owned().into(), "1\n2".to_owned())]));
+        let text = json_of(&event, false);
+        let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let expect = serde_json::json!({ "username": "q\"", "uid": "", "extra": { "a\"b": ["c\\", "d"], "e": [] } });
+        assert_eq!(found["impersonatedUser"], expect);
+        assert_eq!(found["annotations"], serde_json::json!({ "x/\"y": "1\n2" }));
     }
 
     #[test]

@@ -3,14 +3,14 @@
 //! The filters note who asks, the handlers what was sent, authorization and admission why they decided as they did. A caller carries the
 //! note ([`AuditRecord`]); where nothing is audited it carries none, and nothing is noted, copied or looked for.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::event::{AuditEvent, AuditRequest, AuditStatus, Body, ObjectNames};
+use super::event::{Annotations, AuditEvent, AuditRequest, AuditStatus, Body, ObjectNames};
 use super::policy::{Level, Stage};
 use crate::user::User;
 
@@ -29,9 +29,9 @@ struct Noting {
 #[derive(Default)]
 struct Noted {
     impersonated: Option<Arc<User>>,
-    object: Option<ObjectNames>,
+    object: Option<Arc<ObjectNames>>,
     request_object: Option<Body>,
-    annotations: BTreeMap<String, String>,
+    annotations: Arc<Annotations>,
     annotation_bytes: usize,
 }
 
@@ -64,7 +64,7 @@ impl AuditRecord {
 
     /// Adds an annotation to the events that follow, such as `authorization.k8s.io/reason`. What was said of a key first stands, as
     /// upstream has it. Names end in a domain of whoever says it.
-    pub fn annotate(&self, key: impl Into<String>, value: impl Into<String>) {
+    pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         let Some(noting) = &self.0 else { return };
         let (key, value) = (key.into(), value.into());
         let mut noted = noting.noted.lock();
@@ -73,7 +73,7 @@ impl AuditRecord {
             return;
         }
         noted.annotation_bytes = bytes;
-        noted.annotations.insert(key, value);
+        Arc::make_mut(&mut noted.annotations).insert(key, value);
     }
 
     /// Notes in whose name the request is made.
@@ -87,7 +87,7 @@ impl AuditRecord {
     pub fn names<'a>(&self, namespace: &'a str, name: &'a str, uid: &'a str, resource_version: &'a str) {
         let Some(noting) = &self.0 else { return };
         let mut noted = noting.noted.lock();
-        let Some(object) = &mut noted.object else { return };
+        let Some(object) = noted.object.as_mut().map(Arc::make_mut) else { return };
         let said = [
             (&mut object.namespace, namespace),
             (&mut object.name, name),
@@ -165,8 +165,8 @@ mod tests {
         record.annotate("c", "3");
         let annotations = told(&record).annotations;
         assert_eq!(
-            annotations.into_iter().collect::<Vec<_>>(),
-            [("a", "1"), ("c", "3")].map(|(k, v)| (k.into(), v.into()))
+            annotations.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>(),
+            [("a", "1"), ("c", "3")]
         );
     }
 

@@ -20,6 +20,8 @@ use super::policy::Level;
 /// How long a worker with an unfinished batch leaves its queue alone: to be woken for each event costs requests more than the event. At
 /// 100,000 events a second half a thousand come meanwhile, which is a small part of a queue.
 const DOZE: Duration = Duration::from_millis(5);
+/// For how many bytes of a batch room is made before they are there.
+const LARGE_BATCH: usize = 1 << 20;
 /// How long a worker goes on after the server has stopped.
 const LAST_TIME: Duration = Duration::from_secs(5);
 
@@ -247,7 +249,9 @@ impl Parts {
         let [opening, between, closing] = self.sink.frame();
         let mut batches: Vec<Framed> = Vec::new();
         let mut line = Vec::new();
+        let mut left = events.len();
         for Queued { event, written, .. } in events {
+            left -= 1;
             line.clear();
             if !self.write(&event, &mut line) {
                 continue;
@@ -255,7 +259,12 @@ impl Parts {
             let bound = self.truncation.map_or(usize::MAX, |bounds| bounds.batch);
             match batches.last_mut().filter(|batch| batch.bytes.len() + line.len() <= bound) {
                 Some(batch) => batch.bytes.extend_from_slice(between),
-                None => batches.push(Framed { bytes: opening.to_vec(), events: 0, waiting: Vec::new() }),
+                None => {
+                    // Most events of a batch have about one length.
+                    let mut bytes = Vec::with_capacity((line.len() * (left + 2)).min(bound).min(LARGE_BATCH));
+                    bytes.extend_from_slice(opening);
+                    batches.push(Framed { bytes, events: 0, waiting: Vec::new() });
+                }
             }
             if let Some(batch) = batches.last_mut() {
                 batch.bytes.extend_from_slice(&line);
@@ -457,7 +466,7 @@ mod tests {
         let truncation = Some(Truncation { event: bare, batch: 2 * bare + 10 });
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, truncation, &sink);
         let mut long = event("Metadata");
-        long.annotations.insert("long".to_owned(), "x".repeat(2 * bare));
+        Arc::make_mut(&mut long.annotations).insert("long".into(), "x".repeat(2 * bare));
         let mut whole = event("RequestResponse");
         whole.response_object =
             Some(super::super::event::Body::new(vec![b'1'; bare].into(), |bytes, _| Some(bytes.to_vec())));

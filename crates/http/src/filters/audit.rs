@@ -72,7 +72,7 @@ impl Trail {
     ) -> Arc<Self> {
         let received = clock.now();
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let object = info.is_resource_request.then(|| ObjectNames {
+        let names = || ObjectNames {
             resource: info.resource.clone(),
             namespace: text(&info.namespace),
             name: text(&info.name),
@@ -80,14 +80,14 @@ impl Trail {
             api_version: info.version.clone(),
             subresource: text(&info.subresource),
             ..ObjectNames::default()
-        });
+        };
         let request = AuditRequest {
             id: String::from_utf8_lossy(id.as_bytes()).into_owned(),
             uri: parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned(),
             verb: verb_of(info).to_owned(),
             source_ips: source_ips(&parts.headers, address),
             user_agent: user_agent(&parts.headers),
-            object,
+            object: info.is_resource_request.then(|| Arc::new(names())),
             received: Some(received),
             ..AuditRequest::default()
         };
