@@ -11,7 +11,7 @@ mod record;
 mod worker;
 
 pub use auditor::{AuditCounts, AuditMode, Auditor, Backend};
-pub use event::{AuditEvent, AuditRequest, AuditStatus, Body, ObjectNames};
+pub use event::{Annotations, AuditEvent, AuditRequest, AuditStatus, Body, ObjectNames};
 pub use policy::{Audited, Level, Policy, Stage};
 pub use record::AuditRecord;
 pub use worker::{AuditWorker, Batching, Sink, Throttle, Truncation};

@@ -18,6 +18,7 @@ mod proxied;
 mod queries;
 mod servers;
 mod start;
+mod turns;
 mod watch;
 
 use anyhow::{Context as _, Error, Result, bail};

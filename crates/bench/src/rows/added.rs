@@ -1,7 +1,7 @@
 //! The memory and the work that an order, an index or the index of searches adds.
 //!
-//! Memory is that of the process, at rest before and after. For the rate of creates rounds alternate: in one nobody asks, in the next a
-//! query comes now and then, which leads on what it is answered from. A ratio is of two neighbours.
+//! Memory is that of the process, at rest before and after. For the rate of creates rounds alternate: in one nobody asks, in the other a
+//! query comes now and then, which leads on what it is answered from.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use super::turns::{self, Turn};
 use crate::bench::{Bench, Meter};
-use crate::figure::{Quantity, Seen, median_of};
-use crate::load::{Until, load};
+use crate::figure::{Quantity, Seen};
+use crate::load::{Done, Until, load};
 use crate::pods::Pods;
 use crate::process::Process;
 use crate::server::Server;
@@ -29,7 +30,7 @@ const AT_REST: u64 = 1 << 20;
 const MOST_LOOKS: usize = 30;
 const CREATING: usize = 48;
 /// Pods that each round creates, numbered from here on: no other row has these.
-const ROUND: usize = 2_000;
+const ROUND: usize = 1_000;
 const FIRST: usize = 10_000_000;
 /// How far apart queries are while pods are created.
 const QUERY_EVERY: Duration = Duration::from_millis(100);
@@ -92,37 +93,38 @@ async fn at_rest(process: &Process) -> Result<u64> {
 
 /// The rate of creates while one is in use over that while nobody asks.
 pub(super) async fn create(bench: &mut Bench, added: Added) -> Result<(Quantity, Seen)> {
-    let count = bench.runs;
+    let runs = bench.runs;
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
     let server = bench.filled().await?;
     let query = added.queries().remove(0);
-    let mut runs = Vec::new();
-    for run in 0..count {
-        let first = FIRST + (added as usize * count + run) * 2 * ROUND;
-        let (plain, without) = round(server, &pods, first).await?;
+    let all = 2 * turns::rounds(runs);
+    let first = FIRST + added as usize * all * ROUND;
+    turns::ratio(runs, async |turn, number| {
+        let number = 2 * number + usize::from(turn == Turn::With);
+        let creating = round(server, &pods, first + number * ROUND);
+        if turn == Turn::Plain {
+            return creating.await;
+        }
         let mut connection = server.client.connect().await?;
         for _ in 0..ASKED {
             connection.send(Request::get(&query)).await?;
         }
-        let (rate, seen) = tokio::select! {
-            round = round(server, &pods, first + ROUND) => round?,
+        tokio::select! {
+            round = creating => round,
             failed = asking(&server.client, &query) => match failed? {},
-        };
-        let cpu = |seen: &Seen| seen.cpu.unwrap_or_default().as_secs_f64() * 1e6 / ROUND as f64;
-        let told = format!("{rate:.0} /s, {:.0} us of server CPU each", cpu(&seen));
-        let note = Some(format!("{told}; without {plain:.0} /s, {:.0} us", cpu(&without)));
-        runs.push((Quantity::Ratio(rate / plain), Seen { note, ..seen }));
-    }
-    Ok(median_of(runs))
+        }
+    })
+    .await
 }
 
-async fn round(server: &Server, pods: &Rc<Pods>, first: usize) -> Result<(f64, Seen)> {
+async fn round(server: &Server, pods: &Rc<Pods>, first: usize) -> Result<(Done, Seen)> {
     let created = Rc::clone(pods);
     let request = move |number| Request::post(created.collection(first + number), created.body(first + number));
     let meter = Meter::start(&server.process)?;
     let done = load(&server.client, CREATING, Until::Count(ROUND), request).await?;
-    Ok((done.rate(), meter.stop(done.seen())?))
+    let seen = meter.stop(done.seen())?;
+    Ok((done, seen))
 }
 
 async fn asking(client: &Client, query: &str) -> Result<Infallible> {

@@ -10,10 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
+use super::turns::{self, Turn};
 use crate::aggregated::{AggregatedServer, SEEN, WEBHOOK};
 use crate::bench::{Bench, Meter, populate};
 use crate::figure::{Quantity, Seen, median_of};
-use crate::load::{Until, load};
+use crate::load::{Done, Until, load};
 use crate::pods::Pods;
 use crate::server::Server;
 use crate::wire::Request;
@@ -21,8 +22,9 @@ use crate::wire::Request;
 /// The directories of these rows, beside those of the other rows.
 const DIRECTORY: usize = 8_000;
 const CREATING: usize = 48;
-/// Pods that each side of a round creates.
+/// Pods that a run creates, and those of one turn of two servers.
 const ROUND: usize = 5_000;
+const TURN: usize = 2_000;
 /// How long the quota may take to show what is used, and how often it is asked.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -50,53 +52,65 @@ pub(crate) enum Admitted {
 pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, Seen)> {
     let number = DIRECTORY + 2 * which as usize;
     let server = bench.fresh(number).await?;
-    let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
-    match which {
-        Admitted::Policies => add_policies(&server).await?,
-        Admitted::Webhook => add_webhook(&server, &AggregatedServer::start()?).await?,
-        Admitted::Quota => add_quota(&server, &pods).await?,
-    }
-    let mut plain = None;
     if which == Admitted::Policies {
-        let server = bench.fresh(number + 1).await?;
-        let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
-        plain = Some((server, pods));
+        add_policies(&server).await?;
+        let plain = bench.fresh(number + 1).await?;
+        let figure = over_none(bench.runs, &plain, &server).await;
+        for server in [plain, server] {
+            server.stop().await?;
+        }
+        return figure;
+    }
+    let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
+    if which == Admitted::Webhook {
+        add_webhook(&server, &AggregatedServer::start()?).await?;
+    } else {
+        add_quota(&server, &pods).await?;
     }
     let mut runs = Vec::new();
     for round in 0..bench.runs {
-        let (rate, seen) = create(&server, &pods, round, which).await?;
-        runs.push(match &plain {
-            None => (Quantity::Rate(rate), seen),
-            Some((plain, pods)) => {
-                let (without, _) = create(plain, pods, round, which).await?;
-                let note = Some(format!("{rate:.0} /s, without {without:.0} /s"));
-                (Quantity::Ratio(rate / without), Seen { note, ..seen })
-            }
-        });
+        let (done, seen) = create(&server, &pods, (round * ROUND, ROUND), which).await?;
+        runs.push((Quantity::Rate(done.rate()), seen));
     }
-    let first = get(&server, &pods.path(0)).await?;
     let is_admitted = match which {
         Admitted::Policies => true,
-        Admitted::Webhook => first["metadata"]["annotations"][SEEN] == "yes",
+        Admitted::Webhook => get(&server, &pods.path(0)).await?["metadata"]["annotations"][SEEN] == "yes",
         Admitted::Quota => is_charged(&server, &pods, bench.runs * ROUND).await?,
     };
     ensure!(is_admitted, "admission did not do what is measured");
-    for server in plain.map(|(plain, _)| plain).into_iter().chain([server]) {
-        server.stop().await?;
-    }
+    server.stop().await?;
     Ok(median_of(runs))
 }
 
-async fn create(server: &Server, pods: &Rc<Pods>, round: usize, which: Admitted) -> Result<(f64, Seen)> {
-    let (created, first) = (Rc::clone(pods), round * ROUND);
+/// The rate of the server with policies over that of the other.
+async fn over_none(runs: usize, plain: &Server, judged: &Server) -> Result<(Quantity, Seen)> {
+    let mut sides = Vec::new();
+    for server in [plain, judged] {
+        sides.push((server, Rc::new(populate(&server.client, turns::rounds(runs) * TURN).await?)));
+    }
+    turns::ratio(runs, async |turn, round| {
+        let (server, pods) = &sides[usize::from(turn == Turn::With)];
+        create(server, pods, (round * TURN, TURN), Admitted::Policies).await
+    })
+    .await
+}
+
+async fn create(
+    server: &Server,
+    pods: &Rc<Pods>,
+    (first, count): (usize, usize),
+    which: Admitted,
+) -> Result<(Done, Seen)> {
+    let created = Rc::clone(pods);
     let request = move |number: usize| {
         let number = first + number;
         let number = if which == Admitted::Quota { Pods::in_one_namespace(number) } else { number };
         Request::post(created.collection(number), created.body(number))
     };
     let meter = Meter::start(&server.process)?;
-    let done = load(&server.client, CREATING, Until::Count(ROUND), request).await?;
-    Ok((done.rate(), meter.stop(done.seen())?))
+    let done = load(&server.client, CREATING, Until::Count(count), request).await?;
+    let seen = meter.stop(done.seen())?;
+    Ok((done, seen))
 }
 
 async fn post(server: &Server, path: String, object: Value) -> Result<()> {

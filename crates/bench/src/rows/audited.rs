@@ -1,6 +1,5 @@
-//! Requests that are audited at the level Metadata over those that are not: one server with a policy and a log, one without, in turn.
-//!
-//! Rounds alternate, since machines are shared and noisy, and each pair of neighbours gives a ratio.
+//! Requests that are audited at the level Metadata over those that are not: one server with a policy and a log, one without, in turn. Creates
+//! cost the store most; gets show what the two events of a request cost.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
+use super::turns::{self, Turn};
 use crate::bench::{Bench, Meter, populate};
-use crate::figure::{Quantity, Seen, median_of};
-use crate::load::{Until, load};
+use crate::figure::{Quantity, Seen};
+use crate::load::{Done, Until, load};
 use crate::pods::Pods;
 use crate::server::Server;
 use crate::wire::Request;
@@ -20,9 +20,9 @@ const DIRECTORY: usize = 7_000;
 const CREATING: usize = 48;
 const READING: usize = 32;
 /// Pods that each side of a round creates.
-const ROUND: usize = 5_000;
+const ROUND: usize = 2_000;
 /// How long each side of a round reads.
-const READ_TIME: Duration = Duration::from_secs(2);
+const READ_TIME: Duration = Duration::from_millis(500);
 /// Odd and not a multiple of five, so that all are read before one is again.
 const STRIDE: usize = 7_919;
 
@@ -47,46 +47,40 @@ pub(super) async fn figure(bench: &Bench, which: Audited) -> Result<(Quantity, S
     let audited = bench.fresh_with(number + 1, &args).await?;
     let mut sides = Vec::new();
     for server in [plain, audited] {
-        let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
+        let pods = Rc::new(populate(&server.client, turns::rounds(bench.runs) * ROUND).await?);
         if which == Audited::Get {
             create(&server, &pods, 0).await?;
         }
         sides.push((server, pods));
     }
-    let mut runs = Vec::new();
-    for round in 0..bench.runs {
-        let mut rates = Vec::new();
-        let mut last = Seen::default();
-        for (server, pods) in &sides {
-            let (rate, seen) = match which {
-                Audited::Create => create(server, pods, round).await?,
-                Audited::Get => get(server, pods).await?,
-            };
-            rates.push(rate);
-            last = seen;
+    let figure = turns::ratio(bench.runs, async |turn, round| {
+        let (server, pods) = &sides[usize::from(turn == Turn::With)];
+        match which {
+            Audited::Create => create(server, pods, round).await,
+            Audited::Get => get(server, pods).await,
         }
-        let [plain, audited] = rates[..] else { continue };
-        let note = Some(format!("{audited:.0} /s, without {plain:.0} /s"));
-        runs.push((Quantity::Ratio(audited / plain), Seen { note, ..last }));
-    }
+    });
+    let figure = figure.await?;
     for (server, _) in sides {
         server.stop().await?;
     }
-    Ok(median_of(runs))
+    Ok(figure)
 }
 
-async fn create(server: &Server, pods: &Rc<Pods>, round: usize) -> Result<(f64, Seen)> {
+async fn create(server: &Server, pods: &Rc<Pods>, round: usize) -> Result<(Done, Seen)> {
     let (created, first) = (Rc::clone(pods), round * ROUND);
     let request = move |number| Request::post(created.collection(first + number), created.body(first + number));
     let meter = Meter::start(&server.process)?;
     let done = load(&server.client, CREATING, Until::Count(ROUND), request).await?;
-    Ok((done.rate(), meter.stop(done.seen())?))
+    let seen = meter.stop(done.seen())?;
+    Ok((done, seen))
 }
 
-async fn get(server: &Server, pods: &Rc<Pods>) -> Result<(f64, Seen)> {
+async fn get(server: &Server, pods: &Rc<Pods>) -> Result<(Done, Seen)> {
     let read = Rc::clone(pods);
     let request = move |number: usize| Request::get(read.path(number * STRIDE % ROUND));
     let meter = Meter::start(&server.process)?;
     let done = load(&server.client, READING, Until::Elapsed(READ_TIME), request).await?;
-    Ok((done.rate(), meter.stop(done.seen())?))
+    let seen = meter.stop(done.seen())?;
+    Ok((done, seen))
 }
