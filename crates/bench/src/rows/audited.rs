@@ -1,5 +1,6 @@
-//! Requests that are audited at the level Metadata over those that are not: one server with a policy and a log, one without, in turn. Creates
-//! cost the store most; gets show what the two events of a request cost.
+//! Requests that are audited at the level Metadata over those that are not: one server with a policy and a log, one without, in turn.
+//!
+//! Creates cost the store most, so that it is gets that show what the two events of a request cost.
 
 use std::rc::Rc;
 use std::time::Duration;
