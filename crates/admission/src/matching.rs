@@ -137,6 +137,15 @@ impl Matching {
         }
     }
 
+    /// Whether these rules are about a request. What it is about is not looked at yet.
+    pub(crate) fn concerns(&self, attributes: &AdmissionAttributes<'_>) -> bool {
+        let is_named = || matches_itself(&self.rules, attributes);
+        !self.rules.is_empty()
+            && self.asked.sees(attributes.target)
+            && !self.excludes(attributes)
+            && (is_named() || self.find(&self.rules, attributes).is_some())
+    }
+
     /// As what a request is shown by these rules, if at all. What it is about is not looked at yet.
     pub(crate) fn endpoint(&self, attributes: &AdmissionAttributes<'_>) -> Option<Endpoint> {
         if self.rules.is_empty() || !self.asked.sees(attributes.target) || self.excludes(attributes) {
@@ -156,9 +165,8 @@ impl Matching {
 
     fn find(&self, rules: &[Rule], attributes: &AdmissionAttributes<'_>) -> Option<Endpoint> {
         let target = attributes.target;
-        let (group, version, plural) = (&*target.resource.group, &*target.version.name, &*target.resource.plural);
-        if rules.iter().any(|rule| rule.matches(attributes, group, version, plural)) {
-            return Some(endpoint(target, &target.resource, version));
+        if matches_itself(rules, attributes) {
+            return Some(endpoint(target, &target.resource, &target.version.name));
         }
         if !self.takes_equivalents {
             return None;
@@ -202,6 +210,13 @@ impl Matching {
         let Some(name) = namespace_of(attributes) else { return Ok(true) };
         Ok(namespaces.selects(&namespace(attributes, name)?))
     }
+}
+
+/// Whether rules are about a request as it was made.
+fn matches_itself(rules: &[Rule], attributes: &AdmissionAttributes<'_>) -> bool {
+    let target = attributes.target;
+    let (group, version, plural) = (&*target.resource.group, &*target.version.name, &*target.resource.plural);
+    rules.iter().any(|rule| rule.matches(attributes, group, version, plural))
 }
 
 /// The namespace that a request is about: that of the object, or the namespace itself.

@@ -111,7 +111,7 @@ fn follow(cache: &Arc<Cache>, policies: &str, bindings: &str) -> Result<Follower
 
 /// How much policies have to see of a request.
 fn interest(bound: &[Bound], attributes: &AdmissionAttributes<'_>) -> Interest {
-    let asked = bound.iter().filter(|bound| bound.policy.matching.endpoint(attributes).is_some());
+    let asked = bound.iter().filter(|bound| bound.policy.matching.concerns(attributes));
     let wanted = asked.map(|bound| if bound.policy.sees_owners { Interest::Whole } else { Interest::Object });
     wanted.max().unwrap_or(Interest::None)
 }

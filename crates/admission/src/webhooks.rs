@@ -346,7 +346,7 @@ impl Admission for Webhooks {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        let is_asked = |hook: &Arc<Hook>| hook.matching.endpoint(attributes).is_some();
+        let is_asked = |hook: &Arc<Hook>| hook.matching.concerns(attributes);
         if self.hooks().iter().any(is_asked) { Interest::Whole } else { Interest::None }
     }
 

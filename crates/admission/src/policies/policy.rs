@@ -27,6 +27,8 @@ pub(crate) struct Policy {
     pub(crate) is_reinvoked: bool,
     /// Whether its expressions may look at who owns fields.
     pub(crate) sees_owners: bool,
+    /// Whether its expressions may look at `request`.
+    pub(crate) sees_request: bool,
     spec: Value,
     compiled: OnceLock<Compiled>,
 }
@@ -83,6 +85,7 @@ impl Policy {
             params,
             is_reinvoked: spec["reinvocationPolicy"] == "IfNeeded",
             sees_owners: may_see_owners(spec),
+            sees_request: may_see_request(spec),
             spec: spec.clone(),
             compiled: OnceLock::new(),
         }
@@ -144,6 +147,16 @@ impl Policy {
             mutations: mutations.collect(),
             variables,
         }
+    }
+}
+
+/// Whether a text in a policy may be an expression that looks at `request`.
+fn may_see_request(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains("request"),
+        Value::Array(elements) => elements.iter().any(may_see_request),
+        Value::Object(members) => members.values().any(may_see_request),
+        _ => false,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing of an evaluation outlives it, so that requests may wait between two of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use keelson_cel::Value as Cel;
 use keelson_meta::json::Value;
@@ -21,7 +21,10 @@ use crate::shown::Shown;
 
 /// A request as a policy sees it.
 pub(crate) struct Seen<'a> {
-    request: Value,
+    attributes: &'a AdmissionAttributes<'a>,
+    endpoint: Endpoint,
+    /// Made when an expression first looks at it.
+    request: OnceLock<Value>,
     rights: Rights<'a>,
     namespace: Option<Arc<Object>>,
 }
@@ -30,7 +33,7 @@ impl<'a> Seen<'a> {
     /// # Errors
     /// 404 when the namespace of the object is not there.
     pub(crate) async fn of(
-        attributes: &AdmissionAttributes<'a>,
+        attributes: &'a AdmissionAttributes<'a>,
         endpoint: &Endpoint,
         decoded: &Decoded,
     ) -> Result<Self, ApiError> {
@@ -45,8 +48,8 @@ impl<'a> Seen<'a> {
                 }
             }
         };
-        let request = request::for_expressions(attributes, endpoint);
-        Ok(Self { request, rights: Rights::of(attributes, endpoint), namespace })
+        let rights = Rights::of(attributes, endpoint);
+        Ok(Self { attributes, endpoint: endpoint.clone(), request: OnceLock::new(), rights, namespace })
     }
 
     /// What comes of the expressions of a policy: on this thread, unless they take long.
@@ -58,8 +61,12 @@ impl<'a> Seen<'a> {
         params: Option<&Object>,
         evaluate: impl for<'s> Fn(&'s Run<'s>) -> T,
     ) -> Result<Option<T>, String> {
-        let scene =
-            Scene { object: shown.object(object), old: shown.old(old), request: &self.request, rights: &self.rights };
+        let request = if policy.sees_request {
+            self.request.get_or_init(|| request::for_expressions(self.attributes, &self.endpoint))
+        } else {
+            &Value::Null
+        };
+        let scene = Scene { object: shown.object(object), old: shown.old(old), request, rights: &self.rights };
         let namespace = self.namespace.as_deref();
         let stage = |reach| Stage {
             scene,

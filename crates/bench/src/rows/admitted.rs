@@ -50,17 +50,11 @@ pub(crate) enum Admitted {
 }
 
 pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, Seen)> {
-    let number = DIRECTORY + 2 * which as usize;
-    let server = bench.fresh(number).await?;
+    let number = DIRECTORY + Turn::SERVERS.len() * which as usize;
     if which == Admitted::Policies {
-        add_policies(&server).await?;
-        let plain = bench.fresh(number + 1).await?;
-        let figure = over_none(bench.runs, &plain, &server).await;
-        for server in [plain, server] {
-            server.stop().await?;
-        }
-        return figure;
+        return over_none(bench, number).await;
     }
+    let server = bench.fresh(number).await?;
     let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
     if which == Admitted::Webhook {
         add_webhook(&server, &AggregatedServer::start()?).await?;
@@ -82,17 +76,26 @@ pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, 
     Ok(median_of(runs))
 }
 
-/// The rate of the server with policies over that of the other.
-async fn over_none(runs: usize, plain: &Server, judged: &Server) -> Result<(Quantity, Seen)> {
-    let mut sides = Vec::new();
-    for server in [plain, judged] {
-        sides.push((server, Rc::new(populate(&server.client, turns::rounds(runs) * TURN).await?)));
+/// The rate of servers with policies over that of others.
+async fn over_none(bench: &Bench, number: usize) -> Result<(Quantity, Seen)> {
+    let mut servers = Vec::new();
+    for (place, turn) in Turn::SERVERS.into_iter().enumerate() {
+        let server = bench.fresh(number + place).await?;
+        if turn == Turn::With {
+            add_policies(&server).await?;
+        }
+        let pods = Rc::new(populate(&server.client, turns::rounds(bench.runs) * TURN).await?);
+        servers.push((server, pods));
     }
-    turns::ratio(runs, async |turn, round| {
-        let (server, pods) = &sides[usize::from(turn == Turn::With)];
+    let figure = turns::ratio(bench.runs, async |turn, round| {
+        let (server, pods) = &servers[turn.server(round)];
         create(server, pods, (round * TURN, TURN), Admitted::Policies).await
-    })
-    .await
+    });
+    let figure = figure.await?;
+    for (server, _) in servers {
+        server.stop().await?;
+    }
+    Ok(figure)
 }
 
 async fn create(

@@ -42,27 +42,26 @@ pub(super) async fn figure(bench: &Bench, which: Audited) -> Result<(Quantity, S
     let (policy, log) = (files.path().join("policy.yaml"), files.path().join("audit.log"));
     std::fs::write(&policy, POLICY)?;
     let [policy, log] = [&policy, &log].map(|path| path.display().to_string());
-    let number = DIRECTORY + 2 * which as usize;
-    let plain = bench.fresh(number).await?;
     let args = ["--audit-policy-file", policy.as_str(), "--audit-log-path", log.as_str()];
-    let audited = bench.fresh_with(number + 1, &args).await?;
-    let mut sides = Vec::new();
-    for server in [plain, audited] {
+    let mut servers = Vec::new();
+    for (place, turn) in Turn::SERVERS.into_iter().enumerate() {
+        let args = if turn == Turn::With { &args[..] } else { &[] };
+        let server = bench.fresh_with(DIRECTORY + Turn::SERVERS.len() * which as usize + place, args).await?;
         let pods = Rc::new(populate(&server.client, turns::rounds(bench.runs) * ROUND).await?);
         if which == Audited::Get {
             create(&server, &pods, 0).await?;
         }
-        sides.push((server, pods));
+        servers.push((server, pods));
     }
     let figure = turns::ratio(bench.runs, async |turn, round| {
-        let (server, pods) = &sides[usize::from(turn == Turn::With)];
+        let (server, pods) = &servers[turn.server(round)];
         match which {
             Audited::Create => create(server, pods, round).await,
             Audited::Get => get(server, pods).await,
         }
     });
     let figure = figure.await?;
-    for (server, _) in sides {
+    for (server, _) in servers {
         server.stop().await?;
     }
     Ok(figure)

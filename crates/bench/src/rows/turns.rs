@@ -1,7 +1,8 @@
 //! Rates with something over those without it, in turn.
 //!
 //! Machines are shared and noisy, and one load of a few seconds differs from the next by more than what is looked for. So there are many
-//! short rounds of each side, each pair of neighbours begins with the other side than the pair before, and medians are compared.
+//! short rounds of each side, and medians are compared. Of two servers that are alike the one that was started first may write a tenth
+//! slower: a side that is a server is two of them, the first and the last that were started, and the two between.
 
 use std::time::Duration;
 
@@ -20,6 +21,21 @@ pub(super) enum Turn {
     Plain,
     /// With it.
     With,
+}
+
+impl Turn {
+    /// Whose turn a server is for, in the order in which they are started.
+    pub(super) const SERVERS: [Self; 4] = [Self::Plain, Self::With, Self::With, Self::Plain];
+
+    /// Which of those servers has a round.
+    pub(super) const fn server(self, round: usize) -> usize {
+        match (self, round.is_multiple_of(2)) {
+            (Self::Plain, true) => 0,
+            (Self::With, true) => 1,
+            (Self::With, false) => 2,
+            (Self::Plain, false) => 3,
+        }
+    }
 }
 
 /// What the rounds of one side came to.
@@ -44,7 +60,8 @@ pub(super) async fn ratio(
     let (mut plain, mut with) = (Side::default(), Side::default());
     let mut last = Seen::default();
     for number in 0..rounds(runs) {
-        let pair = if number % 2 == 0 { [Turn::Plain, Turn::With] } else { [Turn::With, Turn::Plain] };
+        // Two rounds each with the same order, since servers take turns, too.
+        let pair = if number % 4 < 2 { [Turn::Plain, Turn::With] } else { [Turn::With, Turn::Plain] };
         for turn in pair {
             let (done, seen) = round(turn, number).await?;
             match turn {
