@@ -18,6 +18,7 @@ mod identity;
 mod listing;
 mod merge;
 mod named;
+mod outdated;
 mod owned;
 mod owners;
 mod remove;

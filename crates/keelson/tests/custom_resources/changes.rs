@@ -13,7 +13,7 @@ use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{DEFINITIONS, MERGE, definition, establish, until, until_gone};
+use super::{APPLY, DEFINITIONS, MERGE, definition, establish, until, until_gone};
 
 const GROUP: &str = "change.example.com";
 const OLDS: &str = "/apis/change.example.com/v1/namespaces/default/olds";
@@ -93,6 +93,57 @@ async fn objects_that_are_stored_are_read_by_the_schema_of_today() {
     let raw = server.raw();
     let read = raw.get(format!("{OLDS}/d")).await.expect(200).json();
     assert_eq!(read["spec"], json!({ "new": "fresh", "nul": "was-null", "sub2": { "c": 3 } }));
+}
+
+/// A list and a map of which one is owned part by part and the other as a whole; `filled` is a default by which the schema is known.
+fn with_parts(list: &str, map: &str, filled: Option<&str>) -> Value {
+    let item = json!({
+        "type": "object", "required": ["k"],
+        "properties": { "k": { "type": "string" }, "v": { "type": "string" } }
+    });
+    let mut l = json!({ "type": "array", "items": item, "x-kubernetes-list-type": list });
+    if list == "map" {
+        l["x-kubernetes-list-map-keys"] = json!(["k"]);
+    }
+    let m = json!({
+        "type": "object", "additionalProperties": { "type": "string" }, "x-kubernetes-map-type": map
+    });
+    let mut fields = json!({ "l": l, "m": m });
+    if let Some(filled) = filled {
+        fields["filled"] = json!({ "type": "string", "default": filled });
+    }
+    with_fields(fields)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_owned_parts_of_what_becomes_atomic_owns_the_whole() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    establish(&raw, &definition(GROUP, "olds", "Old", with_parts("atomic", "granular", None))).await;
+    let one = format!("{OLDS}/a");
+    let applied = |spec: Value| json!({ "apiVersion": format!("{GROUP}/v1"), "kind": "Old", "metadata": { "name": "a" }, "spec": spec });
+    let first = applied(json!({ "l": [{ "k": "a", "v": "1" }], "m": { "x": "1" } }));
+    raw.patch(format!("{one}?fieldManager=one"), APPLY, &first).await.expect(201);
+    change(&raw, &with_parts("map", "atomic", Some("after"))).await;
+    until(&raw, &one, |object| object["spec"]["filled"] == "after").await;
+
+    // The list's items have owners now, and the map has one.
+    let second = applied(json!({ "l": [{ "k": "b", "v": "2" }] }));
+    let both = raw.patch(format!("{one}?fieldManager=two"), APPLY, &second).await.expect(200).json();
+    assert_eq!(both["spec"]["l"], json!([{ "k": "a", "v": "1" }, { "k": "b", "v": "2" }]));
+    let managers = both["metadata"]["managedFields"].as_array().unwrap();
+    let fields = |name: &str| {
+        managers.iter().find(|entry| entry["manager"] == name).map(|entry| entry["fieldsV1"]["f:spec"].clone()).unwrap()
+    };
+    assert_eq!(fields("one"), json!({ "f:l": {}, "f:m": {} }));
+    assert_eq!(fields("two"), json!({ "f:l": { "k:{\"k\":\"b\"}": { ".": {}, "f:k": {}, "f:v": {} } } }));
+
+    // So whoever replaces the map is in conflict with whom it was taken from.
+    let third = applied(json!({ "m": { "y": "2" } }));
+    let refused = raw.patch(format!("{one}?fieldManager=three"), APPLY, &third).await.expect(409).json();
+    assert_eq!(refused["message"], "Apply failed with 1 conflict: conflict with \"one\": .spec.m");
+    let forced = raw.patch(format!("{one}?fieldManager=three&force=true"), APPLY, &third).await.expect(200).json();
+    assert_eq!(forced["spec"]["m"], json!({ "y": "2" }));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

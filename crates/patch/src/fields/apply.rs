@@ -86,7 +86,7 @@ pub fn update<'a>(
     {
         return Owners::of(writer, fields);
     }
-    let mut owners = owners.clone();
+    let mut owners = owners.clone().by_schemas_of_today(versions);
     let mut comparisons = Comparisons::new(versions, writer.version, before, after);
     let keeps = comparisons.at(writer.version).is_some_and(|changes| owners.keeps(writer.manager, changes));
     let losses = comparisons.losses(&owners, keeps.then_some(writer.manager));
@@ -135,7 +135,7 @@ pub fn apply<'a>(
     applied: &Value,
     force: bool,
 ) -> Result<Applied, Conflicts> {
-    let mut owners = owners.clone();
+    let mut owners = owners.clone().by_schemas_of_today(versions);
     let Some(schema) = versions.schema(writer.version) else {
         return Ok(Applied { object: live.clone(), owners, changed: false });
     };

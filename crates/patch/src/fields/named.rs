@@ -21,7 +21,8 @@ fn walk<'a, S: FieldSchema<'a>>(set: &FieldSet, view: View<S>) -> FieldSet {
     }))
 }
 
-fn step<'a, S: FieldSchema<'a>>(view: View<S>, element: &PathElement) -> (View<S>, bool) {
+/// The view of what this element leads to, and whether it is a declared field.
+pub(super) fn step<'a, S: FieldSchema<'a>>(view: View<S>, element: &PathElement) -> (View<S>, bool) {
     match (view, element) {
         (View::Known(schema), PathElement::Field(name)) => {
             let has_members = matches!(schema.form(), Granularity::Map | Granularity::AtomicMap);

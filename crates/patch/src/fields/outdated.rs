@@ -1,0 +1,125 @@
+//! Owners that were noted when a schema said otherwise.
+//!
+//! The schema of a custom resource may change between two writes. A list or a map that was owned part by part and is atomic now is owned
+//! as a whole by each who owned a part of it: else nobody would be in the way of who replaces it. The other way round nothing has to be
+//! done: who owns the whole goes on to own it.
+
+use super::named::step;
+use super::owners::Owners;
+use super::schema::{FieldSchema, Granularity};
+use super::set::{FieldSet, Node};
+use super::view::View;
+use super::{Fields, Versions};
+
+impl Owners {
+    /// These owners by the schemas that their versions have today. Cost: nothing where schemas do not change; else their fields are read.
+    pub(super) fn by_schemas_of_today<'a>(mut self, versions: &impl Versions<'a>) -> Self {
+        for owned in self.0.values_mut() {
+            let Some(schema) = versions.schema(&owned.version).filter(|schema| schema.may_change()) else { continue };
+            // In a copy: a text that does not change is kept as a text.
+            if let Some(fields) = whole_where_atomic(&owned.fields.clone().into_set(), View::Known(schema)) {
+                owned.fields = Fields::from(fields);
+            }
+        }
+        self
+    }
+}
+
+/// The set with each atomic value itself in place of what is in it; `None` where that changes nothing.
+fn whole_where_atomic<'a>(set: &FieldSet, view: View<impl FieldSchema<'a>>) -> Option<FieldSet> {
+    let mut changed = false;
+    let mut today = |node: &Node| {
+        if node.below.is_empty() {
+            return node.clone();
+        }
+        let (view, _) = step(view, &node.element);
+        let below = match view.form() {
+            Granularity::AtomicList | Granularity::AtomicMap => {
+                changed = true;
+                return Node { element: node.element.clone(), member: true, below: FieldSet::new() };
+            }
+            _ => whole_where_atomic(&node.below, view),
+        };
+        changed |= below.is_some();
+        let below = below.unwrap_or_else(|| node.below.clone());
+        Node { element: node.element.clone(), member: node.member, below }
+    };
+    let nodes: Vec<Node> = set.nodes().iter().map(&mut today).collect();
+    changed.then(|| FieldSet::from_nodes(nodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::Value;
+
+    use super::*;
+    use crate::fields::{Member, Scalar};
+
+    /// `spec` with an atomic list `l` and an atomic map `m`, a map `g` that is not, and texts.
+    #[derive(Clone, Copy)]
+    enum Today {
+        Root,
+        Spec,
+        Atomic(Granularity),
+        Granular,
+        Text,
+    }
+
+    impl FieldSchema<'static> for Today {
+        fn form(self) -> Granularity {
+            match self {
+                Self::Root | Self::Spec | Self::Granular => Granularity::Map,
+                Self::Atomic(form) => form,
+                Self::Text => Granularity::Scalar(Scalar::String),
+            }
+        }
+
+        fn member(self, name: &str) -> Member<Self> {
+            Member::Field(match (self, name) {
+                (Self::Root, "spec") => Self::Spec,
+                (Self::Spec, "l") => Self::Atomic(Granularity::AtomicList),
+                (Self::Spec, "m") => Self::Atomic(Granularity::AtomicMap),
+                (Self::Spec, "g") => Self::Granular,
+                (Self::Granular | Self::Spec, _) => Self::Text,
+                _ => return Member::Undeclared,
+            })
+        }
+
+        fn items(self) -> Option<Self> {
+            None
+        }
+
+        fn keys(self) -> impl Iterator<Item = &'static str> {
+            std::iter::empty()
+        }
+
+        fn key_default(self, _: &str) -> Option<Value> {
+            None
+        }
+    }
+
+    fn check(noted: &str, today: Option<&str>) {
+        let set = FieldSet::from_text(noted).unwrap();
+        let found = whole_where_atomic(&set, View::Known(Today::Root)).map(|set| {
+            let mut text = String::new();
+            set.write_text(&mut text);
+            text
+        });
+        assert_eq!(found.as_deref(), today, "{noted}");
+    }
+
+    #[test]
+    fn parts_of_what_is_atomic_today_are_the_whole() {
+        check(r#"{"f:spec":{"f:m":{"f:x":{},"f:y":{}},"f:t":{}}}"#, Some(r#"{"f:spec":{"f:m":{},"f:t":{}}}"#));
+        check(
+            r#"{"f:spec":{".":{},"f:g":{"f:x":{}},"f:l":{"k:{\"k\":\"a\"}":{".":{},"f:v":{}}}}}"#,
+            Some(r#"{"f:spec":{".":{},"f:g":{"f:x":{}},"f:l":{}}}"#),
+        );
+    }
+
+    #[test]
+    fn what_is_owned_as_it_may_be_stays() {
+        check(r#"{"f:spec":{".":{},"f:g":{".":{},"f:x":{}},"f:l":{},"f:m":{},"f:t":{}}}"#, None);
+        check(r#"{"f:metadata":{"f:labels":{"f:a":{}}},"f:other":{"f:m":{"f:x":{}}}}"#, None);
+    }
+}
