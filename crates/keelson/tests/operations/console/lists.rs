@@ -2,6 +2,8 @@
 //!
 //! That the answers are right is tested where queries are; this is about what somebody sees of them.
 
+use std::time::Duration;
+
 use keelson_testkit::TestServer;
 use serde_json::json;
 
@@ -49,6 +51,75 @@ async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_search
     lab.rows(&["pod-04242"]).await;
     lab.browser.press("Escape").await;
     lab.ends_without_complaints(&[]).await;
+}
+
+/// However many objects there are and whatever is written meanwhile, the browser holds a page, and the page holds still.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_holds_a_page_of_a_hundred_thousand_objects_while_others_write() {
+    let builder = TestServer::builder().shared_store(with_pods(100_000).await);
+    let Some(lab) = Lab::start(builder).await else { return };
+    lab.log_in(ADMIN).await;
+    lab.open_list(PODS).await;
+    lab.rows(&["pod-00000", "pod-00001"]).await;
+    lab.pager("1–50 of 100,000").await;
+    print_paints(&lab).await;
+    holds_a_page(&lab).await;
+
+    // Somebody writes all the time: one pod of the first page, and others elsewhere.
+    let raw = lab.raw();
+    let writing = tokio::spawn(async move {
+        for number in 0_usize.. {
+            let pod = if number.is_multiple_of(5) { 3 } else { number * 7_919 % 100_000 };
+            let path = format!("/api/v1/namespaces/default/pods/pod-{pod:05}");
+            let change = json!({"metadata": {"labels": {"write": number.to_string()}}});
+            raw.patch(path, "application/merge-patch+json", &change).await.expect(200);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    lab.browser.until("document.querySelector('tr[data-name=pod-00003].changed') !== null").await;
+    lab.rows(&["pod-00000", "pod-00001", "pod-00002", "pod-00003"]).await;
+    lab.pager("1–50 of 100,000").await;
+    holds_a_page(&lab).await;
+
+    lab.browser.press("#").await;
+    lab.browser.press("1800").await;
+    lab.browser.press("Enter").await;
+    lab.rows(&["pod-89950", "pod-89951"]).await;
+    lab.pager("89,951–90,000 of 100,000").await;
+    holds_a_page(&lab).await;
+
+    lab.open_list("r/core/v1/pods?sort=-.metadata.labels.number%3Anumber&page=900").await;
+    lab.rows(&["pod-55049", "pod-55048"]).await;
+    lab.pager("44,951–45,000 of 100,000").await;
+    holds_a_page(&lab).await;
+
+    lab.open_list(PODS).await;
+    lab.browser.press("/").await;
+    lab.browser.press("pod-42424").await;
+    lab.rows(&["pod-42424"]).await;
+    holds_a_page(&lab).await;
+    assert!(!writing.is_finished(), "a write was refused");
+    writing.abort();
+    lab.ends_without_complaints(&[]).await;
+}
+
+/// The document has the rows of a page, and little around them.
+async fn holds_a_page(lab: &Lab) {
+    let rows = lab.browser.value("document.querySelectorAll('tbody tr').length").await;
+    let nodes = lab.browser.value("document.querySelectorAll('*').length").await;
+    assert!(rows.as_u64().is_some_and(|rows| (1..=50).contains(&rows)), "{rows} rows");
+    assert!(nodes.as_u64().is_some_and(|nodes| nodes < 3_000), "{nodes} elements");
+}
+
+/// Prints when the browser painted what, by its own clock, from the start of the page on. Of a build without optimization it says little.
+#[allow(clippy::print_stdout, reason = "what is measured is printed and not asserted: a machine may be busy")]
+async fn print_paints(lab: &Lab) {
+    let watched = "['paint', 'largest-contentful-paint'].forEach(type => new PerformanceObserver(list => \
+                   (window.paints ??= []).push(...list.getEntries().map(one => \
+                   `${one.name || one.entryType} ${Math.round(one.startTime)} ms`))).observe({type, buffered: true}))";
+    lab.browser.value(watched).await;
+    let paints = lab.browser.until("window.paints?.length >= 2 && window.paints.join(', ')").await;
+    println!("a page of 100,000 objects: {}", paints.as_str().unwrap_or_default());
 }
 
 /// The rows are asked for before the browser paints for the first time, and before all that is only around them.

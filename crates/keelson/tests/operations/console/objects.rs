@@ -2,6 +2,7 @@
 //!
 //! After each step the server is asked what it has stored.
 
+use keelson_server::{Config, Switches};
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
 
@@ -120,5 +121,83 @@ async fn an_object_is_scaled_its_dependents_are_found_and_it_is_deleted() {
     lab.browser.click("dialog button.danger").await;
     lab.shows("Nothing here.").await;
     raw.get(format!("{DEPLOYMENTS}/web")).await.expect(404);
+    lab.ends_without_complaints(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn yaml_folds_and_the_events_of_an_object_are_shown() {
+    let Some(lab) = Lab::start(TestServer::builder()).await else { return };
+    let raw = lab.raw();
+    let made = raw.post(DEPLOYMENTS, &deployment()).await.expect(201).json();
+    lab.log_in(ADMIN).await;
+    lab.open(PAGE).await;
+    let code = "document.querySelector('.yaml .code')?.innerText";
+    lab.browser.until(&format!("{code}?.includes('image: nginx:1.27')")).await;
+
+    // What belongs to a key goes with it, and comes back.
+    let template = "document.querySelector('.fold[aria-label$=\" template\"]')";
+    assert_eq!(lab.browser.value(&format!("{template}.ariaExpanded")).await, "true");
+    lab.browser.value(&format!("{template}.focus()")).await;
+    lab.browser.press("Enter").await;
+    lab.browser.until(&format!("{template}.ariaExpanded === 'false' && !{code}.includes('image:')")).await;
+    lab.browser.until(&format!("/template:.*… \\d+ lines/.test({code}) && {code}.includes('replicas: 3')")).await;
+    lab.browser.press("Enter").await;
+    lab.browser.until(&format!("{template}.ariaExpanded === 'true' && {code}.includes('image: nginx:1.27')")).await;
+    press_button(&lab, "Fold").await;
+    lab.browser.until(&format!("!{code}.includes('replicas: 3') && {code}.includes('spec:')")).await;
+    press_button(&lab, "Unfold").await;
+    lab.browser.until(&format!("{code}.includes('replicas: 3')")).await;
+
+    let event = |name: &str, message: &str| {
+        let about = json!({"kind": "Deployment", "apiVersion": "apps/v1", "namespace": "default", "name": "web",
+            "uid": made["metadata"]["uid"]});
+        json!({"metadata": {"name": name}, "involvedObject": about, "reason": "Tested", "type": "Normal", "message": message})
+    };
+    let events = "/api/v1/namespaces/default/events";
+    lab.browser.press("v").await;
+    lab.shows("No events tell of this object.").await;
+    raw.post(events, &event("web.1", "it was looked at")).await.expect(201);
+    lab.shows("it was looked at").await;
+    let mut of_another = event("other.1", "it was left alone");
+    of_another["involvedObject"]["uid"] = json!("another");
+    raw.post(events, &of_another).await.expect(201);
+    raw.post(events, &event("web.2", "it was looked at again")).await.expect(201);
+    lab.shows("it was looked at again").await;
+    assert_eq!(lab.browser.value("document.body.innerText.includes('it was left alone')").await, false);
+    lab.ends_without_complaints(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn storage_versions_and_migrations_are_shown_with_how_far_they_are() {
+    let all = ["*", "-root-ca-certificate-publisher-controller", "-serviceaccount-controller"];
+    let migrating = |config: &mut Config| config.controllers = Switches::parse(all).expect("names of controllers");
+    let Some(lab) = Lab::start(TestServer::builder().configure(migrating)).await else { return };
+    let raw = lab.raw();
+    for number in 0..3 {
+        raw.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": format!("map-{number}")}}))
+            .await
+            .expect(201);
+    }
+    lab.log_in(ADMIN).await;
+    lab.open("storage").await;
+    lab.browser.until("document.querySelector('tbody tr') !== null").await;
+    // One resource of many, which all servers write in one version.
+    let rows = "[...document.querySelectorAll('.storage table:last-of-type tbody tr')]";
+    lab.browser.until(&format!("{rows}.length > 20")).await;
+    lab.browser.fill(".storage input[type=search]", "apps.deployments").await;
+    lab.browser.until(&format!("{rows}.length === 1 && {rows}[0].innerText.includes('apps/v1')")).await;
+
+    let migration =
+        json!({"metadata": {"name": "maps"}, "spec": {"resource": {"group": "", "resource": "configmaps"}}});
+    let migrations = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+    raw.post(migrations, &migration).await.expect(201);
+    let row =
+        "[...document.querySelectorAll('.storage tbody tr')].find(row => row.innerText.includes('maps'))?.innerText";
+    lab.browser.until(&format!("{row}?.includes('configmaps') && {row}.includes('Succeeded')")).await;
+    let progress =
+        json!({"metadata": {"annotations": {"keelson.io/objects-done": "3", "keelson.io/objects-total": "5"}}});
+    raw.patch(format!("{migrations}/maps"), MERGE, &progress).await.expect(200);
+    let bar = "document.querySelector('.storage tbody progress')";
+    lab.browser.until(&format!("{row}.includes('3 of 5') && {bar}.value === 3 && {bar}.max === 5")).await;
     lab.ends_without_complaints(&[]).await;
 }
