@@ -25,8 +25,8 @@ pub(crate) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// The variables of a condition, of which those of a policy begin with the same.
-    pub(crate) fn variables(&self, authorizer: bool) -> Vec<Cel<'a>> {
+    /// The variables of a condition, with which those of a policy begin. Policies are shown the namespace of the object.
+    pub(crate) fn variables(&self, authorizer: bool, namespace: Option<&'a Object>) -> Vec<Cel<'a>> {
         let shown = |object: Option<&'a Object>| object.map_or(Cel::Null, |object| values::from_map(&object.0, None));
         let request = values::from_tree(self.request, Some(&ADMISSION_REQUEST));
         let mut variables = vec![shown(self.object), shown(self.old), request];
@@ -34,12 +34,6 @@ impl<'a> Scene<'a> {
             variables.push(Cel::authorizer(self.rights));
             variables.push(Cel::resource_check(self.rights, self.rights.own.clone()));
         }
-        variables
-    }
-
-    /// The variables of a policy: beside those of a condition the namespace of the object.
-    pub(crate) fn variables_of_policy(&self, authorizer: bool, namespace: Option<&'a Object>) -> Vec<Cel<'a>> {
-        let mut variables = self.variables(authorizer);
         variables.push(namespace.map_or(Cel::Null, |object| values::from_map(&object.0, Some(&NAMESPACE))));
         variables
     }

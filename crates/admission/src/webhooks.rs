@@ -179,7 +179,8 @@ impl Webhooks {
         let rights = Rights::of(attributes, endpoint);
         let (object, old) = (shown.object(object), shown.old(attributes.old));
         let scene = Scene { object, old, request: &request, rights: &rights };
-        let met = hook.conditions.are_met(&scene.variables(true));
+        // Their conditions may name the namespace, as upstream's may, but it is null there too.
+        let met = hook.conditions.are_met(&scene.variables(true, None));
         if met == Met::No {
             self.stats.excluded(&hook.name, self.kind, attributes.operation);
         }

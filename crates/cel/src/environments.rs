@@ -40,7 +40,7 @@ pub struct Admission {
 
 /// An expression of an admission policy.
 pub fn admission(with: &Admission) -> Environment {
-    let mut environment = match_condition(with.authorizer).with_declared("namespaceObject", &NAMESPACE);
+    let mut environment = match_condition(with.authorizer);
     if with.params {
         environment = environment.with("params", Type::Dyn);
     }
@@ -56,13 +56,14 @@ pub fn match_condition(authorizer: bool) -> Environment {
         .with("object", Type::Dyn)
         .with("oldObject", Type::Dyn)
         .with_declared("request", &ADMISSION_REQUEST);
-    if authorizer {
+    let environment = if authorizer {
         environment
             .with("authorizer", Type::opaque(AUTHORIZER))
             .with("authorizer.requestResource", Type::opaque(RESOURCE_CHECK))
     } else {
         environment
-    }
+    };
+    environment.with_declared("namespaceObject", &NAMESPACE)
 }
 
 /// A rule or a mapping of a token's claims.

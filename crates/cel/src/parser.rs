@@ -455,7 +455,10 @@ impl Parser<'_> {
             let is_optional = self.accept_question();
             let token = self.peek_token();
             if !matches!(token.kind, TokenKind::Ident | TokenKind::EscapedIdent) {
-                self.mismatch(&[TokenKind::Ident, TokenKind::EscapedIdent, TokenKind::RightBrace, TokenKind::Comma]);
+                let mut expected =
+                    vec![TokenKind::Ident, TokenKind::EscapedIdent, TokenKind::RightBrace, TokenKind::Comma];
+                expected.extend((!is_optional).then_some(TokenKind::Question));
+                self.mismatch(&expected);
                 break;
             }
             self.advance();

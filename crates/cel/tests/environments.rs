@@ -130,7 +130,7 @@ fn each_place_has_its_variables_and_no_others() {
     undeclared("authorizer.path('/').check('get').allowed()", &plain, "authorizer");
     undeclared("variables.x == 1", &plain, "variables");
     undeclared("self.x == 1", &plain, "self");
-    undeclared("namespaceObject.metadata.name == ''", &environments::match_condition(true), "namespaceObject");
+    undeclared("namespaceObject.metadata.name == ''", &environments::access_review(), "namespaceObject");
     undeclared("object.x == 1", &environments::claims(), "object");
     assert!(Program::compile("claims.sub + ':' + claims['https://x/y']", &environments::claims()).is_ok());
     assert!(Program::compile("user.groups.exists(g, g == user.username)", &environments::user()).is_ok());

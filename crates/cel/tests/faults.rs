@@ -50,6 +50,7 @@ fn the_parser_goes_on_after_a_mistake() {
         ("self.i 2", &["1:8: Syntax error: extraneous input '2' expecting <EOF>"]),
         ("self.i > 2 ? 1", &["1:15: Syntax error: mismatched input '<EOF>' expecting ':'"]),
         ("{'k': 2", &["1:8: Syntax error: mismatched input '<EOF>' expecting {'}', ','}"]),
+        ("X{", &["1:3: Syntax error: mismatched input '<EOF>' expecting {'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}"]),
         ("[2, 3}]", &["1:6: Syntax error: extraneous input '}' expecting {']', ','}"]),
         (
             "self.i @ 2",

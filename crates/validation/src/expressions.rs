@@ -90,7 +90,10 @@ pub(crate) fn of_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn tell(at: &At<'_, '_>, compiled: Result<Program, CompileError>, run: &mut Run<'_>) {
-    if let Err(error) = compiled {
-        at.invalid(run, at.text(), error.to_string());
+    match compiled {
+        Ok(_) => {}
+        // It is well-formed, but a constant in it can't be had: upstream holds that to be no fault of the writer.
+        Err(error @ CompileError::Instantiation(_)) => at.internal(run, error.to_string()),
+        Err(error) => at.invalid(run, at.text(), error.to_string()),
     }
 }

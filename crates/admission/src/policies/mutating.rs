@@ -26,6 +26,9 @@ use crate::matching::Endpoint;
 use crate::shown::Shown;
 use crate::told::{told_name, told_of_patch};
 
+/// What is told of a value in a patch that JSON does not have.
+const NO_JSON: &str = "JSONPath valueExpression evaluated to a type that could not marshal to JSON";
+
 const PLUGIN: &str = "MutatingAdmissionPolicy";
 
 /// The plugin.
@@ -187,6 +190,7 @@ impl Mutating<'_> {
         let made = seen.run(policy, &shown, objects, params, |run| {
             let mutation = &run.compiled().mutations[place];
             match run.evaluate(&mutation.program, &run.variables(true)) {
+                Ok(Ok(value)) if mutation.is_json_patch => to_json(&value).map_err(|why| format!("{NO_JSON}: {why}")),
                 Ok(Ok(value)) => to_json(&value),
                 Ok(Err(error)) => Err(format!("expression '{}' resulted in error: {error}", mutation.text)),
                 Err(budget) => Err(budget.to_string()),

@@ -94,7 +94,7 @@ impl<'s> Run<'s> {
     /// The values of the variables of an expression.
     pub(crate) fn variables(&self, authorizer: bool) -> Vec<Cel<'s>> {
         let Stage { scene, namespace, params, compiled, .. } = self.stage;
-        let mut variables = scene.variables_of_policy(authorizer, namespace);
+        let mut variables = scene.variables(authorizer, namespace);
         if let Some(params) = params {
             variables.push(params.map_or(Cel::Null, |params| values::from_map(&params.0, None)));
         }

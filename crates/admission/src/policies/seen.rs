@@ -76,7 +76,7 @@ impl<'a> Seen<'a> {
             reach,
         };
         let conditions = || {
-            let mut variables: Vec<Cel<'_>> = scene.variables_of_policy(true, namespace);
+            let mut variables: Vec<Cel<'_>> = scene.variables(true, namespace);
             if policy.params.is_some() {
                 variables.push(params.map_or(Cel::Null, |params| keelson_cel::values::from_map(&params.0, None)));
             }

@@ -396,3 +396,46 @@ async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
     let expected = [row("c", "j"), row("side", "s")];
     assert_eq!(images, expected.iter().map(|(name, image, policy)| (name, image, policy)).collect::<Vec<_>>());
 }
+
+#[tokio::test]
+async fn what_no_expression_comes_to_is_told_where_it_is_written_or_where_it_is_needed() {
+    let judged = Judged::open().await;
+    let added = |value: &str| format!("[JSONPatch{{op: 'add', path: '/data/c', value: {value}}}]");
+    let unwritten = [
+        ("int('x')", "program instantiation failed: type conversion error from 'string' to 'int'"),
+        ("uint(-1)", "program instantiation failed: unsigned integer overflow"),
+    ];
+    for (value, why) in unwritten {
+        let rule =
+            json!({ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] });
+        let spec = json!({
+            "matchConstraints": { "resourceRules": [rule] },
+            "mutations": [patches(&added(value))],
+            "reinvocationPolicy": "Never",
+        });
+        let policy = json!({ "metadata": { "name": "unwritten" }, "spec": spec });
+        let told = judged.raw.post(format!("{GROUP}/mutatingadmissionpolicies"), &policy).await.expect(422).json();
+        let cause = json!({
+            "reason": "InternalError",
+            "message": format!("Internal error: {why}"),
+            "field": "spec.mutations[0].jsonPatch.expression",
+        });
+        assert_eq!(told["details"]["causes"], json!([cause]), "{value}");
+    }
+    let unfit = [
+        (
+            "1.0 / 0.0",
+            "json: error calling MarshalJSON for type *structpb.Value: proto: google.protobuf.Value.number_value: invalid +Inf value",
+        ),
+        ("quantity('1Gi')", "type conversion error from 'Quantity' to '*structpb.Value'"),
+        ("optional.none()", "optional.none() dereference"),
+    ];
+    for (place, (value, why)) in unfit.into_iter().enumerate() {
+        let name = format!("unfit-{place}");
+        judged.mutation(&name, json!([patches(&added(value))]), json!({})).await;
+        let told = judged.asks(&name, json!({ "a": "b" })).await.expect(403).json();
+        let marshalled = format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}");
+        let message = format!("policy '{name}' with binding '{name}-b' denied request: {marshalled}");
+        assert_eq!(told["message"], message, "{value}");
+    }
+}

@@ -335,6 +335,7 @@ async fn conditions_decide_whether_a_webhook_is_asked() {
     check(&["has(request.options) && request.options.kind == 'CreateOptions'"], "Fail", ASKED).await;
     check(&["'system:masters' in request.userInfo.groups"], "Fail", ASKED).await;
     check(&["authorizer.group('').resource('secrets').namespace('x').check('get').allowed()"], "Fail", ASKED).await;
+    check(&["namespaceObject == null"], "Fail", ASKED).await;
     check(&["!authorizer.requestResource.check('update').allowed()"], "Fail", NOT).await;
     let fault =
         "configmaps \"x\" is forbidden: expression 'object.data.none == 'x'' resulted in error: no such key: none";
