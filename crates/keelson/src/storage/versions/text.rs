@@ -1,12 +1,15 @@
 //! The text of a report: a table of resources, and below it whatever is not as it should be. Whoever waits gets one line, with a bar
 //! that fills.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::report::{Migration, Report, Resource};
 
 /// How many places a progress bar has.
 const BAR: usize = 30;
+/// How many resources beside one are not named where the reason is the same for all.
+const ALIKE: usize = 4;
 const HEADS: [&str; 5] = ["RESOURCE", "ENCODED AS", "AGREED", "STORED", "OLDER"];
 
 /// The whole of it, without a line break at the end.
@@ -23,12 +26,21 @@ pub(super) fn report(report: &Report) -> String {
              off: nothing is migrated as long as it is there"
         ));
     }
-    let mut disagreements = report.disagreements().peekable();
-    if disagreements.peek().is_some() {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (resource, why) in report.disagreements() {
+        reasons.entry(why).or_default().push(resource);
+    }
+    if !reasons.is_empty() {
         say(format_args!("\nno agreement:"));
     }
-    for (resource, why) in disagreements {
-        say(format_args!("  {resource}: {why}"));
+    for (why, resources) in reasons {
+        match &resources[..] {
+            // The table names them all.
+            [first, others @ ..] if others.len() >= ALIKE => {
+                say(format_args!("  {first} and {} more: {why}", others.len()));
+            }
+            few => few.iter().for_each(|resource| say(format_args!("  {resource}: {why}"))),
+        }
     }
     if !report.migrations.is_empty() {
         say(format_args!("\nmigrations:"));
@@ -50,6 +62,7 @@ pub(super) fn progress(report: &Report, most: usize) -> String {
     let left = report.older();
     let bar = bar(most.saturating_sub(left), most);
     match report.disagreements().next() {
+        Some((resource, why)) if most == 0 => format!("no agreement on {resource}: {why}"),
         Some((resource, why)) => format!("{bar}, and no agreement on {resource}: {why}"),
         None => match report.migrations.iter().find_map(hindrance) {
             Some(hindrance) => format!("{bar}; {hindrance}"),
@@ -186,6 +199,25 @@ migrations:
     }
 
     #[test]
+    fn a_reason_that_many_resources_share_is_told_once() {
+        let mut found = found();
+        let alike = |name: &str| Resource {
+            name: name.to_owned(),
+            entries: vec![entry("a", "v1")],
+            agreed: Err("c has a lease and no entry here: its version is not known".to_owned()),
+            stored: None,
+        };
+        found.resources.extend(["p", "q", "r", "s", "t"].map(alike));
+        let text = report(&found);
+        let part = "
+no agreement:
+  horizontalpodautoscalers.autoscaling: a stores autoscaling/v1, b stores autoscaling/v2
+  p and 4 more: c has a lease and no entry here: its version is not known
+";
+        assert!(text.contains(part), "{text}");
+    }
+
+    #[test]
     fn progress_is_what_is_no_longer_left_of_the_most_that_was() {
         let mut found = found();
         let line = progress(&found, 8);
@@ -193,6 +225,7 @@ migrations:
             line.starts_with("[######################........]  75% (6 of 8 objects), and no agreement on hor"),
             "{line}"
         );
+        assert!(progress(&found, 0).starts_with("no agreement on hor"), "a bar of nothing says nothing");
         found.resources.remove(0);
         assert_eq!(
             progress(&found, 8),
