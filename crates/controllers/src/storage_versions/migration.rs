@@ -160,7 +160,9 @@ impl StorageVersionMigrator {
     fn note_migration(&self, name: &str) {
         let Ok(migrations) = self.migrations.collection() else { return };
         let Some(entry) = migrations.get(&self.migrations.relative_key(name)) else {
-            return self.known.lock().forget(name);
+            let resource = self.known.lock().forget(name);
+            // Its definition may still speak of it, or another one be needed.
+            return resource.into_iter().for_each(|resource| self.queue.add(resource));
         };
         let migration = entry.object.decode(entry.revision);
         let resource = self.published(subject(&migration));
@@ -223,7 +225,7 @@ impl StorageVersionMigrator {
             None if is_needed => match self.agreement(&subject).await? {
                 Ok(_) => self.begin(&subject).await?,
                 // It is looked at again when they do.
-                Err(_) => return Ok(Outcome::Done),
+                Err(_) => return self.forget_lost_migration(&subject).await.map(|()| Outcome::Done),
             },
             None => return Ok(Outcome::Done),
         };
@@ -274,6 +276,7 @@ impl StorageVersionMigrator {
             }
             return Ok(Outcome::Done);
         };
+        self.forget_lost_migration(&subject).await?;
         if self.states.is_settled(&subject.resource, &subject.kind) {
             return Ok(Outcome::Done);
         }
@@ -328,7 +331,7 @@ impl StorageVersionMigrator {
         let names = known.open(resource);
         let (there, gone): (Vec<_>, Vec<_>) =
             names.into_iter().partition(|name| migrations.get(&self.migrations.relative_key(name)).is_some());
-        gone.iter().for_each(|name| known.forget(name));
+        gone.iter().for_each(|name| drop(known.forget(name)));
         Ok(!there.is_empty())
     }
 
@@ -350,14 +353,7 @@ impl StorageVersionMigrator {
     async fn begin(&self, subject: &Subject) -> Result<Stored, ApiError> {
         let GroupResource { group, resource } = &subject.resource;
         // One that another server has begun may not have been told of yet, so all are read once before one is made.
-        let mut of_resource = Vec::new();
-        for there in self.client.list(&self.migrations, LabelSelector::everything()).await? {
-            let of = self.published(objects::subject(&there.object));
-            self.known.lock().note(&there.object, of.clone());
-            if of == subject.resource {
-                of_resource.push(there);
-            }
-        }
+        let of_resource = self.all_of(&subject.resource).await?;
         if let Some(open) = self.open(&subject.resource).await?.into_iter().next() {
             return Ok(open);
         }
@@ -375,6 +371,29 @@ impl StorageVersionMigrator {
         // Before it is told of: the next look finds it.
         self.known.lock().note(&made.object, subject.resource.clone());
         Ok(made)
+    }
+
+    /// All migrations of a resource, also those of which this server has not been told yet.
+    async fn all_of(&self, resource: &GroupResource) -> Result<Vec<Stored>, ApiError> {
+        let mut of_resource = Vec::new();
+        for there in self.client.list(&self.migrations, LabelSelector::everything()).await? {
+            let of = self.published(objects::subject(&there.object));
+            self.known.lock().note(&there.object, of.clone());
+            if of == *resource {
+                of_resource.push(there);
+            }
+        }
+        Ok(of_resource)
+    }
+
+    /// Has a definition speak of no migration any more where there is none that has not ended, as where it was deleted.
+    async fn forget_lost_migration(&self, subject: &Subject) -> Result<(), ApiError> {
+        if !self.says_migrating(subject)
+            || self.all_of(&subject.resource).await?.iter().any(|it| !has_ended(&it.object))
+        {
+            return Ok(());
+        }
+        self.forget_migration(subject).await
     }
 
     async fn migrate(&self, migration: &Stored, subject: &Subject) -> Result<Outcome, ApiError> {

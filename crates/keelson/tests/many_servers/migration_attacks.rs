@@ -94,6 +94,43 @@ async fn ends_that_clients_make_up_change_nothing_of_what_is_said_to_be_stored()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_speaks_of_no_migration_that_is_gone() {
+    let (_store, server, _hook, is_broken) = start().await;
+    let raw = server.raw();
+    is_broken.store(true, Ordering::SeqCst);
+    raw.patch(DEFINITION, MERGE, &json!({ "spec": { "versions": versions("v2") } })).await.expect(200);
+    let said = async || condition(&definition(&raw).await, "StorageMigrating")["message"].clone();
+    let other_than = async |gone: Option<&str>| {
+        let names = migrations(&raw).await.iter().map(|it| name(it).to_owned()).collect::<Vec<_>>();
+        let running = said().await;
+        names.into_iter().find(|it| Some(&**it) != gone && running == format!("Migration {it} is running"))
+    };
+    until("one is under way", || async { other_than(None).await.is_some() }).await;
+    let first = other_than(None).await.unwrap();
+    raw.delete(format!("{MIGRATIONS}/{first}")).await.expect(200);
+    until("another one takes its place", || async { other_than(Some(&first)).await.is_some() }).await;
+    is_broken.store(false, Ordering::SeqCst);
+    until("it comes to its end", || async {
+        definition(&raw).await["status"]["storedVersions"] == json!(["v2"])
+            && said().await == "The migration has succeeded and the stored versions have been updated"
+    })
+    .await;
+    until_all_have_ended(&raw).await;
+    // Somebody says that one runs of which nobody knows.
+    let mut conditions = definition(&raw).await["status"]["conditions"].clone();
+    let migrating = conditions.as_array_mut().unwrap().iter_mut().find(|it| it["type"] == "StorageMigrating").unwrap();
+    (migrating["status"], migrating["message"]) = (json!("True"), json!("Migration nobody is running"));
+    raw.patch(format!("{DEFINITION}/status"), MERGE, &json!({ "status": { "conditions": conditions } }))
+        .await
+        .expect(200);
+    until("it is put right", || async {
+        said().await == "The migration was given up before it had come to its end"
+            && !holds(&definition(&raw).await, "StorageMigrating")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_definition_that_goes_in_the_middle_takes_its_migration_along() {
     let (store, server, _hook, is_broken) = start().await;
     let raw = server.raw();

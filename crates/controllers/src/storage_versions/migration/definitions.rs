@@ -22,6 +22,13 @@ impl StorageVersionMigrator {
             && stored_versions(&definition).any(|version| version != subject.kind.version)
     }
 
+    /// Whether the definition says that a migration runs, as far as the cache has come.
+    pub(super) fn says_migrating(&self, subject: &Subject) -> bool {
+        let Some(name) = subject.definition() else { return false };
+        let Ok(definitions) = self.definitions.collection() else { return false };
+        definitions.get(&name).is_some_and(|entry| holds(&entry.object.decode(entry.revision), MIGRATING))
+    }
+
     /// Has the definition say that a migration runs.
     ///
     /// # Errors

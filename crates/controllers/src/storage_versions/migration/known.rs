@@ -28,15 +28,16 @@ impl KnownMigrations {
         }
     }
 
-    /// Notes that there is no migration of this name.
-    pub(super) fn forget(&mut self, name: &str) {
-        let Some(resource) = self.resources.remove(name) else { return };
+    /// Notes that there is no migration of this name, and tells of which resource there was one that had not ended.
+    pub(super) fn forget(&mut self, name: &str) -> Option<GroupResource> {
+        let resource = self.resources.remove(name)?;
         if let Some(names) = self.names.get_mut(&resource) {
             names.remove(name);
             if names.is_empty() {
                 self.names.remove(&resource);
             }
         }
+        Some(resource)
     }
 
     /// The names of those of a resource that have not ended.
@@ -86,9 +87,10 @@ mod tests {
         note("a", &pods, true);
         note("d", &pods, true);
         assert_eq!((known.open(&pods), known.open(&maps)), (vec!["b".to_owned()], vec!["c".to_owned()]));
-        for name in ["a", "b", "c", "d", "never"] {
-            known.forget(name);
-        }
+        assert_eq!(
+            ["a", "b", "c", "d", "never"].map(|name| known.forget(name)),
+            [None, Some(pods), Some(maps), None, None]
+        );
         assert!(known.resources.is_empty() && known.names.is_empty());
     }
 
