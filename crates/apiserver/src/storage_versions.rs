@@ -68,18 +68,20 @@ impl StorageVersions {
     /// Publishes as soon as the lease of this server stands, and again whenever that or its record in the store was lost.
     pub(crate) async fn run(self, mut acknowledged: watch::Receiver<Option<Instant>>) {
         let mut closings = self.registry.encodings_closed();
-        let (mut known, mut closed) = (*closings.borrow(), None);
         loop {
-            let closing = *closings.borrow_and_update();
-            if closing != known {
-                (known, closed) = (closing, Some(Instant::now()));
-            }
+            // The registry holds the sender.
+            let Ok(closing) = closings.wait_for(|closings| closings.under_way == 0).await.map(|closings| *closings)
+            else {
+                return;
+            };
             // ORDER: the lease is renewed after what was published was given up. A server that was away too long may have lost both its
             // record and its lease and hear of the record first; what it published then would be taken away while it writes.
-            let stands = |renewal: &Option<Instant>| renewal.is_some_and(|begun| closed.is_none_or(|at| begun >= at));
+            let stands = |renewal: &Option<Instant>| {
+                renewal.is_some_and(|begun| closing.ended.is_none_or(|ended| begun >= ended))
+            };
             // The lease outlives this.
             let _ = acknowledged.wait_for(stands).await;
-            let wait = match self.publish_all(known).await {
+            let wait = match self.publish_all(closing.begun).await {
                 Ok(()) => {
                     self.is_published.send_replace(true);
                     self.interval
@@ -95,7 +97,7 @@ impl StorageVersions {
     }
 
     /// All of them, of which one that fails keeps no other from being published. Nothing is opened that was closed meanwhile.
-    async fn publish_all(&self, closing: u64) -> Result<(), ApiError> {
+    async fn publish_all(&self, begun: u64) -> Result<(), ApiError> {
         let mut outcome = Ok(());
         let closings = self.registry.encodings_closed();
         for resource in self.registry.surface().resources() {
@@ -103,7 +105,7 @@ impl StorageVersions {
             let (gate, kind) = entry.gate();
             let opening = gate.prepare(kind).await;
             match retry_conflicts(ATTEMPTS, || self.publish(&entry)).await {
-                Ok(()) if *closings.borrow() == closing => gate.open(kind, opening),
+                Ok(()) if closings.borrow().begun == begun => gate.open(kind, opening),
                 // It is published anew when the lease was renewed.
                 Ok(()) => {}
                 Err(error) => {

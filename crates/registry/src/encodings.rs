@@ -12,6 +12,7 @@ use keelson_meta::{ApiError, GroupVersion, GroupVersionKind};
 use keelson_resources::Text;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::registry::Registry;
 use crate::target::Target;
@@ -28,8 +29,18 @@ pub(crate) struct EncodingGates {
     gates: Mutex<HashMap<Text, Arc<EncodingGate>>>,
     /// Whether versions are published, so that a gate is closed at first.
     are_published: bool,
-    /// How often all were closed.
-    closings: watch::Sender<u64>,
+    closings: watch::Sender<Closings>,
+}
+
+/// When all gates were closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Closings {
+    /// How often that was begun.
+    pub begun: u64,
+    /// How many are waiting until nobody is inside.
+    pub under_way: usize,
+    /// When the last one ended.
+    pub ended: Option<Instant>,
 }
 
 /// The gate to the writes of one collection.
@@ -106,8 +117,8 @@ impl Registry {
         self.surfaces().gates().close_all().await;
     }
 
-    /// Tells how often that has been done.
-    pub fn encodings_closed(&self) -> watch::Receiver<u64> {
+    /// Tells each time that has been done, when it is done.
+    pub fn encodings_closed(&self) -> watch::Receiver<Closings> {
         self.surfaces().gates().closings.subscribe()
     }
 }
@@ -129,10 +140,7 @@ impl EncodingGates {
     pub(crate) async fn close_all(&self) {
         // ORDER: counted before the first gate closes, so that who began to publish before knows it by then, and told of behind the last,
         // so that nobody publishes anew what is closed only then.
-        self.closings.send_if_modified(|closings| {
-            *closings += 1;
-            false
-        });
+        let _closing = Closing::begin(&self.closings);
         let all: Vec<_> = self.gates.lock().values().cloned().collect();
         for gate in &all {
             gate.close();
@@ -140,7 +148,29 @@ impl EncodingGates {
         for gate in all {
             gate.emptied().await;
         }
-        self.closings.send_modify(|closings| *closings += 1);
+    }
+}
+
+/// A closing of all gates that is under way.
+struct Closing<'a>(&'a watch::Sender<Closings>);
+
+impl<'a> Closing<'a> {
+    fn begin(closings: &'a watch::Sender<Closings>) -> Self {
+        closings.send_if_modified(|closings| {
+            closings.begun += 1;
+            closings.under_way += 1;
+            false
+        });
+        Self(closings)
+    }
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|closings| {
+            closings.under_way -= 1;
+            closings.ended = Some(Instant::now());
+        });
     }
 }
 

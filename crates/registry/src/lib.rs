@@ -60,7 +60,7 @@ pub use converter::{
 pub use create::Created;
 pub use delete::Deleted;
 pub use delete_collection::DeletedPage;
-pub use encodings::EncodingGate;
+pub use encodings::{Closings, EncodingGate, Opening};
 pub use estimate::Estimate;
 pub use intake::{accept, fit, match_name, object_of};
 pub use kept::{KEPT_BYTES, KeptObjects, KeptStats};
