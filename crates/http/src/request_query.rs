@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use http::Uri;
 use keelson_meta::ApiError;
 use keelson_meta::options::{ListOptions, Query as Pairs};
-use keelson_query::{Query, is_parameter};
+use keelson_query::{Query, is_parameter, parameter_name};
 use keelson_resources::Verb;
 
 use crate::request_info::{RequestInfo, RequestVerb};
@@ -58,10 +58,10 @@ impl RequestQuery {
 
     /// What is told who asks something else than a read with parameters of a query.
     pub fn refusal_beyond_reads(&self) -> ApiError {
-        if let Err(wrong) = self.extended() {
-            return wrong;
-        }
         let names: Vec<&str> = self.pairs.pairs().map(|(name, _)| name).filter(|name| is_parameter(name)).collect();
+        if let Some(unknown) = names.iter().find_map(|name| parameter_name(name).err()) {
+            return ApiError::BadRequest(unknown.to_string());
+        }
         ApiError::BadRequest(format!(
             "{}: parameters that begin with keelson.io/ are for reads of objects alone",
             names.join(", ")

@@ -33,7 +33,7 @@ pub use moment::Moment;
 pub use order::{Comparison, SortBy, SortTerm};
 pub use parameters::{GROUP_VERSION, PARAMETERS, Parameter, ParameterValue, Request};
 pub use path::{Path, Segment};
-pub use query::{PREFIX, Query, is_parameter};
+pub use query::{PREFIX, Query, is_parameter, parameter_name};
 pub use search::{Manner, Ranked, Search, SearchGathered, SearchIndex, SearchedTexts, WordMatch};
 pub use token::{QueryToken, TokenError, TokenRevision, fingerprint};
 pub use value::{Subject, Value};

@@ -27,10 +27,23 @@ const MAX_BYTES: usize = 4096;
 /// What it may cost for a byte of an object that it is in several groups, in walks through it: a group may be of one byte.
 const STEPS_OF_GROUPS: u64 = 8;
 
-/// Whether a parameter of a request is one of a query, known or not. The prefix may be in letters of either case: who wrote it otherwise
-/// is told that there is no such parameter, and gets no answer to something else.
+/// Whether a parameter of a request is one of a query, known or not. A name that has the domain anywhere in it, in letters of either case,
+/// is meant as one (with a space before it, encoded twice, or with `amp;` of a copied page): who wrote it so is told that there is no
+/// such parameter, and gets no answer to something else.
+///
+/// Cost: a look at each byte of the name.
 pub fn is_parameter(name: &str) -> bool {
-    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+    let domain = PREFIX.trim_end_matches('/').as_bytes();
+    name.as_bytes().windows(domain.len()).any(|part| part.eq_ignore_ascii_case(domain))
+}
+
+/// The name of a parameter as [`PARAMETERS`] has it.
+///
+/// # Errors
+/// Where there is none of that name.
+pub fn parameter_name(name: &str) -> Result<&'static str, QueryError> {
+    let known = PARAMETERS.iter().map(|parameter| parameter.name).find(|known| *known == name);
+    known.ok_or_else(|| QueryError::Unknown { name: name.to_owned() })
 }
 
 /// What a request asks of a list beyond what Kubernetes knows.
@@ -67,9 +80,7 @@ impl Query {
         let mut query = None;
         let mut seen = Vec::new();
         for (name, value) in pairs.filter(|(name, _)| is_parameter(name)) {
-            let Some(known) = PARAMETERS.iter().map(|parameter| parameter.name).find(|known| *known == name) else {
-                return Err(QueryError::Unknown { name: name.to_owned() });
-            };
+            let known = parameter_name(name)?;
             if seen.contains(&known) {
                 return Err(QueryError::Repeated { name: known });
             }
@@ -357,7 +368,16 @@ mod tests {
              keelson.io/groupBy, keelson.io/filter, keelson.io/where, keelson.io/search, keelson.io/matches, \
              keelson.io/at, keelson.io/fields, keelson.io/omitManagedFields",
         );
-        for name in ["Keelson.io/filter", "KEELSON.IO/page", "keelson.io/sortby", "keelson.io/", "kEELSON.IO/"] {
+        for name in [
+            "Keelson.io/filter",
+            "KEELSON.IO/page",
+            "keelson.io/sortby",
+            "keelson.io/",
+            "kEELSON.IO",
+            " keelson.io/filter",
+            "keelson.io%2Ffilter",
+            "amp;keelson.io/filter",
+        ] {
             let told = parse(&[(name, "1")]).unwrap_err();
             assert!(told.starts_with(&format!("unknown query parameter {name:?}: ")), "{told}");
         }

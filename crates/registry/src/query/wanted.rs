@@ -239,6 +239,10 @@ impl Wanted {
 
     /// Whether the query wants an object.
     fn holds(&self, entry: &Entry, seen: &Seen<'_>) -> bool {
+        // The whole query is refused by now: to look at more objects would be work for nobody.
+        if self.too_costly.get().is_some() {
+            return false;
+        }
         let subject = seen.subject();
         let refused = |parameter| {
             self.too_costly.get_or_init(|| (parameter, entry.key.clone()));
