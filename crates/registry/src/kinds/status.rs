@@ -29,10 +29,12 @@ const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
 /// `Guaranteed` when every container may use exactly what it asks for, `BestEffort` when none asks for anything.
 pub(crate) fn quality_of_service(pod: &Object) -> &'static str {
-    let containers = ["containers", "initContainers"];
-    let containers = containers.iter().filter_map(|list| pod.get(&["spec", list])?.as_array()).flatten();
+    let spec = pod.0.get("spec").unwrap_or(&Value::Null);
+    let containers = ["containers", "initContainers"].iter().filter_map(|list| spec.get(list)?.as_array()).flatten();
+    // What the pod asks for as a whole stands for all of its containers (KEP-2837).
+    let askers: Vec<&Value> = if asks_as_a_whole(spec) { vec![spec] } else { containers.collect() };
     let (mut asked, mut guaranteed) = (false, true);
-    for container in containers {
+    for container in askers {
         let amounts = |of: &str| COMPUTE.map(|resource| amount(container, of, resource));
         let (requests, limits) = (amounts("requests"), amounts("limits"));
         guaranteed &= limits.iter().all(Option::is_some) && requests == limits;
@@ -43,6 +45,13 @@ pub(crate) fn quality_of_service(pod: &Object) -> &'static str {
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
     }
+}
+
+/// Whether a pod states resources beside those of its containers.
+fn asks_as_a_whole(spec: &Value) -> bool {
+    let is_of_pods = |resource: &str| COMPUTE.contains(&resource) || resource.starts_with("hugepages-");
+    let amounts = ["requests", "limits"].into_iter().filter_map(|of| spec.get("resources")?.get(of)?.as_object());
+    amounts.flatten().any(|(resource, _)| is_of_pods(resource))
 }
 
 /// A quantity in its canonical form, in which equal amounts are equal; none is as good as zero.
@@ -70,5 +79,15 @@ mod tests {
         check(json!([{ "resources": { "requests": both, "limits": both } }]), "Guaranteed");
         check(json!([{ "resources": { "requests": both, "limits": both } }, {}]), "Burstable");
         check(json!([{ "resources": { "requests": { "cpu": "1" }, "limits": both } }]), "Burstable");
+
+        let check = |resources: Value, of_container: Value, expected: &str| {
+            let spec = json!({ "resources": resources, "containers": [{ "resources": of_container }] });
+            let pod = Object::from_value(json!({ "spec": spec })).unwrap();
+            assert_eq!(quality_of_service(&pod), expected, "{resources}");
+        };
+        check(json!({ "requests": { "cpu": "1" } }), json!({}), "Burstable");
+        check(json!({ "requests": { "cpu": "1" } }), json!({ "requests": both, "limits": both }), "Burstable");
+        check(json!({ "requests": both, "limits": both }), json!({ "requests": { "cpu": "1" } }), "Guaranteed");
+        check(json!({ "requests": {} }), json!({ "requests": both, "limits": both }), "Guaranteed");
     }
 }
