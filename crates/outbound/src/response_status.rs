@@ -63,7 +63,7 @@ fn stated(body: &[u8]) -> Option<String> {
 fn generic(answer: &RestResponse) -> String {
     const SHOWN_BYTES: usize = 2048;
     let media = answer.content_type.split(';').next().unwrap_or_default().trim();
-    let shown = if media.starts_with("text/") {
+    let shown = if media.starts_with("text/") && !answer.body.trim_ascii().is_empty() {
         let text = String::from_utf8_lossy(&answer.body);
         let text = text.trim();
         text[..text.floor_char_boundary(SHOWN_BYTES)].to_owned()

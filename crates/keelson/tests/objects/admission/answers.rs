@@ -40,6 +40,7 @@ fn answer(request: &HookRequest) -> HookReply {
         ),
         "/text" => review(request, json!({ "allowed": "yes" })),
         "/http-500" => other(500, "text/plain", "broken"),
+        "/http-500-empty" => other(500, "text/plain", ""),
         "/http-404" => other(404, "text/plain", "none"),
         "/http-status" => other(
             400,
@@ -127,6 +128,8 @@ async fn what_is_no_answer_fails_the_request_or_is_passed_over_as_the_policy_say
     )
     .await;
     check("http-500", &failed("an error on the server (\"broken\") has prevented the request from succeeding")).await;
+    check("http-500-empty", &failed("an error on the server (\"unknown\") has prevented the request from succeeding"))
+        .await;
     check("http-404", &failed("the server could not find the requested resource")).await;
     check("http-status", &failed("from the hook")).await;
     check("empty", &failed("0-length response with status code: 200 and content type: application/json")).await;
