@@ -27,6 +27,7 @@ mod lost_pods;
 mod managed;
 mod namespaces;
 mod newest;
+mod owners;
 mod ownership;
 mod patch;
 mod prepare;

@@ -79,6 +79,16 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Checks that a subresource may be posted to in the target's namespace, as an object may be created there.
+    ///
+    /// # Errors
+    /// As [`namespace_guard`](Self::namespace_guard).
+    pub(crate) async fn check_namespace(&self, target: &Target, name: &str) -> Result<(), ApiError> {
+        self.namespace_guard(target, name).await.map(|_| ())
+    }
+}
+
 /// Why nothing is created in a namespace that is being deleted.
 pub fn namespace_is_terminating(target: &Target, name: &str, namespace: &str) -> ApiError {
     ApiError::Refused {

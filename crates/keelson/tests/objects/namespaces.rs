@@ -236,4 +236,47 @@ async fn the_namespaces_that_everybody_counts_on_stay() {
         assert_eq!((refused["message"].as_str(), &refused["reason"]), (Some(message.as_str()), &json!("Forbidden")));
         assert_eq!(raw.get(format!("{NAMESPACES}/{name}")).await.json()["status"]["phase"], "Active");
     }
+    let uid = raw.get(format!("{NAMESPACES}/default")).await.json()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let meant = json!({"preconditions": {"uid": "wrong"}});
+    let refused = raw.delete(format!("{NAMESPACES}/default")).json(&meant).await.expect(409).json();
+    let message = format!(
+        "Operation cannot be fulfilled on namespaces \"default\": Precondition failed: UID in precondition: wrong, UID in object \
+         meta: {uid}"
+    );
+    assert_eq!(refused["message"], message.as_str());
+}
+
+/// What is posted to a subresource counts as made in its namespace.
+#[tokio::test]
+async fn nothing_is_posted_to_a_subresource_where_the_namespace_is_gone_or_going() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let posts = [
+        (
+            "pods/p/eviction",
+            json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}),
+            "pods \"p\"",
+        ),
+        ("pods/p/binding", json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}), "pods \"p\""),
+        (
+            "serviceaccounts/sa/token",
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["x"]}}),
+            "serviceaccounts \"sa\"",
+        ),
+    ];
+    for (path, body, _) in &posts {
+        let refused = raw.post(format!("{NAMESPACES}/none/{path}"), body).await.expect(404).json();
+        assert_eq!(refused["message"], "namespaces \"none\" not found", "{path}");
+        assert_eq!(refused["details"], json!({"name": "none", "kind": "namespaces"}), "{path}");
+    }
+    namespace(&raw, "going").await;
+    config_map(&raw, "going", "held", json!(["example.com/mine"])).await;
+    delete(&raw, "going").await;
+    for (path, body, object) in &posts {
+        let refused = raw.post(format!("{NAMESPACES}/going/{path}"), body).await.expect(403).json();
+        let message = format!(
+            "{object} is forbidden: unable to create new content in namespace going because it is being terminated"
+        );
+        assert_eq!(refused["message"], message.as_str(), "{path}");
+    }
 }

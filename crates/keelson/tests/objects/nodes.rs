@@ -314,6 +314,8 @@ async fn a_node_shows_its_own_pods_and_gets_nothing_by_them() {
         owner[change.0] = change.1;
         json!([owner])
     };
+    let other = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "other", "controller": false});
+    let two_owners = json!([owner, other]);
     let own = |name: &str, more: Value| mirror(name, "n1", json!([owner]), more);
     let volumes = |source: Value| json!({ "volumes": [source] });
     let mismatch = format!("node n1 UID mismatch: expected other got {}", cluster.node_uid);
@@ -325,7 +327,7 @@ async fn a_node_shows_its_own_pods_and_gets_nothing_by_them() {
         (plain, r#"annotation, node "n1" can only create mirror pods"#.to_owned()),
         (mirror("m3", "n2", json!([owner]), none()), can("spec.nodeName")),
         (mirror("m4", "n1", json!([]), none()), can("an owner reference")),
-        (mirror("m5", "n1", json!([owner, owner]), none()), can("a single owner reference")),
+        (mirror("m5", "n1", two_owners, none()), can("a single owner reference")),
         (mirror("m6", "n1", owned_by(("kind", json!("Pod"))), none()), can("an owner reference")),
         (mirror("m7", "n1", owned_by(("controller", json!(false))), none()), can("a controller owner reference")),
         (mirror("m8", "n1", owned_by(("uid", json!("other"))), none()), mismatch),

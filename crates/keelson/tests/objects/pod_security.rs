@@ -165,3 +165,40 @@ plugins:
     let error = PodSecurityConfiguration::from_file(&path).unwrap_err();
     assert!(error.contains("defaults.enforce: Invalid value: \"high\""), "{error}");
 }
+
+/// A profile that is stated as before Kubernetes 1.30 becomes the field that stands for it.
+#[tokio::test]
+async fn profiles_in_annotations_are_read_into_fields_and_judged() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    namespace(&raw, "baseline", &[("enforce", "baseline")]).await;
+    let annotated = |name: &str, container: &str, profile: &str, spec: Value| {
+        let mut pod = pod(name, spec);
+        let key = format!("container.apparmor.security.beta.kubernetes.io/{container}");
+        pod["metadata"]["annotations"] = json!({ key: profile });
+        pod
+    };
+    let told = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the \
+                \"appArmorProfile\" field instead";
+    let refused = post(&raw, "baseline", &annotated("p", "c", "unconfined", json!({}))).await.expect(403);
+    assert_eq!(
+        message(&refused),
+        "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": forbidden AppArmor profiles (container \"c\" and \
+         annotation must not set AppArmor profile type to \"Unconfined\", \
+         \"container.apparmor.security.beta.kubernetes.io/c=\"unconfined\"\")"
+    );
+    assert_eq!(warnings(&refused), [told]);
+    let stated = |answer: &Answer| answer.json()["spec"]["containers"][0]["securityContext"]["appArmorProfile"].clone();
+    let made = post(&raw, "baseline", &annotated("a", "c", "localhost/mine", json!({}))).await.expect(201);
+    assert_eq!(stated(&made), json!({ "type": "Localhost", "localhostProfile": "mine" }));
+    assert_eq!(warnings(&made), [told]);
+    // What the pod says already, what the container says itself, and what is about another container.
+    let of_pod = json!({ "securityContext": { "appArmorProfile": { "type": "RuntimeDefault" } } });
+    let made = post(&raw, "baseline", &annotated("b", "c", "runtime/default", of_pod)).await.expect(201);
+    assert_eq!((stated(&made), warnings(&made)), (Value::Null, vec![]));
+    let own =
+        json!({ "name": "c", "image": "i", "securityContext": { "appArmorProfile": { "type": "RuntimeDefault" } } });
+    let made = annotated("d", "c", "runtime/default", json!({ "containers": [own] }));
+    let made = post(&raw, "baseline", &made).await.expect(201);
+    assert_eq!((stated(&made), warnings(&made)), (json!({ "type": "RuntimeDefault" }), vec![]));
+}

@@ -8,6 +8,7 @@ use keelson_meta::options::DeleteOptions;
 
 use super::inner;
 use super::strategy::Strategy;
+use crate::warnings::Warnings;
 
 const JOB_NAME: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 const CONTROLLER_UID: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
@@ -47,7 +48,7 @@ fn template_labels(workload: &Object) -> Option<&Map> {
 pub(super) struct Jobs;
 
 impl Strategy for Jobs {
-    fn prepare_create(&self, object: &mut Object) -> bool {
+    fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
         select_pods_of_job(object);
         true
     }

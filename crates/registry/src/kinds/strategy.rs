@@ -18,6 +18,7 @@ use crate::companions::Companions;
 use crate::prepare::same_specification;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::warnings::Warnings;
 use crate::write::{ManagedObject, WriteRequest};
 
 /// A path of names of fields.
@@ -93,7 +94,7 @@ pub(crate) trait Strategy: Send + Sync {
     }
 
     /// Gives a new object what it gets beyond what it was sent with. It has its name and its uid by then.
-    fn prepare_create(&self, _object: &mut Object) -> bool {
+    fn prepare_create(&self, _object: &mut Object, _warnings: &Warnings) -> bool {
         false
     }
 

@@ -30,6 +30,7 @@ impl Registry {
     /// 404 when there is no such pod, 409 when it is bound, held back, being deleted, or another one than the Binding
     /// means; 500 for a Binding that names no node, as upstream has it.
     pub async fn bind(&self, target: &Target, mut binding: Object, caller: &Caller) -> Result<(), ApiError> {
+        self.check_namespace(target, binding.name()).await?;
         self.admit_posted(target, caller, &mut binding).await?;
         let node = node_of(&binding)?;
         let pods = self.target("", "pods")?.in_namespace(target.namespace.as_deref());

@@ -27,6 +27,7 @@ impl Registry {
         mut eviction: Object,
         caller: &Caller,
     ) -> Result<(), ApiError> {
+        self.check_namespace(target, name).await?;
         self.admit_posted(target, caller, &mut eviction).await?;
         let options = &delete_options(&eviction)?;
         let caller = &caller.clone().rehearsing_if(options.dry_run);

@@ -108,6 +108,7 @@ impl ServiceAccountTokens {
         mut request: Object,
         caller: &Caller,
     ) -> Result<Object, ApiError> {
+        self.registry.check_namespace(target, name).await?;
         self.registry.admit_posted(target, caller, &mut request).await?;
         let namespace = target.namespace.as_deref().unwrap_or_default();
         check_place(&request, namespace, name)?;

@@ -25,6 +25,7 @@ use crate::companions::Companions;
 use crate::intake::{check_type, fit};
 use crate::kinds::drop_closed;
 use crate::managed;
+use crate::owners::{NamedBy, leave_out_repeated};
 use crate::prepare::{
     asks_for_more, carry_over, check_new, refuse_unconverted, schema_faults, stamp_new, validate_update,
 };
@@ -145,7 +146,9 @@ impl Registry {
         let request = passage.request;
         let (target, caller) = (request.target, request.caller);
         // Complete, own.
+        let has_repeated = leave_out_repeated(&mut object, NamedBy::Request, caller.warnings());
         let (mut managed_fields, mut is_changed) = self.complete_new(target, &mut object, ownership, caller).await?;
+        is_changed |= has_repeated;
         // Admission that may change. It knows neither the uid nor a name that is generated.
         let guards = self.guards(target, name_or_base(&object)).await?;
         refuse_where_nothing_is_new(target, &object)?;
@@ -155,6 +158,7 @@ impl Registry {
         let interest = self.admission().interest(&asked);
         if interest > Interest::None {
             self.admit_changes(&asked, interest, &mut object, &mut managed_fields).await?;
+            is_changed |= leave_out_repeated(&mut object, NamedBy::Admission, caller.warnings());
         }
         // Convert, prepare. What the schema of the request's version says is asked before, and told with the rest.
         self.prepare_for_schema(target, &mut object);
@@ -196,6 +200,22 @@ impl Registry {
         self.admission().validate(&asked.making(&shown), Some(&shown)).await
     }
 
+    /// What a writer means by an object that was `live` before, and whether that is more than was said.
+    fn complete_content(
+        &self,
+        request: &WriteRequest<'_>,
+        live: &Object,
+        next: Object,
+    ) -> Result<(Object, bool), ApiError> {
+        let (target, now) = (request.target, self.now());
+        let (mut next, mut is_changed) = subresources::confine(target, live, next, now)?;
+        is_changed |= target.strategy().complete_update(live, &mut next, now);
+        if matches!(request.options, WriteOptions::Update(_)) {
+            is_changed |= leave_out_repeated(&mut next, NamedBy::Request, request.caller.warnings());
+        }
+        Ok((next, is_changed))
+    }
+
     async fn stages_of_content(
         &self,
         passage: &Passage<'_>,
@@ -207,8 +227,7 @@ impl Registry {
         let (target, caller) = (request.target, request.caller);
         // Complete.
         let strategy = target.strategy();
-        let (mut next, mut is_changed) = subresources::confine(target, &live.object, next, self.now())?;
-        is_changed |= strategy.complete_update(&live.object, &mut next, self.now());
+        let (mut next, mut is_changed) = self.complete_content(request, &live.object, next)?;
         // Own.
         let mut managed_fields = match ownership {
             Ownership::Known(managed_fields) => managed_fields,
@@ -226,6 +245,7 @@ impl Registry {
             let attributes = asked.from(Some(old.as_ref().unwrap_or(&live.object)));
             self.admit_changes(&attributes, interest, &mut next, &mut managed_fields).await?;
         }
+        is_changed |= leave_out_repeated(&mut next, NamedBy::Admission, caller.warnings());
         // What an endpoint does not change is not judged.
         if target.version.structural().is_some() {
             let (confined, is_added) = managed::confine(target, &live.object, next);
@@ -324,7 +344,7 @@ impl Registry {
         let mut is_changed = strategy.attribute(object, caller.user());
         stamp_new(self, target, object, caller.user());
         drop_closed(target, None, object);
-        is_changed |= strategy.prepare_create(object);
+        is_changed |= strategy.prepare_create(object, caller.warnings());
         is_changed
     }
 

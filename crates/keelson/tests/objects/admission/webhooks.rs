@@ -5,7 +5,7 @@
 use keelson_testkit::{HookReply, HookRequest};
 use serde_json::{Value, json};
 
-use super::{Hooked, MAPS, MERGE, allowed, map, patched, review};
+use super::{Hooked, MAPS, MERGE, allowed, map, patched, review, warnings};
 
 #[tokio::test]
 async fn a_webhook_is_shown_the_write_as_it_will_be_stored() {
@@ -390,4 +390,41 @@ async fn what_is_posted_and_connections_are_asked_about_as_what_they_are() {
     let eviction = json!({ "metadata": { "name": "p" } });
     raw.post("/api/v1/namespaces/hooked/pods/p/eviction", &eviction).await.expect(201);
     assert_eq!(asked().0, "CREATE pods/eviction", "no deletion follows");
+}
+
+/// Which of two equal references to an owner came from whom is told by the text.
+#[tokio::test]
+async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
+    let owner = || json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });
+    let hooked = Hooked::open(|request| {
+        let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });
+        patched(request, &json!([{ "op": "add", "path": "/metadata/ownerReferences", "value": [owner, owner] }]))
+    })
+    .await;
+    let raw = &hooked.raw;
+    let told = |when: &str| {
+        vec![format!(
+            "299 - \".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject \
+             such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: 1\""
+        )]
+    };
+    let by_admission = told(" after mutating admission happens");
+    let mut sent = map("a");
+    sent["metadata"]["ownerReferences"] = json!([owner(), owner()]);
+    let made = raw.post(MAPS, &sent).await.expect(201);
+    assert_eq!(warnings(&made), told(""));
+    let mut made = made.json();
+    assert_eq!(made["metadata"]["ownerReferences"], json!([owner()]));
+    made["metadata"]["ownerReferences"] = sent["metadata"]["ownerReferences"].clone();
+    let put = raw.put(format!("{MAPS}/a"), &made).await.expect(200);
+    assert_eq!((warnings(&put), &put.json()["metadata"]["ownerReferences"]), (told(""), &json!([owner()])));
+    let other = json!({ "apiVersion": "v1", "kind": "Pod", "name": "q", "uid": "1" });
+    let patch = json!({ "metadata": { "ownerReferences": [owner(), other, owner()] } });
+    let patched = raw.patch(format!("{MAPS}/a"), MERGE, &patch).await.expect(200);
+    assert_eq!(warnings(&patched), by_admission);
+    assert_eq!(patched.json()["metadata"]["ownerReferences"], json!([owner(), other]), "another one is no repetition");
+
+    hooked.configure("mutating", "m", vec![hooked.webhook("owners", json!({}))]).await;
+    let made = raw.post(MAPS, &map("b")).await.expect(201);
+    assert_eq!((warnings(&made), &made.json()["metadata"]["ownerReferences"]), (by_admission, &json!([owner()])));
 }

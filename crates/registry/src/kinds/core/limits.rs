@@ -12,12 +12,13 @@ use crate::kinds::strategy::Strategy;
 use crate::quota::same_limits;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::warnings::Warnings;
 
 /// The strategy of limit ranges.
 pub(super) struct LimitRanges;
 
 impl Strategy for LimitRanges {
-    fn prepare_create(&self, object: &mut Object) -> bool {
+    fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
         let unnamed = object.name().is_empty();
         if unnamed {
             let name = object.uid().to_owned();

@@ -14,6 +14,7 @@ use crate::config::InherentPlugin;
 use crate::kinds::strategy::Strategy;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::warnings::Warnings;
 
 /// The label by which selectors find a namespace (KEP-2161).
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -140,7 +141,7 @@ impl Strategy for Namespaces {
         true
     }
 
-    fn prepare_create(&self, object: &mut Object) -> bool {
+    fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
         prepare_create(object);
         true
     }
@@ -159,6 +160,10 @@ impl Strategy for Namespaces {
 
     fn check_delete(&self, registry: &Registry, target: &Target, name: &str) -> Result<(), ApiError> {
         check_delete(registry, target, name)
+    }
+
+    fn checks_uid_as_update(&self) -> bool {
+        true
     }
 
     fn states_grace_period(&self) -> bool {

@@ -7,6 +7,7 @@ use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
 
 use crate::kinds::strategy::Strategy;
+use crate::warnings::Warnings;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const EFFECT: &str = "NoSchedule";
@@ -31,7 +32,7 @@ impl Strategy for Nodes {
         true
     }
 
-    fn prepare_create(&self, object: &mut Object) -> bool {
+    fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
         taint_until_ready(object);
         true
     }

@@ -3,6 +3,8 @@
 //! A pod stays for a while on a node that is not ready or can't be reached, unless it says otherwise. Subresources of pods
 //! cut down what a client may change; they are in `subresources`.
 
+mod app_armor;
+
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
@@ -16,6 +18,7 @@ use crate::kinds::{quality_of_service, scheduling};
 use crate::registry::Registry;
 use crate::subresources::{ephemeral_containers, pod_status, resize};
 use crate::target::Target;
+use crate::warnings::Warnings;
 
 /// How long a pod stays on a node that is not ready or can't be reached.
 const TOLERATION_SECONDS: i64 = 300;
@@ -89,6 +92,10 @@ impl Strategy for Pods {
             && tolerate_troubles(next);
         let keeps_priority = registry.does(InherentPlugin::Priority) && scheduling::keep_priority(current, next);
         Ok(keeps_priority || tolerates_more)
+    }
+
+    fn prepare_create(&self, object: &mut Object, warnings: &Warnings) -> bool {
+        app_armor::read_annotations(object, warnings)
     }
 
     fn confine(&self, subresource: &str, stored: &Object, sent: Object, _: SystemTime) -> Confined {

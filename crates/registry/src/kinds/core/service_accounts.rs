@@ -7,12 +7,13 @@ use keelson_meta::json::Value;
 
 use crate::kinds::strategy::Strategy;
 use crate::target::Target;
+use crate::warnings::Warnings;
 
 /// The strategy of service accounts.
 pub(super) struct ServiceAccounts;
 
 impl Strategy for ServiceAccounts {
-    fn prepare_create(&self, object: &mut Object) -> bool {
+    fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
         keep_names_of_secrets(object);
         false
     }

@@ -12,6 +12,7 @@ use crate::companions::Companions;
 use crate::kinds::strategy::Strategy;
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::warnings::Warnings;
 
 /// One address may be written in the field for several alone.
 fn prepare_create(service: &mut Object) {
@@ -118,7 +119,7 @@ fn same_node_ports(old: &Map, new: &Map) -> bool {
 pub(super) struct Services;
 
 impl Strategy for Services {
-    fn prepare_create(&self, object: &mut Object) -> bool {
+    fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
         prepare_create(object);
         true
     }

@@ -12,6 +12,7 @@ use crate::kinds::strategy::Strategy;
 use crate::kinds::{protect, storage};
 use crate::registry::Registry;
 use crate::target::Target;
+use crate::warnings::Warnings;
 
 /// Has `dataSource` and `dataSourceRef` say the same (KEP-1495).
 ///
@@ -67,7 +68,7 @@ impl Strategy for Claims {
         storage::take_default_class(registry, object).map(|()| true)
     }
 
-    fn prepare_create(&self, object: &mut Object) -> bool {
+    fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
         settle_sources(None, object);
         true
     }

@@ -1,0 +1,50 @@
+//! Owners that an object names twice: the second time is left out, and the writer is told.
+//!
+//! Two references are the same when all of their fields are. What the texts say of releases is what clients know from kube-apiserver.
+
+use std::collections::HashSet;
+
+use keelson_codec::json;
+use keelson_meta::Object;
+use keelson_meta::json::Value;
+
+use crate::warnings::Warnings;
+
+/// Who has named an owner twice.
+#[derive(Clone, Copy)]
+pub(crate) enum NamedBy {
+    /// The client.
+    Request,
+    /// The client by a patch, or a plugin of admission.
+    Admission,
+}
+
+/// Leaves of equal references to owners the first; says whether there were some.
+pub(crate) fn leave_out_repeated(object: &mut Object, by: NamedBy, warnings: &Warnings) -> bool {
+    if object.meta_list("ownerReferences").len() < 2 {
+        return false;
+    }
+    let Some(Value::Array(references)) = object.metadata_mut().get_mut("ownerReferences") else { return false };
+    let mut seen = HashSet::new();
+    let mut repeated = Vec::new();
+    references.retain(|reference| {
+        let is_first = seen.insert(json::to_vec(reference));
+        if !is_first {
+            repeated.push(reference.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
+        }
+        is_first
+    });
+    if repeated.is_empty() {
+        return false;
+    }
+    let when = match by {
+        NamedBy::Request => "",
+        NamedBy::Admission => " after mutating admission happens",
+    };
+    warnings.add(format!(
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such \
+         requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        repeated.join(", ")
+    ));
+    true
+}
