@@ -255,8 +255,15 @@ fn check_selections(snapshot: &Snapshot, expected: &State, from: &str, to: Optio
     let matching = |wanted: &dyn Fn(&Body) -> bool| -> State {
         expected.iter().filter(|(_, (_, body))| wanted(body)).map(|(k, v)| (k.clone(), v.clone())).collect()
     };
-    assert_eq!(select(&[IndexTerm::Label { key: "app", value: "a1" }]), matching(&|body| body.app == Some(1)));
-    assert_eq!(select(&[IndexTerm::Field { path: NODE, value: "n1" }]), matching(&|body| body.node == Some(1)));
+    let all = state_of(snapshot.range("", None));
+    let selects = |term: IndexTerm<'_>, wanted: &dyn Fn(&Body) -> bool| {
+        let (selected, matching) = (select(&[term]), matching(wanted));
+        // A term that at least one in four objects has may be counted instead of indexed: then the whole range is selected.
+        let may_be_common = all.len() <= 4 * all.values().filter(|(_, body)| wanted(body)).count();
+        assert!(selected == matching || may_be_common && selected == *expected, "{selected:?} instead of {matching:?}");
+    };
+    selects(IndexTerm::Label { key: "app", value: "a1" }, &|body| body.app == Some(1));
+    selects(IndexTerm::Field { path: NODE, value: "n1" }, &|body| body.node == Some(1));
     assert_eq!(select(&[IndexTerm::Label { key: "all", value: "x" }]), *expected);
     assert!(select(&[IndexTerm::Label { key: "al", value: "x" }]).is_empty());
     let both = [IndexTerm::Label { key: "app", value: "a1" }, IndexTerm::Field { path: NODE, value: "n1" }];
