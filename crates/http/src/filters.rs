@@ -237,10 +237,14 @@ impl Pipeline {
             Answerer::Elsewhere(_) => None,
         };
         let mut observation = Observation::begin(&self.metrics, &info, served);
+        let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
         let answer = pin!(self.run_filters(client, info, answerer, parts, body, error_form));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
         let (mut response, seats) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
+        if is_token_ignored {
+            respond::add_warning(response.headers_mut(), bearer::IGNORED);
+        }
         if let Some(trail) = trail {
             response = Box::pin(trail.answered(response)).await;
         }

@@ -30,6 +30,18 @@ fn of_field(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
+/// What is told where a token is passed over because of the blanks before it.
+pub(super) const IGNORED: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// Whether more than one blank stands before the token of the first field, so that it is passed over.
+pub(super) fn is_set_off_too_far(headers: &HeaderMap) -> bool {
+    let text = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut parts = text.trim().splitn(3, ' ');
+    let (scheme, token, rest) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    scheme.eq_ignore_ascii_case("bearer") && token == Some("") && rest.is_some()
+}
+
 fn of_websocket(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let has = |name, wanted: &str| {
         let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());

@@ -203,16 +203,65 @@ async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
     assert_eq!(event["object"]["rows"][0]["object"], in_row, "a watch of {path} as a table");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
-    let server = TestServer::builder()
+/// A server that gives objects nothing because of others.
+async fn plain_server() -> TestServer {
+    TestServer::builder()
         .configure(|config| {
             // A limit range is among the objects, and would fill in more.
             let off = ["LimitRanger", "ServiceAccount"].map(str::to_owned).to_vec();
             config.admission = AdmissionPlugins::new(Vec::new(), off).unwrap();
         })
         .start()
-        .await;
+        .await
+}
+
+/// The resources whose deletion is answered with the object, though nothing holds it; others are answered with a `Status`.
+const RETURNED: [&str; 18] = [
+    "csidrivers.storage.k8s.io",
+    "csinodes.storage.k8s.io",
+    "deviceclasses.resource.k8s.io",
+    "devicetaintrules.resource.k8s.io",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "resourceclaims.resource.k8s.io",
+    "resourceclaimtemplates.resource.k8s.io",
+    "resourcepoolstatusrequests.resource.k8s.io",
+    "resourcequotas",
+    "resourceslices.resource.k8s.io",
+    "serviceaccounts",
+    "services",
+    "storageclasses.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
+    "volumeattributesclasses.storage.k8s.io",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_is_answered_as_clients_of_each_kind_know_it() {
+    let server = plain_server().await;
+    let raw = server.raw();
+    let samples = samples();
+    let background = json!({"propagationPolicy": "Background", "dryRun": ["All"]});
+    for resource in &served(&raw).await {
+        let (name, created) = create(&raw, resource, &samples[&resource.name]).await;
+        for (_, path) in &resource.versions {
+            let object = raw.get(format!("{path}/{name}")).await.expect(200).json();
+            // A definition is held by the finalizer that its deletion gives it.
+            let is_held = !list(&object["metadata"]["finalizers"]).is_empty()
+                || !object["spec"]["finalizers"].is_null()
+                || resource.name == "customresourcedefinitions.apiextensions.k8s.io";
+            let deleted = raw.delete(format!("{path}/{name}")).json(&background).await.expect(200).json();
+            let is_returned = is_held || RETURNED.contains(&resource.name.as_str());
+            let kind = if is_returned { created["kind"].clone() } else { json!("Status") };
+            assert_eq!(deleted["kind"], kind, "{path}: {deleted}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
+    let server = plain_server().await;
     let raw = server.raw();
     let (samples, served) = (samples(), served(&raw).await);
     let names: BTreeSet<&str> = served.iter().map(|resource| resource.name.as_str()).collect();

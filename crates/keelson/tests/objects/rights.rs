@@ -571,3 +571,18 @@ async fn a_token_of_the_file_counts_for_as_long_as_it_stands_there() {
     }
     assert_eq!(cluster.get("ann", "/apis").await, 401);
 }
+
+/// A token that stands too far behind its scheme is passed over, and its sender is told.
+#[tokio::test]
+async fn a_token_behind_two_blanks_is_passed_over_with_a_warning() {
+    let server = TestServer::start().await;
+    let nobody = server.anonymous();
+    let told =
+        "299 - \"the provided Authorization header contains extra space before the bearer token, and is ignored\"";
+    for (field, warning) in [("Bearer  x", Some(told)), ("bearer   x", Some(told)), ("Basic  x", None)] {
+        let answer = nobody.get("/api").header("authorization", field).await.expect(403);
+        let found = answer.headers.get("warning").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(found.as_deref(), warning, "{field:?}");
+    }
+    assert!(nobody.get("/api").header("authorization", "Bearer x").await.expect(401).headers.get("warning").is_none());
+}

@@ -41,6 +41,10 @@ impl Strategy for Devices {
         date_taints(object, now);
         true
     }
+
+    fn returns_deleted(&self) -> bool {
+        true
+    }
 }
 
 /// The label of a namespace in which devices may be used as an administrator does.
@@ -76,6 +80,10 @@ impl Strategy for DeviceClaims {
     fn faults_beside_others(&self, registry: &Registry, object: &Object) -> Result<Vec<FieldError>, ApiError> {
         administration_faults(registry, "spec", object)
     }
+
+    fn returns_deleted(&self) -> bool {
+        true
+    }
 }
 
 /// The strategy of templates of claims to devices.
@@ -84,5 +92,9 @@ pub(super) struct DeviceClaimTemplates;
 impl Strategy for DeviceClaimTemplates {
     fn faults_beside_others(&self, registry: &Registry, object: &Object) -> Result<Vec<FieldError>, ApiError> {
         administration_faults(registry, "spec.spec", object)
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
     }
 }

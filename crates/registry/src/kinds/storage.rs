@@ -6,7 +6,7 @@ use keelson_meta::{ApiError, Object};
 
 use super::classes::{has_annotation, newest_default, set_class};
 use super::protect;
-use super::strategy::Strategy;
+use super::strategy::{FieldPath, Strategy, metadata_of_status};
 use crate::config::InherentPlugin;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -27,11 +27,28 @@ pub(super) fn take_default_class(registry: &Registry, claim: &mut Object) -> Res
     Ok(())
 }
 
+/// The strategy of attachments of volumes to nodes.
+pub(super) struct VolumeAttachments;
+
+impl Strategy for VolumeAttachments {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+}
+
 /// The strategy of classes of volume attributes.
 pub(super) struct VolumeAttributesClasses;
 
 impl Strategy for VolumeAttributesClasses {
     fn admit(&self, registry: &Registry, _: &Target, object: &mut Object) -> Result<bool, ApiError> {
         Ok(protect(registry, object, "kubernetes.io/vac-protection"))
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
     }
 }
