@@ -5,6 +5,7 @@
 //! lines to its output, and it ends with whoever started it.
 
 use std::env;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -32,6 +33,7 @@ const MARK: &str = "hook: ";
 /// A hook in a process of its own, which is killed when this is dropped.
 pub struct HookProcess {
     test: String,
+    variables: Variables,
     identity: HookIdentity,
     addr: SocketAddr,
     child: Child,
@@ -39,17 +41,28 @@ pub struct HookProcess {
     told: Lines<BufReader<ChildStdout>>,
 }
 
+/// What the process finds in its environment, besides what this program finds in its own.
+type Variables = Vec<(&'static str, OsString)>;
+
 impl HookProcess {
     /// Runs a test of this program, by its whole name, as the process: one that calls [`hook_process`].
     ///
     /// # Panics
     /// When it does not listen within a minute.
     pub async fn start(test: &str) -> Self {
+        Self::with_variables(test, Vec::new()).await
+    }
+
+    /// The same with these variables in its environment.
+    ///
+    /// # Panics
+    /// As [`HookProcess::start`].
+    pub async fn with_variables(test: &str, variables: Vec<(&'static str, OsString)>) -> Self {
         let names = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name that a certificate can have");
         let identity = HookIdentity::fresh(names);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (child, orders, told) = run(test, any, &identity);
-        let mut process = Self { test: test.to_owned(), identity, addr: any, child, orders, told };
+        let (child, orders, told) = run(test, &variables, any, &identity);
+        let mut process = Self { test: test.to_owned(), variables, identity, addr: any, child, orders, told };
         process.listens().await;
         process
     }
@@ -109,7 +122,7 @@ impl HookProcess {
     /// When it does not listen within a minute.
     pub async fn restart(&mut self) {
         assert!(self.child.id().is_none(), "the process still runs");
-        (self.child, self.orders, self.told) = run(&self.test, self.addr, &self.identity);
+        (self.child, self.orders, self.told) = run(&self.test, &self.variables, self.addr, &self.identity);
         self.listens().await;
     }
 
@@ -133,9 +146,15 @@ impl HookProcess {
     }
 }
 
-fn run(test: &str, addr: SocketAddr, identity: &HookIdentity) -> (Child, ChildStdin, Lines<BufReader<ChildStdout>>) {
+fn run(
+    test: &str,
+    variables: &Variables,
+    addr: SocketAddr,
+    identity: &HookIdentity,
+) -> (Child, ChildStdin, Lines<BufReader<ChildStdout>>) {
     let mut command = Command::new(env::current_exe().expect("a test is a program"));
     command.args(["--exact", test, "--nocapture"]).env(SETTINGS, format!("{addr} {}", identity.to_text()));
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().expect("the test program can be run");
     let orders = child.stdin.take().expect("it is a pipe");

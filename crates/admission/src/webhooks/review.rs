@@ -153,9 +153,13 @@ fn read(response: &Map, version: ReviewVersion) -> Result<Read, Fault> {
         }
         other => return Err(unreadable(other, &path("status"), "v1.Status", version)),
     };
-    let patch = match string("patch", "[]uint8")? {
-        None => None,
-        Some(patch) => Some(decode(&patch)?),
+    let patch = match member("patch") {
+        Value::Null => None,
+        Value::String(patch) => Some(decode(patch)?),
+        other => match other.as_array().and_then(|array| bytes_of(array)) {
+            Some(bytes) => Some(bytes),
+            None => return Err(unreadable(other, &path("patch"), "[]uint8", version)),
+        },
     };
     let warnings = match member("warnings") {
         Value::Null => Vec::new(),
@@ -176,6 +180,12 @@ fn read(response: &Map, version: ReviewVersion) -> Result<Read, Fault> {
         patch,
         patch_type: string("patchType", "v1.PatchType")?,
     })
+}
+
+/// The bytes of an array of numbers. Some write bytes so (kube-rs among them), and Go's decoder takes them.
+fn bytes_of(array: &[Value]) -> Option<Vec<u8>> {
+    let byte = |value: &Value| if value.is_null() { Some(0) } else { u8::try_from(value.as_i64()?).ok() };
+    array.iter().map(byte).collect()
 }
 
 fn decode(patch: &str) -> Result<Vec<u8>, Fault> {

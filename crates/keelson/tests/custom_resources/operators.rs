@@ -3,3 +3,4 @@
 //! What is shown is what the operator writes: nothing here knows how its framework works.
 
 mod python;
+mod rust;

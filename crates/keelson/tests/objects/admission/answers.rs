@@ -32,6 +32,7 @@ fn answer(request: &HookRequest) -> HookReply {
         }
         "/uid" => review(request, json!({ "allowed": true, "uid": "other" })),
         "/patch" => review(request, json!({ "allowed": true, "patchType": "JSONPatch", "patch": "W10=" })),
+        "/bytes" => review(request, json!({ "allowed": true, "patchType": "JSONPatch", "patch": [91, 300] })),
         "/absent" => as_is(json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview" })),
         "/kind" => as_is(json!({ "apiVersion": "admission.k8s.io/v1", "kind": "Other", "response": {} })),
         "/no-kind" => as_is(json!({ "response": { "uid": request.body["request"]["uid"], "allowed": true } })),
@@ -112,6 +113,8 @@ async fn what_is_no_answer_fails_the_request_or_is_passed_over_as_the_policy_say
     let failed = |why: &str| format!("failed to call webhook: {why}");
     check("uid", &invalid("expected response.uid=\"<uid>\", got \"other\"")).await;
     check("patch", &invalid("validating webhook may not return response.patch")).await;
+    let wrong = "json: cannot unmarshal array into Go struct field AdmissionResponse.response.patch of type []uint8";
+    check("bytes", &format!("failed to call webhook: {wrong}")).await;
     check("absent", &invalid("webhook response was absent")).await;
     check("no-kind", &invalid("expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind="))
         .await;
