@@ -146,6 +146,21 @@ pub(crate) fn warn_of(target: &Target, caller: &Caller, options: &DeleteOptions)
     caller.warnings().extend(target.strategy().warn_on_delete(options).map(str::to_owned));
 }
 
+/// The options of a deletion as they are shown to those who judge it: with the time that the object is given, and with its uid where
+/// its kind is deleted by that. `None` where a deletion is under way already and this one changes nothing: then nobody judges it.
+pub(crate) fn judged_options(target: &Target, stored: &Object, stated: &DeleteOptions) -> Option<DeleteOptions> {
+    let mut options = stated.clone();
+    match grace::of(target, stored, stated) {
+        Grace::Pending => return None,
+        Grace::Within(seconds) => options.grace_period_seconds = Some(seconds),
+        Grace::None => {}
+    }
+    if target.strategy().is_deleted_by_uid() {
+        options.preconditions.uid.get_or_insert_with(|| stored.uid().to_owned());
+    }
+    Some(options)
+}
+
 fn set_finalizers(object: &mut Object, finalizers: Vec<String>) {
     if finalizers.is_empty() {
         object.remove_meta("finalizers");
@@ -174,7 +189,7 @@ fn finalizers(target: &Target, stored: &Object, options: &DeleteOptions) -> Vec<
 fn check_preconditions(target: &Target, stored: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
     let conflict = |message| Err(ApiError::conflict(target.group_resource(), stored.name(), message));
     if let Some(wanted) = options.preconditions.uid.as_deref().filter(|wanted| *wanted != stored.uid()) {
-        if target.strategy().checks_uid_as_update() {
+        if target.strategy().is_deleted_by_uid() {
             return conflict(other_uid(wanted, stored.uid()));
         }
         return conflict(ConflictKind::UidPrecondition {

@@ -152,17 +152,32 @@ impl Registry {
         caller: &Caller,
         posted: &mut Object,
     ) -> Result<(), ApiError> {
+        self.admit_completed(target, caller, posted, |_| Ok(())).await
+    }
+
+    /// The same of something that is completed once it has been changed, so that it is judged as it is answered.
+    ///
+    /// # Errors
+    /// Why it is refused, or can't be completed.
+    pub(crate) async fn admit_completed(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        posted: &mut Object,
+        complete: impl FnOnce(&mut Object) -> Result<(), ApiError> + Send,
+    ) -> Result<(), ApiError> {
         let name = target.name.clone().unwrap_or_else(|| posted.name().to_owned());
         let request = WriteRequest::new(target, &name, caller, WriteOptions::None);
         let reinvocation = Reinvocation::default();
         let attributes = AdmissionAttributes::of(self, &request, Operation::Create, &reinvocation);
         let admission = self.admission();
         if admission.interest(&attributes) == Interest::None {
-            return Ok(());
+            return complete(posted);
         }
         let kind = target.taken_kind();
         let asked = async {
             admission.mutate(&attributes, Some(posted), |posted| reshape(target, &kind, posted)).await?;
+            complete(posted)?;
             admission.validate(&attributes, Some(posted)).await
         };
         caller.in_time(asked).await

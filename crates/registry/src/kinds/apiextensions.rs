@@ -158,7 +158,7 @@ impl Strategy for CustomResourceDefinitions {
         whole || says_none
     }
 
-    fn checks_uid_as_update(&self) -> bool {
+    fn is_deleted_by_uid(&self) -> bool {
         true
     }
 

@@ -199,8 +199,9 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
-    /// Whether a deletion tells of another uid in the words in which an update does.
-    fn checks_uid_as_update(&self) -> bool {
+    /// Whether a deletion is bound to the uid of the object that it finds: those who judge it are shown that, and another uid is told of
+    /// in the words in which an update tells of it.
+    fn is_deleted_by_uid(&self) -> bool {
         false
     }
 

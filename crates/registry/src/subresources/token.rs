@@ -19,9 +19,9 @@ use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::target::Target;
 
-/// The shortest and the longest time that may be asked for, in seconds.
 /// The annotation of audit with the id of a token that was given out.
 const ISSUED_ID: &str = "authentication.kubernetes.io/issued-credential-id";
+/// The shortest and the longest time that may be asked for, in seconds.
 const MIN_SECONDS: i64 = 600;
 const MAX_SECONDS: i64 = 1 << 32;
 /// What kubelets ask for a pod whose program may not know yet that tokens end; such a token lasts a year, in seconds.
@@ -99,7 +99,7 @@ impl ServiceAccountTokens {
     /// Answers a TokenRequest for the account of the target's URL.
     ///
     /// # Errors
-    /// 404 when the account or the object that the token shall be bound to is not there, 409 when that is another one, 422
+    /// 404 when the account or the object that the token shall be bound to is not there, 409 when either is another one, 422
     /// for a time that is too short or too long.
     pub async fn issue(
         &self,
@@ -109,17 +109,24 @@ impl ServiceAccountTokens {
         caller: &Caller,
     ) -> Result<Object, ApiError> {
         self.registry.check_namespace(target, name).await?;
-        self.registry.admit_posted(target, caller, &mut request).await?;
         let namespace = target.namespace.as_deref().unwrap_or_default();
-        check_place(&request, namespace, name)?;
         let account = self.find("serviceaccounts", Some(namespace), name).await?;
         let now = self.registry.now();
-        for (field, value) in [("name", name), ("namespace", namespace), ("creationTimestamp", &rfc3339(now))] {
-            request.set_meta(field, value);
-        }
-        let wanted = number(&request, "expirationSeconds").unwrap_or_default();
-        check_time(wanted)?;
-        let audiences = self.audiences(&mut request);
+        let (mut wanted, mut audiences) = (0, Vec::new());
+        let complete = |request: &mut Object| {
+            check_place(request, namespace, name)?;
+            check_account(request, name, &account.uid)?;
+            let time = rfc3339(now);
+            let own = [("name", name), ("namespace", namespace), ("uid", &account.uid), ("creationTimestamp", &time)];
+            for (field, value) in own {
+                request.remove_meta(field);
+                request.set_meta(field, value);
+            }
+            wanted = number(request, "expirationSeconds").unwrap_or_default();
+            audiences = self.audiences(request);
+            check_time(wanted)
+        };
+        self.registry.admit_completed(target, caller, &mut request, complete).await?;
         let bound = self.bound_object(&request, namespace, name).await?;
         let for_this_server = audiences.iter().all(|audience| audience == self.issuer.name());
         let extended = bound.pod.is_some() && wanted == TRANSITION_SECONDS && for_this_server;
@@ -478,6 +485,18 @@ fn check_place(request: &Object, namespace: &str, name: &str) -> Result<(), ApiE
             Err(invalid(name, FieldError::invalid(format!("metadata.{field}"), stated, detail)))
         }
     }
+}
+
+/// A request may say of which account it means to have a token, should another one have its name by now.
+fn check_account(request: &Object, name: &str, uid: &str) -> Result<(), ApiError> {
+    let stated = request.uid();
+    if stated.is_empty() || stated == uid {
+        return Ok(());
+    }
+    let resource = GroupResource { group: "authentication.k8s.io".to_owned(), resource: "TokenRequest".to_owned() };
+    let message =
+        format!("the UID in the token request ({stated}) does not match the UID of the service account ({uid})");
+    Err(ApiError::conflict(resource, name, ConflictKind::Other(message)))
 }
 
 fn check_time(wanted: i64) -> Result<(), ApiError> {

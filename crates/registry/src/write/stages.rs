@@ -22,6 +22,7 @@ use super::{Change, Live, ManagedObject, Ownership, Proposed, Staged, WriteReque
 use crate::admission::{AdmissionAttributes, Interest, Operation, Reinvocation, WriteOptions, reshape};
 use crate::caller::Caller;
 use crate::companions::Companions;
+use crate::delete::judged_options;
 use crate::intake::{check_type, fit};
 use crate::kinds::drop_closed;
 use crate::managed;
@@ -427,7 +428,7 @@ impl Registry {
         };
         let Some(next) = next else {
             admission.mutate(&attributes, None, |_| Ok(())).await?;
-            admission.validate(&attributes, None).await?;
+            self.judge_deletion(attributes).await?;
             return Ok(change);
         };
         convert(target, &mut next.object, target.kind()).await?;
@@ -437,6 +438,16 @@ impl Registry {
         let shown = shown_for_judgement(target, next, attributes.old, interest).await?;
         admission.validate(&attributes, Some(&shown)).await?;
         Ok(change)
+    }
+
+    /// Asks who judges a deletion, which is told with what it will do.
+    async fn judge_deletion(&self, asked: AdmissionAttributes<'_>) -> Result<(), ApiError> {
+        let (WriteOptions::Delete(stated), Some(old)) = (asked.options, asked.old) else {
+            return self.admission().validate(&asked, None).await;
+        };
+        let Some(options) = judged_options(asked.target, old, stated) else { return Ok(()) };
+        let asked = AdmissionAttributes { options: WriteOptions::Delete(&options), ..asked };
+        self.admission().validate(&asked, None).await
     }
 }
 

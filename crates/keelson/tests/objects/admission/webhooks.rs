@@ -387,9 +387,55 @@ async fn what_is_posted_and_connections_are_asked_about_as_what_they_are() {
     let (what, request) = asked();
     assert_eq!((what.as_str(), &request["kind"]["kind"]), ("CREATE serviceaccounts/token", &json!("TokenRequest")));
     assert_eq!((&request["name"], &request["object"]["spec"]["audiences"]), (&json!("sa"), &json!(["x"])));
+    let account = raw.get("/api/v1/namespaces/hooked/serviceaccounts/sa").await.expect(200).json();
+    let shown = ["name", "namespace", "uid"].map(|field| &request["object"]["metadata"][field]);
+    assert_eq!(shown, [&json!("sa"), &json!("hooked"), &account["metadata"]["uid"]], "as it is answered");
     let eviction = json!({ "metadata": { "name": "p" } });
     raw.post("/api/v1/namespaces/hooked/pods/p/eviction", &eviction).await.expect(201);
     assert_eq!(asked().0, "CREATE pods/eviction", "no deletion follows");
+}
+
+#[tokio::test]
+async fn a_deletion_is_judged_with_what_it_will_do() {
+    let hooked = Hooked::open(allowed).await;
+    let raw = &hooked.raw;
+    let pods = "/api/v1/namespaces/hooked/pods";
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    for (name, node) in [("bound", "n"), ("free", "")] {
+        let spec = json!({ "containers": containers, "nodeName": node, "terminationGracePeriodSeconds": 20 });
+        raw.post(pods, &json!({ "metadata": { "name": name }, "spec": spec })).await.expect(201);
+    }
+    let rules = |resources: [&str; 2]| {
+        let rule =
+            json!({ "operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": resources });
+        json!({ "rules": [rule] })
+    };
+    let resources = ["pods", "namespaces"];
+    hooked.configure("mutating", "m", vec![hooked.webhook("changes", rules(resources))]).await;
+    hooked.configure("validating", "v", vec![hooked.webhook("judges", rules(resources))]).await;
+    let told = |place: &str, options: Value| {
+        let mut whole = json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1" });
+        options.as_object().unwrap().iter().for_each(|(field, value)| whole[field] = value.clone());
+        (place.to_owned(), whole)
+    };
+    let asked = || -> Vec<(String, Value)> {
+        hooked.asked().into_iter().map(|(path, request)| (path, request["options"].clone())).collect()
+    };
+
+    raw.delete(format!("{pods}/bound")).await.expect(200);
+    assert_eq!(asked(), [told("/changes", json!({})), told("/judges", json!({ "gracePeriodSeconds": 20 }))]);
+    raw.delete(format!("{pods}/bound")).await.expect(200);
+    assert_eq!(asked(), [told("/changes", json!({}))], "it is being deleted already, and will be no sooner");
+    let at_once = json!({ "gracePeriodSeconds": 0 });
+    raw.delete(format!("{pods}/bound?gracePeriodSeconds=0")).await.expect(200);
+    assert_eq!(asked(), [told("/changes", at_once.clone()), told("/judges", at_once.clone())]);
+    raw.delete(format!("{pods}/free?gracePeriodSeconds=9")).await.expect(200);
+    assert_eq!(asked()[1], told("/judges", at_once), "nothing of it runs");
+
+    let namespace = raw.get("/api/v1/namespaces/hooked").await.expect(200).json();
+    raw.delete("/api/v1/namespaces/hooked?dryRun=All").await.expect(200);
+    let by_uid = json!({ "preconditions": { "uid": namespace["metadata"]["uid"] }, "dryRun": ["All"] });
+    assert_eq!(asked(), [told("/changes", json!({ "dryRun": ["All"] })), told("/judges", by_uid)]);
 }
 
 /// Which of two equal references to an owner came from whom is told by the text.

@@ -54,7 +54,15 @@ async fn a_token_says_whom_it_is_for_and_proves_it() {
     let answer = lab.request(json!({})).await.expect(201).json();
     assert_eq!(answer["spec"]["audiences"], json!([ISSUER]));
     assert_eq!(answer["spec"]["expirationSeconds"], 3600);
-    assert_eq!(answer["metadata"]["name"], "default");
+    assert_eq!((&answer["metadata"]["name"], &answer["metadata"]["uid"]), (&json!("default"), uid));
+    let of = |uid: &Value| json!({"metadata": {"uid": uid}});
+    lab.post("serviceaccounts/default/token", of(uid)).await.expect(201);
+    let message = format!(
+        "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"default\": the UID in the token request \
+         (other) does not match the UID of the service account ({})",
+        uid.as_str().unwrap()
+    );
+    check(&lab.post("serviceaccounts/default/token", of(&json!("other"))).await, 409, "Conflict", &message);
     assert!(answer["status"]["expirationTimestamp"].is_string(), "{answer}");
     let token = answer["status"]["token"].as_str().unwrap();
     let claims = claims(token);

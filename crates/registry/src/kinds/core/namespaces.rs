@@ -162,7 +162,7 @@ impl Strategy for Namespaces {
         check_delete(registry, target, name)
     }
 
-    fn checks_uid_as_update(&self) -> bool {
+    fn is_deleted_by_uid(&self) -> bool {
         true
     }
 
