@@ -171,6 +171,9 @@ impl ServiceAccountTokens {
         let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
         let group = GroupVersion::parse(text("apiVersion")).map(|version| version.group).unwrap_or_default();
         let (kind, name) = (text("kind"), text("name"));
+        if group.is_empty() && matches!(kind, "Pod" | "Secret" | "Node") && name.is_empty() {
+            return Err(ApiError::BadRequest("Name parameter required.".to_owned()));
+        }
         let mut bound = Bound::default();
         let found = match (group.as_str(), kind) {
             ("", "Pod") => {

@@ -1,7 +1,6 @@
 //! Admission: webhooks and policies.
 //!
-//! Policies are served in several versions, of which `v1` is stored. Their objects are kept; nothing calls a webhook or
-//! evaluates a policy yet.
+//! Mutating policies are served in several versions.
 
 use crate::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

@@ -129,6 +129,7 @@ async fn a_bound_token_ends_with_what_it_is_bound_to() {
     let pod = lab.pod("p", json!({"nodeName": "n", "serviceAccountName": "default"})).await;
     lab.post("secrets", json!({"metadata": {"name": "s"}})).await.expect(201);
     let bound = |kind: &str, name: &str| json!({"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name}});
+    check(&lab.request(bound("Pod", "")).await, 400, "BadRequest", "Name parameter required.");
     let to_pod = lab.token(bound("Pod", "p")).await;
     let told = &claims(&to_pod)["kubernetes.io"];
     assert_eq!(told["pod"], json!({"name": "p", "uid": pod["metadata"]["uid"]}));
