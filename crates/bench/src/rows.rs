@@ -268,7 +268,12 @@ pub(crate) const ALL: [Row; 86] = [
         Some(Quantity::micros(400)),
     ),
     row("restart", "start to ready with the pods", Work::Restart, Some(Quantity::millis(2_000))),
-    row("restart-loaded", "start to ready with the pods, written to until the end", Work::RestartLoaded, None),
+    row(
+        "restart-loaded",
+        "start to ready with the pods, written to until the end",
+        Work::RestartLoaded,
+        Some(Quantity::millis(6_000)),
+    ),
     row("order-memory", "memory that an order of the pods adds", Work::AddedMemory(Added::Order), None),
     row("index-memory", "memory that an index of a field adds", Work::AddedMemory(Added::Index), None),
     row("search-memory", "memory that the index of searches adds", Work::AddedMemory(Added::Search), None),

@@ -129,9 +129,22 @@ impl Client {
     /// # Errors
     /// Those of the verb.
     pub async fn create(&self, target: &Target, object: Value) -> Result<Stored, ApiError> {
+        self.create_while(target, object, Vec::new()).await
+    }
+
+    /// The same on these conditions besides, which are compared in the transaction of the write.
+    ///
+    /// # Errors
+    /// Those of the verb, and 503 when they do not hold.
+    pub(crate) async fn create_while(
+        &self,
+        target: &Target,
+        object: Value,
+        conditions: Vec<Compare>,
+    ) -> Result<Stored, ApiError> {
         let object = accept(target, object, &[], FieldValidation::Strict, self.caller.warnings())?;
         let options = CreateOptions::default();
-        Ok(stored(&self.registry.create(target, object, &self.caller, &options).await?))
+        Ok(stored(&self.registry.create_while(target, object, &self.caller, &options, conditions).await?))
     }
 
     /// Replaces an object that was read; refused when it has changed since.

@@ -9,6 +9,7 @@ use keelson_codec::json;
 use keelson_meta::json::about_bytes;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::{ApiError, Object};
+use keelson_storage::Compare;
 
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
@@ -38,8 +39,24 @@ impl Registry {
         caller: &Caller,
         options: &CreateOptions,
     ) -> Result<Created, ApiError> {
+        self.create_while(target, object, caller, options, Vec::new()).await
+    }
+
+    /// The same on these conditions besides, which are compared in the transaction of the write.
+    ///
+    /// # Errors
+    /// Those of [`Registry::create`], and 503 when they do not hold.
+    pub async fn create_while(
+        &self,
+        target: &Target,
+        object: Object,
+        caller: &Caller,
+        options: &CreateOptions,
+        conditions: Vec<Compare>,
+    ) -> Result<Created, ApiError> {
         let name = object.name().to_owned();
-        let request = WriteRequest::new(target, &name, caller, WriteOptions::Create(options));
+        let options = WriteOptions::Create(options);
+        let request = WriteRequest { conditions, ..WriteRequest::new(target, &name, caller, options) };
         self.write(&request, &mut Create::new(target, object)).await
     }
 }

@@ -8,6 +8,7 @@ mod config;
 mod controllers;
 mod copy;
 mod documents;
+mod health;
 mod issuers;
 mod keys;
 mod metrics;

@@ -17,11 +17,10 @@ use keelson_admission::WebhookStats;
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
-    ClusterRoleAggregation, IdentityConfig, IdentityLease, Progress, RegisteredServers, StorageVersionPublication,
-    identity_key,
+    ClusterRoleAggregation, IdentityConfig, IdentityLease, RegisteredServers, StorageVersionPublication, identity_key,
 };
 use keelson_extensions::Extensions;
-use keelson_http::health::{CheckResult, Health, HealthChecks};
+use keelson_http::health::CheckResult;
 use keelson_http::listener::{self, Limits};
 use keelson_meta::host_port;
 use keelson_outbound::Outbound;
@@ -36,11 +35,11 @@ use crate::audit::RunningAudit;
 use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership, Starting};
 use crate::documents::OtherServers;
+use crate::health::health;
 use crate::keys::LiveKeys;
 use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
-use crate::probe::LogProbe;
 use crate::registry::{outbound_of, registry_of};
 use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
@@ -52,8 +51,6 @@ const KUBECONFIG: &str = "kubeconfig";
 
 /// How often a shutdown looks whether the store has been let go.
 const CLOSE_POLL: Duration = Duration::from_millis(1);
-/// The hook of the storage versions, by the name that the reference server's health checks give it.
-const PUBLICATION_HOOK: &str = "poststarthook/built-in-resources-storage-version-updater";
 /// How long a shutdown waits for that. Connections are gone by then, so only tasks that are being aborted still hold it.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -264,7 +261,7 @@ impl Prepared {
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,
-            health: health(supervisor.clone(), standing, cached, &starting, &stopping),
+            health: health(&supervisor, standing, cached, &starting, &stopping),
             store_metrics: self.metrics,
             auditor: audit.auditor.clone(),
             reads: file_reads(reads, &self.keys, self.peer_access.as_ref(), &audit),
@@ -501,37 +498,4 @@ fn limits(config: &Config, registry: &Registry) -> Limits {
         replaced_bytes: Arc::new(move || cache.replaced_bytes()),
         drain: config.shutdown_grace,
     }
-}
-
-/// The verbs over a store, by the settings.
-/// What `/livez`, `/readyz` and `/healthz` check. A server lives as long as each of its background tasks does. One whose store is away
-/// lives too: it serves what it has, and to start it anew would take even that.
-fn health(
-    supervisor: Supervisor,
-    store: impl Fn() -> CheckResult + Send + Sync + 'static,
-    cache: impl Fn() -> CheckResult + Send + Sync + 'static,
-    starting: &Starting,
-    stopping: &CancellationToken,
-) -> Health {
-    let log = LogProbe::new();
-    let shared = HealthChecks::new().add("log", move || log.check());
-    let live = shared.clone().add_tasks(supervisor);
-    let store = Arc::new(store);
-    let ready_store = store.clone();
-    let well = shared.add("etcd", move || store());
-    let well = well.add("informer-sync", cache).add("poststarthook/storage-readiness", move || ready_store());
-    let well = Progress::steps().fold(well, |well, step| {
-        let bootstrap = starting.bootstrap.clone();
-        let done = move || if bootstrap.is_done(step) { Ok(()) } else { Err("not finished".to_owned()) };
-        well.add(step, done)
-    });
-    let well = match starting.publication.clone() {
-        Some(publication) => well.add(PUBLICATION_HOOK, move || match publication.pending().as_deref() {
-            Some([]) => Ok(()),
-            Some(pending) => Err(format!("not finished: these are not published: {}", pending.join(", "))),
-            None => Err("not finished".to_owned()),
-        }),
-        None => well,
-    };
-    Health::new(live, well, stopping.clone())
 }

@@ -114,6 +114,11 @@ impl Supervisor {
         names.into_iter().map(|name| (name, failures.iter().find(|failure| failure.task == name).cloned())).collect()
     }
 
+    /// What has become of a task; `None` where it runs, was never started, or has ended in order.
+    pub fn failure_of(&self, task: &str) -> Option<Failure> {
+        self.0.failures.borrow().iter().find(|failure| failure.task == task).cloned()
+    }
+
     /// Has a future watched that must not end before `stopping` is cancelled. `None` is a panic.
     ///
     /// A future that is dropped before its end, as by an abort, was not needed any more.

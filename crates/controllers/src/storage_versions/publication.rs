@@ -11,15 +11,16 @@ use std::time::Duration;
 use keelson_cache::Entry;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::Value;
-use keelson_meta::{ApiError, GroupResource};
+use keelson_meta::{ApiError, GroupResource, GroupVersionKind};
 use keelson_registry::{Registry, ServedResource, Surface, Target};
+use keelson_storage::Compare;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::agreement::{ServerEntry, publish, servers, withdraw};
 use super::entry::{entry, name_of, new_object, resource_of, stored};
 use super::states::StorageStates;
-use super::{target, update_status};
+use super::{target, update_status, update_status_if};
 use crate::client::{Client, SERVER_MANAGER};
 use crate::conflicts::retry_conflicts;
 use crate::follow::follow;
@@ -206,7 +207,7 @@ impl StorageVersionPublication {
         };
         let opening = gate.prepare(kind).await;
         let entry = entry(&self.server_id, served, kind);
-        let mut published = self.publish(&resource, &entry).await;
+        let mut published = self.publish(served, kind, &entry).await;
         // ORDER: behind the publication, which keeps others from taking the version out of the state.
         if published.is_ok() {
             published = self.states.add(&resource, kind).await;
@@ -225,19 +226,35 @@ impl StorageVersionPublication {
         Outcome::Again
     }
 
-    async fn publish(&self, resource: &GroupResource, own: &ServerEntry) -> Result<(), ApiError> {
-        let name = name_of(resource);
-        retry_conflicts(ATTEMPTS, || self.try_publish(&name, own)).await
+    async fn publish(
+        &self,
+        served: &ServedResource,
+        kind: &GroupVersionKind,
+        own: &ServerEntry,
+    ) -> Result<(), ApiError> {
+        let name = name_of(&served.group_resource());
+        // ORDER: the version is listed in the definition at the moment at which it is published. It leaves that list on the condition
+        // that the servers agree on another one, so nobody writes in a version that has left it.
+        let conditions = || served.definition().map(|definition| definition.lists(&kind.version)).transpose();
+        let mut stands = conditions()?;
+        for _ in 0..ATTEMPTS {
+            match retry_conflicts(ATTEMPTS, || self.try_publish(&name, own, stands.clone())).await {
+                Err(ApiError::ServiceUnavailable { .. }) if stands.is_some() => stands = conditions()?,
+                settled => return settled,
+            }
+        }
+        self.try_publish(&name, own, stands).await
     }
 
-    async fn try_publish(&self, name: &str, own: &ServerEntry) -> Result<(), ApiError> {
+    async fn try_publish(&self, name: &str, own: &ServerEntry, stands: Option<Compare>) -> Result<(), ApiError> {
+        let conditions = stands.into_iter().collect();
         let Some(mut found) = self.client.get(&self.versions, name).await? else {
             let mut object = new_object(name);
             publish(&mut object, own, self.client.now());
-            return self.client.create(&self.versions, Value::Object(object.0)).await.map(drop);
+            return self.client.create_while(&self.versions, Value::Object(object.0), conditions).await.map(drop);
         };
         if publish(&mut found.object, own, self.client.now()) {
-            update_status(&self.client, &self.versions, found.object).await?;
+            update_status_if(&self.client, &self.versions, found.object, conditions).await?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::backend::{Backend, resource};
 use super::discovery::tag;
-use super::{AGGREGATED, SERVICES, until_of};
+use super::{AGGREGATED, MERGE, SERVICES, until_of};
 
 /// A server with a resource of each source: `boats`, which a definition defines, and `trains`, which another server has.
 async fn served() -> (TestServer, Backend) {
@@ -157,7 +157,7 @@ fn mapping(discovery: &Discovery) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_knows_the_document_is_sent_it_again_after_a_change_alone() {
-    let (server, _backend) = served().await;
+    let (server, backend) = served().await;
     let raw = server.raw();
     let first = tag(&raw).await;
     assert_unchanged(&raw, &first).await;
@@ -179,6 +179,24 @@ async fn whoever_knows_the_document_is_sent_it_again_after_a_change_alone() {
     let third = tag(&raw).await;
     assert!(third != first && third != second);
     assert_unchanged(&raw, &third).await;
+
+    // Registered again, with other resources, and a definition that changes.
+    backend.register(&raw, "rail.example.org", "v1").await;
+    until_of(&raw, "/apis", AGGREGATED, |found| found.to_string().contains(r#""trains""#)).await;
+    assert_eq!(tag(&raw).await, first);
+    raw.get("/apis").header("accept", AGGREGATED).header("if-none-match", &*third).await.expect(200);
+    backend.serve(&[("rail.example.org", "v1", json!([resource("trains", "Train"), resource("cars", "Car")]))]);
+    let touched = json!({ "metadata": { "annotations": { "a": "b" } } });
+    raw.patch(format!("{SERVICES}/v1.rail.example.org"), MERGE, &touched).await.expect(200);
+    until_of(&raw, "/apis", AGGREGATED, |found| found.to_string().contains(r#""cars""#)).await;
+    let fourth = tag(&raw).await;
+    assert!(![&first, &second, &third].contains(&&fourth));
+    assert_unchanged(&raw, &fourth).await;
+    let names = json!({ "spec": { "names": { "shortNames": ["bt"] } } });
+    raw.patch(format!("{DEFINITIONS}/boats.water.example.org"), MERGE, &names).await.expect(200);
+    until_of(&raw, "/apis", AGGREGATED, |found| found.to_string().contains(r#""bt""#)).await;
+    raw.get("/apis").header("accept", AGGREGATED).header("if-none-match", &*fourth).await.expect(200);
+    assert_unchanged(&raw, &tag(&raw).await).await;
 }
 
 async fn assert_unchanged(raw: &Raw, tag: &str) {

@@ -234,15 +234,20 @@ async fn a_server_that_hangs_keeps_neither_the_document_nor_a_start_waiting() {
     let current = version(&raw, "lives.example.org", "Current").await;
     assert_eq!(version(&raw, "hangs.example.org", "Stale").await["resources"], Value::Null);
     let before = tag(&raw).await;
-    // Both hang from now on.
-    lives.answer("/apis", HookReply::After(Duration::from_secs(600), Box::new(HookReply::Closes)));
-    server.restart().await;
-    let raw = server.raw();
-    raw.get("/readyz").await.expect(200);
-    let document = raw.get("/apis").header("accept", AGGREGATED).await.expect(200).json();
-    for name in ["hangs.example.org", "lives.example.org"] {
-        assert_eq!(group(&document, name)["versions"][0]["freshness"], "Stale", "{name}");
+    let late = HookReply::After(Duration::from_secs(600), Box::new(HookReply::Closes));
+    let nonsense = HookReply::Other(200, vec![("content-type", AGGREGATED.to_owned())], "none".to_owned());
+    for fault in [nonsense, HookReply::Closes, HookReply::Stalls, HookReply::Endless, late] {
+        // Neither says what it serves from now on.
+        lives.answer("/apis", fault);
+        server.restart().await;
+        let raw = server.raw();
+        raw.get("/readyz").await.expect(200);
+        let document = raw.get("/apis").header("accept", AGGREGATED).await.expect(200).json();
+        for name in ["hangs.example.org", "lives.example.org"] {
+            assert_eq!(group(&document, name)["versions"][0]["freshness"], "Stale", "{name}");
+        }
     }
+    let raw = server.raw();
     lives.serve(&[("lives.example.org", "v1", current["resources"].clone())]);
     let touched = json!({ "metadata": { "annotations": { "a": "b" } } });
     raw.patch(format!("{SERVICES}/v1.lives.example.org"), MERGE, &touched).await.expect(200);

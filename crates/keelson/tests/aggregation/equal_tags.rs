@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
-use keelson_testkit::{Raw, TestServer};
+use keelson_testkit::{DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -53,6 +53,12 @@ async fn servers_on_one_store_name_the_document_alike_also_after_a_restart() {
     let (first, mut second) = (start("server-a").await, start("server-b").await);
     let backend = Backend::start(&first.raw(), "rails").await;
     backend.serve(&[("rail.example.org", "v1", json!([resource("trains", "Train"), resource("cars", "Car")]))]);
+    let version = definition_version("v1", true, json!({ "type": "object" }));
+    let boats = definition("water.example.org", "boats", "Boat", vec![version]);
+    first.raw().post(DEFINITIONS, &boats).await.expect(201);
+    for server in [&first, &second] {
+        until_of(&server.raw(), "/apis", AGGREGATED, |found| found.to_string().contains(r#""boats""#)).await;
+    }
     backend.register(&first.raw(), "rail.example.org", "v1").await;
     let current = one_tag(&[first.raw(), second.raw()], "Current").await;
     second.stop().await;

@@ -1,5 +1,9 @@
 //! Every path of the discovery documents with every verb that they name, whatever the source: the program, a definition, another
 //! server. What is said to be there is there.
+//!
+//! Of each kind there is an object, as far as one can be made, so that its subresources are there too.
+
+use std::collections::BTreeMap;
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -13,7 +17,7 @@ use super::lab::Lab;
 use super::until_of;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The name of the object in each request. There is none.
+/// The name of the object in each request, where its kind allows it.
 const NAME: &str = "probe";
 /// How many requests are under way at once.
 const AT_ONCE: usize = 16;
@@ -24,10 +28,47 @@ struct Visit {
     source: &'static str,
     verb: String,
     path: String,
+    /// The name of the object in the path.
+    name: String,
+    /// Whether there is such an object.
+    is_there: bool,
+}
+
+/// Objects that can be made, by their resource and group.
+struct Samples(BTreeMap<String, Value>);
+
+impl Samples {
+    /// One of each built-in kind.
+    fn builtin() -> Self {
+        let all: BTreeMap<String, Value> = serde_json::from_str(include_str!("../objects/kinds/objects.json")).unwrap();
+        Self(all.into_iter().map(|(resource, mut sample)| (resource, sample["body"].take())).collect())
+    }
+
+    fn name(&self, resource: &str) -> &str {
+        self.0.get(resource).and_then(|body| body["metadata"]["name"].as_str()).unwrap_or(NAME)
+    }
+
+    /// Makes them, each in the first version of a document that can; the names of the resources of which there is an object then.
+    async fn make(&self, raw: &Raw, visits: &[Visit]) -> Vec<String> {
+        let mut made = Vec::new();
+        for (resource, body) in &self.0 {
+            let plural = resource.split('.').next().unwrap();
+            let api = format!("/{}/", body["apiVersion"].as_str().unwrap());
+            let is_create = |visit: &&Visit| {
+                visit.verb == "create" && visit.path.contains(&api) && visit.path.ends_with(&format!("/{plural}"))
+            };
+            let create = visits.iter().find(is_create).unwrap_or_else(|| panic!("{resource} can't be made"));
+            let mut body = body.clone();
+            body["metadata"] = json!({ "name": self.name(resource) });
+            raw.post(create.path.as_str(), &body).await.expect(201);
+            made.push(resource.clone());
+        }
+        made
+    }
 }
 
 /// All that a document names, in the namespace `default`.
-fn visits(document: &Value, root: &str) -> Vec<Visit> {
+fn visits(document: &Value, root: &str, samples: &Samples) -> Vec<Visit> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut visits = Vec::new();
     for group in list(&document["items"]) {
@@ -42,6 +83,8 @@ fn visits(document: &Value, root: &str) -> Vec<Visit> {
             let path = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
             for resource in list(&version["resources"]) {
                 let plural = resource["resource"].as_str().unwrap();
+                let whole = if name.is_empty() { plural.to_owned() } else { format!("{plural}.{name}") };
+                let (of, is_there) = (samples.name(&whole), samples.0.contains_key(&whole));
                 let namespace = if resource["scope"] == "Namespaced" { "namespaces/default/" } else { "" };
                 let collection = format!("/{path}/{namespace}{plural}");
                 let mut visit = |verbs: &Value, below: &str| {
@@ -49,9 +92,8 @@ fn visits(document: &Value, root: &str) -> Vec<Visit> {
                         let verb = verb.as_str().unwrap().to_owned();
                         let of_collection =
                             below.is_empty() && ["list", "watch", "create", "deletecollection"].contains(&&*verb);
-                        let path =
-                            if of_collection { collection.clone() } else { format!("{collection}/{NAME}{below}") };
-                        visits.push(Visit { source, verb, path });
+                        let path = if of_collection { collection.clone() } else { format!("{collection}/{of}{below}") };
+                        visits.push(Visit { source, verb, path, name: of.to_owned(), is_there });
                     }
                 };
                 visit(&resource["verbs"], "");
@@ -87,8 +129,8 @@ async fn fault(raw: &Raw, visit: &Visit) -> Option<String> {
         return (status != 200).then(|| format!("{method} {target}: {status}"));
     }
     let answer = call.await;
-    // The object is not there, and its name says that the resource is.
-    let is_object = || answer.json()["details"]["name"] == NAME;
+    // Where the object is not there, its name says that the resource is.
+    let is_object = || !visit.is_there && answer.json()["details"]["name"] == *visit.name;
     let is_missing = answer.status == 405 || (answer.status == 404 && !is_object());
     is_missing.then(|| format!("{method} {target}: {} {}", answer.status, answer.text()))
 }
@@ -128,7 +170,13 @@ async fn every_verb_of_every_path_is_answered_on_every_source() {
     })
     .await;
     let core = raw.get("/api").header("accept", AGGREGATED).await.expect(200).json();
-    let visits: Vec<Visit> = visits(&core, "api").into_iter().chain(visits(&groups, "apis")).collect();
+    let mut samples = Samples::builtin();
+    let boat = json!({ "apiVersion": "water.example.org/v1", "kind": "Boat", "spec": { "replicas": 1 } });
+    samples.0.insert("boats.water.example.org".to_owned(), boat);
+    let visits: Vec<Visit> =
+        visits(&core, "api", &samples).into_iter().chain(visits(&groups, "apis", &samples)).collect();
+    let made = samples.make(raw, &visits).await;
+    assert!(made.len() > 60, "only {} kinds have an object", made.len());
     for (source, least) in [("built-in", 400), ("custom", 8 + 5), ("aggregated", 8 + 3)] {
         let found = visits.iter().filter(|visit| visit.source == source).count();
         assert!(found >= least, "only {found} paths with verbs are {source}");
@@ -149,7 +197,11 @@ async fn every_verb_of_every_path_of_a_server_written_with_the_library_is_answer
     .await;
     let groups_of_all = groups["items"].as_array_mut().unwrap();
     groups_of_all.retain(|group| group["metadata"]["name"].as_str().unwrap().ends_with(".example.com"));
-    let visits = visits(&groups, "apis");
+    let flunder =
+        json!({ "apiVersion": "wardle.example.com/v1", "kind": "Flunder", "spec": { "colour": "red", "size": 3 } });
+    let samples = Samples(BTreeMap::from([("flunders.wardle.example.com".to_owned(), flunder)]));
+    let visits = visits(&groups, "apis", &samples);
+    samples.make(&raw, &visits).await;
     assert!(visits.len() >= 8 + 3, "only {} verbs are named", visits.len());
     visit(&raw, &visits).await;
 }

@@ -280,3 +280,28 @@ async fn a_server_that_says_it_has_the_uid_of_another_changes_nothing_for_that_o
     let kept = raw.get(format!("{MAPS}/of-mine")).await.expect(200).json();
     assert_eq!(kept["metadata"]["ownerReferences"][0]["name"], "mine");
 }
+
+/// What such a server has is not known, so nothing goes by it, and nothing else waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_lists_and_watches_hang_or_never_end_delays_nothing_else() {
+    for reply in [HookReply::Hangs, HookReply::Stalls, HookReply::Endless, HookReply::Closes] {
+        let server = TestServer::start().await;
+        let raw = server.raw();
+        let backend = trains(&raw).await;
+        backend.answer("/apis/rail.example.org/v1/trains", reply.clone());
+        backend.answer(&format!("{TRAINS}/express"), reply);
+        backend.register(&raw, "rail.example.org", "v1").await;
+        until_reason(&raw, "v1.rail.example.org", "Passed").await;
+        map(&raw, "of-express", &[owner(&train("express", &json!("u1")))]).await;
+        let asked = async {
+            while backend.asked(&format!("{TRAINS}/express")).is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(super::lab::PATIENCE, asked).await.expect("nobody asks for the owner");
+        for number in 0..3 {
+            collected_here(&raw, &format!("others-{number}")).await;
+        }
+        raw.get(format!("{MAPS}/of-express")).await.expect(200);
+    }
+}

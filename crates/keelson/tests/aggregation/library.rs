@@ -215,6 +215,24 @@ async fn two_main_servers_on_one_postgresql_lead_to_it() {
     left.kubectl(["create", "-f", "-"]).stdin(manifest("one", "red", 3)).await.ok();
     let shown = right.kubectl(["get", "fl", "--no-headers"]).await.ok();
     assert_eq!(words(&shown), [["one", "red", "3"]]);
+    // What is begun at one goes on at the other.
+    for (server, size, told) in [(right, 5, "created"), (left, 6, "configured"), (right, 6, "unchanged")] {
+        let done = server.kubectl(["apply", "-f", "-"]).stdin(manifest("two", "blue", size)).await.ok();
+        assert_eq!(done.trim(), format!("flunder.wardle.example.com/two {told}"));
+    }
+    let published = |index: &Value| index["paths"].get("apis/wardle.example.com/v1").is_some();
+    until(&right.raw(), "/openapi/v3", published).await;
+    let explained = right.kubectl(["explain", "flunder.spec.size"]).await.ok();
+    assert!(explained.contains("How large it is, in metres."), "{explained}");
+    left.kubectl(["create", "namespace", "n"]).await.ok();
+    let mut watch = right.kubectl(["get", "fl", "-n", "n", "-w", "-o", "name"]).spawn().await;
+    left.kubectl(["create", "-n", "n", "-f", "-"]).stdin(manifest("one", "red", 3)).await.ok();
+    assert_eq!(watch.next_line().await.unwrap(), "flunder.wardle.example.com/one");
+    watch.stop().await;
+    right.kubectl(["delete", "namespace", "n", "--wait=false"]).await.ok();
+    left.kubectl(["wait", "--for=delete", "namespace/n", "--timeout=60s"]).await.ok();
+    let left_over = left.raw().get("/apis/wardle.example.com/v1/namespaces/n/flunders").await.expect(200).json();
+    assert_eq!(left_over["items"], json!([]));
     check_crashes(&mut flunders, &[left, right]).await;
 }
 

@@ -2,12 +2,10 @@
 //!
 //! Names and labels are upstream's where it has them, for the dashboards of operators.
 
-use keelson_testkit::{Raw, TestServer};
+use keelson_testkit::{DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::json;
 
 use super::{AGGREGATED, SERVICES, api_service, until, until_reason};
-
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// The value of a sample; `None` where there is no such sample.
 async fn sample(raw: &Raw, name: &str) -> Option<f64> {
@@ -49,6 +47,46 @@ async fn the_document_is_made_once_for_all_changes_that_nobody_asked_about() {
     ask(&raw).await;
     assert_eq!(count().await, before + 1.0);
     assert_eq!(sample(&raw, "aggregator_discovery_aggregation_duration_count").await, Some(before + 1.0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_ask_meanwhile_the_document_is_made_no_more_often_than_it_changed() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    ask(&raw).await;
+    let count = async || sample(&raw, "aggregator_discovery_aggregation_count_total").await.unwrap();
+    let before = count().await;
+    let askers: Vec<_> = (0..4)
+        .map(|_| {
+            let raw = server.raw();
+            tokio::spawn(async move {
+                let mut tags = Vec::new();
+                loop {
+                    let answer = raw.get("/apis").header("accept", AGGREGATED).await.expect(200);
+                    let tag = answer.header("etag").to_owned();
+                    if tags.last() != Some(&tag) {
+                        tags.push(tag);
+                    }
+                    if answer.text().contains("burst9.example.org") {
+                        break tags;
+                    }
+                }
+            })
+        })
+        .collect();
+    for number in 0..10 {
+        let version = definition_version("v1", true, json!({ "type": "object" }));
+        let group = format!("burst{number}.example.org");
+        raw.post(DEFINITIONS, &definition(&group, "things", "Thing", vec![version])).await.expect(201);
+        until(&raw, &format!("/apis/{group}/v1/things"), |found| found["items"].is_array()).await;
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for asker in askers {
+        seen.extend(asker.await.unwrap());
+    }
+    // A definition is served before its APIService says where its group stands: two changes each at the most.
+    let made = count().await - before;
+    assert!(made <= 20.0 && seen.len() as f64 <= made + 1.0, "{made} times, {} documents seen", seen.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

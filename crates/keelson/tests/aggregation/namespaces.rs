@@ -107,3 +107,42 @@ async fn a_server_that_is_away_holds_the_namespace_and_nothing_in_it() {
     dead.answer("/apis/dead.example.org/v1/namespaces/ns/things", HookReply::Json(json!({ "items": [] })));
     until(&raw, "/api/v1/namespaces/ns", |found| found["code"] == 404).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_a_server_lies_about_its_part_of_a_namespace_everything_else_of_it_goes() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let nonsense =
+        |text: &str| HookReply::Other(200, vec![("content-type", "application/json".to_owned())], text.to_owned());
+    let lies = [
+        ("closes", HookReply::Closes),
+        ("stalls", HookReply::Stalls),
+        ("dies", HookReply::DiesInTheMiddle),
+        ("endless", HookReply::Endless),
+        ("garbage", nonsense("none of your business")),
+        ("alien", nonsense(r#"{"kind":"ThingList","items":"none"}"#)),
+    ];
+    let path = |group: &str| format!("/apis/{group}/v1/namespaces/ns/things");
+    let mut backends = Vec::new();
+    for (name, lie) in lies {
+        let (backend, group) = (Backend::start(&raw, name).await, format!("{name}.example.org"));
+        backend.serve(&[(&group, "v1", json!([held()]))]);
+        backend.answer(&path(&group), lie);
+        register(&raw, &backend, &group, "Current").await;
+        backends.push((backend, group));
+    }
+    make(&raw, "ns").await;
+    raw.delete("/api/v1/namespaces/ns").await.expect(200);
+    until(&raw, "/api/v1/namespaces/ns/configmaps", |found| found["items"].as_array().is_some_and(Vec::is_empty)).await;
+    // Each of them is named as what holds it.
+    let told = |found: &Value| {
+        let [status, _, message] = condition(found, "NamespaceDeletionContentFailure");
+        status == "True" && backends.iter().all(|(_, group)| message.contains(&format!("things.{group}")))
+    };
+    until(&raw, "/api/v1/namespaces/ns", told).await;
+    raw.get("/readyz").await.expect(200);
+    for (backend, group) in &backends {
+        backend.answer(&path(group), HookReply::Json(json!({ "kind": "ThingList", "items": [] })));
+    }
+    until(&raw, "/api/v1/namespaces/ns", |found| found["code"] == 404).await;
+}

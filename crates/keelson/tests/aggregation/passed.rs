@@ -2,11 +2,14 @@
 //!
 //! Bodies that stream are in `streams.rs`, tunnels in `upgrades.rs`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http::Method;
 use keelson_testkit::{Answer, Call, UpstreamRequest, upstream_answer, upstream_echo};
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, THINGS};
+use crate::lab::{Lab, PATIENCE, THINGS};
 use crate::{MERGE, SERVICES, condition, until};
 
 /// The header fields that the aggregated server saw, but for those that differ from run to run.
@@ -316,4 +319,39 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
     assert!(refused, "{answer}");
     lab.raw.delete("/api/v1/namespaces/agg/services/echo").await.expect(200);
     assert_eq!(lab.raw.get(THINGS).await.expect(503).text(), "service unavailable\n");
+}
+
+/// Where two servers on the way of a request read its end at different places, the second sees a request that nobody was asked about.
+#[tokio::test]
+async fn a_request_whose_end_can_be_read_in_two_ways_passes_no_second_one() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let smuggled = Arc::new(AtomicBool::new(false));
+    let seen = smuggled.clone();
+    let lab = Lab::http1(move |request: UpstreamRequest| {
+        seen.fetch_or(request.uri().path().ends_with("/smuggled"), Ordering::SeqCst);
+        upstream_echo(request)
+    })
+    .await;
+    let inner = format!("GET {THINGS}/smuggled HTTP/1.1\r\nhost: a\r\n\r\n");
+    for framing in [
+        format!("content-length: 5\r\ncontent-length: {}", 5 + inner.len()),
+        "content-length: +5".to_owned(),
+        "content-length : 5".to_owned(),
+        "content-length: 5, 6".to_owned(),
+        "transfer-encoding: xchunked".to_owned(),
+        "transfer-encoding: chunked, identity".to_owned(),
+        "transfer-encoding:\x0bchunked".to_owned(),
+        " transfer-encoding: chunked".to_owned(),
+    ] {
+        let mut wire = lab.raw.connect().await;
+        let head = format!("POST {THINGS} HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n");
+        wire.write_all(format!("{head}0\r\n\r\n{inner}").as_bytes()).await.unwrap();
+        let mut answers = Vec::new();
+        // The connection ends, since nobody knows where the next request begins.
+        let _ = tokio::time::timeout(PATIENCE, wire.read_to_end(&mut answers)).await.expect("it is kept open");
+        let text = String::from_utf8_lossy(&answers);
+        assert!(text.starts_with("HTTP/1.1 400 ") && text.matches("HTTP/1.1 ").count() == 1, "{framing}: {text}");
+        assert!(!smuggled.load(Ordering::SeqCst), "{framing}");
+    }
 }

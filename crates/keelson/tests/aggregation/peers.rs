@@ -2,6 +2,7 @@
 //!
 //! Such a difference lasts as long as a rolling upgrade.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,10 +39,22 @@ impl Fleet {
 
     /// The same, which sees the store through another one.
     async fn start_on(&self, store: Arc<dyn Store>, name: &str, unserved: &[&str]) -> TestServer {
+        let authority = self.keys.path().join("pki/ca.crt");
+        self.start_with(store, name, unserved, Some(authority)).await
+    }
+
+    /// The same, which believes peers by this file.
+    async fn start_with(
+        &self,
+        store: Arc<dyn Store>,
+        name: &str,
+        unserved: &[&str],
+        authority: Option<PathBuf>,
+    ) -> TestServer {
         let builder = TestServer::builder().shared_store(store).configure(|config| {
             config.data_dir = Some(self.keys.path().to_owned());
             config.server_id = name.to_owned();
-            config.peer_ca_file = Some(self.keys.path().join("pki/ca.crt"));
+            config.peer_ca_file = authority;
             config.peer_advertise_ip = Some([127, 0, 0, 1].into());
             config.identity_interval = Duration::from_secs(1);
             for version in unserved {
@@ -344,4 +357,21 @@ async fn custom_resources_are_every_servers_own_and_the_tags_stay_equal() {
         has_group(&server.raw(), "peer.example.org", false).await;
     }
     until(&a.raw(), "/apis/peer.example.org/v1", Value::is_null).await;
+}
+
+/// Whom a server believes is said by files of its operator, and by nothing in the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_given_no_authority_of_peers_shows_and_serves_its_own_alone() {
+    let fleet = Fleet::new();
+    let a = fleet.start("server-a", &["storagemigration.k8s.io/v1beta1"]).await;
+    let b = fleet.start_with(fleet.store.clone(), "server-b", &["batch/v1"], None).await;
+    // The other one believes peers, and knows of this one by its lease.
+    has_group(&a.raw(), "storagemigration.k8s.io", true).await;
+    let raw = b.raw();
+    let shown = groups(&discovery(&raw, "/apis", AGGREGATED).await.json());
+    assert!(!shown.iter().any(|group| group == "batch"), "{shown:?}");
+    for path in ["/apis/batch", "/apis/batch/v1", JOBS] {
+        raw.get(path).await.expect(404);
+    }
+    a.raw().get(JOBS).await.expect(200);
 }

@@ -34,6 +34,9 @@ async fn on_a_full_disk_the_server_is_not_ready_and_recovers_when_there_is_room(
     assert_eq!(refused.header("retry-after"), "1");
     let text = until_ready(&raw, 500).await;
     assert!(text.contains("[-]etcd failed"), "{text}");
+    // The check itself says why.
+    let why = raw.get("/readyz/etcd").await.expect(500).text();
+    assert!(why.contains("full"), "{why}");
     raw.get(CONFIG_MAPS).await.expect(200);
     disk.set(DiskFault::None);
     until_ready(&raw, 200).await;

@@ -59,8 +59,16 @@ async fn health_is_told_part_by_part() {
     assert!(verbose.starts_with("[+]ping ok\n") && verbose.ends_with("readyz check passed\n"), "{verbose}");
     let without = shell.ok("get --raw /readyz?verbose&exclude=etcd").await;
     assert!(without.contains("[+]etcd excluded: ok\n"), "{without}");
-    for check in ["ping", "log", "etcd", "informer-sync", "poststarthook/rbac/bootstrap-roles"] {
-        assert_eq!(shell.ok(&format!("get --raw /healthz/{check}")).await, "ok");
+    // Those that clients ask for by name, everywhere where they are.
+    let hooks = ["rbac/bootstrap-roles", "crd-informer-synced", "apiservice-registration-controller"];
+    let hooks = hooks.map(|hook| format!("poststarthook/{hook}"));
+    for check in ["ping", "log"].map(str::to_owned).iter().chain(&hooks) {
+        for endpoint in ["healthz", "livez", "readyz"] {
+            assert_eq!(shell.ok(&format!("get --raw /{endpoint}/{check}")).await, "ok");
+        }
+    }
+    for check in ["etcd", "informer-sync", "autoregister-completion"] {
+        assert_eq!(shell.ok(&format!("get --raw /readyz/{check}")).await, "ok");
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use keelson_meta::Revision;
 use keelson_resources::storage_version_hash;
-use keelson_storage::Store as _;
 use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store as _, StoreKey, Transaction};
 use keelson_testkit::Raw;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -147,6 +148,19 @@ async fn nothing_slips_in_while_a_server_starts_that_stores_another_version() {
     assert!(seen.iter().all(|seen| *seen > 0), "{seen:?}: in both versions something is written");
 }
 
+fn versions(stored: &str) -> Value {
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let version = |name: &str| json!({ "name": name, "served": true, "storage": name == stored, "schema": schema });
+    json!([version("v1"), version("v2")])
+}
+
+/// A definition of hosts in this group that stores the first version.
+fn definition(group: &str) -> Value {
+    let names = json!({ "plural": "hosts", "kind": "Host" });
+    let spec = json!({ "group": group, "scope": "Namespaced", "names": names, "versions": versions("v1") });
+    json!({ "metadata": { "name": format!("hosts.{group}") }, "spec": spec })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_slips_in_while_a_definition_changes_the_version_that_is_stored() {
     let hosts = Attacked {
@@ -156,23 +170,11 @@ async fn nothing_slips_in_while_a_definition_changes_the_version_that_is_stored(
         path: "/apis/attacked.example.com/v1/namespaces/default/hosts",
         object: |name| json!({ "apiVersion": "attacked.example.com/v1", "kind": "Host", "metadata": { "name": name }, "spec": {} }),
     };
-    let versions = |stored: &str| {
-        let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
-        let version = |name: &str| json!({ "name": name, "served": true, "storage": name == stored, "schema": schema });
-        json!([version("v1"), version("v2")])
-    };
     let cluster = Cluster::new();
     let since = cluster.store.current_revision().await.unwrap();
     let server = cluster.server_with("a", with_migrator).await;
     let raw = server.raw();
-    let definition = json!({
-        "metadata": { "name": "hosts.attacked.example.com" },
-        "spec": {
-            "group": hosts.group, "scope": "Namespaced", "names": { "plural": "hosts", "kind": "Host" },
-            "versions": versions("v1"),
-        },
-    });
-    raw.post(DEFINITIONS, &definition).await.expect(201);
+    raw.post(DEFINITIONS, &definition(hosts.group)).await.expect(201);
     let attack = Attack::start(&raw, &hosts);
     for change in 0..CHANGES {
         attack.until_written(20).await;
@@ -183,4 +185,39 @@ async fn nothing_slips_in_while_a_definition_changes_the_version_that_is_stored(
     attack.end().await;
     let seen = check_history(&cluster.store, since, &hosts).await;
     assert!(seen.iter().all(|seen| *seen > 0), "{seen:?}: in both versions something is written");
+}
+
+/// A server that was held up may still store what the others have agreed to leave since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_version_is_published_that_the_definition_does_not_list_among_its_stored_ones() {
+    let cluster = Cluster::new();
+    let server = cluster.server("a").await;
+    let raw = server.raw();
+    let path = "/apis/listed.example.com/v1/namespaces/default/hosts";
+    let write = async |number: usize| {
+        let host = json!({ "metadata": { "name": format!("host-{number}") } });
+        raw.post(path, &host).await.status
+    };
+    // As the definition stands when another server has written it.
+    let list_stored = async |listed: Value| {
+        let key = StoreKey::new("/registry/apiextensions.k8s.io/customresourcedefinitions/hosts.listed.example.com");
+        let found = cluster.store.get(&key).await.unwrap().unwrap();
+        let mut definition: Value = serde_json::from_slice(&found.value).unwrap();
+        definition["spec"]["versions"] = versions("v2");
+        definition["status"]["storedVersions"] = listed;
+        cluster.store.commit(Transaction::default().put(key, definition.to_string())).await.unwrap();
+    };
+    raw.post(DEFINITIONS, &definition("listed.example.com")).await.expect(201);
+    let number = AtomicUsize::new(0);
+    let next = || write(number.fetch_add(1, Ordering::SeqCst));
+    until("hosts are served", || async { next().await == 201 }).await;
+
+    list_stored(json!(["v1"])).await;
+    until("the definition is followed", || async { next().await == 503 }).await;
+    for _ in 0..10 {
+        assert_eq!(next().await, 503);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    list_stored(json!(["v1", "v2"])).await;
+    until("what it lists is written", || async { next().await == 201 }).await;
 }

@@ -31,7 +31,7 @@ impl Cluster {
         Self { store: MemoryStore::new(), keys: TempDir::new().unwrap() }
     }
 
-    async fn server(&self, id: &str) -> TestServer {
+    pub(crate) async fn server(&self, id: &str) -> TestServer {
         self.server_with(id, |_| {}).await
     }
 

@@ -104,7 +104,29 @@ async fn one_create_makes_one_job_whatever_answer_is_lost(engine: Engine) {
     setting.way.mend();
     let changed = changing.await.unwrap().expect(200).json();
     assert_eq!(changed["metadata"]["resourceVersion"], revision().await.as_str());
-    raw.put(path, &map).await.expect(409);
+    raw.put(&path, &map).await.expect(409);
+    // A patch that would be made twice: it adds to a list.
+    let before = revision().await;
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "lost-owner", "uid": "a"});
+    let patch = json!([{"op": "add", "path": "/metadata/ownerReferences", "value": [owner]}]);
+    setting.way.eat_answer_to("lost-owner");
+    let patching = tokio::spawn({
+        let (raw, path) = (setting.server.raw(), path.clone());
+        async move { raw.patch(path, "application/json-patch+json", &patch).await }
+    });
+    until("the patch is stored", || async { revision().await != before }).await;
+    setting.way.mend();
+    let patched = patching.await.unwrap().expect(200).json();
+    assert_eq!(patched["metadata"]["resourceVersion"], revision().await.as_str());
+    // Who deletes it again after a lost answer would be told that it never was.
+    setting.way.eat_answer_to("configmaps/default/lost");
+    let deleting = tokio::spawn({
+        let (raw, path) = (setting.server.raw(), path.clone());
+        async move { raw.delete(path).await }
+    });
+    until("the object is gone", || async { setting.store.get(&key).await.unwrap().is_none() }).await;
+    setting.way.mend();
+    assert_eq!(deleting.await.unwrap().expect(200).json()["status"], "Success");
 }
 
 async fn an_outcome_that_can_not_be_known_is_told_so(engine: Engine) {

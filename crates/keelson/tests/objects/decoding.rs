@@ -70,12 +70,26 @@ async fn an_empty_text_is_no_number_and_no_object() {
     let check = async |path: &str, value: Value, fault: &str| {
         let mut body = deployment("a");
         *body.pointer_mut(path).unwrap() = value;
-        let answer = raw.post(DEPLOYMENTS, &body).await.expect(400).json();
         let expected = format!(
             "Deployment in version \"v1\" cannot be handled as a Deployment: json: cannot unmarshal string into Go struct field {fault}"
         );
-        assert_eq!(answer["message"], json!(expected));
+        for validation in ["", "?fieldValidation=Strict", "?fieldValidation=Ignore"] {
+            let answer = raw.post(format!("{DEPLOYMENTS}{validation}"), &body).await.expect(400).json();
+            assert_eq!(answer["message"], json!(expected), "{validation}");
+        }
+        let updated = raw.put(format!("{DEPLOYMENTS}/there"), &body).await.expect(400).json();
+        assert_eq!(updated["message"], json!(expected));
     };
+    raw.post(DEPLOYMENTS, &deployment("there")).await.expect(201);
+    for replicas in [json!(""), json!(" "), json!("1")] {
+        let patch = json!({"spec": {"replicas": replicas}});
+        for media_type in ["application/merge-patch+json", "application/strategic-merge-patch+json"] {
+            let answer = raw.patch(format!("{DEPLOYMENTS}/there"), media_type, &patch).await;
+            assert!([400, 422].contains(&answer.status), "{media_type} {patch}: {}", answer.text());
+        }
+    }
+    let kept = raw.get(format!("{DEPLOYMENTS}/there")).await.expect(200).json();
+    assert_eq!(kept["metadata"]["generation"], 1, "nothing has come of it");
     check("/spec", json!(""), "Deployment.spec of type v1.DeploymentSpec").await;
     check("/spec/template", json!(""), "DeploymentSpec.spec.template of type v1.PodTemplateSpec").await;
     check(

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use keelson_testkit::{Call, ProcessServer, ProcessServerBuilder, Raw};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -269,6 +270,8 @@ async fn idle_connections_use_up_no_descriptors() {
     }
     assert!(metric(&server, "keelson_connections_displaced_total").await > 100.0);
     assert!(metric(&server, "process_open_fds").await < 300.0);
+    // Hundreds gave way, which is told once.
+    assert_eq!(server.log().matches("more connections come").count(), 1, "{}", server.log());
 }
 
 /// How long a request may have a thread of the runtime work at a time, in seconds. A build that is not optimized takes many times
@@ -438,6 +441,27 @@ async fn check_all_long(raw: &Raw) {
     raw.delete(&object).await.expect(200);
 }
 
+/// A selection is looked for among all objects that there are, whatever comes of it.
+async fn check_scans(raw: &Raw) {
+    const FEW: usize = 4_900;
+    const MANY: usize = 5_100;
+    let make = async |from: usize, to: usize| {
+        let made = futures::stream::iter(from..to).map(|number| async move {
+            let map = config_map(&format!("scanned-{number}"), 1);
+            raw.post("/api/v1/namespaces/kube-public/configmaps", &map).await.expect(201);
+        });
+        made.buffer_unordered(64).collect::<()>().await;
+    };
+    let select = || raw.get("/api/v1/configmaps?labelSelector=a%21%3Db,c%21%3Dd&limit=1");
+    make(0, FEW).await;
+    check_long(raw, "a selection from few", select(), 200, false).await;
+    make(FEW, MANY).await;
+    check_long(raw, "a selection from many", select(), 200, true).await;
+    let all = "/api/v1/namespaces/kube-public/configmaps?labelSelector=a%3Db";
+    check_long(raw, "a deletion of a selection from many", raw.delete(all), 200, true).await;
+    raw.delete("/api/v1/namespaces/kube-public/configmaps").await.expect(200);
+}
+
 /// However long a request takes, it takes it beside the threads that all requests share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_work_holds_no_thread_of_the_runtime() {
@@ -453,6 +477,7 @@ async fn long_work_holds_no_thread_of_the_runtime() {
         }
         read_the_worst(&raw).await;
         query_the_worst(&raw).await;
+        check_scans(&raw).await;
         // Of one scrape, since each adds polls of its own. What a thread does while the system lets it wait is not the request's doing.
         let metrics = raw.get("/metrics").await.expect(200).text();
         let value = |name: &str| -> f64 {

@@ -45,6 +45,15 @@ async fn check(mut server: TestServer, task: &str) {
     assert!(!live.contains("task/listener") && live.ends_with("livez check failed\n"), "{live}");
     raw.get(format!("/livez/task/{task}")).await.expect(500);
     raw.get("/livez/task/listener").await.expect(200);
+    // The hooks of the reference server whose work it did fail with it, and no others.
+    for (hook, of) in [
+        ("generic-apiserver-start-informers", "cache-tail"),
+        ("start-kube-apiserver-identity-lease-controller", "identity"),
+        ("crd-informer-synced", "custom-resources"),
+    ] {
+        let expected = if of == task { 500 } else { 200 };
+        raw.get(format!("/livez/poststarthook/{hook}")).await.expect(expected);
+    }
     tokio::time::timeout(PATIENCE, server.stop()).await.unwrap_or_else(|_| panic!("it does not stop without {task}"));
 }
 

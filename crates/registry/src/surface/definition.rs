@@ -4,8 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use keelson_cache::Collection;
+use keelson_cache::{Collection, Entry};
 use keelson_meta::ApiError;
+use keelson_meta::json::Value;
 use keelson_storage::{Compare, Condition, StoreKey};
 
 use crate::target::Target;
@@ -30,12 +31,39 @@ impl DefinedBy {
     /// # Errors
     /// 403 while it is being deleted, 404 when it is gone.
     pub(crate) fn guard(&self, target: &Target, name: &str) -> Result<Compare, ApiError> {
-        let entry = self.collection.get(&self.name).ok_or(ApiError::UnknownResource)?;
+        let entry = self.seen()?;
         if entry.terminating {
             return Err(refused(target, name, self.terminating));
         }
+        Ok(self.unchanged(&entry))
+    }
+
+    /// The condition under which a server may say that it stores objects in a version: that the definition is as this server sees it
+    /// now, and lists the version among those that objects may be stored in. What is served may not have followed it yet, and a
+    /// version that has left the list must not be written again.
+    ///
+    /// # Errors
+    /// 503 where the definition does not list the version, 404 when it is gone.
+    pub fn lists(&self, version: &str) -> Result<Compare, ApiError> {
+        let entry = self.seen()?;
+        let definition = entry.object.decode(entry.revision);
+        let listed = definition.get(&["status", "storedVersions"]).and_then(Value::as_array);
+        if listed.into_iter().flatten().any(|listed| *listed == *version) {
+            return Ok(self.unchanged(&entry));
+        }
+        Err(ApiError::ServiceUnavailable {
+            message: format!("the definition {} does not list {version} among its stored versions", self.name),
+            retry_after_seconds: Some(1),
+        })
+    }
+
+    fn seen(&self) -> Result<Arc<Entry>, ApiError> {
+        self.collection.get(&self.name).ok_or(ApiError::UnknownResource)
+    }
+
+    fn unchanged(&self, seen: &Entry) -> Compare {
         let key = StoreKey::new(format!("{}{}", self.collection.prefix(), self.name));
-        Ok(Compare { key, condition: Condition::At(entry.revision) })
+        Compare { key, condition: Condition::At(seen.revision) }
     }
 }
 

@@ -220,7 +220,7 @@ impl ServedResource {
     }
 
     /// What defines it; `None` where nothing that is stored does.
-    pub(crate) fn definition(&self) -> Option<&Arc<DefinedBy>> {
+    pub fn definition(&self) -> Option<&Arc<DefinedBy>> {
         self.definition.as_ref()
     }
 

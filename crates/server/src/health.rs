@@ -1,0 +1,84 @@
+//! What `/livez`, `/readyz` and `/healthz` check of a server. Work that the reference server does too has its check under the name that
+//! clients look for there: the steps of the bootstrap, and the background tasks that do what its hooks start.
+//!
+//! A server lives as long as each of its background tasks does. One whose store is away lives too: it serves what it has, and to start
+//! it anew would take even that. So `/livez` asks nobody whether a step of the start is done, and of the store nothing.
+
+use std::sync::Arc;
+
+use keelson_controllers::Progress;
+use keelson_http::health::{CheckResult, Health, HealthChecks};
+use keelson_supervision::Supervisor;
+use tokio_util::sync::CancellationToken;
+
+use crate::controllers::Starting;
+use crate::probe::LogProbe;
+
+/// The hook that is over when this server has published what it stores.
+const PUBLICATION_HOOK: &str = "poststarthook/built-in-resources-storage-version-updater";
+/// The task that goes through the steps of the bootstrap.
+const BOOTSTRAP: &str = "bootstrap";
+
+/// Hooks of the reference server, and the background task here that does the work of each. All are at work before the first request
+/// is answered; those of which one server on a store does the work of all are well on the others.
+const HOOKS: [(&str, &str); 14] = [
+    ("poststarthook/generic-apiserver-start-informers", "cache-tail"),
+    ("poststarthook/start-apiextensions-informers", "cache-tail"),
+    ("poststarthook/start-apiextensions-controllers", "custom-resources"),
+    ("poststarthook/crd-informer-synced", "custom-resources"),
+    ("poststarthook/start-kube-apiserver-identity-lease-controller", "identity"),
+    ("poststarthook/start-kube-apiserver-identity-lease-garbage-collector", "server-leases"),
+    ("poststarthook/aggregator-reload-proxy-client-cert", "certificates"),
+    ("poststarthook/apiservice-registration-controller", "api-services"),
+    ("poststarthook/apiservice-discovery-controller", "api-services"),
+    ("poststarthook/apiservice-openapi-controller", "api-services"),
+    ("poststarthook/apiservice-openapiv3-controller", "api-services"),
+    ("poststarthook/apiservice-status-local-available-controller", "api-service-availability"),
+    ("poststarthook/apiservice-status-remote-available-controller", "api-service-availability"),
+    ("poststarthook/kube-apiserver-autoregistration", "automatic-api-services"),
+];
+
+/// The checks of a server over a store and a cache, which say how these are.
+pub(crate) fn health(
+    supervisor: &Supervisor,
+    store: impl Fn() -> CheckResult + Send + Sync + 'static,
+    cache: impl Fn() -> CheckResult + Send + Sync + 'static,
+    starting: &Starting,
+    stopping: &CancellationToken,
+) -> Health {
+    let log = LogProbe::new();
+    let shared = HealthChecks::new().add("log", move || log.check());
+    let steps = Progress::steps().map(|step| (step, BOOTSTRAP));
+    let live = with_hooks(shared.clone(), supervisor, HOOKS.into_iter().chain(steps)).add_tasks(supervisor.clone());
+    let store = Arc::new(store);
+    let ready_store = store.clone();
+    let well = shared.add("etcd", move || store());
+    let well = well.add("informer-sync", cache).add("poststarthook/storage-readiness", move || ready_store());
+    let well = with_hooks(well, supervisor, HOOKS.into_iter());
+    let well = Progress::steps().fold(well, |well, step| {
+        let bootstrap = starting.bootstrap.clone();
+        let done = move || if bootstrap.is_done(step) { Ok(()) } else { Err("not finished".to_owned()) };
+        well.add(step, done)
+    });
+    let well = match starting.publication.clone() {
+        Some(publication) => well.add(PUBLICATION_HOOK, move || match publication.pending().as_deref() {
+            Some([]) => Ok(()),
+            Some(pending) => Err(format!("not finished: these are not published: {}", pending.join(", "))),
+            None => Err("not finished".to_owned()),
+        }),
+        None => well,
+    };
+    Health::new(live, well, stopping.clone())
+}
+
+/// A check for each hook, which fails when the task has died that does its work.
+fn with_hooks(
+    checks: HealthChecks,
+    supervisor: &Supervisor,
+    hooks: impl Iterator<Item = (&'static str, &'static str)>,
+) -> HealthChecks {
+    hooks.fold(checks, |checks, (hook, task)| {
+        let supervisor = supervisor.clone();
+        checks.add(hook, move || supervisor.failure_of(task).map_or(Ok(()), |failure| Err(failure.to_string())))
+    })
+}
