@@ -102,3 +102,93 @@ async fn a_certificate_is_handed_out_once() {
     });
     assert_eq!(failed.await.expect(200).json()["status"]["conditions"].as_array().unwrap().len(), 2);
 }
+
+/// Users who may write both endpoints of any request, and use other signers each.
+struct Signers {
+    server: TestServer,
+}
+
+impl Signers {
+    async fn start() -> Self {
+        let this = Self { server: TestServer::start().await };
+        let writer = json!([{ "verbs": ["create", "get", "update"], "apiGroups": ["certificates.k8s.io"], "resources":
+            ["certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"] }]);
+        this.allow("writer", writer, &["nobody", "exact", "wild"]).await;
+        for (user, signer) in [("exact", "example.org/one"), ("wild", "example.org/*")] {
+            let rule = json!([{ "verbs": ["approve", "sign"], "apiGroups": ["certificates.k8s.io"],
+                "resources": ["signers"], "resourceNames": [signer] }]);
+            this.allow(user, rule, &[user]).await;
+        }
+        for (name, signer) in [("one", "example.org/one"), ("two", "example.org/two"), ("three", "other.org/x")] {
+            let spec = json!({"request": base64(CSR), "signerName": signer, "usages": ["client auth"]});
+            let made = json!({"metadata": {"name": name}, "spec": spec});
+            let made = this.server.raw().post(REQUESTS, &made).header("impersonate-user", "nobody").await.expect(201);
+            assert_eq!(made.json()["spec"]["username"], "nobody");
+        }
+        this
+    }
+
+    async fn allow(&self, role: &str, rules: Value, users: &[&str]) {
+        const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+        let raw = self.server.raw();
+        let named = json!({"name": role});
+        raw.post(format!("{RBAC}/clusterroles"), &json!({"metadata": named, "rules": rules})).await.expect(201);
+        let subjects: Vec<Value> = users.iter().map(|user| json!({"kind": "User", "name": user})).collect();
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+        let binding = json!({"metadata": named, "roleRef": role, "subjects": subjects});
+        raw.post(format!("{RBAC}/clusterrolebindings"), &binding).await.expect(201);
+    }
+
+    /// The answer to a user who writes a request as it is now with another status, or with this one.
+    async fn put(&self, user: &str, at: &str, status: Option<Value>) -> Answer {
+        let raw = self.server.raw();
+        let name = at.split('/').next().unwrap();
+        let mut request = raw.get(format!("{REQUESTS}/{name}")).await.expect(200).json();
+        if let Some(status) = status {
+            request["status"] = status;
+        }
+        raw.put(format!("{REQUESTS}/{at}"), &request).header("impersonate-user", user).await
+    }
+}
+
+#[tokio::test]
+async fn who_approves_or_signs_needs_the_right_on_the_signer() {
+    let signers = Signers::start().await;
+    let yes = || Some(json!({"conditions": [approved()]}));
+    let refused = |name: &str, verb: &str, signer: &str| {
+        format!(
+            "certificatesigningrequests.certificates.k8s.io \"{name}\" is forbidden: user not permitted to {verb} requests with signerName \"{signer}\""
+        )
+    };
+    for (user, name, signer) in
+        [("nobody", "one", "example.org/one"), ("exact", "two", "example.org/two"), ("wild", "three", "other.org/x")]
+    {
+        // Whether or not there is a verdict in it.
+        for status in [yes(), None] {
+            let answer = signers.put(user, &format!("{name}/approval"), status).await;
+            check(&answer, 403, "Forbidden", &refused(name, "approve", signer));
+        }
+    }
+    for (user, name) in [("exact", "one"), ("wild", "two")] {
+        let given = signers.put(user, &format!("{name}/approval"), yes()).await.expect(200).json();
+        assert_eq!(given["status"]["conditions"][0]["type"], "Approved", "{user}");
+    }
+    // A status that stays as it is needs no right on the signer.
+    signers.put("nobody", "one/status", None).await.expect(200);
+    let one = signers.server.raw().get(format!("{REQUESTS}/one")).await.expect(200).json();
+    let mut failed = one["status"].clone();
+    failed["conditions"].as_array_mut().unwrap().push(json!({"type": "Failed", "status": "True"}));
+    let mut issued = one["status"].clone();
+    issued["certificate"] = json!(base64(CERTIFICATE));
+    for status in [failed, issued.clone()] {
+        let answer = signers.put("nobody", "one/status", Some(status)).await;
+        check(&answer, 403, "Forbidden", &refused("one", "sign", "example.org/one"));
+    }
+    let signed = signers.put("exact", "one/status", Some(issued)).await.expect(200).json();
+    assert_eq!(signed["status"]["certificate"], base64(CERTIFICATE));
+    let mut issued = signers.server.raw().get(format!("{REQUESTS}/two")).await.expect(200).json()["status"].clone();
+    issued["certificate"] = json!(base64(CERTIFICATE));
+    let answer = signers.put("exact", "two/status", Some(issued.clone())).await;
+    check(&answer, 403, "Forbidden", &refused("two", "sign", "example.org/two"));
+    signers.put("wild", "two/status", Some(issued)).await.expect(200);
+}
