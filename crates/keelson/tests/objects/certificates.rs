@@ -21,19 +21,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ClientAuth;
 
 /// An authority, which says what it is asked to.
-struct Authority {
-    pem: String,
+pub(super) struct Authority {
+    pub(super) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate with those that lead to its authority, and its key.
 #[derive(Clone)]
-struct Pair {
-    certificate: String,
-    key: String,
+pub(super) struct Pair {
+    pub(super) certificate: String,
+    pub(super) key: String,
 }
 
-fn named(name: &str, group: &str) -> CertificateParams {
+pub(super) fn named(name: &str, group: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     for (kind, text) in [(DnType::CommonName, name), (DnType::OrganizationName, group)] {
@@ -46,7 +46,7 @@ fn named(name: &str, group: &str) -> CertificateParams {
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut params = named("clients", "");
         params.extended_key_usages.clear();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -56,7 +56,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    fn sign(&self, params: &CertificateParams) -> Pair {
+    pub(super) fn sign(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
         Pair { certificate, key: key.serialize_pem() }

@@ -9,6 +9,8 @@ use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::certificates::named as certificate_of;
+
 const MERGE: &str = "application/merge-patch+json";
 const PODS: &str = "/api/v1/namespaces/a/pods";
 const NO_RELATION: &str = ": no relationship found between node 'n1' and this object";
@@ -190,6 +192,85 @@ async fn a_node_reads_what_its_pods_use_and_nothing_else() {
     cluster.until(get("n1", &of("secrets", "unused"), 200, "")).await;
     cluster.admin.delete(format!("{PODS}/later?gracePeriodSeconds=0")).await.expect(200);
     cluster.until(get("n1", &of("secrets", "unused"), 403, NO_RELATION)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_reads_what_is_attached_to_it_and_the_devices_that_its_pods_claim() {
+    let cluster = Cluster::start().await;
+    let create = async |path: &str, object: Value| cluster.admin.post(path, &object).await.expect(201);
+    let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
+    for (name, node, volume) in [("va1", "n1", "pv1"), ("va2", "n2", "pv2")] {
+        let source = json!({"persistentVolumeName": volume});
+        let spec = json!({"attacher": "d.example.org", "nodeName": node, "source": source});
+        create(attachments, named(name, json!({ "spec": spec }))).await;
+    }
+    let claims = "/apis/resource.k8s.io/v1/namespaces/a/resourceclaims";
+    for claim in ["rc1", "rc2", "made"] {
+        create(claims, named(claim, json!({"spec": {"devices": {}}}))).await;
+    }
+    let claimed = json!({"resourceClaims": [
+        {"name": "r", "resourceClaimName": "rc1"}, {"name": "t", "resourceClaimTemplateName": "template"},
+    ]});
+    create(PODS, pod("p3", "n1", claimed)).await;
+    create(PODS, pod("p4", "n2", json!({"resourceClaims": [{"name": "r", "resourceClaimName": "rc2"}]}))).await;
+    let at = |path: &str, name: &str| format!("{path}/{name}");
+    cluster.until(get("n1", &at(claims, "rc1"), 200, "")).await;
+    cluster.until(get("n1", &at(attachments, "va1"), 200, "")).await;
+    for path in [at(attachments, "va2"), at(claims, "rc2"), at(claims, "made")] {
+        cluster.check(&[get("n1", &path, 403, NO_RELATION)]).await;
+    }
+    // What was made from a template is named in the status.
+    let status = json!({"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}});
+    cluster.admin.patch(format!("{PODS}/p3/status"), MERGE, &status).await.expect(200);
+    cluster.until(get("n1", &at(claims, "made"), 200, "")).await;
+    // And what is gone gives no right any more, nor is somebody told that it is.
+    cluster.admin.delete(at(attachments, "va1")).await.expect(200);
+    cluster.until(get("n1", &at(attachments, "va1"), 403, NO_RELATION)).await;
+    cluster.admin.delete(format!("{PODS}/p3?gracePeriodSeconds=0")).await.expect(200);
+    cluster.until(get("n1", &at(claims, "rc1"), 403, NO_RELATION)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_asks_for_certificates_of_nodes_in_its_own_name() {
+    use base64::Engine as _;
+    let cluster = Cluster::start().await;
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let request = |name: &str, subject: (&str, &str), signer: &str, usage: &str| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let asked = certificate_of(subject.0, subject.1).serialize_request(&key).unwrap().pem().unwrap();
+        let asked = base64::engine::general_purpose::STANDARD.encode(asked);
+        named(name, json!({"spec": {"request": asked, "signerName": signer, "usages": ["digital signature", usage]}}))
+    };
+    let [one, two] = [("system:node:n1", "system:nodes"), ("system:node:n2", "system:nodes")];
+    let (client, serving) = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving");
+    let only = "can only create a node CSR with CN=system:node:n1";
+    let (own, approval) = (format!("{requests}/c1"), format!("{requests}/c1/approval"));
+    let cases = [
+        ("n1", "POST", requests, request("c1", one, client, "client auth"), 201, ""),
+        ("n1", "POST", requests, request("c2", two, client, "client auth"), 403, only),
+        ("n1", "POST", requests, request("c3", one, serving, "server auth"), 201, ""),
+        ("n1", "POST", requests, request("c4", two, serving, "server auth"), 403, only),
+        ("n1", "POST", requests, request("c5", ("anyone", ""), "example.org/x", "client auth"), 201, ""),
+        get("n1", &own, 200, ""),
+        get("n1", requests, 200, ""),
+        (
+            "n1",
+            "PUT",
+            &approval,
+            json!({}),
+            403,
+            r#"cannot update resource "certificatesigningrequests/approval" in API group "certificates.k8s.io" at the cluster scope"#,
+        ),
+        (
+            "n1",
+            "DELETE",
+            &own,
+            Value::Null,
+            403,
+            r#"cannot delete resource "certificatesigningrequests" in API group "certificates.k8s.io" at the cluster scope"#,
+        ),
+    ];
+    cluster.check(&cases).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
