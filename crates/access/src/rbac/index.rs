@@ -259,7 +259,7 @@ mod tests {
 
     use super::*;
     use crate::authorize::ResourceAttributes;
-    use crate::rbac::escalation::missing_rights;
+    use crate::rbac::escalation::{missing_rights, rights_beyond};
 
     /// A rule over few texts, so that rules meet each other.
     fn rules() -> impl Strategy<Value = Vec<Value>> {
@@ -273,7 +273,9 @@ mod tests {
         let rule = rule.prop_map(|(verbs, groups, resources, names)| {
             json!({ "verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": names })
         });
-        proptest::collection::vec(rule, 0..3)
+        let on_paths = (few(&["get", "list", "*"]), few(&["/a", "/a/*", "/b*", "*"]));
+        let on_paths = on_paths.prop_map(|(verbs, paths)| json!({ "verbs": verbs, "nonResourceURLs": paths }));
+        proptest::collection::vec(prop_oneof![3 => rule, 1 => on_paths], 0..3)
     }
 
     /// What is stored: roles by key, and bindings by key with the role and the subject of each.
@@ -286,6 +288,7 @@ mod tests {
 
     const CLUSTER: [&str; 2] = ["r", "s"];
     const WITHIN: [&str; 3] = ["n/r", "n/s", "m/r"];
+    const PATHS: [&str; 5] = ["/a", "/a/b", "/b", "/bc", "/"];
     const SUBJECTS: [&str; 4] = ["user:u", "user:v", "group:g", "account:u"];
 
     fn steps() -> impl Strategy<Value = Vec<Change>> {
@@ -325,8 +328,8 @@ mod tests {
         json!({ "roleRef": { "kind": kind, "name": role }, "subjects": [subject] })
     }
 
-    /// The plain model: every binding is looked at, and every rule of its role.
-    fn allowed_plainly(steps: &[Change], user: &User, asked: &ResourceAttributes<'_>) -> bool {
+    /// The rules of a user in a namespace, or everywhere, by the plain model: every binding is looked at.
+    fn held_plainly<'s>(steps: &'s [Change], user: &User, place: Option<&str>) -> Vec<&'s Value> {
         let mut roles: Vec<(Kind, &str, &[Value])> = Vec::new();
         let mut bindings: Vec<(Kind, &str, (&str, &str), &str)> = Vec::new();
         for step in steps {
@@ -345,9 +348,9 @@ mod tests {
                 }
             }
         }
-        bindings.iter().any(|(kind, key, (role_kind, role), whom)| {
+        let held = bindings.iter().flat_map(|(kind, key, (role_kind, role), whom)| {
             let namespace = key.split_once('/').map(|(namespace, _)| namespace);
-            let counts = *kind == Kind::ClusterRoleBinding || asked.namespace == namespace;
+            let counts = *kind == Kind::ClusterRoleBinding || (place.is_some() && place == namespace);
             let is_meant = match (whom.split_once(':').unwrap(), namespace) {
                 (("user", name), _) => user.name == name,
                 (("group", name), _) => user.is_in(name),
@@ -358,14 +361,70 @@ mod tests {
                 ("Role", Some(namespace)) => (Kind::Role, format!("{namespace}/{role}")),
                 _ => (Kind::ClusterRole, (*role).to_owned()),
             };
-            let found = roles.iter().filter(|role| (role.0, role.1) == (wanted.0, &*wanted.1));
-            counts && is_meant && found.flat_map(|role| role.2).any(|rule| allows_plainly(rule, asked))
-        })
+            let found = roles.iter().filter(move |role| (role.0, role.1) == (wanted.0, &*wanted.1));
+            let found = found.filter(move |_| counts && is_meant);
+            found.flat_map(|role| role.2.iter()).collect::<Vec<_>>()
+        });
+        held.collect()
+    }
+
+    fn texts<'v>(rule: &'v Value, field: &str) -> Vec<&'v str> {
+        rule[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// Whether a list has a text, or a star.
+    fn has(rule: &Value, field: &str, text: &str) -> bool {
+        texts(rule, field).contains(&"*") || texts(rule, field).contains(&text)
+    }
+
+    fn has_path(rule: &Value, path: &str) -> bool {
+        texts(rule, "nonResourceURLs")
+            .iter()
+            .any(|known| *known == path || known.strip_suffix('*').is_some_and(|start| path.starts_with(start)))
+    }
+
+    /// Each right that rules state and of which none of the held ones has all, as a rule of its own.
+    fn lacking_plainly(held: &[&Value], wanted: &[Value]) -> Vec<String> {
+        let mut lacking = Vec::new();
+        for rule in wanted {
+            let names = texts(rule, "resourceNames");
+            let names: Vec<Option<&str>> =
+                if names.is_empty() { vec![None] } else { names.into_iter().map(Some).collect() };
+            for verb in texts(rule, "verbs") {
+                for group in texts(rule, "apiGroups") {
+                    for resource in texts(rule, "resources") {
+                        for name in &names {
+                            let of_any = resource.split_once('/').map(|(_, below)| format!("*/{below}"));
+                            let has_it = held.iter().any(|held| {
+                                let named = texts(held, "resourceNames");
+                                has(held, "verbs", verb)
+                                    && has(held, "apiGroups", group)
+                                    && (has(held, "resources", resource)
+                                        || of_any.as_deref().is_some_and(|any| has(held, "resources", any)))
+                                    && (named.is_empty() || name.is_some_and(|name| named.contains(&name)))
+                            });
+                            let mut right = json!({ "verbs": [verb], "apiGroups": [group], "resources": [resource] });
+                            if let (Some(name), Some(right)) = (name, right.as_object_mut()) {
+                                right.insert("resourceNames", json!([name]));
+                            }
+                            lacking.extend((!has_it).then(|| right.to_string()));
+                        }
+                    }
+                }
+                for path in texts(rule, "nonResourceURLs") {
+                    if !held.iter().any(|held| has(held, "verbs", verb) && has_path(held, path)) {
+                        lacking.push(json!({ "verbs": [verb], "nonResourceURLs": [path] }).to_string());
+                    }
+                }
+            }
+        }
+        lacking.sort_unstable();
+        lacking
     }
 
     fn allows_plainly(rule: &Value, asked: &ResourceAttributes<'_>) -> bool {
-        let texts = |field: &str| rule[field].as_array().unwrap().iter().filter_map(Value::as_str).collect::<Vec<_>>();
-        let has = |field: &str, text: &str| texts(field).contains(&"*") || texts(field).contains(&text);
+        let texts = |field: &str| texts(rule, field);
+        let has = |field: &str, text: &str| has(rule, field, text);
         let resource =
             asked.subresource.map_or_else(|| asked.resource.to_owned(), |sub| format!("{}/{sub}", asked.resource));
         let of_any = asked.subresource.is_some_and(|sub| texts("resources").contains(&&*format!("*/{sub}")));
@@ -433,8 +492,15 @@ mod tests {
             for user in users() {
                 for asked in questions() {
                     let verdict = index.decide(&user, &Attributes::Resource(asked));
-                    let expected = allowed_plainly(&steps, &user, &asked);
+                    let held = held_plainly(&steps, &user, asked.namespace);
+                    let expected = held.iter().any(|rule| allows_plainly(rule, &asked));
                     prop_assert_eq!(verdict.is_allowed(), expected, "{:?} {:?} {}", user, asked, verdict.reason);
+                }
+                let held = held_plainly(&steps, &user, None);
+                for (verb, path) in ["get", "list", "post"].into_iter().flat_map(|verb| PATHS.map(|path| (verb, path))) {
+                    let verdict = index.decide(&user, &Attributes::Path { verb, path });
+                    let expected = held.iter().any(|rule| has(rule, "verbs", verb) && has_path(rule, path));
+                    prop_assert_eq!(verdict.is_allowed(), expected, "{:?} {} {}", user, verb, path);
                 }
             }
         }
@@ -452,16 +518,20 @@ mod tests {
         }
 
         #[test]
-        fn who_lacks_no_right_of_a_role_may_do_all_that_it_allows(held in rules(), wanted in rules()) {
-            let [rules, wanted] = [held, wanted].map(|rules| PolicyRule::each(&rules).collect::<Vec<_>>());
-            let user = User::anonymous();
-            let held = HeldRules { rules: rules.into_iter().map(Arc::new).collect(), ..HeldRules::default() };
-            let lacks = missing_rights(&user, &held, &wanted).is_some();
-            for asked in questions() {
-                let attributes = Attributes::Resource(asked);
-                let gives = wanted.iter().any(|rule| rule.allows(&attributes));
-                let has = held.rules.iter().any(|rule| rule.allows(&attributes));
-                prop_assert!(lacks || has || !gives, "{:?}", asked);
+        fn who_lacks_a_right_that_he_would_give_is_told_so_and_nobody_else(steps in steps(), wanted in rules()) {
+            let index = index_of(&steps);
+            let rules: Vec<PolicyRule> = PolicyRule::each(&wanted).collect();
+            for user in users() {
+                for place in [None, Some("n"), Some("m")] {
+                    let held = index.rules_of(&user, place);
+                    let expected = lacking_plainly(&held_plainly(&steps, &user, place), &wanted);
+                    let lacks = missing_rights(&user, &held, &rules).is_some();
+                    prop_assert_eq!(lacks, !expected.is_empty(), "{:?} {:?}: {:?}", user, place, expected);
+                    let beyond = rights_beyond(&held.rules, &rules);
+                    let mut beyond: Vec<_> = beyond.iter().map(|rule| rule.to_value().to_string()).collect();
+                    beyond.sort_unstable();
+                    prop_assert_eq!(beyond, expected, "{:?} {:?}", user, place);
+                }
             }
         }
     }
