@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use keelson_access::audit::Auditor;
 use keelson_access::pki::{self, PkiOptions};
 use keelson_access::{
     Attributes, AuthenticationInfo, Authorizer, Deciding, Decision, Pki, PrivilegedGroup, PublishedAuthorities, User,
@@ -72,6 +73,8 @@ pub(crate) struct Setup {
     pub(crate) flow: FlowLimits,
     /// Who knows what users may do, if it is not the one that knows administrators.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    /// Who writes down what is asked.
+    pub(crate) auditor: Option<Arc<Auditor>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +133,7 @@ impl Server {
         let certificates = Arc::new(PublishedAuthorities::default());
         certificates.publish(AuthenticationInfo::of(&pki).unwrap().of_clients());
         let tls = TlsSettings::new(certificates.server_config(&pki.serving).unwrap());
-        let pipeline = pipeline.with_authorizer(authorizer).with_certificates(certificates);
+        let pipeline = pipeline.with_authorizer(authorizer).with_certificates(certificates).with_auditor(setup.auditor);
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = port.local_addr().unwrap();
         let task = tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), setup.limits));
