@@ -4,6 +4,7 @@
 //! explained in `docs/differences.md`, and each explanation there must be shown by a step.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,11 +12,15 @@ use std::time::{Duration, SystemTime};
 use keelson_meta::clock::ManualClock;
 use keelson_server::{Config, Switches};
 use keelson_testkit::{TestServer, check_record, differences_shown};
+use tempfile::TempDir;
 
 /// How long a read waits for a revision from the future before it is refused: nothing makes it come in these records.
 const REVISION_WAIT: Duration = Duration::from_millis(100);
 /// A history that ends while a test waits for it, but not before the test has begun its lists.
 const SHORT_HISTORY: Duration = Duration::from_secs(2);
+
+/// Those who ask in the records about rights: token, name, no uid, groups.
+const USERS: &str = "ann,ann,,crew\ndan,dan,,\"crew,mates\"\nvera,vera,,lookouts\neva,eva,\nfred,fred,\ngil,gil,\nhal,hal,\nira,ira,\nkit,kit,\ntom,tom,\n";
 
 fn records() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/objects/wire")
@@ -101,6 +106,33 @@ async fn migrations() {
     let migrating = |config: &mut Config| config.controllers = Switches::parse(all).expect("names of controllers");
     let server = TestServer::builder().configure(migrating).start().await;
     check_record(records().join("migrations.wire"), &server).await;
+}
+
+/// The same with users whose tokens are their names.
+async fn check_with_users(record: &str) {
+    let files = TempDir::new().expect("a directory for the file of tokens");
+    let tokens = files.path().join("tokens.csv");
+    fs::write(&tokens, USERS).expect("a file of tokens");
+    let server = TestServer::builder().configure(|config| config.token_file = Some(tokens)).start().await;
+    check_record(records().join(record), &server).await;
+}
+
+#[tokio::test]
+async fn rights_by_roles_and_bindings() {
+    check_with_users("rights.wire").await;
+}
+
+#[tokio::test]
+async fn reviews_of_rights() {
+    check_with_users("reviews.wire").await;
+}
+
+#[tokio::test]
+async fn rights_that_a_server_has_from_the_beginning() {
+    // What roles sum up is filled in by a controller, when it comes to that.
+    let none = |config: &mut Config| config.controllers = Switches::parse([]).expect("no names");
+    let server = TestServer::builder().configure(none).start().await;
+    check_record(records().join("bootstrap-rights.wire"), &server).await;
 }
 
 #[test]
