@@ -23,4 +23,4 @@ pub use authorization::{
 };
 pub use document::ConfigurationError;
 pub use reloads::{ReloadCounts, Reloads};
-pub use webhook::{AskedCounts, ReviewVersion, WebhookCounts, WebhookEndpoint, WebhookTokens};
+pub use webhook::{AskedCounts, ReviewVersion, WebhookConnection, WebhookCounts, WebhookEndpoint, WebhookTokens};

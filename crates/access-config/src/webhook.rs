@@ -6,11 +6,13 @@
 mod authorizer;
 mod client;
 mod conditions;
+mod connection;
 mod kubeconfig;
 mod tokens;
 
 pub use authorizer::{AskedCounts, WebhookCounts};
 pub use client::ReviewVersion;
+pub use connection::WebhookConnection;
 pub use kubeconfig::WebhookEndpoint;
 pub use tokens::WebhookTokens;
 

@@ -29,6 +29,14 @@ impl fmt::Debug for ClientCertificate {
 }
 
 impl ClientCertificate {
+    /// Whether it can be presented.
+    ///
+    /// # Errors
+    /// When there is no certificate in it, or its key is another's.
+    pub fn check(&self) -> Result<(), String> {
+        self.certified().map(drop)
+    }
+
     fn certified(&self) -> Result<Arc<CertifiedKey>, String> {
         let key = PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).map_err(|error| error.to_string())?;
         let chain = CertificateDer::pem_slice_iter(self.certificate_pem.as_bytes()).filter_map(Result::ok).collect();

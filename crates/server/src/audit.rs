@@ -70,8 +70,9 @@ impl Auditing {
         }
         let mut webhook = None;
         if let Some(file) = &config.webhook.config_file {
-            let endpoint = WebhookEndpoint::read(file).context("reading --audit-webhook-config-file")?;
-            let sink = Arc::new(AuditWebhook::new(endpoint, &config.webhook, random.clone(), answered.clone()));
+            WebhookEndpoint::read(file).context("reading --audit-webhook-config-file")?;
+            let sink = AuditWebhook::new(file.clone(), &config.webhook, random.clone(), answered.clone());
+            let sink = Arc::new(sink);
             let AuditBackendConfig { mode, batching, truncation } = config.webhook.backend;
             let (backend, worker) = Backend::new(mode, batching, truncation, sink.clone(), counts.clone());
             backends.push(backend);
@@ -99,11 +100,15 @@ pub(crate) struct RunningAudit {
 
 impl RunningAudit {
     /// Starts the workers. Webhooks are called through `outbound`.
-    pub(crate) fn start(auditing: Option<Auditing>, tasks: &TaskGroup, outbound: &Outbound) -> Self {
+    pub(crate) fn start(auditing: Option<Auditing>, tasks: &TaskGroup, outbound: &Arc<Outbound>) -> Self {
         let Some(auditing) = auditing else { return Self::default() };
         let Auditing { auditor, workers, webhook, answered, policy_file } = auditing;
         if let Some(webhook) = webhook {
             webhook.connect(outbound);
+            let stopping = tasks.stopping().clone();
+            tasks.spawn("audit-webhook-files", async move {
+                let _: Option<()> = stopping.run_until_cancelled_owned(async move { webhook.follow().await }).await;
+            });
         }
         for (name, worker) in workers {
             tasks.spawn(name, worker.run(answered.clone().cancelled_owned()));

@@ -91,8 +91,14 @@ impl Foreign {
         issuers.chain(webhook).collect()
     }
 
-    /// Follows the issuers until the server stops.
+    /// Follows the issuers and the files of the webhook until the server stops.
     pub(crate) fn follow(&self, background: &TaskGroup, stopping: &CancellationToken) {
+        if let Some(webhook) = self.webhook.clone() {
+            let stopping = stopping.clone();
+            background.spawn("token-webhook", async move {
+                let _: Option<()> = stopping.run_until_cancelled_owned(async move { webhook.follow().await }).await;
+            });
+        }
         let Some(issuers) = self.issuers.clone() else { return };
         let stopping = stopping.clone();
         background.spawn("authentication-config", async move {

@@ -119,7 +119,7 @@ impl Rights {
         foreign: &Foreign,
         background: &TaskGroup,
         stopping: &CancellationToken,
-        outbound: &Outbound,
+        outbound: &Arc<Outbound>,
     ) -> RunningAudit {
         foreign.follow(background, stopping);
         let (chain, told) = (self.chain, stopping.clone());

@@ -33,13 +33,47 @@ const GOOGLE: (&str, &str) = ("accounts.google.com", "https://accounts.google.co
 
 /// The issuers whose tokens are believed.
 pub struct ConfiguredIssuers {
-    file: Option<PathBuf>,
+    source: Source,
     disallowed: Vec<String>,
     algorithms: Vec<String>,
     outbound: Arc<Outbound>,
     clock: Arc<dyn Clock>,
     current: ArcSwap<Issuers>,
     reloads: Reloads,
+}
+
+/// Where it stands who issues tokens.
+#[derive(Clone, Debug)]
+enum Source {
+    /// In a file.
+    File(PathBuf),
+    /// In flags, which may name a file of authorities.
+    Flags(OidcFlags),
+}
+
+impl Source {
+    fn configuration(&self) -> Result<AuthenticationConfiguration, ConfigurationError> {
+        match self {
+            Self::File(file) => AuthenticationConfiguration::load(file),
+            Self::Flags(flags) => flags.configuration(),
+        }
+    }
+
+    /// The file that may change.
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Flags(flags) => flags.ca_file.as_deref(),
+        }
+    }
+
+    /// The algorithms with which tokens may be signed.
+    fn algorithms(&self) -> Vec<String> {
+        match self {
+            Self::File(_) => SIGNING_ALGORITHMS.map(str::to_owned).to_vec(),
+            Self::Flags(flags) => flags.signing_algorithms.clone(),
+        }
+    }
 }
 
 /// Those of one reading.
@@ -82,9 +116,7 @@ impl ConfiguredIssuers {
         outbound: Arc<Outbound>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigurationError> {
-        let algorithms = SIGNING_ALGORITHMS.map(str::to_owned).to_vec();
-        let configuration = AuthenticationConfiguration::load(file)?;
-        Self::new(Some(file.to_owned()), configuration, algorithms, disallowed, outbound, clock)
+        Self::new(Source::File(file.to_owned()), disallowed, outbound, clock)
     }
 
     /// The one of flags.
@@ -97,20 +129,19 @@ impl ConfiguredIssuers {
         outbound: Arc<Outbound>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigurationError> {
-        Self::new(None, flags.configuration()?, flags.signing_algorithms.clone(), disallowed, outbound, clock)
+        Self::new(Source::Flags(flags.clone()), disallowed, outbound, clock)
     }
 
     fn new(
-        file: Option<PathBuf>,
-        configuration: AuthenticationConfiguration,
-        algorithms: Vec<String>,
+        source: Source,
         disallowed: Vec<String>,
         outbound: Arc<Outbound>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigurationError> {
-        let first = Issuers::new(configuration, &disallowed, &outbound, None)?;
+        let first = Issuers::new(source.configuration()?, &disallowed, &outbound, None)?;
         let (current, reloads) = (ArcSwap::from_pointee(first), Reloads::default());
-        Ok(Self { file, disallowed, algorithms, outbound, clock, current, reloads })
+        let algorithms = source.algorithms();
+        Ok(Self { source, disallowed, algorithms, outbound, clock, current, reloads })
     }
 
     /// Whether a request without credentials is taken that asks for a path; `None` where the configuration does not say.
@@ -137,7 +168,7 @@ impl ConfiguredIssuers {
 
     /// Keeps up with the file and with the keys of the issuers. Never ends.
     pub async fn follow(self: Arc<Self>) {
-        let mut changes = match &self.file {
+        let mut changes = match self.source.file() {
             Some(file) => Some(FileChanges::new(file).await),
             None => None,
         };
@@ -163,11 +194,13 @@ impl ConfiguredIssuers {
     }
 
     async fn read_again(self: &Arc<Self>) {
-        let Some(file) = self.file.clone() else { return };
+        if self.source.file().is_none() {
+            return;
+        }
         let this = self.clone();
         // Expressions take a while to compile.
         let read = tokio::task::spawn_blocking(move || {
-            let configuration = AuthenticationConfiguration::load(&file)?;
+            let configuration = this.source.configuration()?;
             let current = this.current.load();
             if configuration == current.configuration {
                 return Ok(None);
@@ -306,6 +339,6 @@ impl ForeignTokens for ConfiguredIssuers {
 
 impl fmt::Debug for ConfiguredIssuers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConfiguredIssuers").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("ConfiguredIssuers").field("source", &self.source).finish_non_exhaustive()
     }
 }

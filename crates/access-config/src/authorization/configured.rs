@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use futures::future::{BoxFuture, Either, ready};
+use futures::future::{BoxFuture, Either, join_all, pending, ready};
 use keelson_access::{
     AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, FileChanges, HeldRules, PrivilegedGroup,
     User, Verdict,
@@ -61,6 +61,8 @@ pub struct ConfiguredAuthorizers {
 struct Current {
     configuration: AuthorizationConfiguration,
     chain: AuthorizerChain,
+    /// Those of the chain that are asked over the network.
+    webhooks: Vec<Arc<WebhookAuthorizer>>,
 }
 
 /// A configuration without fault.
@@ -106,7 +108,7 @@ impl ConfiguredAuthorizers {
         Ok(Self {
             file,
             local,
-            current: ArcSwap::from_pointee(Current { configuration, chain }),
+            current: ArcSwap::from_pointee(Current { configuration, chain, webhooks: Vec::new() }),
             outbound: OnceLock::new(),
             clock,
             random,
@@ -130,9 +132,10 @@ impl ConfiguredAuthorizers {
         Ok(())
     }
 
-    fn made_of(&self, judged: Judged, outbound: &Outbound) -> Result<Current, ConfigurationError> {
+    fn made_of(&self, judged: Judged, outbound: &Arc<Outbound>) -> Result<Current, ConfigurationError> {
         let Judged { configuration, conditions } = judged;
         let mut chain: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
+        let mut webhooks = Vec::new();
         for (entry, conditions) in configuration.authorizers.iter().zip(conditions) {
             let missing = || {
                 let why = "is not allowed if it was not enabled at initial server startup";
@@ -143,21 +146,25 @@ impl ConfiguredAuthorizers {
                 Some(AuthorizerKind::Rbac) => self.local.rbac.clone().ok_or_else(missing)?,
                 Some(AuthorizerKind::AlwaysAllow) => Arc::new(AlwaysAllow),
                 Some(AuthorizerKind::AlwaysDeny) => Arc::new(AlwaysDeny),
-                Some(AuthorizerKind::Webhook) => Arc::new(self.webhook(entry, conditions, outbound)?),
+                Some(AuthorizerKind::Webhook) => {
+                    let webhook = Arc::new(self.webhook(entry, conditions, outbound)?);
+                    webhooks.push(webhook.clone());
+                    webhook
+                }
                 None => return Err(missing()),
             };
             let name = (entry.kind.clone(), entry.name.clone());
             let decisions = self.decisions.lock().entry(name).or_default().clone();
             chain.push(Arc::new(Counted { authorizer, decisions }));
         }
-        Ok(Current { configuration, chain: AuthorizerChain::new(chain) })
+        Ok(Current { configuration, chain: AuthorizerChain::new(chain), webhooks })
     }
 
     fn webhook(
         &self,
         entry: &AuthorizerEntry,
         conditions: MatchConditions,
-        outbound: &Outbound,
+        outbound: &Arc<Outbound>,
     ) -> Result<WebhookAuthorizer, ConfigurationError> {
         let unusable = |why: &str| ConfigurationError::Unusable(format!("authorizer {:?}: {why}", entry.name));
         let settings = entry.webhook.as_ref().ok_or_else(|| unusable("it has no webhook"))?;
@@ -195,15 +202,30 @@ impl ConfiguredAuthorizers {
         decisions.iter().map(|((kind, name), decisions)| decisions.told(kind, name)).collect()
     }
 
-    /// Keeps up with the file. Never ends.
+    /// Keeps up with the file, and with those of the webhooks. Never ends.
     pub async fn follow(self: Arc<Self>) {
-        let Some(file) = &self.file else { return std::future::pending().await };
-        let mut changes = FileChanges::new(file).await;
+        let mut changes = match &self.file {
+            Some(file) => Some(FileChanges::new(file).await),
+            None => None,
+        };
         // It may have changed since it was read first.
         self.clone().read_again().await;
         loop {
-            changes.changed().await;
-            self.clone().read_again().await;
+            let current = self.current.load_full();
+            let keeping = async {
+                join_all(current.webhooks.iter().map(|webhook| webhook.follow())).await;
+                pending::<()>().await;
+            };
+            let changed = async {
+                match &mut changes {
+                    Some(changes) => changes.changed().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = keeping => {}
+                () = changed => self.clone().read_again().await,
+            }
         }
     }
 

@@ -154,7 +154,7 @@ impl WebhookAuthorizer {
         settings: &WebhookSettings,
         conditions: MatchConditions,
         counts: Arc<Counters>,
-        outbound: &Outbound,
+        outbound: &Arc<Outbound>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
         let kept_for = |time: Option<Duration>, keeps: bool| time.filter(|_| keeps).unwrap_or_default();
@@ -172,6 +172,11 @@ impl WebhookAuthorizer {
             kept: Answers::new(KEPT),
             counts,
         })
+    }
+
+    /// Keeps up with the files that say where the webhook is. Never ends.
+    pub(crate) async fn follow(&self) {
+        self.client.follow().await;
     }
 
     async fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {

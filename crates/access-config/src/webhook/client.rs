@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
 use keelson_codec::json;
 use keelson_meta::Random;
 use keelson_meta::json::Value;
-use keelson_outbound::{CallError, Outbound, RestClient, RestRequest, RetryWaits, failure_text};
+use keelson_outbound::{CallError, Outbound, RetryWaits, failure_text};
 use tokio::time::sleep;
 
-use super::kubeconfig::WebhookEndpoint;
+use super::connection::WebhookConnection;
 use crate::document::ConfigurationError;
 
 /// How long is waited before the second time.
@@ -52,33 +51,30 @@ impl ReviewVersion {
 
 /// A webhook that is sent reviews.
 pub(super) struct ReviewClient {
-    client: RestClient,
-    path: String,
-    headers: HeaderMap,
-    /// How long one try may take.
-    time: Duration,
+    connection: WebhookConnection,
     random: Arc<dyn Random>,
 }
 
 impl std::fmt::Debug for ReviewClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReviewClient").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("ReviewClient").field("connection", &self.connection).finish_non_exhaustive()
     }
 }
 
 impl ReviewClient {
-    /// The webhook of a kubeconfig.
+    /// The webhook of a kubeconfig. One try may take so long.
     pub(super) fn of_file(
         file: &Path,
         time: Duration,
-        outbound: &Outbound,
+        outbound: &Arc<Outbound>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
-        let endpoint = WebhookEndpoint::read(file)?;
-        let client = endpoint.connect(outbound);
-        let client = client.map_err(|why| ConfigurationError::Unusable(format!("{}: {why}", file.display())))?;
-        let (path, headers) = (endpoint.path(time), endpoint.headers());
-        Ok(Self { client, path, headers, time, random })
+        Ok(Self { connection: WebhookConnection::of_file(file, time, outbound)?, random })
+    }
+
+    /// Keeps up with the files that say where the webhook is. Never ends.
+    pub(super) async fn follow(&self) {
+        self.connection.follow().await;
     }
 
     /// The answer to a review.
@@ -97,15 +93,7 @@ impl ReviewClient {
 
     /// One try; what it failed by comes with how long is to be waited at the least, where it may go better then.
     async fn send(&self, body: Bytes) -> Result<Value, (String, Option<Duration>)> {
-        let request = RestRequest {
-            method: Method::POST,
-            path: self.path.clone(),
-            headers: self.headers.clone(),
-            body,
-            time: self.time,
-            response_bytes: MOST_BYTES,
-        };
-        let answer = self.client.send(request).await.map_err(|error| {
+        let answer = self.connection.post(body, MOST_BYTES).await.map_err(|error| {
             let broke =
                 matches!(&error, CallError::Failed(why) if why.ends_with("EOF") || why.contains("connection reset"));
             (error.to_string(), broke.then_some(Duration::ZERO))

@@ -1,7 +1,7 @@
 //! Kubeconfig files that say where a webhook is, whose certificate it has, and by what it knows its caller.
 //!
-//! The current context counts. Files that it names are read with it, those of relative paths from its directory. Programs that make
-//! credentials are not run.
+//! The current context counts. Files that it names are read with it, those of relative paths from its directory, and are told so that
+//! they can be followed. Programs that make credentials are not run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,8 +21,10 @@ use crate::document::ConfigurationError;
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Where a webhook is, and how this server shows who it is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookEndpoint {
+    /// The kubeconfig, and the files that it names.
+    files: Vec<PathBuf>,
     config: ClientConfig,
     /// The path of the URL, without an end that says nothing.
     path: String,
@@ -42,7 +44,14 @@ impl WebhookEndpoint {
         let unusable = |why: String| ConfigurationError::Unusable(format!("{}: {why}", file.display()));
         let document = yaml::parse(&bytes).map_err(|error| unusable(error.to_string()))?.value;
         let directory = file.parent().unwrap_or(Path::new("."));
-        Kubeconfig { document, directory }.endpoint().map_err(unusable)
+        let mut endpoint = Kubeconfig { document, directory }.endpoint().map_err(unusable)?;
+        endpoint.files.insert(0, file.to_owned());
+        Ok(endpoint)
+    }
+
+    /// The files that say all this.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// Has it called through `outbound`. Nothing is dialled yet.
@@ -106,6 +115,7 @@ impl Kubeconfig<'_> {
         let config =
             ClientConfig { destination: Destination::Url(server.to_owned()), ca_bundle, insecure_skip_tls_verify };
         Ok(WebhookEndpoint {
+            files: self.named_files(cluster, user),
             config,
             path: clean_path(url.path()),
             server_name: cluster["tls-server-name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned),
@@ -117,6 +127,23 @@ impl Kubeconfig<'_> {
     fn named(&self, list: &str, what: &str, name: &str) -> Option<&Value> {
         let list = self.document[list].as_array()?;
         list.iter().find(|one| one["name"].as_str() == Some(name)).map(|one| &one[what])
+    }
+
+    /// The files that are named where something does not stand in the kubeconfig itself.
+    fn named_files(&self, cluster: &Value, user: &Value) -> Vec<PathBuf> {
+        let may_name = [
+            (cluster, "certificate-authority", "certificate-authority-data"),
+            (user, "client-certificate", "client-certificate-data"),
+            (user, "client-key", "client-key-data"),
+            (user, "tokenFile", "token"),
+        ];
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+        let named = may_name.into_iter().filter(|(of, _, instead)| !is_text(&of[*instead]));
+        named
+            .filter_map(|(of, name, _)| of[name].as_str())
+            .filter(|path| !path.is_empty())
+            .map(|path| self.path(path))
+            .collect()
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -141,7 +168,11 @@ impl Kubeconfig<'_> {
             data.map(|data| String::from_utf8(data).map_err(|_| format!("its {name} is not PEM"))).transpose()
         };
         match (text("client-certificate")?, text("client-key")?) {
-            (Some(certificate_pem), Some(key_pem)) => Ok(Some(ClientCertificate { certificate_pem, key_pem })),
+            (Some(certificate_pem), Some(key_pem)) => {
+                let certificate = ClientCertificate { certificate_pem, key_pem };
+                certificate.check().map_err(|why| format!("its client certificate can't be presented: {why}"))?;
+                Ok(Some(certificate))
+            }
             (None, None) => Ok(None),
             _ => Err("a client certificate and its key belong together".to_owned()),
         }
@@ -196,7 +227,9 @@ mod tests {
             ("/p?timeout=30s", &b"a"[..])
         );
         assert_eq!(endpoint.server_name.as_deref(), Some("other"));
-        assert_eq!(endpoint.authorization.unwrap(), "Bearer from-file");
+        assert_eq!(endpoint.authorization.as_ref().unwrap(), "Bearer from-file");
+        let files: Vec<_> = endpoint.files().iter().map(|file| file.file_name().unwrap().to_owned()).collect();
+        assert_eq!(files, ["kubeconfig", "token"], "what stands in it is in no other file");
         let basic = format!(
             "{CONTEXT}clusters: [{{name: k, cluster: {{server: 'https://h'}}}}]\nusers: [{{name: u, user: {{username: a, password: b}}}}]\n"
         );

@@ -46,11 +46,16 @@ impl WebhookTokens {
         version: ReviewVersion,
         keep: Duration,
         own: Vec<String>,
-        outbound: &Outbound,
+        outbound: &Arc<Outbound>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
         let client = ReviewClient::of_file(file, TIME, outbound, random)?;
         Ok(Self { client, version, keep, own, kept: Answers::new(KEPT) })
+    }
+
+    /// Keeps up with the files that say where the webhook is. Never ends.
+    pub async fn follow(&self) {
+        self.client.follow().await;
     }
 
     async fn ask(&self, token: &str, wanted: &[String]) -> TokenAnswer {

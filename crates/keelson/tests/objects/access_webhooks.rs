@@ -7,10 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::BodyExt as _;
 use keelson_server::{AuthorizationSource, AuthorizerEntry, AuthorizerKind, ReviewVersion, TokenWebhook};
-use keelson_testkit::{HookProcess, HookReply, HookRequest, HookServer, Raw, TestServer, hook_process};
+use keelson_testkit::{
+    HookProcess, HookReply, HookRequest, HookServer, Raw, TestServer, UpstreamServer, hook_process, upstream_answer,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use super::certificates::{Authority, named};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -424,4 +431,76 @@ async fn flags_name_one_webhook() {
     let source = AuthorizationSource::Flags(vec![AuthorizerEntry::webhook(&file, ReviewVersion::V1, LONG, LONG)]);
     let wrong = TestServer::builder().configure(|config| config.authorization = source).try_start().await;
     assert!(wrong.err().unwrap().ends_with("it has no current context"));
+}
+
+/// A webhook below `/authn` that knows every token and one below `/authz` that allows everything, for those for whom an authority has
+/// signed.
+async fn demanding(clients: &str) -> UpstreamServer {
+    UpstreamServer::start(&["127.0.0.1"], clients, |request| async move {
+        let knows = request.uri().path() == "/authn";
+        let body: Value = serde_json::from_slice(&request.into_body().collect().await.unwrap().to_bytes()).unwrap();
+        assert!(body["spec"].is_object());
+        let known = json!({ "authenticated": true, "user": { "username": "web" } });
+        let status = if knows { known } else { json!({ "allowed": true }) };
+        upstream_answer(200, "application/json", json!({ "status": status }).to_string())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_keys_and_authorities_of_webhooks_are_read_again_when_their_files_change() {
+    let (clients, foreign) = (Authority::new(), Authority::new());
+    let hook = demanding(&clients.pem).await;
+    let files = TempDir::new().unwrap();
+    let write = |name: &str, text: &[u8]| fs::write(files.path().join(name), text).unwrap();
+    let [known, unknown] = [&clients, &foreign].map(|authority| authority.sign(&named("the-server", "")));
+    write("client.crt", unknown.certificate.as_bytes());
+    write("client.key", unknown.key.as_bytes());
+    write("ca.crt", &STANDARD.decode(hook.ca_bundle()).unwrap());
+    for name in ["authn", "authz"] {
+        let text = json!({
+            "kind": "Config", "apiVersion": "v1", "current-context": "hook",
+            "contexts": [{ "name": "hook", "context": { "cluster": "hook", "user": "server" } }],
+            "clusters": [{ "name": "hook", "cluster": {
+                "server": format!("https://{}/{name}", hook.addr()), "certificate-authority": "ca.crt" } }],
+            "users": [{ "name": "server", "user": { "client-certificate": "client.crt", "client-key": "client.key" } }],
+        });
+        write(name, text.to_string().as_bytes());
+    }
+    write("authorization.yaml", with_webhook(&files.path().join("authz"), KEPT).as_bytes());
+    let (listed, file) = (tokens(files.path()), files.path().join("authn"));
+    let source = AuthorizationSource::File(files.path().join("authorization.yaml"));
+    let server = TestServer::builder().configure(|config| {
+        config.token_file = Some(listed);
+        config.authentication.webhook = Some(TokenWebhook { file, version: ReviewVersion::V1, keep: LONG });
+        config.authorization = source;
+    });
+    let server = server.start().await;
+    // Each time about another token and another namespace, since answers are kept.
+    let codes = async |number: usize| {
+        let path = format!("/api/v1/namespaces/n{number}/pods");
+        let own = asks(&server, &format!("token-{number}"), "/apis/authentication.k8s.io").await.0;
+        (own, asks(&server, "t-bob", &path).await.0)
+    };
+    let becomes = async |from: usize, expected: (u16, u16)| {
+        let begun = Instant::now();
+        for number in from.. {
+            let found = codes(number).await;
+            if found == expected {
+                return number + 1;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it stays {found:?}");
+        }
+        unreachable!("numbers do not end")
+    };
+    let (refused, taken) = ((401, 403), (200, 200));
+    assert_eq!(codes(0).await, refused, "nobody lets this server in");
+    // The certificate comes before its key.
+    write("client.crt", known.certificate.as_bytes());
+    write("client.key", known.key.as_bytes());
+    let next = becomes(1, taken).await;
+    write("ca.crt", foreign.pem.as_bytes());
+    let next = becomes(next, refused).await;
+    write("ca.crt", &STANDARD.decode(hook.ca_bundle()).unwrap());
+    becomes(next, taken).await;
 }

@@ -53,7 +53,7 @@ enum Key {
 }
 
 /// A key with its id.
-struct Signer {
+pub(super) struct Signer {
     id: &'static str,
     key: Key,
 }
@@ -63,7 +63,7 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 }
 
 impl Signer {
-    fn ec(id: &'static str) -> Self {
+    pub(super) fn ec(id: &'static str) -> Self {
         Self { id, key: Key::Ec(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()) }
     }
 
@@ -102,7 +102,7 @@ impl Signer {
         }
     }
 
-    fn token(&self, claims: &Value) -> String {
+    pub(super) fn token(&self, claims: &Value) -> String {
         self.token_with(&json!({ "alg": self.algorithm(), "kid": self.id }), claims)
     }
 
@@ -127,11 +127,11 @@ fn numbers(der: &[u8]) -> [Vec<u8>; 2] {
     })
 }
 
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
 }
 
-fn key_set(signers: &[&Signer]) -> String {
+pub(super) fn key_set(signers: &[&Signer]) -> String {
     json!({ "keys": signers.iter().map(|signer| signer.public()).collect::<Vec<_>>() }).to_string()
 }
 
@@ -407,6 +407,26 @@ async fn nobody_gets_in_with_a_forged_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whom_a_token_names_is_remembered_for_a_while() {
+    const TIMES: u32 = 20;
+    let key = Signer::ec("k");
+    let lab = Lab::start(ONE, &[&key]).await;
+    lab.becomes_known("one").await;
+    let (good, bad) =
+        (key.token(&lab.claims("one", &json!({}))), key.token(&lab.claims("one", &json!({ "aud": "x" }))));
+    for _ in 0..TIMES {
+        assert_eq!((lab.code(&good).await, lab.code(&bad).await), (201, 401));
+    }
+    let text = lab.server.raw().get("/metrics").await.expect(200).text();
+    let judged = |result: &str| {
+        let name = format!("keelson_jwt_tokens_total{{issuer=\"{}\",result=\"{result}\"}} ", lab.process.url("/one"));
+        text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<f64>().ok()).unwrap()
+    };
+    assert!((1.0..f64::from(TIMES)).contains(&judged("success")), "a token is verified each time");
+    assert_eq!(judged("failure"), f64::from(TIMES), "why it is refused may change");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_changed_without_a_pause_and_outlive_their_issuer_for_a_while() {
     let (old, new, next) = (Signer::ec("1"), Signer::ec("2"), Signer::ec("3"));
     let mut lab = Lab::start(ONE, &[&old]).await;
@@ -488,11 +508,11 @@ async fn flags_name_one_issuer() {
     process.be(&key_set(&[&rsa, &ec])).await;
     let files = TempDir::new().unwrap();
     let (ca, file) = (files.path().join("ca.pem"), files.path().join("none.yaml"));
-    fs::write(&ca, STANDARD.decode(process.ca_bundle()).unwrap()).unwrap();
+    fs::write(&ca, super::certificates::Authority::new().pem).unwrap();
     let flags = OidcFlags {
         issuer_url: process.url("/one"),
         client_id: "app".to_owned(),
-        ca_file: Some(ca),
+        ca_file: Some(ca.clone()),
         username_claim: "sub".to_owned(),
         groups_claim: "groups".to_owned(),
         groups_prefix: "g:".to_owned(),
@@ -503,6 +523,9 @@ async fn flags_name_one_issuer() {
     let builder = TestServer::builder().configure(|config| config.authentication.oidc = Some(flags.clone()));
     let url = process.url("/one");
     let lab = Lab { process, server: builder.start().await, file: file.clone(), _files: files };
+    // Nobody is believed whom the authority of the flags does not know; the file may change.
+    lab.until_metric(&format!(r#"keelson_jwt_issuer_known{{issuer="{url}"}} 0"#)).await;
+    fs::write(&ca, STANDARD.decode(lab.process.ca_bundle()).unwrap()).unwrap();
     lab.becomes_known("one").await;
     let claims = lab.claims("one", &json!({ "groups": ["a"], "hd": "x" }));
     let user = lab.user(&rsa.token(&claims)).await;

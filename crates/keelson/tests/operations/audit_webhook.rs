@@ -77,6 +77,17 @@ fn certified_user() -> (Value, String) {
     (user, authority_pem)
 }
 
+/// The same with files, which stand beside the kubeconfig.
+fn certified_user_of_files(files: &TempDir) -> Value {
+    let named = |name: &str| files.path().join(name).display().to_string();
+    json!({ "client-certificate": named("client.crt"), "client-key": named("client.key") })
+}
+
+/// Writes one of the files.
+fn write_data(files: &TempDir, name: &str, data: &Value) {
+    fs::write(files.path().join(name), STANDARD.decode(data.as_str().unwrap()).unwrap()).unwrap();
+}
+
 /// Makes so many objects, which must not take as long as somebody who waits for the webhook.
 async fn make(server: &TestServer, objects: std::ops::Range<usize>) {
     let raw = server.raw();
@@ -218,4 +229,35 @@ async fn a_webhook_is_shown_the_certificate_of_its_kubeconfig() {
     make(&stranger, 0..5).await;
     until_lost(&stranger, "webhook", 5.0).await;
     assert_eq!(received.load(Ordering::SeqCst), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_changes_is_shown_to_the_webhook() {
+    let (files, (unknown, _), (known, authority)) = (TempDir::new().unwrap(), certified_user(), certified_user());
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = received.clone();
+    let hook = UpstreamServer::start(&["127.0.0.1"], &authority, move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { upstream_answer(200, "application/json", "{}") }
+    })
+    .await;
+    for (file, data) in [("client.crt", "client-certificate-data"), ("client.key", "client-key-data")] {
+        write_data(&files, file, &unknown[data]);
+    }
+    let url = format!("https://{}/audit", hook.addr());
+    let server = sending_as(&files, &url, &hook.ca_bundle(), &certified_user_of_files(&files)).await;
+    make(&server, 0..1).await;
+    until_lost(&server, "webhook", 1.0).await;
+    assert_eq!(received.load(Ordering::SeqCst), 0, "nobody believes its authority");
+    write_data(&files, "client.crt", &known["client-certificate-data"]);
+    write_data(&files, "client.key", &known["client-key-data"]);
+    let begun = Instant::now();
+    for number in 1.. {
+        if received.load(Ordering::SeqCst) > 0 {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the certificate that is there now is not shown");
+        make(&server, number..number + 1).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

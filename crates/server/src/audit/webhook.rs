@@ -3,16 +3,16 @@
 //! Whatever the failure is, a batch is sent again after a while, five times in all and longer apart each time, as upstream does it. When
 //! the server stops nothing is waited for any more: what can't be sent at once then is lost, and counted.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderMap, Method};
 use keelson_access::audit::{AuditEvent, Sink};
-use keelson_access_config::WebhookEndpoint;
+use keelson_access_config::WebhookConnection;
 use keelson_meta::Random;
-use keelson_outbound::{Outbound, RestClient, RestRequest, RetryWaits, failure_text};
+use keelson_outbound::{Outbound, RetryWaits, failure_text};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -25,10 +25,9 @@ const ANSWER_BYTES: usize = 64 << 10;
 
 /// Where events are sent.
 pub(super) struct AuditWebhook {
-    endpoint: WebhookEndpoint,
-    client: OnceLock<Result<RestClient, String>>,
-    path: String,
-    headers: HeaderMap,
+    /// The kubeconfig that says where.
+    file: PathBuf,
+    connection: OnceLock<Result<WebhookConnection, String>>,
     initial_backoff: Duration,
     random: Arc<dyn Random>,
     /// Cancelled when the server has answered all.
@@ -36,29 +35,32 @@ pub(super) struct AuditWebhook {
 }
 
 impl AuditWebhook {
-    /// The webhook at an endpoint, which can't be called yet.
+    /// The webhook of a kubeconfig, which can't be called yet.
     pub(super) fn new(
-        endpoint: WebhookEndpoint,
+        file: PathBuf,
         config: &AuditWebhookConfig,
         random: Arc<dyn Random>,
         answered: CancellationToken,
     ) -> Self {
-        let (path, headers) = (endpoint.path(TIME), endpoint.headers());
-        let initial_backoff = config.initial_backoff;
-        Self { endpoint, client: OnceLock::new(), path, headers, initial_backoff, random, answered }
+        Self { file, connection: OnceLock::new(), initial_backoff: config.initial_backoff, random, answered }
     }
 
     /// Has it called through `outbound`. Nothing is dialled yet.
-    pub(super) fn connect(&self, outbound: &Outbound) {
-        self.client.get_or_init(|| self.endpoint.connect(outbound));
+    pub(super) fn connect(&self, outbound: &Arc<Outbound>) {
+        let connect = || WebhookConnection::of_file(&self.file, TIME, outbound).map_err(|error| error.to_string());
+        self.connection.get_or_init(connect);
+    }
+
+    /// Keeps up with the files that say where it is. Ends where it can't be called.
+    pub(super) async fn follow(&self) {
+        if let Some(Ok(connection)) = self.connection.get() {
+            connection.follow().await;
+        }
     }
 
     async fn attempt(&self, body: Bytes) -> Result<(), String> {
-        let client = self.client.get().ok_or("the server does not run yet")?.as_ref().map_err(Clone::clone)?;
-        let (path, headers) = (self.path.clone(), self.headers.clone());
-        let request =
-            RestRequest { method: Method::POST, path, headers, body, time: TIME, response_bytes: ANSWER_BYTES };
-        let answer = client.send(request).await.map_err(|error| error.to_string())?;
+        let connection = self.connection.get().ok_or("the server does not run yet")?.as_ref().map_err(Clone::clone)?;
+        let answer = connection.post(body, ANSWER_BYTES).await.map_err(|error| error.to_string())?;
         failure_text(&answer).map_or(Ok(()), Err)
     }
 }

@@ -1,0 +1,103 @@
+//! The way to a webhook as its files say it now: a kubeconfig, and the certificates, keys and tokens that it names.
+//!
+//! They are read again together when one of them changes. What can't be used then, such as a certificate whose key is still to come,
+//! leaves what was read before. Requests that are under way end as they began.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::Method;
+use keelson_access::FileChanges;
+use keelson_outbound::{CallError, Outbound, RestClient, RestRequest, RestResponse};
+
+use super::kubeconfig::WebhookEndpoint;
+use crate::document::ConfigurationError;
+
+/// A webhook that can be called.
+pub struct WebhookConnection {
+    file: PathBuf,
+    /// How long one request may take.
+    time: Duration,
+    outbound: Arc<Outbound>,
+    current: ArcSwap<Connected>,
+}
+
+struct Connected {
+    endpoint: WebhookEndpoint,
+    client: RestClient,
+}
+
+impl WebhookConnection {
+    /// The webhook of a kubeconfig. Nothing is dialled yet.
+    ///
+    /// # Errors
+    /// When the file, or one that it names, can't be used.
+    pub fn of_file(file: &Path, time: Duration, outbound: &Arc<Outbound>) -> Result<Self, ConfigurationError> {
+        let current = ArcSwap::from_pointee(Connected::to(WebhookEndpoint::read(file)?, file, outbound)?);
+        Ok(Self { file: file.to_owned(), time, outbound: outbound.clone(), current })
+    }
+
+    /// Posts JSON, and reads so many bytes of the answer at the most.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn post(&self, body: Bytes, response_bytes: usize) -> Result<RestResponse, CallError> {
+        let current = self.current.load_full();
+        let request = RestRequest {
+            method: Method::POST,
+            path: current.endpoint.path(self.time),
+            headers: current.endpoint.headers(),
+            body,
+            time: self.time,
+            response_bytes,
+        };
+        current.client.send(request).await
+    }
+
+    /// Keeps up with the files. Never ends.
+    pub async fn follow(&self) {
+        loop {
+            let files = self.current.load().endpoint.files().to_vec();
+            let mut changes = FileChanges::of_all(files.clone()).await;
+            // They may have changed since they were read, and may name others now.
+            self.read_again().await;
+            if self.current.load().endpoint.files() == files {
+                changes.changed().await;
+            }
+        }
+    }
+
+    async fn read_again(&self) {
+        let file = self.file.clone();
+        let read = tokio::task::spawn_blocking(move || WebhookEndpoint::read(&file)).await;
+        let next = match read.map_err(|error| ConfigurationError::Unusable(error.to_string())).and_then(|read| read) {
+            Ok(same) if same == self.current.load().endpoint => return,
+            Ok(endpoint) => Connected::to(endpoint, &self.file, &self.outbound),
+            Err(error) => Err(error),
+        };
+        match next {
+            Ok(next) => {
+                tracing::info!(file = %self.file.display(), "the files of a webhook were read again");
+                self.current.store(Arc::new(next));
+            }
+            Err(error) => tracing::error!(%error, "the files of a webhook are kept as they were before"),
+        }
+    }
+}
+
+impl Connected {
+    fn to(endpoint: WebhookEndpoint, file: &Path, outbound: &Outbound) -> Result<Self, ConfigurationError> {
+        let client = endpoint.connect(outbound);
+        let client = client.map_err(|why| ConfigurationError::Unusable(format!("{}: {why}", file.display())))?;
+        Ok(Self { endpoint, client })
+    }
+}
+
+impl std::fmt::Debug for WebhookConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebhookConnection").field("file", &self.file).finish_non_exhaustive()
+    }
+}
