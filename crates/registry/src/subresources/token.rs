@@ -228,15 +228,22 @@ impl ServiceAccountTokens {
     /// # Errors
     /// When it proves nothing. Whoever can't be asked about it lets nobody in.
     pub async fn authenticate(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
-        if let Some(known) = self.authenticate_own(token, audiences).await? {
-            return Ok(known);
-        }
-        let mut refusal = Refusal::default();
+        let mut refusal = match self.authenticate_own(token, audiences).await {
+            Ok(Some(known)) => return Ok(known),
+            Ok(None) => Refusal::default(),
+            // Another may use the same name for itself: what this server refuses is put before the others, as upstream does it.
+            Err(TokenFault::Refused(refusal)) => refusal,
+            Err(unknown @ TokenFault::Unknown(_)) => return Err(unknown),
+        };
         for foreign in &self.foreign {
             match foreign.authenticate(token, audiences).await {
                 Ok(None) => {}
                 Ok(Some((user, Some(meant)))) => return Ok((user, meant)),
-                Ok(Some((user, None))) => return self.for_this_server(user, audiences),
+                Ok(Some((user, None))) => {
+                    if let Some(known) = self.for_this_server(user, audiences) {
+                        return Ok(known);
+                    }
+                }
                 Err(why) => refusal.0.push(why),
             }
         }
@@ -244,15 +251,13 @@ impl ServiceAccountTokens {
     }
 
     /// Whoever has a token that says nothing of audiences may show it to this server alone.
-    fn for_this_server(&self, user: User, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
+    fn for_this_server(&self, user: User, audiences: &[String]) -> Option<(User, Vec<String>)> {
         let own = self.issuer.name();
-        if !audiences.is_empty() && !audiences.iter().any(|audience| audience == own) {
-            return Err(TokenFault::Refused(Refusal::default()));
-        }
-        Ok((user, vec![own.to_owned()]))
+        let is_meant = audiences.is_empty() || audiences.iter().any(|audience| audience == own);
+        is_meant.then(|| (user, vec![own.to_owned()]))
     }
 
-    /// The same of tokens that this server knows by itself, which nobody else is shown; `None` of others.
+    /// The same of tokens that this server knows by itself, of which nobody else is shown those that are good; `None` of others.
     async fn authenticate_own(
         &self,
         token: &str,
@@ -266,7 +271,7 @@ impl ServiceAccountTokens {
             },
         };
         if let Some(user) = of_others {
-            return self.for_this_server(user, audiences).map(Some);
+            return Ok(self.for_this_server(user, audiences));
         }
         let now = self.registry.now();
         let claims = match self.issuer.verify(token, now) {

@@ -1,0 +1,161 @@
+//! All who know the bearers of tokens on one server: each names its own, and the webhook is asked last, for what nobody else knows.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use keelson_server::{OidcFlags, ReviewVersion, TokenWebhook};
+use keelson_testkit::{HookReply, HookServer, TestServer};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::issuers::{Signer, key_set, now};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ACCOUNT: &str = "/api/v1/namespaces/default/serviceaccounts/robot";
+const BOOTSTRAP: &str = "abc123.0123456789abcdef";
+/// Longest time that something is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that believes a file, bootstrap tokens, its own accounts, an issuer and a webhook.
+struct Believing {
+    server: TestServer,
+    issuer: HookServer,
+    signer: Signer,
+    asked: Arc<Mutex<Vec<String>>>,
+    /// Whether the webhook knows every token, or none.
+    knows: Arc<AtomicBool>,
+    _hook: HookServer,
+    _files: TempDir,
+}
+
+impl Believing {
+    async fn start() -> Self {
+        let files = TempDir::new().unwrap();
+        let file = |name: &str| files.path().join(name);
+        let signer = Signer::ec("e");
+        let keys = key_set(&[&signer]);
+        let issuer = HookServer::start(&["127.0.0.1"], move |request| {
+            let host = request.headers["host"].to_str().unwrap();
+            let document =
+                json!({ "issuer": format!("https://{host}"), "jwks_uri": format!("https://{host}/keys") }).to_string();
+            let body = if request.path == "/keys" { keys.clone() } else { document };
+            std::future::ready(HookReply::Other(200, vec![("content-type", "application/json".to_owned())], body))
+        })
+        .await;
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let knows = Arc::new(AtomicBool::new(true));
+        let (note, known) = (asked.clone(), knows.clone());
+        let hook = HookServer::start(&["127.0.0.1"], move |request| {
+            note.lock().unwrap().push(request.body["spec"]["token"].as_str().unwrap().to_owned());
+            let status = if known.load(Ordering::SeqCst) {
+                json!({ "authenticated": true, "user": { "username": "hooked" } })
+            } else {
+                json!({ "authenticated": false, "error": "it is nobody's" })
+            };
+            std::future::ready(HookReply::Json(json!({ "status": status })))
+        })
+        .await;
+        fs::write(file("tokens.csv"), "t-ann,ann,u-ann\n").unwrap();
+        fs::write(file("issuer.crt"), issuer.ca()).unwrap();
+        let kubeconfig = json!({
+            "current-context": "c", "contexts": [{ "name": "c", "context": { "cluster": "hook" } }],
+            "clusters": [{ "name": "hook", "cluster": { "server": hook.url("/"), "certificate-authority-data": hook.ca_bundle() } }],
+        });
+        fs::write(file("hook"), kubeconfig.to_string()).unwrap();
+        let server = TestServer::builder().configure(|config| {
+            config.token_file = Some(file("tokens.csv"));
+            config.bootstrap_tokens = true;
+            config.authentication.oidc = Some(OidcFlags {
+                issuer_url: issuer.url(""),
+                client_id: "app".to_owned(),
+                ca_file: Some(file("issuer.crt")),
+                username_claim: "sub".to_owned(),
+                username_prefix: "-".to_owned(),
+                signing_algorithms: vec!["ES256".to_owned()],
+                ..OidcFlags::default()
+            });
+            let keep = Duration::ZERO;
+            config.authentication.webhook = Some(TokenWebhook { file: file("hook"), version: ReviewVersion::V1, keep });
+        });
+        let this = Self { server: server.start().await, issuer, signer, asked, knows, _hook: hook, _files: files };
+        let data = json!({ "token-id": "abc123", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true" });
+        let secret = json!({ "metadata": { "name": "bootstrap-token-abc123" }, "type": "bootstrap.kubernetes.io/token", "stringData": data });
+        this.server.raw().post("/api/v1/namespaces/kube-system/secrets", &secret).await.expect(201);
+        this
+    }
+
+    /// What the issuer says of jane, signed by somebody.
+    fn jane(&self, signer: &Signer) -> String {
+        signer.token(
+            &json!({ "iss": self.issuer.url(""), "aud": "app", "sub": "jane", "iat": now(), "exp": now() + 600 }),
+        )
+    }
+
+    /// Whom a token names, or why nobody.
+    async fn review(&self, token: &str) -> String {
+        let review = json!({ "spec": { "token": token } });
+        let status = self.server.raw().post(REVIEWS, &review).await.expect(201).json()["status"].clone();
+        let told = if status["authenticated"] == true { &status["user"]["username"] } else { &status["error"] };
+        told.as_str().unwrap().to_owned()
+    }
+
+    /// What the webhook was asked since it was last looked at.
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().drain(..).collect()
+    }
+}
+
+/// A token of an account there.
+async fn account_token(server: &TestServer) -> String {
+    let raw = server.raw();
+    let account = json!({ "metadata": { "name": "robot" } });
+    raw.post("/api/v1/namespaces/default/serviceaccounts", &account).await.expect(201);
+    let issued = raw.post(format!("{ACCOUNT}/token"), &json!({ "spec": {} })).await.expect(201).json();
+    issued["status"]["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_alone() {
+    let cluster = Believing::start().await;
+    let begun = Instant::now();
+    while cluster.review(&cluster.jane(&cluster.signer)).await != "jane" {
+        assert!(begun.elapsed() < PATIENCE, "the issuer is not reached");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    cluster.asked();
+    let account = account_token(&cluster.server).await;
+    let robot = "system:serviceaccount:default:robot";
+    let known = [
+        ("t-ann", "ann"),
+        (BOOTSTRAP, "system:bootstrap:abc123"),
+        (&*account, robot),
+        (&*cluster.jane(&cluster.signer), "jane"),
+    ];
+    for (token, name) in known {
+        assert_eq!(cluster.review(token).await, name);
+        assert_eq!(cluster.asked(), [""; 0], "{name} is known without the webhook");
+    }
+    // What those refuse whose names they bear may be known to the next: tokens of another cluster with an issuer of the same name, of an
+    // account that is gone, of an issuer's name and another key.
+    let other = TestServer::start().await;
+    let (elsewhere, forged) = (account_token(&other).await, cluster.jane(&Signer::ec("f")));
+    cluster.server.raw().delete(ACCOUNT).await.expect(200);
+    for token in ["of-nobody", "abc123.0123456789abcdee", &*elsewhere, &*account, &*forged] {
+        assert_eq!(cluster.review(token).await, "hooked", "{token}");
+        assert_eq!(cluster.asked(), [token], "{token}");
+    }
+    // Where nobody knows it, each has said why.
+    cluster.knows.store(false, Ordering::SeqCst);
+    let told = cluster.review(&elsewhere).await;
+    assert_eq!(told, "[invalid bearer token, invalid signature, it is nobody's]");
+    let told = cluster.review(&forged).await;
+    assert!(
+        told.starts_with("[invalid bearer token, oidc: verify token: ") && told.ends_with(", it is nobody's]"),
+        "{told}"
+    );
+    let call = cluster.server.anonymous().get("/api").header("authorization", format!("Bearer {elsewhere}"));
+    call.await.expect(401);
+    assert_eq!(cluster.asked().len(), 3);
+}
