@@ -8,6 +8,7 @@
 mod chunking;
 mod client;
 mod large_lists;
+mod partial_rights;
 mod past;
 mod queries;
 mod query_watches;

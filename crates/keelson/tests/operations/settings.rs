@@ -46,6 +46,8 @@ async fn a_setting_that_names_nothing_is_refused() {
     check_refused(&["--no-chunking", "secretz"], &secrets("secretz")).await;
     check_refused(&["--no-chunking=configmaps,Secret"], &secrets("Secret")).await;
     check_refused(&["--no-chunking", "roles"], "did you mean roles.rbac.authorization.k8s.io?").await;
+    let choices = "\"some\" is none of as-others, none and next-visible";
+    check_refused(&["--chunks-for-partial-rights", "some"], choices).await;
     check_refused(&["--tls-san", "bad..name"], "\"bad..name\" is neither a DNS name nor an IP address").await;
     let unknown = "\"deployment-controller\" is not in the list of known controllers: ";
     check_refused(&["--controllers=*,-deployment-controller"], unknown).await;
