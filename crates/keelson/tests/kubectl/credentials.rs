@@ -2,11 +2,30 @@
 //!
 //! The rules of tokens are tested over the wire, in `objects/subresources/tokens.rs`.
 
+use std::time::{Duration, Instant};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use keelson_server::Switches;
+use keelson_testkit::TestServer;
 use serde_json::json;
 
 use crate::Shell;
+
+/// Longest time that something is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Types a line until it prints what is wanted.
+async fn until(shell: &Shell, line: &str, is_so: impl Fn(&str) -> bool) -> String {
+    let begun = Instant::now();
+    loop {
+        let printed = shell.ok(line).await;
+        if is_so(&printed) {
+            return printed;
+        }
+        assert!(begun.elapsed() < PATIENCE, "kubectl {line}: {printed}");
+    }
+}
 
 #[tokio::test]
 async fn a_token_is_made_and_used() {
@@ -43,4 +62,33 @@ async fn requests_for_certificates_are_approved_and_denied() {
         .await;
     let refused = shell.refused("certificate deny good").await;
     assert_eq!(refused, "error: certificate signing request \"good\" is already Approved\n");
+}
+
+#[tokio::test]
+async fn a_client_has_its_certificate_when_its_request_is_approved() {
+    let text = include_str!("../objects/subresources/lab.csr");
+    let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": "lab"}, "spec": {"request": STANDARD.encode(text),
+        "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}});
+    let certificate = "get csr lab -o jsonpath={.status.certificate}";
+    let approved = "certificatesigningrequest.certificates.k8s.io/lab approved\n";
+    let with = async |controllers: [&str; 2]| {
+        let controllers = Switches::parse(controllers).unwrap();
+        let server = TestServer::builder().configure(|config| config.controllers = controllers).start().await;
+        let shell = Shell { server };
+        shell.feed("create -f -", request.to_string()).await;
+        shell.check(&[(certificate, ""), ("certificate approve lab", approved)]).await;
+        shell
+    };
+    let shell = with(["*", "-serviceaccount"]).await;
+    let issued = until(&shell, certificate, |printed| !printed.is_empty()).await;
+    let issued = String::from_utf8(STANDARD.decode(issued).unwrap()).unwrap();
+    assert!(issued.starts_with("-----BEGIN CERTIFICATE-----"), "{issued}");
+    assert!(shell.ok("get csr lab").await.contains("Approved,Issued"));
+
+    // A server may leave that to a controller manager: the controllers that it runs have done their work, and it is not signed.
+    let shell = with(["*", "-csrsigning"]).await;
+    shell.ok("create namespace later").await;
+    until(&shell, "get serviceaccounts -n later -o name", |printed| printed.contains("default")).await;
+    shell.check(&[(certificate, "")]).await;
 }

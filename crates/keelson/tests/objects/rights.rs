@@ -396,6 +396,7 @@ async fn who_may_impersonate_somebody_has_his_rights_and_no_others() {
         { "verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"] },
         { "verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["devs"] },
         { "verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes"], "resourceNames": ["view"] },
+        { "verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["uids"], "resourceNames": ["u-1"] },
     ]);
     cluster.role(None, "actor", may).await;
     cluster.bind(None, "dave", "cluster:actor", ("User", "dave")).await;
@@ -411,7 +412,11 @@ async fn who_may_impersonate_somebody_has_his_rights_and_no_others() {
     };
     let all = [("impersonate-user", "bob"), ("impersonate-group", "devs"), ("impersonate-extra-scopes", "view")];
     let (status, told) = acts(&all).await;
-    let bob = json!({ "username": "bob", "groups": ["devs", "system:authenticated"], "extra": { "scopes": ["view"] } });
+    let mut bob =
+        json!({ "username": "bob", "groups": ["devs", "system:authenticated"], "extra": { "scopes": ["view"] } });
+    assert_eq!((status, &told["status"]["userInfo"]), (201, &bob));
+    let (status, told) = acts(&[all[0], all[1], all[2], ("impersonate-uid", "u-1")]).await;
+    bob["uid"] = json!("u-1");
     assert_eq!((status, &told["status"]["userInfo"]), (201, &bob));
     for (headers, refused) in [
         (

@@ -27,7 +27,7 @@ enum Who {
 }
 
 /// Who may ask for which path; one that ends in `*` stands for all that begin so. The first that fits counts.
-const PATHS: [(&str, Who); 15] = [
+const PATHS: [(&str, Who); 18] = [
     ("/healthz", Who::Everybody),
     ("/livez", Who::Everybody),
     ("/readyz", Who::Everybody),
@@ -37,6 +37,11 @@ const PATHS: [(&str, Who); 15] = [
     ("/apis", Who::Known),
     ("/apis/*", Who::Known),
     ("/openapi/*", Who::Known),
+    // The page on which one says who he is.
+    ("/console", Who::Everybody),
+    ("/console/*", Who::Everybody),
+    // What nobody serves.
+    ("/nowhere", Who::Nobody),
     ("/", Who::Nobody),
     ("/metrics", Who::Nobody),
     ("/healthz/*", Who::Nobody),
@@ -235,7 +240,9 @@ async fn every_other_path_is_open_to_those_for_whom_it_is_meant() {
     let cluster = Cluster::start().await;
     let paths = cluster.server.raw().get("/").await.expect(200).json()["paths"].clone();
     let listed = paths.as_array().unwrap().iter().map(|path| path.as_str().unwrap().to_owned());
-    let more = ["/", "/metrics", KEY_SET, "/.well-known/openid-configuration"].map(str::to_owned);
+    let more = ["/", "/metrics", KEY_SET, "/.well-known/openid-configuration", "/nowhere"];
+    let of_console = ["/console", "/console/", "/console/r/core/v1/pods", "/console/assets/nothing.js"];
+    let more = more.into_iter().chain(of_console).map(str::to_owned);
     let all: BTreeSet<String> = listed.chain(more).collect();
     for path in &all {
         let case = PATHS.into_iter().chain([(KEY_SET, Who::Nobody)]).find(|(known, _)| match known.strip_suffix('*') {
@@ -252,5 +259,10 @@ async fn every_other_path_is_open_to_those_for_whom_it_is_meant() {
         }
         let (written, _) = cluster.ask(Method::POST, path).await;
         assert_eq!(written, 403, "{path}: nobody may post there without a role");
+    }
+    // That there is nothing is told to those alone who may ask.
+    let admin = cluster.server.raw();
+    for path in ["/nowhere", "/console/assets/nothing.js"] {
+        admin.get(path).await.expect(404);
     }
 }
