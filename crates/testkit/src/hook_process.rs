@@ -2,14 +2,14 @@
 //!
 //! The process is the test program once more, told to run the one test that calls [`hook_process`], which does nothing when it runs
 //! among the others: so it costs no program to build. What it is to do comes as lines to its input, what it does goes as
-//! lines to its output, and it ends with whoever started it.
+//! lines to its output, and it ends with whoever started it. One that is told to wait answers when it is told something else.
 
 use std::env;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -18,6 +18,7 @@ use rcgen::CertificateParams;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
 
 use crate::hook::{HookIdentity, HookReply, HookRequest, HookServer};
 
@@ -29,6 +30,8 @@ const BIND_EVERY: Duration = Duration::from_millis(20);
 const SETTINGS: &str = "KEELSON_TEST_HOOK_PROCESS";
 /// What tells its lines from those of the test program.
 const MARK: &str = "hook: ";
+/// What it does that is told so: it answers nobody until it is told something else, and then as that.
+const WAITS: &str = "waits";
 
 /// A hook in a process of its own, which is killed when this is dropped.
 pub struct HookProcess {
@@ -58,8 +61,20 @@ impl HookProcess {
     /// # Panics
     /// As [`HookProcess::start`].
     pub async fn with_variables(test: &str, variables: Vec<(&'static str, OsString)>) -> Self {
-        let names = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name that a certificate can have");
-        let identity = HookIdentity::fresh(names);
+        Self::named(test, &["127.0.0.1"], variables).await
+    }
+
+    /// The same behind a service: its certificate has the name of that, such as `hook.default.svc`.
+    ///
+    /// # Panics
+    /// As [`HookProcess::start`].
+    pub async fn behind(test: &str, service: &str) -> Self {
+        Self::named(test, &["127.0.0.1", service], Vec::new()).await
+    }
+
+    async fn named(test: &str, names: &[&str], variables: Variables) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let identity = HookIdentity::fresh(CertificateParams::new(names).expect("names that a certificate can have"));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (child, orders, told) = run(test, &variables, any, &identity);
         let mut process = Self { test: test.to_owned(), variables, identity, addr: any, child, orders, told };
@@ -171,19 +186,25 @@ pub async fn hook_process(answer: impl Fn(&str, &HookRequest) -> HookReply + Sen
     let Ok(settings) = env::var(SETTINGS) else { return };
     let (addr, identity) = settings.split_once(' ').expect("an address and who it is");
     let identity = HookIdentity::from_text(identity).expect("who it is");
-    let mood = Arc::new(Mutex::new(String::new()));
-    let hook = HookServer::on(bind(addr.parse().expect("an address")).await, identity, {
-        let mood = mood.clone();
-        move |request| {
-            let mood = mood.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            say("asked");
-            std::future::ready(answer(&mood, &request))
+    let (told, mood) = watch::channel(String::new());
+    let answer = Arc::new(answer);
+    let hook = HookServer::on(bind(addr.parse().expect("an address")).await, identity, move |request| {
+        let (mut mood, answer) = (mood.clone(), answer.clone());
+        // What it does is what it was told when it was asked.
+        let now = mood.borrow_and_update().clone();
+        say("asked");
+        async move {
+            if now != WAITS {
+                return answer(&now, &request);
+            }
+            let later = mood.wait_for(|told| told != WAITS).await.map(|told| told.clone());
+            answer(&later.unwrap_or_default(), &request)
         }
     });
     say(&format!("listens {}", hook.addr()));
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(order)) = orders.next_line().await {
-        *mood.lock().unwrap_or_else(PoisonError::into_inner) = order.clone();
+        told.send_replace(order.clone());
         say(&format!("is {order}"));
     }
 }

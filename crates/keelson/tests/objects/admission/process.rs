@@ -1,5 +1,5 @@
-//! Webhooks that are processes of their own: one that is killed and comes back, and one whose service is behind a pod that it has to
-//! admit.
+//! Webhooks that are processes of their own: one that is killed and comes back, one that is slow or lies, and one whose service is behind
+//! a pod that it has to admit.
 
 use std::time::Duration;
 
@@ -95,6 +95,84 @@ async fn a_webhook_behind_a_pod_that_it_admits_is_there_once_it_is_passed_over()
     raw.delete(format!("{place}/w")).await.expect(200);
     raw.post(&*place, &configuration("Ignore")).await.expect(201);
     raw.post(pods, &pod("one")).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_is_asked_through_its_service_about_the_pods_behind_it_as_soon_as_one_runs() {
+    let mut hook = HookProcess::behind("admission::process::the_process_that_admits", "hook.hooked.svc").await;
+    let route = format!("hooked/hook={}", hook.url("")).parse().unwrap();
+    let server = TestServer::builder().configure(|config| config.service_routes = [route].into_iter().collect());
+    let server = server.start().await;
+    let raw = server.raw();
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "hooked" } })).await.expect(201);
+    let service = json!({ "metadata": { "name": "hook" }, "spec": { "ports": [{ "port": 443 }] } });
+    raw.post("/api/v1/namespaces/hooked/services", &service).await.expect(201);
+    let pods = "/api/v1/namespaces/hooked/pods";
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    let pod = |name: &str| json!({ "metadata": { "name": name }, "spec": { "containers": containers } });
+    let client = json!({ "service": { "namespace": "hooked", "name": "hook", "path": "/w" } });
+    let place = format!("{GROUP}/validatingwebhookconfigurations");
+    let configured = async |hook: &HookProcess, policy: &str| {
+        let configuration = webhook(hook, client.clone(), "pods", policy);
+        raw.post(&*place, &configuration).await.expect(201);
+    };
+    let called = "failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://hook.hooked.svc:443/w?timeout=30s\": dial tcp 127.0.0.1:";
+    // Nothing runs behind the service yet.
+    configured(&hook, "Fail").await;
+    let url = hook.url("");
+    let port = url.rsplit(':').next().unwrap();
+    hook.kill().await;
+    let told = raw.post(pods, &pod("one")).await.expect(500).json();
+    assert_eq!(told["message"], format!("Internal error occurred: {called}{port}: connect: connection refused"));
+    raw.get(format!("{pods}/one")).await.expect(404);
+    raw.delete(format!("{place}/w")).await.expect(200);
+    configured(&hook, "Ignore").await;
+    raw.post(pods, &pod("one")).await.expect(201);
+    // Its kubelet runs what is in it.
+    hook.restart().await;
+    hook.be("admits").await;
+    raw.delete(format!("{place}/w")).await.expect(200);
+    configured(&hook, "Fail").await;
+    raw.post(pods, &pod("two")).await.expect(201);
+    hook.asked().await;
+    hook.be("refuses").await;
+    let told = raw.post(pods, &pod("three")).await.expect(400).json();
+    assert_eq!(told["message"], "admission webhook \"w.example.org\" denied the request without explanation");
+    raw.get(format!("{pods}/three")).await.expect(404);
+    raw.get(format!("{pods}/two")).await.expect(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_is_slow_keeps_up_what_it_is_asked_about_until_it_answers() {
+    let mut hook = HookProcess::start("admission::process::the_process_that_admits").await;
+    let server = TestServer::builder().sqlite().start().await;
+    let raw = server.raw();
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "hooked" } })).await.expect(201);
+    let configuration = webhook(&hook, json!({ "url": hook.url("/w") }), "configmaps", "Fail");
+    raw.post(format!("{GROUP}/validatingwebhookconfigurations"), &configuration).await.expect(201);
+    let begun = |name: &'static str| {
+        let raw = raw.clone();
+        tokio::spawn(async move { raw.post(MAPS, &map(name)).await })
+    };
+    for (later, code) in [("admits", 201), ("refuses", 400), ("lies", 500)] {
+        hook.be("waits").await;
+        let (name, waits) = (later, begun(later));
+        hook.asked().await;
+        // Others write meanwhile, in the same namespace too, and nothing of the map is to be seen.
+        raw.post("/api/v1/namespaces/hooked/secrets", &json!({ "metadata": { "name": name } })).await.expect(201);
+        raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": name } })).await.expect(201);
+        raw.delete(format!("/api/v1/namespaces/hooked/secrets/{name}")).await.expect(200);
+        raw.get(format!("{MAPS}/{name}")).await.expect(404);
+        assert!(!waits.is_finished(), "{later}");
+        hook.be(later).await;
+        waits.await.unwrap().expect(code);
+        raw.get(format!("{MAPS}/{name}")).await.expect(if code == 201 { 200 } else { 404 });
+    }
+    // One that says what was not asked is not believed.
+    let told = raw.post(MAPS, &map("d")).await.expect(500).json();
+    let told = told["message"].as_str().unwrap();
+    let (before, after) = ("received invalid webhook response: expected response.uid=\"", "\", got \"other\"");
+    assert!(told.contains(before) && told.ends_with(after), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
