@@ -3,6 +3,7 @@
 //! Texts and codes are those that were recorded from the reference server.
 
 mod answers;
+mod parameters;
 mod policies;
 mod process;
 mod type_checking;
@@ -10,7 +11,9 @@ mod webhooks;
 
 use std::sync::{Arc, Mutex};
 
-use keelson_testkit::{Answer, HookReply, HookRequest, HookServer, Raw, TestServer};
+use std::time::Duration;
+
+use keelson_testkit::{Answer, DEFINITIONS, HookReply, HookRequest, HookServer, Raw, TestServer};
 use serde_json::{Value, json};
 
 pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -110,6 +113,23 @@ pub(crate) fn patched(request: &HookRequest, patch: &Value) -> HookReply {
 /// The warnings of an answer, one after another.
 pub(crate) fn warnings(answer: &Answer) -> Vec<String> {
     answer.headers.get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+}
+
+/// Makes a definition of custom resources, and waits until they are served.
+pub(crate) async fn define(raw: &Raw, definition: &Value) {
+    raw.post(DEFINITIONS, definition).await.expect(201);
+    let name = definition["metadata"]["name"].as_str().unwrap();
+    let is_established = async || {
+        let found = raw.get(format!("{DEFINITIONS}/{name}")).await.expect(200).json();
+        let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+    };
+    let established = async {
+        while !is_established().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), established).await.expect("it is established");
 }
 
 /// A config map.

@@ -13,13 +13,13 @@ use super::{GROUP, MAPS, MERGE, map};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server with the namespace `hooked`, and policies about config maps with a label that names them.
-struct Judged {
-    raw: Raw,
+pub(super) struct Judged {
+    pub(super) raw: Raw,
     _server: TestServer,
 }
 
 impl Judged {
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         let server = TestServer::start().await;
         let raw = server.raw();
         let namespace = json!({ "metadata": { "name": "hooked", "labels": { "team": "red" } } });
@@ -28,20 +28,25 @@ impl Judged {
     }
 
     /// A policy that judges, of this name, and what binds it.
-    async fn policy(&self, name: &str, spec: Value, binding: Value) {
+    pub(super) async fn policy(&self, name: &str, spec: Value, binding: Value) {
         let mut bound = json!({ "validationActions": ["Deny"] });
         merge(&mut bound, binding);
         self.policy_of("validating", name, spec, bound).await;
     }
 
     /// A policy that changes objects.
-    async fn mutation(&self, name: &str, mutations: Value, with: Value) {
+    pub(super) async fn mutation(&self, name: &str, mutations: Value, with: Value) {
+        self.bound_mutation(name, mutations, with, json!({})).await;
+    }
+
+    /// The same, and bound in another way.
+    pub(super) async fn bound_mutation(&self, name: &str, mutations: Value, with: Value, binding: Value) {
         let mut spec = json!({ "mutations": mutations, "reinvocationPolicy": "Never" });
         spec["matchConstraints"] = json!({ "resourceRules": [
             { "operations": ["CREATE", "UPDATE"], "apiGroups": ["", "apps"], "apiVersions": ["v1"], "resources": ["configmaps", "deployments"] },
         ], "objectSelector": { "matchLabels": { "case": name } } });
         merge(&mut spec, with);
-        self.policy_of("mutating", name, spec, json!({})).await;
+        self.policy_of("mutating", name, spec, binding).await;
     }
 
     async fn policy_of(&self, kind: &str, name: &str, spec: Value, binding: Value) {
@@ -59,7 +64,7 @@ impl Judged {
     }
 
     /// The answer to a config map with data that the policy of this name is about.
-    async fn asks(&self, name: &str, data: Value) -> Answer {
+    pub(super) async fn asks(&self, name: &str, data: Value) -> Answer {
         let mut sent = map("x");
         sent["metadata"]["labels"] = json!({ "case": name });
         sent["data"] = data;
@@ -67,7 +72,7 @@ impl Judged {
     }
 
     /// What a policy says against a config map with `a: b`.
-    async fn refuses(&self, name: &str, code: u16, why: &str) {
+    pub(super) async fn refuses(&self, name: &str, code: u16, why: &str) {
         let told = self.asks(name, json!({ "a": "b" })).await.expect(code).json();
         let message = format!("ValidatingAdmissionPolicy '{name}' with binding '{name}-b' denied request: {why}");
         assert_eq!(told["message"], format!("configmaps \"x\" is forbidden: {message}"), "{name}");
@@ -75,7 +80,7 @@ impl Judged {
     }
 }
 
-fn merge(into: &mut Value, from: Value) {
+pub(super) fn merge(into: &mut Value, from: Value) {
     let Value::Object(from) = from else { return };
     for (field, value) in from {
         into[field] = value;
@@ -271,11 +276,11 @@ async fn policies_judge_what_configures_webhooks_but_no_policies() {
     judged.raw.post(MAPS, &map("x")).await.expect(201);
 }
 
-fn applies(expression: &str) -> Value {
+pub(super) fn applies(expression: &str) -> Value {
     json!({ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": expression } })
 }
 
-fn patches(expression: &str) -> Value {
+pub(super) fn patches(expression: &str) -> Value {
     json!({ "patchType": "JSONPatch", "jsonPatch": { "expression": expression } })
 }
 
