@@ -3,6 +3,7 @@
 //! Texts and codes are those that were recorded from the reference server.
 
 mod answers;
+mod constraints;
 mod custom_kinds;
 mod parameters;
 mod policies;
