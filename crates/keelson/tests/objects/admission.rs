@@ -5,6 +5,7 @@
 mod answers;
 mod constraints;
 mod custom_kinds;
+mod order;
 mod parameters;
 mod policies;
 mod process;
