@@ -10,6 +10,7 @@ mod parameters;
 mod policies;
 mod process;
 mod type_checking;
+mod unwritten;
 mod webhooks;
 
 use std::sync::{Arc, Mutex};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Hooked, MAPS, allowed, map, review, warnings};
 
 /// Answers as the path says.
-fn answer(request: &HookRequest) -> HookReply {
+pub(super) fn answer(request: &HookRequest) -> HookReply {
     let path = request.path.split('?').next().unwrap();
     let denied = |status: Value| review(request, json!({ "allowed": false, "status": status }));
     let other = |code: u16, kind: &str, body: &str| {
