@@ -2,6 +2,7 @@
 //!
 //! Texts and codes are those that were recorded from the reference server.
 
+mod acts;
 mod answers;
 mod constraints;
 mod custom_kinds;
