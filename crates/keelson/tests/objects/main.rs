@@ -23,6 +23,7 @@ mod legacy_tokens;
 mod managed_fields;
 mod namespaces;
 mod nodes;
+mod odd_quotas;
 mod old_data;
 mod optional_admission;
 mod pod_security;
