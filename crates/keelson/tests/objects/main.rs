@@ -14,6 +14,7 @@ mod certificates;
 mod controller_accounts;
 mod decoding;
 mod events;
+mod exempt_pods;
 mod explain;
 mod foreign_values;
 mod garbage_collection;
