@@ -1,4 +1,4 @@
-//! Who is exempt from pod security, by user, runtime class and namespace, and how the audit log is told of it.
+//! Exemptions from pod security, by user, runtime class and namespace, and how the audit log is told of it.
 //!
 //! What is judged of others is in `pod_security`.
 

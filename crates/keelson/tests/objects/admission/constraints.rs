@@ -1,4 +1,4 @@
-//! Which requests a policy is about: names, what is excluded, namespaces, and what its binding makes of that.
+//! Constraints of policies and of what binds them: names, what is excluded, namespaces, and what its binding makes of that.
 //!
 //! The rules that policies share with webhooks are in `webhooks`.
 

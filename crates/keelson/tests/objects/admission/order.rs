@@ -1,4 +1,4 @@
-//! In which order policies and webhooks are asked: policies that change an object before webhooks that do, both again where somebody
+//! The order in which policies and webhooks are asked: policies that change an object before webhooks that do, both again where somebody
 //! wants that, then those that judge it; webhooks that judge are asked at once.
 //!
 //! What each sees is as recorded.

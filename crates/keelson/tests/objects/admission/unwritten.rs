@@ -1,4 +1,4 @@
-//! What is left behind by webhooks that answer nonsense, refuse, or patch away what an object is known by: what was recorded is written,
+//! Objects that are left behind by webhooks that answer nonsense, refuse, or patch away what an object is known by: what was recorded is written,
 //! and else nothing.
 //!
 //! Codes and texts of answers are in `answers`.
