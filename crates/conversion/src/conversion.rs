@@ -240,6 +240,7 @@ mod tests {
             list.iter().filter(|each| each.from.gv() < each.to.gv()).map(pair).collect()
         };
         let expected = [
+            "ClusterTrustBundle v1alpha1 v1beta1",
             "DeviceClass v1 v1beta1",
             "DeviceClass v1 v1beta2",
             "DeviceClass v1beta1 v1beta2",

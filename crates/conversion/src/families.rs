@@ -27,6 +27,7 @@ pub(crate) struct Form {
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const AUTOSCALING: &str = "autoscaling";
+const CERTIFICATES: &str = "certificates.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
 const EVENTS: &str = "events.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
@@ -45,6 +46,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     ),
     family("MutatingAdmissionPolicy", ADMISSION_FORMS),
     family("MutatingAdmissionPolicyBinding", ADMISSION_FORMS),
+    family("ClusterTrustBundle", &[hub(CERTIFICATES, "v1beta1"), hub(CERTIFICATES, "v1alpha1")]),
     family("LeaseCandidate", &[hub(COORDINATION, "v1beta1"), hub(COORDINATION, "v1alpha2")]),
     family("IPAddress", NETWORKING_FORMS),
     family("ServiceCIDR", NETWORKING_FORMS),

@@ -193,6 +193,10 @@ pub fn fragments(catalogue: &Catalogue) -> Vec<Arc<Fragment>> {
         for version in group.versions.iter() {
             let GroupVersionEntry { name, .. } = version;
             let served = group.served_in(name);
+            // What is served on demand is described nowhere else.
+            if group.served_in(name).next().is_none() {
+                continue;
+            }
             fragments.push(Fragment::new(VersionSource {
                 group: Text::Owned(group.name.to_string()),
                 version: text(name),

@@ -198,7 +198,8 @@ pub(crate) struct Serve {
     pub(crate) peer_advertise_port: Option<u16>,
     /// Whether built-in versions of groups are served, such as storagemigration.k8s.io/v1beta1=false, /v1 for the core group, or
     /// api/alpha=false for all alpha versions (api/beta, api/ga, api/all likewise). What is stored of one that is not served stays. With
-    /// migration.k8s.io/v1alpha1=true it is told of each resource in which versions objects may be stored. May be repeated.
+    /// migration.k8s.io/v1alpha1=true it is told of each resource in which versions objects may be stored; ClusterTrustBundles are served
+    /// with certificates.k8s.io/v1beta1=true. May be repeated.
     #[arg(long, env = "KEELSON_RUNTIME_CONFIG", value_delimiter = ',')]
     pub(crate) runtime_config: Vec<String>,
     /// The range of the addresses of services, or one of each IP family, the preferred one first.

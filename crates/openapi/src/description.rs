@@ -58,11 +58,12 @@ impl VersionDescription {
             for version in group.versions.iter() {
                 let GroupVersionEntry { name, .. } = version;
                 let resources = group.served_in(name);
-                all.push(Self {
-                    group: group.name.to_string(),
-                    version: name.to_string(),
-                    resources: resources.map(|(resource, served)| ResourceDescription::of(resource, served)).collect(),
-                });
+                let resources: Vec<_> =
+                    resources.map(|(resource, served)| ResourceDescription::of(resource, served)).collect();
+                if !resources.is_empty() {
+                    let (group, version) = (group.name.to_string(), name.to_string());
+                    all.push(Self { group, version, resources });
+                }
             }
         }
         all

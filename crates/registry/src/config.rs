@@ -41,6 +41,8 @@ pub struct RegistryConfig {
     /// The built-in versions of groups that no client finds; what is stored of them is known all the same.
     /// [`RegistryConfig::serve`] fills it.
     pub unserved: HashSet<(String, String)>,
+    /// Those that clients find though they are served only on demand. [`RegistryConfig::serve`] fills it.
+    pub demanded: HashSet<(String, String)>,
     /// Whether it is served what each server stores and whether all agree: the feature gate `StorageVersionAPI` of KEP-2339.
     pub storage_version_api: bool,
     /// Whether the states of what is stored are served and kept (`migration.k8s.io/v1alpha1`), where storage versions are.
@@ -170,7 +172,8 @@ impl RegistryConfig {
     }
 
     /// Has versions of groups served or not, as the reference server's `--runtime-config`: `batch/v1=false`, `/v1` for the core group,
-    /// `api/beta=false` for all built-in versions of a maturity, `migration.k8s.io/v1alpha1` for the states of what is stored.
+    /// `certificates.k8s.io/v1beta1` for what is served on demand, `api/beta=false` for all built-in versions of a maturity,
+    /// `migration.k8s.io/v1alpha1` for the states of what is stored.
     /// Of settings of one name the last counts, and a name that says more counts before one that says less. The catalogue is
     /// that of the built-in resources.
     ///
@@ -213,10 +216,12 @@ impl RegistryConfig {
     fn switch(&mut self, group: &str, version: &str, on: bool) {
         let name = (group.to_owned(), version.to_owned());
         if on {
-            self.unserved.remove(&name)
+            self.unserved.remove(&name);
+            self.demanded.insert(name);
         } else {
-            self.unserved.insert(name)
-        };
+            self.demanded.remove(&name);
+            self.unserved.insert(name);
+        }
     }
 
     /// The version in which a resource is stored, where that is not the usual one.
@@ -237,6 +242,7 @@ impl Default for RegistryConfig {
             limit_at_any_version: false,
             storage_versions: Vec::new(),
             unserved: HashSet::new(),
+            demanded: HashSet::new(),
             storage_version_api: true,
             storage_states: false,
             publishes_encodings: false,
@@ -294,6 +300,17 @@ mod tests {
             let mut config = RegistryConfig::default();
             config.serve(Catalogue::builtin(), settings).unwrap();
             assert_eq!(config.storage_states, on, "{settings:?}");
+        }
+        for (settings, on) in [
+            (&["certificates.k8s.io/v1beta1"][..], true),
+            (&["api/beta"], true),
+            (&["api/beta", "certificates.k8s.io/v1beta1=false"], false),
+            (&["certificates.k8s.io/v1alpha1"], false),
+        ] {
+            let mut config = RegistryConfig::default();
+            config.serve(Catalogue::builtin(), settings).unwrap();
+            let name = ("certificates.k8s.io".to_owned(), "v1beta1".to_owned());
+            assert_eq!(config.demanded.contains(&name), on, "{settings:?}");
         }
         check(&["migration.k8s.io/v1beta1"], Err("there is no built-in group"));
         check(&["api/all=false"], Err("nothing would be served"));

@@ -58,6 +58,7 @@ pub(crate) struct VersionDeclaration {
     name: &'static str,
     verbs: &'static [Verb],
     subresources: &'static [SubresourceDeclaration],
+    hidden: bool,
 }
 
 /// A path below an object.
@@ -119,7 +120,7 @@ const ONLY_V1: &[VersionDeclaration] = &[served("v1")];
 
 /// A version with every verb and no subresources.
 pub(crate) const fn served(name: &'static str) -> VersionDeclaration {
-    VersionDeclaration { name, verbs: EVERYTHING, subresources: &[] }
+    VersionDeclaration { name, verbs: EVERYTHING, subresources: &[], hidden: false }
 }
 
 /// A subresource that takes and gives the kind of its resource.
@@ -135,6 +136,12 @@ impl VersionDeclaration {
 
     pub(crate) const fn with(mut self, subresources: &'static [SubresourceDeclaration]) -> Self {
         self.subresources = subresources;
+        self
+    }
+
+    /// Serves it only where somebody asks for it.
+    pub(crate) const fn on_demand(mut self) -> Self {
+        self.hidden = true;
         self
     }
 }
@@ -373,7 +380,7 @@ impl VersionDeclaration {
             name: self.name.into(),
             verbs: Cow::Borrowed(self.verbs),
             subresources: self.subresources.iter().map(|declared| Arc::new(declared.subresource())).collect(),
-            hidden: false,
+            hidden: self.hidden,
         }
     }
 }

@@ -29,12 +29,13 @@ pub struct GroupVersionEntry {
 }
 
 impl Group {
-    /// The resources that are served in a version, ordered by plural name.
+    /// The resources that are served in a version unless settings say otherwise, ordered by plural name.
     pub fn served_in(&self, version: &str) -> impl Iterator<Item = (&Arc<Resource>, &Arc<ServedVersion>)> {
-        self.resources.iter().filter_map(move |resource| Some((resource, resource.version(version)?)))
+        let served = self.resources.iter().filter_map(move |resource| Some((resource, resource.version(version)?)));
+        served.filter(|(_, version)| !version.hidden)
     }
 
-    /// Whether the group serves a version.
+    /// Whether the group has a version, be it served or not.
     pub fn serves(&self, version: &str) -> bool {
         self.versions.iter().any(|entry| entry.name == version)
     }

@@ -1,4 +1,4 @@
-//! Blocks of PEM (RFC 7468), as far as it takes to say what they are; what is in them is not looked at.
+//! Blocks of PEM (RFC 7468), as far as it takes to say what they are.
 //!
 //! Certificates and keys are stored as they are sent; whether they fit each other is for those who use them.
 
@@ -10,8 +10,8 @@ pub(crate) struct Block {
     pub(crate) label: String,
     /// Whether there are headers before the content.
     pub(crate) has_headers: bool,
-    /// Whether there is no content.
-    pub(crate) is_empty: bool,
+    /// What it holds.
+    pub(crate) content: Vec<u8>,
     /// Whether the content is one sequence in DER, as that of a certificate is.
     pub(crate) is_sequence: bool,
 }
@@ -37,8 +37,8 @@ pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
         let coded: String = lines.collect();
         // A block that can't be decoded is none.
         let Some(decoded) = base64::decoded(&coded) else { continue };
-        let (is_empty, is_sequence) = (decoded.is_empty(), is_sequence(&decoded));
-        return (Some(Block { label, has_headers, is_empty, is_sequence }), after);
+        let is_sequence = is_sequence(&decoded);
+        return (Some(Block { label, has_headers, content: decoded, is_sequence }), after);
     }
     (None, &[])
 }
@@ -80,7 +80,7 @@ mod tests {
             b"words\n-----BEGIN A-----\nYQ==\n-----END A-----\n-----BEGIN B-----\nx: y\n\nYQ==\n-----END B-----\n\
                      -----BEGIN C-----\n*\n-----END C-----\n";
         let (first, rest) = next(text);
-        assert!(first.is_some_and(|block| block.label == "A" && !block.has_headers && !block.is_empty));
+        assert!(first.is_some_and(|block| block.label == "A" && !block.has_headers && block.content == b"a"));
         let (second, rest) = next(rest);
         assert!(second.is_some_and(|block| block.label == "B" && block.has_headers));
         assert!(next(rest).0.is_none(), "a damaged block is none");

@@ -29,7 +29,7 @@ const DECLARATIONS: &str = "crates/resources/src/groups/";
 const DECLARED_BY: [&str; 2] = ["cluster(", "namespaced("];
 
 /// Files that may compare names, and why.
-const ALLOWED: [(&str, &str); 25] = [
+const ALLOWED: [(&str, &str); 26] = [
     ("crates/access/src/node.rs", "states what a node may do with objects of which resource"),
     ("crates/access/src/rbac/binding.rs", "reads what a binding refers to"),
     ("crates/admission/src/builtin/certificates.rs", "judges requests for certificates, as upstream's plugin does"),
@@ -42,6 +42,7 @@ const ALLOWED: [(&str, &str); 25] = [
     ("crates/admission/src/builtin/pod_security.rs", "judges pods and what makes them, as upstream's plugin does"),
     ("crates/admission/src/builtin/runtime_class.rs", "judges pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/service_account.rs", "judges pods, as upstream's plugin does"),
+    ("crates/admission/src/builtin/trust_bundles.rs", "judges bundles of trust, as upstream's plugin does"),
     ("crates/admission/src/matching.rs", "selects a write of a namespace by that namespace's own labels"),
     ("crates/controllers/src/bootstrap/policy.rs", "reads a table of its own"),
     ("crates/http/src/request_info.rs", "has the grammar of paths, in which namespaces are a word"),

@@ -36,5 +36,6 @@ mod rotation;
 mod services;
 mod signed_clients;
 mod subresources;
+mod trust_bundles;
 mod validation;
 mod wire;

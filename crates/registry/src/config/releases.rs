@@ -17,6 +17,7 @@ type Versions = &'static [(&'static str, u32)];
 const CAME: &[(&str, &str, Versions)] = &[
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies", MUTATING),
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", MUTATING),
+    ("certificates.k8s.io", "clustertrustbundles", &[("v1beta1", 33), ("v1alpha1", 27)]),
     ("coordination.k8s.io", "leasecandidates", &[("v1beta1", 33), ("v1alpha2", 32)]),
     ("networking.k8s.io", "ipaddresses", NETWORKING),
     ("networking.k8s.io", "servicecidrs", NETWORKING),
@@ -87,6 +88,7 @@ mod tests {
         let oldest = [
             ("mutatingadmissionpolicies", "v1alpha1"),
             ("mutatingadmissionpolicybindings", "v1alpha1"),
+            ("clustertrustbundles", "v1alpha1"),
             ("leasecandidates", "v1alpha2"),
             ("ipaddresses", "v1beta1"),
             ("servicecidrs", "v1beta1"),

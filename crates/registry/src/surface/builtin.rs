@@ -44,14 +44,17 @@ pub(super) fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
 
 /// A resource whose versions are hidden that are not to be served.
 fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource> {
-    let is_unserved =
-        |version: &ServedVersion| config.unserved.contains(&(resource.group.to_string(), version.name.to_string()));
-    if config.unserved.is_empty() || !resource.versions.iter().any(|version| is_unserved(version)) {
+    let is_hidden = |version: &ServedVersion| {
+        let name = (resource.group.to_string(), version.name.to_string());
+        config.unserved.contains(&name) || version.hidden && !config.demanded.contains(&name)
+    };
+    if resource.versions.iter().all(|version| is_hidden(version) == version.hidden) {
         return resource.clone();
     }
     let mut served = Resource::clone(resource);
-    for version in served.versions.iter_mut().filter(|version| is_unserved(version)) {
-        Arc::make_mut(version).hidden = true;
+    for version in &mut served.versions {
+        let hidden = is_hidden(version);
+        Arc::make_mut(version).hidden = hidden;
     }
     Arc::new(served)
 }

@@ -1,6 +1,9 @@
-//! Requests for certificates.
+//! Requests for certificates, and bundles of those that are believed.
 //!
-//! Approval and status are written through subresources, by different users. Nothing here signs a certificate.
+//! Approval and status of requests are written through subresources, by different users. Nothing here signs a certificate. Bundles are
+//! beta, and served where somebody asks for them.
+
+use keelson_meta::names::NameRule;
 
 use crate::declare::{
     FieldDeclaration, GET_PATCH_UPDATE, GroupDeclaration, STATUS, cluster, served, subresource, text, version,
@@ -12,17 +15,21 @@ const GROUP: &str = "certificates.k8s.io";
 pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     name: GROUP,
     priority: 17300,
-    versions: &[version("v1", 15)],
-    resources: &[cluster(
-        GROUP,
-        "certificatesigningrequests",
-        "certificatesigningrequest",
-        "CertificateSigningRequest",
-    )
-    .versions(&[served("v1").with(&[subresource("approval", GET_PATCH_UPDATE), STATUS])])
-    .short_names(&["csr"])
-    .fields(FieldRefusal::Plain, CSR_FIELDS)],
+    versions: &[version("v1", 15), version("v1beta1", 9), version("v1alpha1", 1)],
+    resources: &[
+        cluster(GROUP, "certificatesigningrequests", "certificatesigningrequest", "CertificateSigningRequest")
+            .versions(&[served("v1").with(&[subresource("approval", GET_PATCH_UPDATE), STATUS])])
+            .short_names(&["csr"])
+            .fields(FieldRefusal::Plain, OF_A_SIGNER),
+        cluster(GROUP, "clustertrustbundles", "clustertrustbundle", "ClusterTrustBundle")
+            .versions(&[served("v1beta1").on_demand(), served("v1alpha1").on_demand()])
+            .stored_as(GROUP, "v1beta1")
+            // Which names there are depends on the signer: that is a rule of validation.
+            .names(NameRule::PathSegment)
+            .fields(FieldRefusal::Plain, OF_A_SIGNER)
+            .updated_only_from_a_revision(),
+    ],
 };
 
-/// What selectors of certificatesigningrequests may name.
-const CSR_FIELDS: &[FieldDeclaration] = &[text(&["spec.signerName"])];
+/// What selectors may name.
+const OF_A_SIGNER: &[FieldDeclaration] = &[text(&["spec.signerName"])];

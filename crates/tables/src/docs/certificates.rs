@@ -19,3 +19,12 @@ pub(crate) const CERTIFICATE_SIGNING_REQUEST_REQUESTED_DURATION: &str = "\
     signer that is unaware of the field (such as the in-tree\n     implementations prior to v1.22)\n  2. Signer whose \
     configured maximum is shorter than the requested duration\n  3. Signer whose configured minimum is longer than \
     the requested duration\n\nThe minimum valid value for expirationSeconds is 600, i.e. 10 minutes.";
+pub(crate) const CLUSTER_TRUST_BUNDLE_SIGNER_NAME: &str = "\
+    signerName indicates the associated signer, if any.\n\nIn order to create or update a ClusterTrustBundle that sets \
+    signerName, you must have the following cluster-scoped permission: group=certificates.k8s.io resource=signers \
+    resourceName=<the signer name> verb=attest.\n\nIf signerName is not empty, then the ClusterTrustBundle object must be \
+    named with the signer name as a prefix (translating slashes to colons). For example, for the signer name \
+    `example.com/foo`, valid ClusterTrustBundle object names include `example.com:foo:abc` and \
+    `example.com:foo:v1`.\n\nIf signerName is empty, then the ClusterTrustBundle object's name must not have such a \
+    prefix.\n\nList/watch requests for ClusterTrustBundles can filter on this field using a `spec.signerName=NAME` field \
+    selector.";

@@ -1,6 +1,6 @@
-//! certificates.k8s.io: certificate signing requests.
+//! certificates.k8s.io: certificate signing requests, and bundles of trust.
 //!
-//! The condition is worked out of all conditions, in upstream's order.
+//! The condition of a request is worked out of all conditions, in upstream's order.
 
 use std::time::Duration;
 
@@ -13,7 +13,17 @@ use crate::field_value::{FieldValue, Subject};
 use crate::printer::Printer;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
-    (kind == "CertificateSigningRequest").then(|| Printer::new(SIGNING_REQUEST, signing_request))
+    match kind {
+        "CertificateSigningRequest" => Some(Printer::new(SIGNING_REQUEST, signing_request)),
+        "ClusterTrustBundle" => Some(Printer::new(TRUST_BUNDLE, trust_bundle)),
+        _ => None,
+    }
+}
+
+const TRUST_BUNDLE: &[Column<'_>] = &[NAME, Column::text("SignerName", docs::CLUSTER_TRUST_BUNDLE_SIGNER_NAME)];
+
+fn trust_bundle(of: Subject<'_>) -> Vec<Value> {
+    vec![of.name(), of.at("spec").at("signerName").cell_unless_empty("<none>")]
 }
 
 const SIGNING_REQUEST: &[Column<'_>] = &[
