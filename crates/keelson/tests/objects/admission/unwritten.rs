@@ -1,5 +1,5 @@
-//! Objects that are left behind by webhooks that answer nonsense, refuse, or patch away what an object is known by: what was recorded is written,
-//! and else nothing.
+//! Objects that are left behind by webhooks that answer nonsense, refuse, or patch away what an object is known by: what was recorded is
+//! written, and else nothing.
 //!
 //! Codes and texts of answers are in `answers`.
 
