@@ -9,26 +9,30 @@ use anyhow::Result;
 use crate::workspace::Workspace;
 use crate::{run, servers};
 
+/// What measures the cost of one object: packages with an example each.
+const COSTS: [(&str, &str); 2] = [("keelson-registry", "costs"), ("keelson-cel", "expression")];
+
 pub(crate) fn bench(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let mut build = run::cargo();
     build.current_dir(&workspace.root).args(["build", "--locked", "--release", "-p", "keelson", "-p", "keelson-bench"]);
-    let mut costs = run::cargo();
-    costs.current_dir(&workspace.root).args([
-        "build",
-        "--locked",
-        "--release",
-        "-p",
-        "keelson-registry",
-        "--example",
-        "costs",
-    ]);
-    if !run::shown(&mut build)? || !run::shown(&mut costs)? {
+    if !run::shown(&mut build)? {
         return Ok(ExitCode::FAILURE);
+    }
+    for (package, example) in COSTS {
+        let mut costs = run::cargo();
+        costs.current_dir(&workspace.root);
+        costs.args(["build", "--locked", "--release", "-p", package, "--example", example]);
+        if !run::shown(&mut costs)? {
+            return Ok(ExitCode::FAILURE);
+        }
     }
     let release = workspace.target.join("release");
     let binary = |name: &str| release.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     let mut bench = Command::new(binary("keelson-bench"));
-    bench.arg("--server").arg(binary("keelson")).arg("--costs").arg(binary("examples/costs"));
+    bench.arg("--server").arg(binary("keelson"));
+    for (_, example) in COSTS {
+        bench.arg("--costs").arg(binary(&format!("examples/{example}")));
+    }
     if names_a_store(args) {
         bench.envs(servers::find(workspace)?.variables);
     }

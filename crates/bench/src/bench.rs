@@ -32,8 +32,8 @@ pub(crate) struct Bench {
     pub(crate) store: BenchStore,
     /// Where the filled server keeps its objects, once it was started.
     filled_store: Option<Option<String>>,
-    /// The program that measures what one object costs.
-    pub(crate) costs: Option<PathBuf>,
+    /// The programs that measure what one object costs.
+    pub(crate) costs: Vec<PathBuf>,
     launch: Launch,
     directory: Directory,
     server: Option<Server>,

@@ -39,9 +39,9 @@ struct Options {
     /// The server to start.
     #[arg(long, value_name = "FILE")]
     server: PathBuf,
-    /// The program that measures what one object costs, for the rows of that kind.
+    /// A program that measures what one object costs, for the rows of that kind; may be repeated.
     #[arg(long, value_name = "FILE")]
-    costs: Option<PathBuf>,
+    costs: Vec<PathBuf>,
     /// An argument for the server's `serve`; may be repeated.
     #[arg(long = "server-arg", value_name = "ARG", allow_hyphen_values = true)]
     server_args: Vec<String>,

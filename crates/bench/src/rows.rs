@@ -91,7 +91,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 86] = [
+pub(crate) const ALL: [Row; 88] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
@@ -398,6 +398,13 @@ pub(crate) const ALL: [Row; 86] = [
         Work::Admitted(Admitted::Quota),
         Some(Quantity::Rate(2_000.0)),
     ),
+    row(
+        "unasked-create",
+        "create a pod, with no policy and no webhook over a server without these plugins",
+        Work::Admitted(Admitted::Unasked),
+        Some(Quantity::Ratio(0.97)),
+    ),
+    row("expression", "a simple expression of a policy, of a pod", Work::Cost("expression"), Some(Quantity::micros(5))),
     row(
         "decision",
         "what a user may do, with 5,000 bindings and 2,000 roles",

@@ -1,7 +1,8 @@
-//! Creates of pods that admission has work with: policies, a mutating webhook on this machine, and a quota that all creates share.
+//! Creates of pods that admission has work with: policies, a mutating webhook on this machine, and a quota that all creates share; and
+//! those of which nobody is asked though somebody could be.
 //!
-//! Policies are measured over none, by two servers in turn, since machines are shared and noisy. What is asked is looked at once before: a
-//! row that measures admission that does nothing would measure nothing.
+//! Policies are measured over none, and a server with its plugins over one without those that ask, by servers in turn, since machines are
+//! shared and noisy. What is asked is looked at once before: a row that measures admission that does nothing would measure nothing.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ const TURN: usize = 2_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 const ASK_EVERY: Duration = Duration::from_millis(200);
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+/// Has a server ask nobody, whatever is configured.
+const NOBODY: &str = "--disable-admission-plugins=MutatingAdmissionPolicy,MutatingAdmissionWebhook,ValidatingAdmissionPolicy,ValidatingAdmissionWebhook";
 /// What the five policies ask of a pod.
 const EXPRESSIONS: [&str; 5] = [
     "'app.kubernetes.io/name' in object.metadata.labels",
@@ -47,12 +50,21 @@ pub(crate) enum Admitted {
     Webhook,
     /// In one namespace with a quota.
     Quota,
+    /// With no policy and no webhook, over a server that has no plugins for them.
+    Unasked,
+}
+
+impl Admitted {
+    /// Whether two kinds of servers are compared.
+    fn is_compared(self) -> bool {
+        matches!(self, Self::Policies | Self::Unasked)
+    }
 }
 
 pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, Seen)> {
     let number = DIRECTORY + Turn::SERVERS.len() * which as usize;
-    if which == Admitted::Policies {
-        return over_none(bench, number).await;
+    if which.is_compared() {
+        return compared(bench, number, which).await;
     }
     let server = bench.fresh(number).await?;
     let pods = Rc::new(populate(&server.client, bench.runs * ROUND).await?);
@@ -67,7 +79,7 @@ pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, 
         runs.push((Quantity::Rate(done.rate()), seen));
     }
     let is_admitted = match which {
-        Admitted::Policies => true,
+        Admitted::Policies | Admitted::Unasked => true,
         Admitted::Webhook => get(&server, &pods.path(0)).await?["metadata"]["annotations"][SEEN] == "yes",
         Admitted::Quota => is_charged(&server, &pods, bench.runs * ROUND).await?,
     };
@@ -76,12 +88,17 @@ pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, 
     Ok(median_of(runs))
 }
 
-/// The rate of servers with policies over that of others.
-async fn over_none(bench: &Bench, number: usize) -> Result<(Quantity, Seen)> {
+/// The rate of servers with policies, or with plugins that could ask, over that of others.
+async fn compared(bench: &Bench, number: usize, which: Admitted) -> Result<(Quantity, Seen)> {
     let mut servers = Vec::new();
     for (place, turn) in Turn::SERVERS.into_iter().enumerate() {
-        let server = bench.fresh(number + place).await?;
-        if turn == Turn::With {
+        let asks_nobody = which == Admitted::Unasked && turn == Turn::Plain;
+        let args = if asks_nobody { &[NOBODY][..] } else { &[] };
+        let server = bench.fresh_with(number + place, args).await?;
+        if asks_nobody {
+            ensure!(passes_over_policies(&server).await?, "the plugins were not switched off");
+        }
+        if which == Admitted::Policies && turn == Turn::With {
             add_policies(&server).await?;
         }
         let pods = Rc::new(populate(&server.client, turns::rounds(bench.runs) * TURN).await?);
@@ -89,7 +106,7 @@ async fn over_none(bench: &Bench, number: usize) -> Result<(Quantity, Seen)> {
     }
     let figure = turns::ratio(bench.runs, async |turn, round| {
         let (server, pods) = &servers[turn.server(round)];
-        create(server, pods, (round * TURN, TURN), Admitted::Policies).await
+        create(server, pods, (round * TURN, TURN), which).await
     });
     let figure = figure.await?;
     for (server, _) in servers {
@@ -143,6 +160,26 @@ async fn add_policies(server: &Server) -> Result<()> {
     let path = format!("/api/v1/namespaces/{}/pods", Pods::namespaces().next().unwrap_or_default());
     ensure!(post(server, path, wrong).await.is_err(), "no policy refuses what it has to");
     Ok(())
+}
+
+/// Whether a server does not ask a policy that refuses everything, which is gone afterwards.
+async fn passes_over_policies(server: &Server) -> Result<bool> {
+    let rule =
+        json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"] });
+    let spec = json!({ "matchConstraints": { "resourceRules": [rule] }, "validations": [{ "expression": "false" }] });
+    let binding = json!({ "policyName": "refuses", "validationActions": ["Deny"] });
+    let kinds = [("validatingadmissionpolicies", spec), ("validatingadmissionpolicybindings", binding)];
+    for (plural, spec) in &kinds {
+        let object = json!({ "metadata": { "name": "refuses" }, "spec": spec });
+        post(server, format!("{CONFIGURATIONS}/{plural}"), object).await?;
+    }
+    let map = json!({ "metadata": { "name": "unasked" } });
+    let passes = post(server, "/api/v1/namespaces/default/configmaps".to_owned(), map).await.is_ok();
+    for (plural, _) in &kinds {
+        let gone = Request::delete(format!("{CONFIGURATIONS}/{plural}/refuses"));
+        server.client.connect().await?.send(gone).await?;
+    }
+    Ok(passes)
 }
 
 async fn add_webhook(server: &Server, webhook: &AggregatedServer) -> Result<()> {
