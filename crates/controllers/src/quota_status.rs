@@ -12,8 +12,8 @@ use std::time::Duration;
 use keelson_cache::{Collection, Entry, Scope, WatchCursor};
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::json;
-use keelson_meta::{ApiError, Object, Revision};
-use keelson_registry::{Amounts, QuotaUse, Registry, quota_use};
+use keelson_meta::{Amounts, ApiError, Object, Revision};
+use keelson_registry::{QuotaUse, Registry, quota_use};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

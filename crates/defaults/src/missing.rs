@@ -79,6 +79,7 @@ impl TypeDefaults {
                 FollowUp::WithoutAll { fields, .. } => {
                     found.others |= value.peek() != b'n' && fields.iter().any(|field| key.is(field));
                 }
+                FollowUp::Where { field, .. } => found.whole |= value.peek() == b'{' && key.is(field),
                 FollowUp::Run(paths, _) => pick(key, value, paths.iter().copied(), &mut found.picked),
             }
         }
@@ -96,6 +97,7 @@ impl TypeDefaults {
             FollowUp::Also(defaults) => defaults.lacks_rest(object, found),
             FollowUp::If { then, .. } => found.flag && then.lacks(&mut object.clone()),
             FollowUp::WithoutAll { .. } => !found.others,
+            FollowUp::Where { run, .. } => found.whole && changes(run, object),
             FollowUp::Run(_, function) => {
                 let mut filled = found.picked.clone();
                 function(&mut filled);
@@ -116,6 +118,8 @@ struct Found {
     flag: bool,
     /// Whether there is any of the fields of [`WithoutAll`](FollowUp::WithoutAll).
     others: bool,
+    /// Whether the field of [`Where`](FollowUp::Where) is an object.
+    whole: bool,
     /// What the functions read.
     picked: Map,
 }
@@ -170,6 +174,14 @@ impl Rule {
             Self::In(_) | Self::Always(_) | Self::Each(_) => false,
         }
     }
+}
+
+/// Whether a function would change the object at a cursor.
+fn changes(run: &fn(&mut Map), object: &Cursor<'_>) -> bool {
+    let Value::Object(before) = read(object.clone()) else { return false };
+    let mut filled = before.clone();
+    run(&mut filled);
+    filled != before
 }
 
 /// Whether another field of the object has a value, and a different one.

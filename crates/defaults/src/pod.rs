@@ -2,7 +2,8 @@
 //!
 //! A template gets what a pod gets, but for what admission adds to a pod when it is made.
 
-use keelson_meta::json::{Map, Value};
+use keelson_meta::json::{Map, Value, json};
+use keelson_meta::pod_resources::{Side, is_of_pods, of_containers};
 
 use crate::type_defaults::Rule::{Always, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text};
 use crate::type_defaults::{FollowUp, TypeDefaults, set, text};
@@ -23,7 +24,11 @@ const SPEC_OF_POD: TypeDefaults = TypeDefaults {
         ("initContainers", Each(&RUNNING_CONTAINER)),
         ("containers", Each(&RUNNING_CONTAINER)),
     ],
-    then: &[FollowUp::Also(&AROUND_CONTAINERS), FollowUp::If { flag: "hostNetwork", then: &ON_HOST }],
+    then: &[
+        FollowUp::Also(&AROUND_CONTAINERS),
+        FollowUp::If { flag: "hostNetwork", then: &ON_HOST },
+        FollowUp::Where { field: "resources", run: resources_of_pod },
+    ],
 };
 
 /// A container asks for at least what it may not exceed.
@@ -118,6 +123,46 @@ fn service_account(spec: &mut Map) {
         let name = name.to_owned();
         set(spec, "serviceAccountName", name.clone());
         set(spec, "serviceAccount", name);
+    }
+}
+
+/// A pod that states resources as a whole asks for what its containers ask for together, or else for what it may not exceed (KEP-2837).
+fn resources_of_pod(spec: &mut Map) {
+    let (asked, limits) = (of_containers(spec, Side::Requests), of_containers(spec, Side::Limits));
+    let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) else { return };
+    let states = |resources: &Map, side: Side| {
+        resources.get(side.field()).and_then(Value::as_object).is_some_and(|amounts| !amounts.is_empty())
+    };
+    if states(resources, Side::Limits) || states(resources, Side::Requests) {
+        let requested = resources.get(Side::Requests.field()).and_then(Value::as_object).cloned().unwrap_or_default();
+        let pages = limits.0.iter().filter(|(name, _)| is_of_huge_pages(name) && !requested.contains_key(name));
+        add_missing(resources, Side::Limits, pages.map(|(name, most)| (&**name, json!(most.to_string()))).collect());
+    }
+    if states(resources, Side::Limits) {
+        let shared = asked.0.iter().filter(|(name, _)| is_of_pods(name) && !is_of_huge_pages(name));
+        add_missing(resources, Side::Requests, shared.map(|(name, sum)| (&**name, json!(sum.to_string()))).collect());
+        let limits = resources.get(Side::Limits.field()).and_then(Value::as_object).cloned().unwrap_or_default();
+        let own = limits.iter().filter(|(name, _)| is_of_pods(name));
+        add_missing(resources, Side::Requests, own.map(|(name, most)| (name, most.clone())).collect());
+    }
+}
+
+fn is_of_huge_pages(resource: &str) -> bool {
+    resource.starts_with("hugepages-")
+}
+
+/// Adds amounts that are not stated.
+fn add_missing(resources: &mut Map, side: Side, amounts: Vec<(&str, Value)>) {
+    if amounts.is_empty() {
+        return;
+    }
+    let stated = resources.entry(side.field()).or_insert(Value::Null);
+    if stated.is_null() {
+        *stated = json!({});
+    }
+    let Some(stated) = stated.as_object_mut() else { return };
+    for (name, amount) in amounts {
+        stated.entry(name).or_insert(amount);
     }
 }
 

@@ -105,6 +105,37 @@ fn a_pod_gets_what_every_pod_has() {
 }
 
 #[test]
+fn a_pod_that_states_resources_as_a_whole_asks_for_what_its_containers_ask_for() {
+    let asks = |requests: Value| json!({ "image": "i:1", "resources": { "requests": requests } });
+    let sidecar =
+        json!({ "image": "i:1", "restartPolicy": "Always", "resources": { "requests": { "memory": "1Gi" } } });
+    let pod = |resources: Value| {
+        json!({ "spec": { "resources": resources, "initContainers": [asks(json!({ "cpu": "3" })), sidecar],
+            "containers": [asks(json!({ "cpu": "500m", "memory": "512Mi", "ephemeral-storage": "1Gi" })), asks(json!({ "cpu": "1" }))] } })
+    };
+    let checks = [
+        (
+            json!({ "limits": { "cpu": "4" } }),
+            json!({ "limits": { "cpu": "4" }, "requests": { "cpu": "3", "memory": "1536Mi" } }),
+        ),
+        (
+            json!({ "limits": { "hugepages-2Mi": "4Mi", "cpu": "4" }, "requests": { "cpu": "4" } }),
+            json!({ "limits": { "hugepages-2Mi": "4Mi", "cpu": "4" },
+                "requests": { "cpu": "4", "memory": "1536Mi", "hugepages-2Mi": "4Mi" } }),
+        ),
+        (json!({ "requests": { "cpu": "4" } }), json!({ "requests": { "cpu": "4" } })),
+        (json!({}), json!({})),
+    ];
+    for (stated, expected) in checks {
+        check("v1", "Pod", pod(stated), &[("/spec/resources", expected)]);
+    }
+    let pages = json!({ "image": "i:1", "resources": { "limits": { "hugepages-2Mi": "2Mi" } } });
+    let pod = json!({ "spec": { "resources": { "requests": { "cpu": "1" } }, "containers": [pages.clone(), pages] } });
+    let expected = json!({ "requests": { "cpu": "1", "hugepages-2Mi": "4Mi" }, "limits": { "hugepages-2Mi": "4Mi" } });
+    check("v1", "Pod", pod, &[("/spec/resources", expected)]);
+}
+
+#[test]
 fn an_empty_text_where_no_text_belongs_stays() {
     let empty = |api_version: &str, kind: &str, object: Value, paths: &[&str]| {
         let expected: Vec<(&str, Value)> = paths.iter().map(|path| (*path, json!(""))).collect();

@@ -21,6 +21,8 @@ pub(crate) enum FollowUp {
     If { flag: &'static str, then: &'static TypeDefaults },
     /// An empty object in a field, where none of these is there.
     WithoutAll { fields: &'static [&'static str], gets: &'static str },
+    /// Whatever a function makes of the object where one of its fields is an object. It may read all of it, so that field is to be rare.
+    Where { field: &'static str, run: fn(&mut Map) },
     /// Anything else. The paths name all that the function reads or sets; it must do the same where it finds nothing else.
     Run(&'static [&'static str], fn(&mut Map)),
 }
@@ -85,6 +87,8 @@ impl FollowUp {
                     set(tree, gets, Map::new());
                 }
             }
+            Self::Where { field, run } if tree.get(field).is_some_and(Value::is_object) => run(tree),
+            Self::Where { .. } => {}
             Self::Run(_, function) => function(tree),
         }
     }

@@ -3,6 +3,7 @@
 //! Group/version/kind/resource names, object metadata, `Status`, request options and their validity rules, label and
 //! field selectors, and name rules. Nothing here does IO, knows HTTP, or knows how objects are stored.
 
+pub mod amounts;
 pub mod base64_digit;
 pub mod clock;
 pub mod error;
@@ -18,6 +19,7 @@ pub mod metadata_rules;
 pub mod names;
 pub mod object;
 pub mod options;
+pub mod pod_resources;
 pub mod quantity;
 pub mod random;
 pub mod revision;
@@ -25,6 +27,7 @@ pub mod shared_map;
 pub mod status;
 pub mod version_names;
 
+pub use amounts::{Amount, Amounts};
 pub use base64_digit::{base64_digit, base64_url_digit};
 pub use clock::{Clock, SystemClock};
 pub use error::ApiError;

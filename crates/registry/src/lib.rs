@@ -71,7 +71,7 @@ pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
 pub use query::{Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChange, QueryPage};
-pub use quota::{Amount, Amounts, QuotaUse, Side, pod_resources, quota_use, stated_resources};
+pub use quota::{QuotaUse, quota_use};
 pub use registry::Registry;
 pub use selection::Selection;
 pub use subresources::{Remote, ServiceAccountTokens, TokenFault};

@@ -5,23 +5,19 @@
 //! than there is, and a crash leaves nothing taken ([`desk`]). What objects use is told by [`usage`], which quotas they are counted
 //! in by [`scopes`]. Nothing is given back here: a controller counts anew what is there.
 
-mod amounts;
 mod desk;
 mod limits;
-mod pods;
 mod scopes;
 mod usage;
 
 use std::sync::Arc;
 
 use keelson_meta::json::Value;
-use keelson_meta::{ApiError, Object, Revision};
+use keelson_meta::{Amounts, ApiError, Object, Revision};
 use keelson_storage::{Compare, Condition, StoreKey};
 
-pub use amounts::{Amount, Amounts};
 pub(crate) use desk::{Desks, Settled};
 pub use limits::{QuotaUse, quota_use};
-pub use pods::{Side, of_pod as pod_resources, stated as stated_resources};
 
 use crate::registry::Registry;
 use crate::target::Target;

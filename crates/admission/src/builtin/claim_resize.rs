@@ -4,8 +4,8 @@
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
-use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Amount, Interest, Operation};
+use keelson_meta::{Amount, ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 
 use super::reading::is_about;
 use super::stored::Stored;

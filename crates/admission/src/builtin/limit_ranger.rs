@@ -5,11 +5,9 @@
 
 use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
-use keelson_meta::{ApiError, Object, Quantity};
-use keelson_registry::{
-    Admission, AdmissionAttributes, Amount, Amounts, Interest, Mutation, Operation, Side, pod_resources,
-    stated_resources,
-};
+use keelson_meta::pod_resources::{Side, of_pod, stated as stated_resources};
+use keelson_meta::{Amount, Amounts, ApiError, Object, Quantity};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
 
 use super::reading::items;
 use super::stored::Stored;
@@ -172,7 +170,7 @@ fn faults_of_pod(limits: &Object, pod: &Object) -> Vec<String> {
                 faults.extend(Judged { about, requests: &requests, limits: &limits }.faults(limit));
             }
         } else if about == "Pod" {
-            let (requests, limits) = (pod_resources(spec, Side::Requests), pod_resources(spec, Side::Limits));
+            let (requests, limits) = (of_pod(spec, Side::Requests), of_pod(spec, Side::Limits));
             faults.extend(Judged { about, requests: &requests, limits: &limits }.faults(limit));
         }
     }

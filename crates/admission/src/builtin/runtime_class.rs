@@ -4,8 +4,8 @@
 
 use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
-use keelson_meta::{ApiError, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Amounts, Interest, Mutation};
+use keelson_meta::{Amounts, ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
 
 use super::reading::is_new;
 use super::stored::Stored;

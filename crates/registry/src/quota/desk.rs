@@ -13,13 +13,12 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use keelson_cache::{Collection, Entry};
 use keelson_meta::json::Value;
-use keelson_meta::{ApiError, Revision};
+use keelson_meta::{Amounts, ApiError, Revision};
 use keelson_storage::{CommitError, Committed, Compare, Condition, KeyValue, Store, StoreKey, Transaction, Write};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::Charge;
-use super::amounts::Amounts;
 use super::limits::Parsed;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;

@@ -5,9 +5,8 @@
 use std::sync::Arc;
 
 use keelson_cache::Entry;
-use keelson_meta::{Object, Revision};
+use keelson_meta::{Amount, Amounts, Object, Revision};
 
-use super::amounts::Amounts;
 use super::scopes::{self, Scope};
 use super::usage::{Usage, counted_by};
 
@@ -133,13 +132,13 @@ impl QuotaUse {
     /// Begins to count a resource: all of its names are used by nothing.
     pub fn begin(&self, used: &mut Amounts, group: &str, plural: &str) {
         for name in self.limits.names(Usage::of(group, plural)) {
-            used.add(name, super::amounts::Amount::default());
+            used.add(name, Amount::default());
         }
     }
 
     /// Counts so many objects of a resource.
     pub fn add_number(&self, used: &mut Amounts, group: &str, plural: &str, number: usize) {
-        let number = super::amounts::Amount::units(i64::try_from(number).unwrap_or(i64::MAX));
+        let number = Amount::units(i64::try_from(number).unwrap_or(i64::MAX));
         for name in self.limits.names(Usage::of(group, plural)) {
             used.add(name, number);
         }

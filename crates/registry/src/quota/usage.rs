@@ -3,11 +3,9 @@
 //! Each object of any resource counts as one; pods, claims, services and claims of devices also by what they ask for. The names are
 //! upstream's.
 
-use keelson_meta::Object;
 use keelson_meta::json::Value;
-
-use super::amounts::{Amount, Amounts};
-use super::pods::{Side, of_pod, stated};
+use keelson_meta::pod_resources::{Side, of_pod, stated};
+use keelson_meta::{Amount, Amounts, Object};
 
 /// Resources of the core group that are also counted under their plain name.
 const PLAIN_COUNTS: [&str; 7] =

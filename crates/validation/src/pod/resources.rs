@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use keelson_meta::Quantity;
 use keelson_meta::field_error::{FieldError, FieldErrorKind};
 use keelson_meta::json::Value;
+use keelson_meta::pod_resources::{Side, of_containers};
 
 use crate::at::At;
 use crate::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
@@ -292,10 +293,11 @@ pub(super) fn pod_resources(spec: &At<'_, '_>, run: &mut Run<'_>) {
     limits_and_requests(&at, run, pod_resource_name);
     claims_of_container(&claims, run);
     let requests = at.field("requests");
+    let together = spec.value.as_object().map(|spec| of_containers(spec, Side::Requests)).unwrap_or_default();
     for (resource, entry) in requests.entries() {
-        let asked = asked_by_containers(spec.value, resource);
-        if amount(&entry).is_some_and(|amount| amount < asked.0) {
-            let detail = format!("must be greater than or equal to aggregate container requests of {}", asked.1);
+        let Some(asked) = together.get(resource) else { continue };
+        if amount(&entry).is_some_and(|amount| amount < asked.quantity()) {
+            let detail = format!("must be greater than or equal to aggregate container requests of {asked}");
             entry.invalid(run, entry.text(), detail);
         }
     }
@@ -317,16 +319,6 @@ fn pod_resource_name(at: &At<'_, '_>, resource: &str, run: &mut Run<'_>) {
     if name(at, resource, run) && !OF_PODS.into_iter().any(is) {
         at.not_supported(run, resource, &OF_PODS);
     }
-}
-
-/// How much of a resource the containers of a pod ask for together, and how that is written if only one asks.
-fn asked_by_containers(spec: &Value, resource: &str) -> (Quantity, String) {
-    let containers = spec.get("containers").and_then(Value::as_array).into_iter().flatten();
-    let amounts =
-        containers.filter_map(|container| container.get("resources")?.get("requests")?.get(resource)?.as_str());
-    let amounts: Vec<&str> = amounts.collect();
-    let total = amounts.iter().filter_map(|text| Quantity::parse(text)).fold(Quantity::ZERO, Quantity::plus);
-    (total, total.to_string())
 }
 
 /// What happens to a container when its resources change.

@@ -126,6 +126,28 @@ fn resources_fit_their_limits() {
 }
 
 #[test]
+fn a_pod_asks_for_no_less_as_a_whole_than_its_containers_together() {
+    let asks = |amount: &str| json!({"requests": {"memory": amount}});
+    let mut valid = with_container(&[("resources", asks("1Gi"))]);
+    valid["spec"]["resources"] = asks("2Gi");
+    let check = |changes: &[(&str, Value)], expected: &[&str]| check_new(&valid, changes, expected);
+    let told = |stated: &str, sum: &str| {
+        format!(
+            "spec.resources.requests[memory]: Invalid value: \"{stated}\": must be greater than or equal to aggregate \
+             container requests of {sum}"
+        )
+    };
+    check(&[("/spec/resources", asks("1Gi"))], &[]);
+    check(&[("/spec/resources", asks("512Mi"))], &[&told("512Mi", "1Gi")]);
+    let mut first = valid["spec"]["containers"][0].clone();
+    first["name"] = json!("first");
+    first["resources"] = asks("3Gi");
+    check(&[("/spec/initContainers", json!([first]))], &[&told("2Gi", "3Gi")]);
+    first["restartPolicy"] = json!("Always");
+    check(&[("/spec/initContainers", json!([first]))], &[&told("2Gi", "4Gi")]);
+}
+
+#[test]
 fn volumes_and_mounts() {
     let mounts = json!([{"name": "v", "mountPath": "/v"}]);
     let valid = change(

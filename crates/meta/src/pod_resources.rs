@@ -3,9 +3,8 @@
 //! Containers that stay are added up, those that run first count where they need more than is needed later, and what a pod states
 //! itself counts in place of the sum. The rules are upstream's.
 
-use keelson_meta::json::Value;
-
-use super::amounts::Amounts;
+use crate::amounts::Amounts;
+use crate::json::{Map, Value};
 
 /// What of containers is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +25,7 @@ impl Side {
     }
 }
 
-fn items<'v>(spec: &'v Value, field: &str) -> &'v [Value] {
+fn items<'v>(spec: &'v Map, field: &str) -> &'v [Value] {
     spec.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
@@ -41,12 +40,12 @@ fn is_sidecar(container: &Value) -> bool {
 }
 
 /// Whether a pod may state the amount of a resource itself.
-pub(super) fn is_of_pods(resource: &str) -> bool {
+pub fn is_of_pods(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }
 
-/// What a pod of this specification comes to.
-pub fn of_pod(spec: &Value, side: Side) -> Amounts {
+/// What the containers of a pod of this specification come to together.
+pub fn of_containers(spec: &Map, side: Side) -> Amounts {
     let mut sum = Amounts::default();
     for container in items(spec, "containers") {
         sum.add_all(&stated(container, side));
@@ -64,6 +63,12 @@ pub fn of_pod(spec: &Value, side: Side) -> Amounts {
         first.raise_to(&needed);
     }
     sum.raise_to(&first);
+    sum
+}
+
+/// What a pod of this specification comes to.
+pub fn of_pod(spec: &Value, side: Side) -> Amounts {
+    let mut sum = spec.as_object().map(|spec| of_containers(spec, side)).unwrap_or_default();
     for (name, amount) in stated(spec, side).0 {
         if is_of_pods(&name) {
             sum.set(name, amount);
@@ -81,7 +86,7 @@ pub fn of_pod(spec: &Value, side: Side) -> Amounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keelson_meta::json::json;
+    use crate::json::json;
 
     #[test]
     fn containers_add_up_and_those_that_run_first_count_as_the_largest() {

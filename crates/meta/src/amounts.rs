@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use keelson_meta::Quantity;
-use keelson_meta::json::{Map, Value};
-use keelson_meta::quantity::canonical;
+use crate::json::{Map, Value};
+use crate::quantity::{Quantity, canonical};
 
 /// How many units the smallest binary suffix stands for.
 const KIBI: i128 = 1024;
@@ -144,7 +143,7 @@ impl fmt::Display for Amounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keelson_meta::json::json;
+    use crate::json::json;
 
     #[test]
     fn sums_are_told_as_their_first_amount_is() {
