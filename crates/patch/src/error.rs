@@ -41,6 +41,9 @@ pub enum PatchError {
         /// The path that is missing.
         path: String,
     },
+    /// The whole is replaced by what holds nothing; the text ends as upstream's does.
+    #[error("replace operation value must be object or array: %!w(<nil>)")]
+    NoContainer,
     /// A `test` found something else.
     #[error("testing value {path} failed: test failed")]
     TestFailed {
@@ -91,6 +94,7 @@ impl From<PatchError> for ApiError {
             | PatchError::MissingField(_)
             | PatchError::TooMuchWork { .. }
             | PatchError::MissingPath { .. }
+            | PatchError::NoContainer
             | PatchError::TestFailed { .. }
             | PatchError::CopyTooLarge { .. }
             | PatchError::TooDeep { .. } => Self::JsonPatchTestFailed,

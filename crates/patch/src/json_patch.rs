@@ -233,7 +233,7 @@ impl Patched {
         self.reach(path, depth(&value))?;
         if path.is_empty() {
             if !(value.is_object() || value.is_array()) {
-                return Err(missing("replace", path));
+                return Err(PatchError::NoContainer);
             }
             self.root = value;
             return Ok(());

@@ -17,7 +17,7 @@ use keelson_meta::options::{CreateOptions, DeleteOptions, FieldValidation, Patch
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 
 pub use chain::AdmissionChain;
-pub(crate) use chain::reshape;
+pub(crate) use chain::{none_inherent, reshape};
 pub use reinvocation::Reinvocation;
 pub use stats::{ADMISSION_BUCKETS, AdmissionStage, AdmissionStats, AdmissionTimes, PluginKey};
 

@@ -140,6 +140,15 @@ pub(crate) fn strict(faults: impl Iterator<Item = String>, validation: FieldVali
 /// # Errors
 /// 400 when it has no name, or says that it belongs elsewhere.
 pub(crate) fn match_url(target: &Target, object: &mut Object) -> Result<(), ApiError> {
+    match_namespace(target, object)?;
+    target.name.as_deref().map_or(Ok(()), |name| match_name(name, object))
+}
+
+/// Checks that an object belongs to the namespace of the URL, which is filled in where it left that out.
+///
+/// # Errors
+/// 400 when it says that it belongs elsewhere.
+pub(crate) fn match_namespace(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     match &target.namespace {
         Some(namespace) if target.is_namespaced() => {
             if object.namespace().is_empty() {
@@ -152,7 +161,7 @@ pub(crate) fn match_url(target: &Target, object: &mut Object) -> Result<(), ApiE
         }
         _ => object.remove_meta("namespace"),
     }
-    target.name.as_deref().map_or(Ok(()), |name| match_name(name, object))
+    Ok(())
 }
 
 /// Checks that an object, or what a subresource shows of it, has the name of the URL.

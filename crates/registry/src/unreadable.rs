@@ -16,7 +16,7 @@ use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Condition, StoreKey, Transaction};
 
-use crate::admission::{AdmissionAttributes, Operation, Reinvocation, WriteOptions};
+use crate::admission::{AdmissionAttributes, Operation, Reinvocation, WriteOptions, none_inherent};
 use crate::caller::Caller;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
@@ -85,7 +85,7 @@ impl Registry {
         permit(target, name, caller).await?;
         let reinvocation = Reinvocation::default();
         let attributes = AdmissionAttributes::of(self, request, Operation::Delete, &reinvocation);
-        self.admission().mutate(&attributes, None, |_| Ok(())).await?;
+        self.admission().mutate(&attributes, None, |_| Ok(()), none_inherent).await?;
         self.catch_up().await?;
         let (key, collection) = (target.relative_key(name), self.settled_collection(target).await?);
         let unreadable = collection.unreadable(&key);

@@ -45,12 +45,9 @@ pub(super) fn apply(
         return Err(CallFault::Calling(format!("unsupported patch type {}", quote(of))));
     }
     let patched = operations.apply(object.into_value()).map_err(|error| internal(told_of_patch(&error, &patch)))?;
-    match patched {
-        Value::Null => Err(internal("replace operation value must be object or array: %!w(<nil>)".to_owned())),
-        patched => match Object::from_value(patched) {
-            Some(object) => Ok(Patched::Object(object, patch)),
-            None => Err(internal("the patched value is no object".to_owned())),
-        },
+    match Object::from_value(patched) {
+        Some(object) => Ok(Patched::Object(object, patch)),
+        None => Err(internal("the patched value is no object".to_owned())),
     }
 }
 

@@ -12,7 +12,7 @@ use keelson_meta::{ApiError, GroupVersionKind, Object};
 use super::stats::{AdmissionStage, AdmissionStats, PluginKey};
 use super::{Admission, AdmissionAttributes, Interest, Mutation, Operation, Reinvocation, WriteOptions};
 use crate::caller::Caller;
-use crate::intake::{conform, match_url};
+use crate::intake::{conform, match_name, match_namespace};
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::WriteRequest;
@@ -55,17 +55,26 @@ impl AdmissionChain {
         self.plugins.iter().filter(|plugin| plugin.interest(attributes) > Interest::None)
     }
 
-    /// Whether any of them changed the object. What is changed is given its shape before the next one sees it.
+    /// Whether any of them changed the object. What is changed is given its shape before the next one sees it. A second passage begins
+    /// with what the kind does itself before all plugins, which says whether it changed the object.
     pub(crate) async fn mutate(
         &self,
         attributes: &AdmissionAttributes<'_>,
         mut object: Option<&mut Object>,
         reshape: impl Fn(&mut Object) -> Result<(), ApiError>,
+        inherent: impl Fn(&mut Object) -> Result<bool, ApiError>,
     ) -> Result<bool, ApiError> {
         let begun = Instant::now();
         let mut outcome = Ok(false);
         loop {
-            let passed = self.mutate_once(attributes, object.as_deref_mut(), &reshape).await;
+            let passed = async {
+                let is_changed = match object.as_deref_mut().filter(|_| attributes.reinvocation.is_again()) {
+                    Some(object) => inherent(object)? && reshape(object).map(|()| true)?,
+                    None => false,
+                };
+                Ok(self.mutate_once(attributes, object.as_deref_mut(), &reshape).await? | is_changed)
+            };
+            let passed = passed.await;
             outcome = match (outcome, passed) {
                 (Ok(before), Ok(now)) => Ok(before | now),
                 (_, Err(error)) | (Err(error), _) => Err(error),
@@ -131,14 +140,28 @@ impl AdmissionChain {
     }
 }
 
+/// What a kind does itself to what is no object of it: nothing.
+///
+/// # Errors
+/// None.
+pub(crate) fn none_inherent(_: &mut Object) -> Result<bool, ApiError> {
+    Ok(false)
+}
+
 /// Gives what a plugin changed the shape of its kind again.
 ///
 /// # Errors
 /// 400 when it is no longer the one of the URL, 500 when it does not fit its kind.
 pub(crate) fn reshape(target: &Target, kind: &GroupVersionKind, object: &mut Object) -> Result<(), ApiError> {
+    reshape_unnamed(target, kind, object)?;
+    target.name.as_deref().map_or(Ok(()), |name| match_name(name, object))
+}
+
+/// The same of what need not say the name of the URL.
+fn reshape_unnamed(target: &Target, kind: &GroupVersionKind, object: &mut Object) -> Result<(), ApiError> {
     conform(target, kind, object, &[], FieldValidation::Ignore)
         .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
-    match_url(target, object)
+    match_namespace(target, object)
 }
 
 impl Registry {
@@ -175,8 +198,13 @@ impl Registry {
             return complete(posted);
         }
         let kind = target.taken_kind();
+        // What is posted without a name is of that of the URL.
+        let is_named = !posted.name().is_empty();
+        let reshape = |posted: &mut Object| {
+            if is_named { reshape(target, &kind, posted) } else { reshape_unnamed(target, &kind, posted) }
+        };
         let asked = async {
-            admission.mutate(&attributes, Some(posted), |posted| reshape(target, &kind, posted)).await?;
+            admission.mutate(&attributes, Some(posted), reshape, none_inherent).await?;
             complete(posted)?;
             admission.validate(&attributes, Some(posted)).await
         };
@@ -201,7 +229,7 @@ impl Registry {
         if admission.interest(&attributes) == Interest::None {
             return Ok(());
         }
-        admission.mutate(&attributes, Some(&mut said), |_| Ok(())).await?;
+        admission.mutate(&attributes, Some(&mut said), |_| Ok(()), none_inherent).await?;
         admission.validate(&attributes, Some(&said)).await
     }
 }

@@ -121,10 +121,9 @@ impl Lent {
     /// whoever writes is warned; what can stays in the object, to be checked like all that others say of it.
     pub(super) fn take_back(self, object: &mut Object, warnings: &Warnings) -> Option<String> {
         let Self { text, value } = self;
-        let text = text?;
         let left = take_managed(object);
         if left == value {
-            return Some(text);
+            return text;
         }
         let changed = left?;
         match Owners::read(&changed) {
@@ -137,7 +136,7 @@ impl Lent {
                     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
                      mutating admission controller; please fix your requests: {error}"
                 ));
-                Some(text)
+                text
             }
         }
     }

@@ -19,7 +19,7 @@ use keelson_meta::{ApiError, Object};
 
 use super::managed_fields::Lent;
 use super::{Change, Live, ManagedObject, Ownership, Proposed, Staged, WriteRequest};
-use crate::admission::{AdmissionAttributes, Interest, Operation, Reinvocation, WriteOptions, reshape};
+use crate::admission::{AdmissionAttributes, Interest, Operation, Reinvocation, WriteOptions, none_inherent, reshape};
 use crate::caller::Caller;
 use crate::companions::Companions;
 use crate::delete::judged_options;
@@ -385,7 +385,7 @@ impl Registry {
         if let Some(mut scale) = scale::shown_to_admission(target, object) {
             let kind = target.taken_kind();
             let fit = |scale: &mut Object| reshape(target, &kind, scale);
-            if self.admission().mutate(attributes, Some(&mut scale), fit).await? {
+            if self.admission().mutate(attributes, Some(&mut scale), fit, none_inherent).await? {
                 scale::rescale(target, &scale, object)?;
             }
             return Ok(());
@@ -395,7 +395,11 @@ impl Registry {
             check_type(target, object)?;
             reshape(target, target.kind(), object)
         };
-        self.admission().mutate(attributes, Some(object), fit).await?;
+        let inherent = |object: &mut Object| match attributes.old {
+            Some(old) => target.strategy().admit_update(self, target, old, object),
+            None => target.strategy().admit(self, target, object),
+        };
+        self.admission().mutate(attributes, Some(object), fit, inherent).await?;
         if let Some(lent) = lent {
             *managed_fields = lent.take_back(object, attributes.caller.warnings());
         }
@@ -427,7 +431,7 @@ impl Registry {
             _ => None,
         };
         let Some(next) = next else {
-            admission.mutate(&attributes, None, |_| Ok(())).await?;
+            admission.mutate(&attributes, None, |_| Ok(()), none_inherent).await?;
             self.judge_deletion(attributes).await?;
             return Ok(change);
         };

@@ -336,6 +336,34 @@ async fn mutations_are_applied_in_order_and_owned_by_nobody() {
 }
 
 #[tokio::test]
+async fn what_a_policy_makes_of_a_pod_is_held_against_its_class_and_filled_in_once_more() {
+    let judged = Judged::open().await;
+    let rule = json!({ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"] });
+    let asks = async |name: &str, mutation: Value| {
+        let matched = json!({ "resourceRules": [rule], "objectSelector": { "matchLabels": { "case": name } } });
+        judged.mutation(name, json!([mutation]), json!({ "matchConstraints": matched })).await;
+        let pod = json!({ "metadata": { "name": "p", "labels": { "case": name } },
+            "spec": { "containers": [{ "name": "c", "image": "i:1" }] } });
+        judged.raw.post("/api/v1/namespaces/hooked/pods?dryRun=All", &pod).await
+    };
+    let told = async |name: &str, mutation: Value| asks(name, mutation).await.expect(403).json()["message"].clone();
+    let classed = applies("Object{spec: Object.spec{priorityClassName: 'system-node-critical'}}");
+    let expected = "pods \"p\" is forbidden: the integer value of priority (0) must not be provided in pod spec; priority \
+                    admission controller computed 2000001000 from the given PriorityClass name";
+    assert_eq!(told("classed", classed).await, expected);
+    let unknown = "[JSONPatch{op: 'remove', path: '/spec/priority'}, \
+                   JSONPatch{op: 'add', path: '/spec/priorityClassName', value: 'nope'}]";
+    let expected = "pods \"p\" is forbidden: no PriorityClass with name nope was found";
+    assert_eq!(told("unknown", patches(unknown)).await, expected);
+    let bare = "['priority', 'preemptionPolicy', 'tolerations'].map(f, JSONPatch{op: 'remove', path: '/spec/' + f})";
+    let spec = asks("bare", patches(bare)).await.expect(201).json()["spec"].clone();
+    let tolerated: Vec<&str> =
+        spec["tolerations"].as_array().unwrap().iter().map(|it| it["key"].as_str().unwrap()).collect();
+    assert_eq!(tolerated, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]);
+    assert_eq!((&spec["priority"], &spec["preemptionPolicy"]), (&json!(0), &json!("PreemptLowerPriority")));
+}
+
+#[tokio::test]
 async fn mutations_that_fail_are_told_together_unless_they_may_be_ignored() {
     let judged = Judged::open().await;
     let check = async |name: &str, mutations: Value, expected: &[&str]| {

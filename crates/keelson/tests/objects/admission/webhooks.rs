@@ -263,6 +263,7 @@ async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
             "kind" => json!([{ "op": "frobnicate", "path": "/data/a" }]),
             "invalid" => json!([{ "op": "add", "path": "/data/a b", "value": "y" }]),
             "list" => json!({ "op": "add" }),
+            "whole" => json!([{ "op": "replace", "path": "", "value": null }]),
             _ => json!([{ "op": "add", "path": "/data/hook", "value": "h" }]),
         };
         patched(request, &patch)
@@ -293,6 +294,7 @@ async fn what_a_webhook_changes_is_given_its_shape_and_owned_by_nobody() {
     .await;
     check("test", 500, internal("testing value /data/a failed: test failed")).await;
     check("kind", 500, internal("Unexpected kind: frobnicate")).await;
+    check("whole", 500, internal("replace operation value must be object or array: %!w(<nil>)")).await;
     let failed = "failed calling webhook \"m.example.org\": received undecodable patch in webhook response: json: cannot unmarshal object into Go value of type jsonpatch.Patch";
     check("list", 500, internal(failed)).await;
     let told = hooked
@@ -393,6 +395,50 @@ async fn what_is_posted_and_connections_are_asked_about_as_what_they_are() {
     let eviction = json!({ "metadata": { "name": "p" } });
     raw.post("/api/v1/namespaces/hooked/pods/p/eviction", &eviction).await.expect(201);
     assert_eq!(asked().0, "CREATE pods/eviction", "no deletion follows");
+}
+
+#[tokio::test]
+async fn a_request_for_a_token_is_changed_before_it_is_answered() {
+    let audience = |request: &HookRequest| {
+        patched(request, &json!([{ "op": "replace", "path": "/spec/audiences", "value": ["hook"] }]))
+    };
+    let hooked = Hooked::open(audience).await;
+    let account = "/api/v1/namespaces/hooked/serviceaccounts";
+    hooked.raw.post(account, &json!({ "metadata": { "name": "sa" } })).await.expect(201);
+    let token = json!({ "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["serviceaccounts/token"] });
+    hooked.configure("mutating", "m", vec![hooked.webhook("m", json!({ "rules": [token] }))]).await;
+    let asked = json!({ "spec": { "audiences": ["x"] } });
+    let made = hooked.raw.post(format!("{account}/sa/token"), &asked).await.expect(201).json();
+    assert_eq!((&made["spec"]["audiences"], &made["metadata"]["name"]), (&json!(["hook"]), &json!("sa")));
+}
+
+#[tokio::test]
+async fn notes_of_owners_that_a_webhook_makes_where_there_were_none_are_undone_unless_they_can_be_read() {
+    let owns = |request: &HookRequest| {
+        let fields = &request.body["request"]["object"]["data"]["fields"];
+        let fields: Value = fields.as_str().map_or(Value::Null, |fields| serde_json::from_str(fields).unwrap());
+        let entry = json!({ "manager": "h", "operation": "Update", "apiVersion": "v1", "time": "2020-01-02T03:04:05Z",
+            "fieldsType": "FieldsV1", "fieldsV1": fields });
+        let owners = if fields.is_null() { json!([]) } else { json!([entry]) };
+        patched(request, &json!([{ "op": "add", "path": "/metadata/managedFields", "value": owners }]))
+    };
+    let hooked = Hooked::open(owns).await;
+    hooked.configure("mutating", "m", vec![hooked.webhook("m", json!({}))]).await;
+    let made = hooked.raw.post(MAPS, &map("x")).await.expect(201).json();
+    assert_eq!(made["metadata"]["managedFields"], Value::Null, "the webhook took them away");
+    let owned = async |fields: Value| {
+        let changed = json!({ "data": { "fields": fields.to_string() } });
+        hooked.raw.patch(format!("{MAPS}/x"), MERGE, &changed).await.expect(200)
+    };
+    let answer = owned(json!("nope")).await;
+    assert_eq!(answer.json()["metadata"]["managedFields"], Value::Null);
+    let told = warnings(&answer).join(", ");
+    assert!(told.contains(".metadata.managedFields was in an invalid state after admission"), "{told}");
+    let answer = owned(json!({ "f:data": {} })).await;
+    assert_eq!(
+        (answer.json()["metadata"]["managedFields"][0]["manager"].as_str(), warnings(&answer)),
+        (Some("h"), vec![])
+    );
 }
 
 #[tokio::test]
