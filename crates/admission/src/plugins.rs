@@ -13,9 +13,9 @@ use keelson_registry::{Admission, AdmissionChain, InherentPlugin};
 
 use crate::builtin::{
     AlwaysPullImages, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps, ExtendedResourceToleration,
-    LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists, NodeRestriction,
-    OwnerReferencesPermissionEnforcement, PersistentVolumeClaimResize, PodNodeSelector, PodSecurity,
-    PodSecurityConfiguration, PodTopologyLabels, RuntimeClasses, ServiceAccounts, TaintNodesByCondition,
+    LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists, NodeDeclaredFeatureValidator, NodeRestriction,
+    OwnerReferencesPermissionEnforcement, PersistentVolumeClaimResize, PodNodeSelector, PodResizeValidator,
+    PodSecurity, PodSecurityConfiguration, PodTopologyLabels, RuntimeClasses, ServiceAccounts, TaintNodesByCondition,
 };
 use crate::policies::{MutatingPolicies, ValidatingPolicies};
 use crate::webhooks::{WebhookKind, WebhookStats, Webhooks};
@@ -125,9 +125,9 @@ const PLUGINS: &[Plugin] = &[
     off("DenyServiceExternalIPs", By(|_| Ok(Arc::new(DenyServiceExternalIps)))),
     on("PodTopologyLabels", InPart(InherentPlugin::PodTopologyLabels, |_| Ok(Arc::new(PodTopologyLabels)))),
     on("PodGroupWorkloadExists", Missing),
-    on("NodeDeclaredFeatureValidator", Missing),
+    on("NodeDeclaredFeatureValidator", By(|_| Ok(Arc::new(NodeDeclaredFeatureValidator)))),
     on("JobValidation", Missing),
-    on("PodResizeValidator", Missing),
+    on("PodResizeValidator", By(|_| Ok(Arc::new(PodResizeValidator)))),
     on("MutatingAdmissionPolicy", By(|parts| Ok(Arc::new(MutatingPolicies::new(&parts.cache)?)))),
     on("MutatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Mutating, parts))),
     on("ValidatingAdmissionPolicy", By(|parts| Ok(Arc::new(ValidatingPolicies::new(&parts.cache)?)))),

@@ -39,6 +39,7 @@ const ALLOWED: [(&str, &str); 26] = [
     ("crates/admission/src/builtin/node_selector.rs", "judges pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/nodes.rs", "judges nodes and pods, as upstream's plugins do"),
     ("crates/admission/src/builtin/owners.rs", "passes over the status of pods, as upstream's plugin does"),
+    ("crates/admission/src/builtin/pod_resize.rs", "judges resized pods, as upstream's plugins do"),
     ("crates/admission/src/builtin/pod_security.rs", "judges pods and what makes them, as upstream's plugin does"),
     ("crates/admission/src/builtin/runtime_class.rs", "judges pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/service_account.rs", "judges pods, as upstream's plugin does"),

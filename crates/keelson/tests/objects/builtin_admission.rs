@@ -56,6 +56,11 @@ async fn limits_of_a_namespace_fill_in_and_refuse() {
     let owned = made["metadata"]["managedFields"].to_string();
     assert!(!owned.contains("f:requests") && !owned.contains("limit-ranger"), "nobody owns what was filled in");
 
+    let whole = json!({ "resources": { "requests": { "cpu": "1" }, "limits": { "cpu": "1" } } });
+    let made = rehearsed(&raw, &pod("whole", whole)).await;
+    let expected = json!({ "limits": { "cpu": "1" }, "requests": { "cpu": "1", "memory": "128Mi" } });
+    assert_eq!(made["resources"], expected, "as a whole it asks for what its containers got");
+
     let container =
         |name: &str| json!({ "name": name, "image": "i", "resources": { "limits": { "cpu": "2", "memory": "1Mi" } } });
     let large = pod("b", json!({ "containers": [container("one"), container("two")] }));
@@ -187,6 +192,63 @@ async fn a_new_node_is_not_ready_and_its_pods_know_where_it_is() {
         // The cache may not have the node yet.
         assert!(Instant::now() < deadline, "{}", made["metadata"]["labels"]);
         sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_pod_is_resized_where_its_node_can_and_has_as_much() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    for system in ["linux", "windows"] {
+        let node = json!({ "metadata": { "name": system, "labels": { "kubernetes.io/os": system } } });
+        raw.post("/api/v1/nodes", &node).await.expect(201);
+        let has = json!({ "status": { "allocatable": { "cpu": "2", "memory": "4Gi" } } });
+        raw.patch(format!("/api/v1/nodes/{system}/status"), MERGE, &has).await.expect(200);
+    }
+    let asks = |amounts: Value| json!({ "containers": [{ "name": "c", "image": "i:1", "resources": amounts }] });
+    let requests = |amounts: Value| asks(json!({ "requests": amounts }));
+    let small = json!({ "cpu": "1", "memory": "1Gi" });
+    for (name, node) in [("free", ""), ("lost", "ghost"), ("w", "windows"), ("l", "linux")] {
+        let mut spec = requests(small.clone());
+        spec["nodeName"] = json!(node);
+        raw.post(PODS, &pod(name, spec)).await.expect(201);
+    }
+    let mut guaranteed = asks(json!({ "limits": small }));
+    guaranteed["nodeName"] = json!("linux");
+    raw.post(PODS, &pod("g", guaranteed)).await.expect(201);
+
+    let strategic = "application/strategic-merge-patch+json";
+    let resize = async |name: &str, spec: Value, refusal: Option<(&str, Value)>| {
+        let path = format!("{PODS}/{name}/resize");
+        let answer = raw.patch(path, strategic, &json!({ "spec": spec })).await;
+        let Some((why, causes)) = refusal else { return drop(answer.expect(200)) };
+        let told = answer.expect(403).json();
+        assert_eq!(told["message"], format!("pods \"{name}\" is forbidden: {why}"));
+        assert_eq!(told["details"]["causes"], causes, "{name}");
+    };
+    let cause = |reason: &str| json!([{ "reason": reason }]);
+    resize("free", requests(json!({ "cpu": "50" })), None).await;
+    resize("lost", requests(json!({ "cpu": "2" })), Some(("node \"ghost\" not found", Value::Null))).await;
+    let why = "pod resize is only supported on linux nodes, node \"windows\" is \"windows\"";
+    resize("w", requests(json!({ "cpu": "2" })), Some((why, cause("UnsupportedPlatform")))).await;
+    resize("l", requests(json!({ "cpu": "1500m" })), None).await;
+    let why = "node didn't have enough allocatable resources: cpu, requested: 2500, allocatable: 2000; memory, requested: \
+               5368709120, allocatable: 4294967296";
+    resize("l", requests(json!({ "cpu": "2500m", "memory": "5Gi" })), Some((why, cause("NodeCapacity")))).await;
+    let lacks =
+        |feature: &str| format!("pod update requires features {feature} which are not available on node \"linux\"");
+    let whole = json!({ "resources": { "requests": { "cpu": "2" } } });
+    let features = [
+        ("l", whole, "InPlacePodLevelResourcesVerticalScaling"),
+        ("g", asks(json!({ "requests": { "cpu": "2" }, "limits": { "cpu": "2" } })), "GuaranteedQoSPodCPUResize"),
+    ];
+    for (name, spec, feature) in &features {
+        resize(name, spec.clone(), Some((&lacks(feature), Value::Null))).await;
+    }
+    let declared = json!({ "status": { "declaredFeatures": features.each_ref().map(|(_, _, feature)| feature) } });
+    raw.patch("/api/v1/nodes/linux/status", MERGE, &declared).await.expect(200);
+    for (name, spec, _) in features {
+        resize(name, spec, None).await;
     }
 }
 

@@ -1,0 +1,176 @@
+//! Pods that are resized where they run: their node has to be able to, and to have as much.
+//!
+//! These are upstream's plugins PodResizeValidator and NodeDeclaredFeatureValidator. A pod that is on no node yet may be given anything,
+//! and a write that leaves the specification as it was is not judged. Nodes are looked up in the cache, and once more where it lacks one.
+
+use futures::future::BoxFuture;
+use keelson_meta::json::Value;
+use keelson_meta::pod_resources::{Side, of_pod, stated};
+use keelson_meta::status::StatusCause;
+use keelson_meta::{Amount, Amounts, ApiError, Object, Quantity};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
+
+use super::reading::{is_about, items};
+use super::stored::Stored;
+
+/// The label of a node that says its operating system.
+const SYSTEM: &str = "kubernetes.io/os";
+/// The nodes that can resize, by that label.
+const ABLE: &str = "linux";
+/// What a node declares that changes the processors of guaranteed pods.
+const OF_GUARANTEED: &str = "GuaranteedQoSPodCPUResize";
+/// What a node declares that changes what pods are given as a whole.
+const OF_WHOLE: &str = "InPlacePodLevelResourcesVerticalScaling";
+
+/// How many billionths a thousandth has, in which processors are told.
+const NANOS_OF_THOUSANDTH: i128 = 1_000_000;
+
+/// Judges a resized pod by what its node can give.
+#[derive(Debug)]
+pub(crate) struct PodResizeValidator;
+
+/// Judges a resized pod by what its node declares to be able to do.
+#[derive(Debug)]
+pub(crate) struct NodeDeclaredFeatureValidator;
+
+fn interest(attributes: &AdmissionAttributes<'_>) -> Interest {
+    let is_resize = is_about(attributes, "pods") && attributes.subresource() == "resize";
+    if is_resize && attributes.operation == Operation::Update { Interest::Object } else { Interest::None }
+}
+
+/// What a pod was and shall become, and its node, where these are to be judged.
+struct Resized<'r> {
+    old: &'r Object,
+    new: &'r Object,
+    node: &'r str,
+}
+
+impl<'r> Resized<'r> {
+    fn of(attributes: &AdmissionAttributes<'r>, object: Option<&'r Object>) -> Option<Self> {
+        let (old, new) = (attributes.old?, object?);
+        let generation = |pod: &'r Object| pod.get(&["metadata", "generation"]);
+        let node = new.get(&["spec", "nodeName"]).and_then(Value::as_str).filter(|node| !node.is_empty())?;
+        (generation(old) != generation(new)).then_some(Self { old, new, node })
+    }
+
+    async fn node(&self, attributes: &AdmissionAttributes<'_>) -> Result<Object, ApiError> {
+        let nodes = Stored::of(attributes.registry, "", "nodes")?;
+        if let Some(node) = nodes.object(self.node) {
+            return Ok(node);
+        }
+        // Another server may have made it a moment ago.
+        attributes.registry.catch_up().await?;
+        nodes.object(self.node).ok_or_else(|| attributes.refused(format!("node \"{}\" not found", self.node)))
+    }
+
+    /// What the node has to declare for this, in order.
+    fn needed(&self) -> Vec<&'static str> {
+        let spec = |pod: &'r Object| pod.get(&["spec"]).unwrap_or(&Value::Null);
+        let (old, new) = (spec(self.old), spec(self.new));
+        let mut needed = Vec::new();
+        let is_guaranteed = self.old.get(&["status", "qosClass"]).and_then(Value::as_str) == Some("Guaranteed");
+        let cpu = |container: &Value| stated(container, Side::Requests).get("cpu").unwrap_or_default().quantity();
+        let pairs = items(old.get("containers")).iter().zip(items(new.get("containers")));
+        if is_guaranteed && pairs.into_iter().any(|(old, new)| cpu(old) != cpu(new)) {
+            needed.push(OF_GUARANTEED);
+        }
+        let quantities = |spec: &Value, side: Side| -> Vec<(String, Quantity)> {
+            let amounts = stated(spec, side).0.into_iter();
+            amounts.map(|(name, amount)| (name, amount.quantity())).collect()
+        };
+        if [Side::Requests, Side::Limits].into_iter().any(|side| quantities(old, side) != quantities(new, side)) {
+            needed.push(OF_WHOLE);
+        }
+        needed
+    }
+}
+
+/// 403 with a reason that programs read.
+fn refused(attributes: &AdmissionAttributes<'_>, message: String, reason: &str) -> ApiError {
+    let mut refusal = attributes.refused(message);
+    if let ApiError::Refused { causes, .. } = &mut refusal {
+        causes.push(StatusCause { reason: reason.to_owned(), ..StatusCause::default() });
+    }
+    refusal
+}
+
+/// What a pod asks for beyond what its node has, in words.
+fn beyond(asked: &Amounts, allocatable: &Amounts) -> Vec<String> {
+    let amount = |amounts: &Amounts, name: &str| amounts.get(name).unwrap_or_default();
+    let thousandths = |amount: Amount| (amount.quantity().nanos() + (NANOS_OF_THOUSANDTH - 1)) / NANOS_OF_THOUSANDTH;
+    let units = |amount: Amount| amount.quantity().rounded_up();
+    let told: [(&str, &dyn Fn(Amount) -> i128); 2] = [("cpu", &thousandths), ("memory", &units)];
+    let beyond = told.into_iter().filter_map(|(name, number)| {
+        let (asked, has) = (amount(asked, name), amount(allocatable, name));
+        let is_beyond = asked.quantity() > has.quantity();
+        is_beyond.then(|| format!("{name}, requested: {}, allocatable: {}", number(asked), number(has)))
+    });
+    beyond.collect()
+}
+
+impl Admission for PodResizeValidator {
+    fn name(&self) -> &'static str {
+        "PodResizeValidator"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        interest(attributes)
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(resized) = Resized::of(attributes, object) else { return Ok(()) };
+            let node = resized.node(attributes).await?;
+            let system = node.labels().find(|(name, _)| *name == SYSTEM).map(|(_, system)| system);
+            if let Some(system) = system.filter(|system| *system != ABLE) {
+                let name = resized.node;
+                let message = format!("pod resize is only supported on linux nodes, node \"{name}\" is \"{system}\"");
+                return Err(refused(attributes, message, "UnsupportedPlatform"));
+            }
+            let asked = of_pod(resized.new.get(&["spec"]).unwrap_or(&Value::Null), Side::Requests);
+            let beyond = beyond(&asked, &Amounts::read(node.get(&["status", "allocatable"])));
+            if beyond.is_empty() {
+                return Ok(());
+            }
+            let message = format!("node didn't have enough allocatable resources: {}", beyond.join("; "));
+            Err(refused(attributes, message, "NodeCapacity"))
+        })
+    }
+}
+
+impl Admission for NodeDeclaredFeatureValidator {
+    fn name(&self) -> &'static str {
+        "NodeDeclaredFeatureValidator"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        interest(attributes)
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(resized) = Resized::of(attributes, object) else { return Ok(()) };
+            let mut missing = resized.needed();
+            if missing.is_empty() {
+                return Ok(());
+            }
+            let node = resized.node(attributes).await?;
+            let declared = items(node.get(&["status", "declaredFeatures"]));
+            missing.retain(|needed| declared.iter().all(|feature| feature.as_str() != Some(*needed)));
+            if missing.is_empty() {
+                return Ok(());
+            }
+            let (features, name) = (missing.join(", "), resized.node);
+            Err(attributes
+                .refused(format!("pod update requires features {features} which are not available on node \"{name}\"")))
+        })
+    }
+}
