@@ -126,7 +126,7 @@ fn conditions_faults(request: &Object) -> Vec<FieldError> {
         }
         if VERDICTS.contains(&kind) && seen.iter().any(|other| VERDICTS.contains(other) && *other != kind) {
             let detail = "Approved and Denied conditions are mutually exclusive";
-            errors.push(FieldError::invalid(field("type"), kind, detail));
+            errors.push(FieldError::invalid(CONDITIONS, kind, detail));
         }
         if seen.contains(&kind) {
             errors.push(FieldError::duplicate(field("type"), kind));
