@@ -123,8 +123,11 @@ impl Findings {
             FINALIZERS if !self.finalizers.is_empty() => {
                 let held = self.finalizers.iter();
                 let held = held.map(|(finalizer, objects)| format!("{finalizer} in {objects} resource instances"));
-                let message = format!("Some finalizers are remaining: {}", sorted(&held.collect::<Vec<_>>()));
-                Some(("SomeFinalizerRemain", message))
+                let message = format!(
+                    "Some content in the namespace has finalizers remaining: {}",
+                    sorted(&held.collect::<Vec<_>>())
+                );
+                Some(("SomeFinalizersRemain", message))
             }
             _ => None,
         }
@@ -174,8 +177,8 @@ mod tests {
         let start = "1970-01-01T00:00:00Z";
         let left = "Some resources are remaining: configmaps. has 2 resource instances, deployments.apps has 1 resource instances";
         check(&namespace, CONTENT, ["True", start, "SomeResourcesRemain", left]);
-        let held = "Some finalizers are remaining: a.io/x in 3 resource instances";
-        check(&namespace, FINALIZERS, ["True", start, "SomeFinalizerRemain", held]);
+        let held = "Some content in the namespace has finalizers remaining: a.io/x in 3 resource instances";
+        check(&namespace, FINALIZERS, ["True", start, "SomeFinalizersRemain", held]);
         let failed = "Failed to delete all resource types, 1 remaining: gone";
         check(&namespace, FAILURE, ["True", start, "ContentDeletionFailed", failed]);
         let discovered = "All resources successfully discovered";

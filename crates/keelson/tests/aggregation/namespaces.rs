@@ -54,7 +54,7 @@ async fn what_a_server_holds_of_a_namespace_is_deleted_there() {
     let found = until(&raw, "/api/v1/namespaces/ns", left).await;
     let message = "Some resources are remaining: things.holds.example.org has 1 resource instances";
     assert_eq!(condition(&found, "NamespaceContentRemaining")[2], message);
-    let message = "Some finalizers are remaining: example.org/hold in 1 resource instances";
+    let message = "Some content in the namespace has finalizers remaining: example.org/hold in 1 resource instances";
     assert_eq!(condition(&found, "NamespaceFinalizersRemaining")[2], message);
     let owners = found["metadata"]["managedFields"].as_array().unwrap();
     let of_status = owners.iter().find(|owner| owner["subresource"] == "status").unwrap();

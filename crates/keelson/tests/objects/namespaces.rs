@@ -127,13 +127,13 @@ async fn conditions_tell_what_holds_a_namespace() {
     };
     told(
         "Some resources are remaining: configmaps. has 2 resource instances",
-        "Some finalizers are remaining: example.com/keep in 2 resource instances, example.com/other in 1 resource instances",
+        "Some content in the namespace has finalizers remaining: example.com/keep in 2 resource instances, example.com/other in 1 resource instances",
     )
     .await;
     release(&raw, "team", "two").await;
     told(
         "Some resources are remaining: configmaps. has 1 resource instances",
-        "Some finalizers are remaining: example.com/keep in 1 resource instances",
+        "Some content in the namespace has finalizers remaining: example.com/keep in 1 resource instances",
     )
     .await;
     release(&raw, "team", "one").await;
