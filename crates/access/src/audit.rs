@@ -7,11 +7,14 @@
 mod auditor;
 mod event;
 mod policy;
+mod queue;
 mod record;
+mod request;
 mod worker;
 
 pub use auditor::{AuditCounts, AuditMode, Auditor, Backend};
-pub use event::{Annotations, AuditEvent, AuditRequest, AuditStatus, Body, ObjectNames};
+pub use event::{AuditEvent, AuditStatus, Body, Occurrence};
 pub use policy::{Audited, Level, Policy, Stage};
 pub use record::AuditRecord;
+pub use request::AuditRequest;
 pub use worker::{AuditWorker, Batching, Sink, Throttle, Truncation};

@@ -218,13 +218,8 @@ impl Pipeline {
         if let Answerer::Elsewhere(_) = &answerer {
             info = RequestInfo::parse_elsewhere(&parts.method, &parts.uri);
         }
-        let trail = self
-            .auditor
-            .as_ref()
-            .map(|auditor| Trail::begin(auditor, &self.clock, (&request_id, client.address()), &info, &parts));
-        if let Some(trail) = &trail {
-            parts.extensions.insert(trail.clone());
-        }
+        let trail =
+            self.auditor.as_ref().map(|auditor| Trail::begin(auditor, (&request_id, client.address()), &info, &parts));
         if self.may_be_passed_on(&answerer, &info) {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
             // Whoever goes on with the connection by himself goes on with the request too.
@@ -239,13 +234,14 @@ impl Pipeline {
         let mut observation = Observation::begin(&self.metrics, &info, served);
         let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
-        let answer = pin!(self.run_filters(client, info, answerer, parts, body, error_form));
+        let asked = (info, answerer, trail.clone());
+        let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
         let (mut response, seats) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
         }
-        if let Some(trail) = trail {
+        if let Some(trail) = trail.filter(|trail| !trail.has_told(&response)) {
             response = Box::pin(trail.answered(response)).await;
         }
 
@@ -312,8 +308,7 @@ impl Pipeline {
     async fn run_filters(
         self: &Arc<Self>,
         client: &dyn ClientConnection,
-        info: RequestInfo,
-        answerer: Answerer,
+        (info, answerer, trail): (RequestInfo, Answerer, Option<Arc<Trail>>),
         mut parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
@@ -327,7 +322,6 @@ impl Pipeline {
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
         let answered = pin!(async {
-            let trail = parts.extensions.remove::<Arc<Trail>>();
             let user = self.permitted_user(client, &info, &parts, trail.as_deref());
             let user = match deadline {
                 Some(_) => user.await,

@@ -123,7 +123,7 @@ fn writing(caller: Caller, parts: &Parts, field_manager: Option<&str>, dry_run: 
 fn note_deprecation(audit: &AuditRecord, warning: &str) {
     audit.annotate("k8s.io/deprecated", "true");
     if let Some((release, _)) = warning.split_once(", unavailable in v").and_then(|(_, rest)| rest.split_once('+')) {
-        audit.annotate("k8s.io/removed-release", release);
+        audit.annotate("k8s.io/removed-release", release.to_owned());
     }
 }
 

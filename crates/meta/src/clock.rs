@@ -59,17 +59,27 @@ impl Clock for ManualClock {
 
 /// The time as metadata carries it: UTC in whole seconds, such as `2026-01-02T03:04:05Z`.
 pub fn rfc3339(time: SystemTime) -> String {
-    let (mut text, _) = civil(time);
+    let (seconds, _) = civil(time);
+    let mut text = String::with_capacity(seconds.len() + 1);
+    text.extend(seconds.map(char::from));
     text.push('Z');
     text
 }
 
 /// The time with microseconds, as `Lease` and `Event` carry it: `2026-01-02T03:04:05.000000Z`.
 pub fn rfc3339_micro(time: SystemTime) -> String {
-    let (mut text, micros) = civil(time);
-    push_number(&mut text, '.', micros, 6);
-    text.push('Z');
-    text
+    let mut text = Vec::with_capacity("2026-01-02T03:04:05.000000Z".len());
+    push_rfc3339_micro(time, &mut text);
+    String::from_utf8(text).expect("a time is made of digits and marks")
+}
+
+/// Appends the time with microseconds to bytes.
+pub fn push_rfc3339_micro(time: SystemTime, out: &mut Vec<u8>) {
+    let (seconds, micros) = civil(time);
+    out.extend_from_slice(&seconds);
+    out.push(b'.');
+    out.extend_from_slice(&digits::<6>(micros));
+    out.push(b'Z');
 }
 
 /// Reads an RFC 3339 time with any offset and any precision; `None` if it is not one.
@@ -84,7 +94,7 @@ pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
 
 /// Date and time to the second, and the microseconds beyond it. Times outside the years 0 to 9999 are clamped, as the
 /// format has four digits for the year.
-fn civil(time: SystemTime) -> (String, u32) {
+fn civil(time: SystemTime) -> ([u8; 19], u32) {
     let (seconds, micros) = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_micros()),
         Err(before) => before_epoch(before.duration()),
@@ -93,24 +103,23 @@ fn civil(time: SystemTime) -> (String, u32) {
     let date = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = date.to_calendar_date();
     let (hour, minute, second) = date.to_hms();
-    let mut text = String::with_capacity("2026-01-02T03:04:05.000000Z".len());
-    push_digits(&mut text, year.unsigned_abs(), 4);
-    let parts = [('-', u8::from(month)), ('-', day), ('T', hour), (':', minute), (':', second)];
-    for (mark, number) in parts {
-        push_number(&mut text, mark, number.into(), 2);
+    let mut text = *b"0000-00-00T00:00:00";
+    text[..4].copy_from_slice(&digits::<4>(year.unsigned_abs()));
+    let parts = [u8::from(month), day, hour, minute, second];
+    for (number, place) in parts.into_iter().zip(text[5..].chunks_mut(3)) {
+        place[..2].copy_from_slice(&digits::<2>(number.into()));
     }
     (text, micros)
 }
 
-/// Appends a mark and a number of so many digits.
-fn push_number(text: &mut String, mark: char, number: u32, digits: u32) {
-    text.push(mark);
-    push_digits(text, number, digits);
-}
-
-fn push_digits(text: &mut String, number: u32, digits: u32) {
-    let places = (0..digits).rev().map(|place| number / 10_u32.pow(place) % 10);
-    text.extend(places.filter_map(|digit| char::from_digit(digit, 10)));
+/// The last digits of a number, with zeros before them.
+fn digits<const COUNT: usize>(mut number: u32) -> [u8; COUNT] {
+    let mut text = [b'0'; COUNT];
+    for digit in text.iter_mut().rev() {
+        *digit += u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+    }
+    text
 }
 
 /// Splits a distance before 1970 into whole seconds (rounded down, so away from 1970) and microseconds after them.

@@ -16,7 +16,7 @@ use keelson_access::{FileChanges, FileReads};
 use keelson_access_config::WebhookEndpoint;
 use keelson_codec::yaml;
 use keelson_http::metrics::{MetricKind, Sample};
-use keelson_meta::Random;
+use keelson_meta::{Clock, Random};
 use keelson_outbound::Outbound;
 use keelson_supervision::TaskGroup;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,7 @@ impl Auditing {
     pub(crate) fn open(
         config: &AuditConfig,
         policy: Option<Policy>,
+        clock: &Arc<dyn Clock>,
         random: &Arc<dyn Random>,
     ) -> anyhow::Result<Option<Self>> {
         let Some(policy) = policy else { return Ok(None) };
@@ -82,7 +83,7 @@ impl Auditing {
         if backends.is_empty() {
             return Ok(None);
         }
-        let auditor = Arc::new(Auditor::new(policy, backends, counts));
+        let auditor = Arc::new(Auditor::new(policy, backends, counts, clock.clone()));
         Ok(Some(Self { auditor, workers, webhook, answered, policy_file: config.policy_file.clone() }))
     }
 }
@@ -155,7 +156,8 @@ fn read_policy(file: &Path) -> Result<Policy, String> {
 }
 
 /// The metrics of audit, under upstream's names.
-pub(crate) fn samples(counts: &AuditCounts) -> Vec<Sample> {
+pub(crate) fn samples(auditor: &Auditor) -> Vec<Sample> {
+    let counts = auditor.counts();
     let counter = |name, help, labels, value: u64| Sample {
         name,
         help,
@@ -168,7 +170,7 @@ pub(crate) fn samples(counts: &AuditCounts) -> Vec<Sample> {
         "apiserver_audit_event_total",
         "Audit events handed to the backends",
         Vec::new(),
-        counts.events(),
+        auditor.events(),
     )];
     samples.extend(counts.lost().map(|(plugin, lost)| {
         let labels = vec![("plugin", plugin.to_owned())];

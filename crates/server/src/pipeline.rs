@@ -83,8 +83,8 @@ impl PipelineParts {
         let OtherServers { aggregator, peers } = others.clone();
         metrics.add_source(move || aggregation_samples(&aggregator));
         if let Some(auditor) = &auditor {
-            let counts = auditor.counts().clone();
-            metrics.add_source(move || audit::samples(&counts));
+            let told = auditor.clone();
+            metrics.add_source(move || audit::samples(&told));
         }
         if let Some(peers) = peers {
             metrics.add_source(move || peer_samples(&peers));

@@ -78,7 +78,7 @@ impl Rights {
         };
         let (clock, random) = (config.clock.clone(), config.random.clone());
         let chain = Arc::new(ConfiguredAuthorizers::new(&config.authorization, local, clock, random)?);
-        let auditing = Auditing::open(&config.audit, files.audit_policy.take(), &config.random)?;
+        let auditing = Auditing::open(&config.audit, files.audit_policy.take(), &config.clock, &config.random)?;
         Ok(Self { chain, rbac, nodes, files, auditing })
     }
 

@@ -1,29 +1,34 @@
 //! The auditor: decides whether a request is audited, and hands its events to the backends.
 //!
 //! A backend has a queue with a bound. In the mode `batch` nobody waits for it, and what does not fit is lost and counted; in the others
-//! the request waits until its event is written, and in `blocking-strict` it is refused where that fails as it begins.
+//! the request waits until its event is written, and in `blocking-strict` it is refused where that fails as it begins. An event without
+//! objects is put into its form by the request: its texts are at hand there, and to hand them on would take longer.
 
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use keelson_meta::Clock;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::event::AuditEvent;
+use super::event::Occurrence;
 use super::policy::{Audited, Level, Policy};
-use super::worker::{AuditWorker, Batching, Sink, Truncation};
+use super::queue::{EventQueue, Offered, OfferedForm};
+use super::record::{AuditRecord, Telling};
+use super::worker::{AuditWorker, Batching, Forms, Sink, Truncation};
 use crate::authorize::Attributes;
 use crate::user::User;
 
-/// How many bytes of events wait for a backend at the most, whatever its queue may hold.
-const QUEUED_BYTES: usize = 64 << 20;
 /// How often it is told that events are lost.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 /// The parts that lose events, as the metric names them.
 const PARTS: [&str; 4] = [BUFFERED, "log", "truncate", "webhook"];
+/// The most bytes that a thread keeps to put events into their form.
+const KEPT_BYTES: usize = 64 << 10;
 /// The part that loses what does not fit.
 const BUFFERED: &str = "buffered";
 
@@ -39,37 +44,15 @@ pub enum AuditMode {
 }
 
 /// A queue of events for a worker.
-#[derive(Debug)]
 pub struct Backend {
     mode: AuditMode,
-    queue: mpsc::Sender<Queued>,
-    held: Arc<AtomicUsize>,
-}
-
-/// An event that waits.
-pub(super) struct Queued {
-    pub(super) event: Arc<AuditEvent>,
-    /// Told whether it was written.
-    pub(super) written: Option<oneshot::Sender<bool>>,
-    _weight: Weight,
-}
-
-/// What an event takes of the bytes that may wait.
-struct Weight {
-    bytes: usize,
-    held: Arc<AtomicUsize>,
-}
-
-impl Drop for Weight {
-    fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
+    queue: Arc<EventQueue>,
+    forms: Forms,
 }
 
 /// What was counted, for the metrics.
 #[derive(Debug, Default)]
 pub struct AuditCounts {
-    events: AtomicU64,
     rejected: AtomicU64,
     levels: [AtomicU64; Level::ALL.len()],
     lost: [AtomicU64; PARTS.len()],
@@ -77,11 +60,6 @@ pub struct AuditCounts {
 }
 
 impl AuditCounts {
-    /// How many events were handed to the backends.
-    pub fn events(&self) -> u64 {
-        self.events.load(Ordering::Relaxed)
-    }
-
     /// How many requests were refused because their first event could not be written.
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
@@ -112,17 +90,22 @@ impl AuditCounts {
 }
 
 /// Decides what is audited, by a policy that may change meanwhile, and hands it on.
-#[derive(Debug)]
 pub struct Auditor {
     policy: ArcSwap<Policy>,
     backends: Vec<Backend>,
     counts: Arc<AuditCounts>,
+    clock: Arc<dyn Clock>,
+}
+
+thread_local! {
+    /// Where events of this thread are put into their form.
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Auditor {
     /// An auditor that hands what a policy wants written to these backends.
-    pub fn new(policy: Policy, backends: Vec<Backend>, counts: Arc<AuditCounts>) -> Self {
-        Self { policy: ArcSwap::from_pointee(policy), backends, counts }
+    pub fn new(policy: Policy, backends: Vec<Backend>, counts: Arc<AuditCounts>, clock: Arc<dyn Clock>) -> Self {
+        Self { policy: ArcSwap::from_pointee(policy), backends, counts, clock }
     }
 
     /// Decides by this policy from now on. A request that has begun is written down as the one before had it.
@@ -130,9 +113,19 @@ impl Auditor {
         self.policy.store(Arc::new(policy));
     }
 
-    /// What was counted.
-    pub fn counts(&self) -> &Arc<AuditCounts> {
+    /// What was counted of losses, levels and refusals.
+    pub fn counts(&self) -> &AuditCounts {
         &self.counts
+    }
+
+    /// How many events were handed to the backends, each of which is told of all.
+    pub fn events(&self) -> u64 {
+        self.backends.first().map_or(0, |backend| backend.queue.told())
+    }
+
+    /// The time as events have it.
+    pub fn now(&self) -> SystemTime {
+        self.clock.now()
     }
 
     /// How much of a request is written down. Counts it.
@@ -147,45 +140,46 @@ impl Auditor {
         self.backends.iter().any(|backend| backend.mode != AuditMode::Batch)
     }
 
-    /// Hands an event on, and waits for nobody.
-    pub fn tell(&self, event: AuditEvent) {
-        self.counts.events.fetch_add(1, Ordering::Relaxed);
-        let event = Arc::new(event);
+    /// Hands on what has come of a request, where that is written down, and waits for nobody.
+    pub fn tell(&self, record: &AuditRecord, occurred: &Occurrence) {
+        let Some(telling) = record.telling(occurred) else { return };
         for backend in &self.backends {
-            backend.offer(&event, None, &self.counts);
+            backend.offer(&telling);
         }
     }
 
     /// Hands on the first event of a request, and waits where that is asked for. Whether the request may go on.
-    pub async fn begin(&self, event: AuditEvent) -> bool {
-        let goes_on = self.tell_and_wait(event).await;
+    pub async fn begin(&self, record: &AuditRecord, occurred: &Occurrence) -> bool {
+        let goes_on = self.tell_and_wait(record, occurred).await;
         if !goes_on {
             self.counts.rejected.fetch_add(1, Ordering::Relaxed);
         }
         goes_on
     }
 
-    /// Hands an event on, and waits where that is asked for. Whether those wrote it that have to.
-    pub async fn tell_and_wait(&self, event: AuditEvent) -> bool {
+    /// Hands on what has come of a request, where that is written down, and waits where that is asked for. Whether those wrote it that
+    /// have to.
+    pub async fn tell_and_wait(&self, record: &AuditRecord, occurred: &Occurrence) -> bool {
         if !self.waits() {
-            self.tell(event);
+            self.tell(record, occurred);
             return true;
         }
-        self.counts.events.fetch_add(1, Ordering::Relaxed);
-        let event = Arc::new(event);
+        let mut is_written = true;
         let mut waiting = Vec::new();
         for backend in &self.backends {
-            match backend.mode {
-                AuditMode::Batch => backend.offer(&event, None, &self.counts),
-                AuditMode::Blocking | AuditMode::BlockingStrict => {
-                    let (written, told) = oneshot::channel();
-                    // A worker that has ended loses what comes; its end is told elsewhere.
-                    let _ = backend.queue.send(backend.queued(&event, Some(written))).await;
-                    waiting.push((backend.mode, told));
+            let form = {
+                let Some(telling) = record.telling(occurred) else { return true };
+                if backend.mode == AuditMode::Batch {
+                    backend.offer(&telling);
+                    continue;
                 }
-            }
+                OfferedForm::Held(Box::new(telling.held()), telling.event().weight())
+            };
+            let (written, told) = oneshot::channel();
+            // A worker that has ended loses what comes; its end is told elsewhere.
+            backend.queue.push(Offered { form, written: Some(written) }).await;
+            waiting.push((backend.mode, told));
         }
-        let mut is_written = true;
         for (mode, told) in waiting {
             let written = told.await.unwrap_or_default();
             is_written &= written || mode != AuditMode::BlockingStrict;
@@ -203,25 +197,40 @@ impl Backend {
         sink: Arc<dyn Sink>,
         counts: Arc<AuditCounts>,
     ) -> (Self, AuditWorker) {
-        let (queue, events) = mpsc::channel(batching.buffer.max(1));
+        let [_, between, _] = sink.frame();
+        let queue = Arc::new(EventQueue::new(batching.buffer, batching.most, between));
         // Who waits for an event does not wait for others to come.
         let wait = if mode == AuditMode::Batch { batching.wait } else { Duration::ZERO };
-        let worker = AuditWorker::new(events, Batching { wait, ..batching }, truncation, sink, counts);
-        (Self { mode, queue, held: Arc::default() }, worker)
-    }
-
-    fn queued(&self, event: &Arc<AuditEvent>, written: Option<oneshot::Sender<bool>>) -> Queued {
-        let (bytes, held) = (event.weight(), self.held.clone());
-        held.fetch_add(bytes, Ordering::Relaxed);
-        Queued { event: event.clone(), written, _weight: Weight { bytes, held } }
+        let forms = Forms { sink, truncation, counts };
+        let worker = AuditWorker::new(queue.clone(), Batching { wait, ..batching }, forms.clone());
+        (Self { mode, queue, forms }, worker)
     }
 
     /// Puts an event into the queue, if there is room for it.
-    fn offer(&self, event: &Arc<AuditEvent>, written: Option<oneshot::Sender<bool>>, counts: &AuditCounts) {
-        let queued = self.queued(event, written);
-        let is_full = self.held.load(Ordering::Relaxed) > QUEUED_BYTES;
-        if is_full || self.queue.try_send(queued).is_err() {
-            counts.lose(BUFFERED, 1, "the queue of a backend is full");
+    fn offer(&self, telling: &Telling<'_>) {
+        let event = telling.event();
+        let has_taken = if event.is_heavy() {
+            let form = OfferedForm::Held(Box::new(telling.held()), event.weight());
+            self.queue.offer(Offered { form, written: None })
+        } else {
+            LINE.with_borrow_mut(|line| {
+                line.clear();
+                let fits = self.forms.write(&event, line);
+                let has_taken =
+                    fits.then(|| self.queue.offer(Offered { form: OfferedForm::Line(line), written: None }));
+                line.shrink_to(KEPT_BYTES);
+                // What is too long is counted already.
+                has_taken.unwrap_or(true)
+            })
+        };
+        if !has_taken {
+            self.forms.counts.lose(BUFFERED, 1, "the queue of a backend is full");
         }
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.queue.close();
     }
 }

@@ -1,11 +1,10 @@
 //! Events of audit, and the forms in which they are written: JSON as upstream's `audit.k8s.io/v1` has it, member for member, and the line
 //! of its older format.
 //!
-//! What is written of a request in all its stages is shared by its events. Objects are kept as they came over the wire until somebody
-//! writes the event, so that a request does not wait for that.
+//! An event is looked at where its request stands, and copied from there as it is written. Objects are kept as they came over the wire
+//! until somebody writes the event, so that a request does not wait for that.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,63 +12,22 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use keelson_codec::json::write_string;
 use keelson_meta::Status;
-use keelson_meta::clock::rfc3339_micro;
+use keelson_meta::clock::{push_rfc3339_micro, rfc3339_micro};
 use keelson_meta::go_format::quote;
 use keelson_meta::status::Outcome;
 use serde::Serialize;
 
-use super::policy::{Audited, Stage};
+use super::policy::{Level, Stage};
+use super::request::AuditRequest;
+use crate::authorize::{Attributes, ResourceAttributes};
 use crate::user::User;
 
-/// What is to be known of a request besides its members, by names that end in the domain of whoever says it.
-pub type Annotations = BTreeMap<Cow<'static, str>, String>;
+/// What is to be known of a request besides its members, by names that end in the domain of whoever says it, and in their order. There
+/// are two or three of most requests.
+pub(super) type Annotations = Vec<(Cow<'static, str>, Cow<'static, str>)>;
 
 /// The annotation of an event whose objects were left out for their size.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
-
-/// What is known of a request before anything comes of it.
-#[derive(Clone, Debug, Default)]
-pub struct AuditRequest {
-    /// How much of it is written down.
-    pub audited: Audited,
-    /// The id of the request.
-    pub id: String,
-    /// Path and query, as they were sent.
-    pub uri: String,
-    /// The verb.
-    pub verb: String,
-    /// Who asks; nobody where that could not be found out.
-    pub user: Option<Arc<User>>,
-    /// The addresses that it came by, the client's own first.
-    pub source_ips: Vec<String>,
-    /// The client's program.
-    pub user_agent: String,
-    /// What it is for; nothing for paths that name no resource.
-    pub object: Option<Arc<ObjectNames>>,
-    /// When it came.
-    pub received: Option<SystemTime>,
-}
-
-/// What a request is for. Whatever is empty is left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectNames {
-    /// The plural of the resource.
-    pub resource: String,
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-    /// The uid that was sent.
-    pub uid: String,
-    /// The group.
-    pub api_group: String,
-    /// The version.
-    pub api_version: String,
-    /// The resourceVersion that was sent.
-    pub resource_version: String,
-    /// The subresource.
-    pub subresource: String,
-}
 
 /// What was answered.
 #[derive(Clone, Debug)]
@@ -101,27 +59,47 @@ impl fmt::Debug for Body {
     }
 }
 
-/// One event.
+/// What a request is noted to say, as it comes out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Noted {
+    /// In whose name the request is made, where that is not who makes it.
+    pub(super) impersonated: Option<Arc<User>>,
+    /// What the object that was sent says of itself, where the path does not say it.
+    pub(super) named: Option<Box<SentNames>>,
+    /// What was sent.
+    pub(super) request_object: Option<Body>,
+    /// What else is to be known of it.
+    pub(super) annotations: Annotations,
+}
+
+/// What an object says of itself. Whatever is empty is left out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SentNames {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) resource_version: String,
+}
+
+/// What has come of a request at a stage.
 #[derive(Clone, Debug)]
-pub struct AuditEvent {
-    /// The request that it is about.
-    pub request: Arc<AuditRequest>,
+pub struct Occurrence {
     /// The stage that the request has come to.
     pub stage: Stage,
     /// When it did.
     pub at: SystemTime,
-    /// In whose name the request is made, where that is not who makes it.
-    pub impersonated: Option<Arc<User>>,
-    /// What the request is for, with what its body says of that.
-    pub object: Option<Arc<ObjectNames>>,
     /// What was answered, if anything was.
     pub status: Option<AuditStatus>,
-    /// What was sent.
-    pub request_object: Option<Body>,
     /// What was answered, whole.
     pub response_object: Option<Body>,
-    /// What else is to be known of it.
-    pub annotations: Arc<Annotations>,
+}
+
+/// One event: what is known of the request when it comes to a stage.
+#[derive(Clone, Debug)]
+pub struct AuditEvent<'e> {
+    pub(super) request: &'e AuditRequest,
+    pub(super) noted: Cow<'e, Noted>,
+    pub(super) occurred: Cow<'e, Occurrence>,
 }
 
 /// A `Status` as an event has it: without its type.
@@ -141,67 +119,77 @@ struct WireStatus<'a> {
 #[derive(Serialize)]
 struct Empty {}
 
-impl AuditEvent {
+impl AuditEvent<'_> {
     /// About how many bytes it holds.
-    pub fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         const BARE: usize = 1024;
         let body = |body: &Option<Body>| body.as_ref().map_or(0, |body| body.bytes.len());
-        let noted: usize = self.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
-        BARE + noted + self.request.uri.len() + body(&self.request_object) + body(&self.response_object)
+        let noted: usize = self.noted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let objects = body(&self.noted.request_object) + body(&self.occurred.response_object);
+        BARE + noted + self.request.uri().len() + objects
     }
 
     /// Whether it has an object that takes time to write.
-    pub fn is_heavy(&self) -> bool {
-        self.request_object.is_some() || self.response_object.is_some()
+    pub(super) fn is_heavy(&self) -> bool {
+        self.noted.request_object.is_some() || self.occurred.response_object.is_some()
+    }
+
+    /// How much of its request is written down.
+    pub(super) fn level(&self) -> Level {
+        self.request.audited.level
     }
 
     /// The same without its objects, which says so.
     #[must_use]
-    pub fn truncated(&self) -> Self {
-        let mut bare = Self { request_object: None, response_object: None, ..self.clone() };
-        Arc::make_mut(&mut bare.annotations).insert(TRUNCATED.into(), "true".to_owned());
+    pub(super) fn truncated(&self) -> Self {
+        let mut bare = self.clone();
+        bare.occurred.to_mut().response_object = None;
+        let noted = bare.noted.to_mut();
+        noted.request_object = None;
+        noted.annotations.retain(|(key, _)| key != TRUNCATED);
+        put(&mut noted.annotations, TRUNCATED.into(), "true".into());
         bare
     }
 
     /// Appends it as JSON, with or without its type.
     pub fn write_json(&self, with_type: bool, out: &mut Vec<u8>) {
-        let Self { request, .. } = self;
-        let mut event = Members::begin(out);
+        let Self { request, noted, occurred } = self;
+        let shown = request.shown(|| Shown::of(request));
+        out.push(b'{');
         if with_type {
-            event.text("kind", "Event");
-            event.text("apiVersion", "audit.k8s.io/v1");
+            out.extend_from_slice(br#""kind":"Event","apiVersion":"audit.k8s.io/v1","#);
         }
-        event.text("level", request.audited.level.as_str());
-        event.text("auditID", &request.id);
-        event.text("stage", self.stage.as_str());
-        event.text("requestURI", &request.uri);
-        event.text("verb", &request.verb);
-        match &request.user {
-            Some(user) => event.user("user", user),
-            None => event.member("user").extend_from_slice(b"{}"),
-        }
-        if let Some(user) = &self.impersonated {
+        out.extend_from_slice(&shown.text[..shown.head]);
+        let mut event = Members { out, first: false };
+        // The names of stages need no escapes.
+        event.plain("stage", occurred.stage.as_str());
+        event.out.extend_from_slice(&shown.text[shown.head..shown.user]);
+        if let Some(user) = &noted.impersonated {
             event.user("impersonatedUser", user);
         }
-        event.texts("sourceIPs", &request.source_ips);
-        event.text_if_any("userAgent", &request.user_agent);
-        if let Some(object) = &self.object {
-            object.write_json(event.member("objectRef"));
+        event.out.extend_from_slice(&shown.text[shown.user..shown.client]);
+        match (request.attributes(), &noted.named) {
+            (Attributes::Resource(about), Some(named)) => {
+                write_object(&about, named, event.member("objectRef"));
+            }
+            (Attributes::Resource(_), None) | (Attributes::Path { .. }, _) => {
+                event.out.extend_from_slice(&shown.text[shown.client..shown.object]);
+            }
         }
-        if let Some(status) = &self.status {
+        if let Some(status) = &occurred.status {
             status.write_json(event.member("responseStatus"));
         }
-        for (name, body) in [("requestObject", &self.request_object), ("responseObject", &self.response_object)] {
+        for (name, body) in [("requestObject", &noted.request_object), ("responseObject", &occurred.response_object)] {
             let json = body.as_ref().and_then(|body| (body.to_json)(&body.bytes, request.audited.omit_managed_fields));
             if let Some(json) = json {
                 event.member(name).extend_from_slice(json.trim_ascii_end());
             }
         }
-        event.text("requestReceivedTimestamp", &rfc3339_micro(request.received.unwrap_or(self.at)));
-        event.text("stageTimestamp", &rfc3339_micro(self.at));
-        if !self.annotations.is_empty() {
+        event.out.extend_from_slice(&shown.text[shown.object..]);
+        event.time("stageTimestamp", occurred.at);
+        if !noted.annotations.is_empty() {
             let mut annotations = Members::begin(event.member("annotations"));
-            for (key, value) in &*self.annotations {
+            for (key, value) in &noted.annotations {
                 annotations.foreign(key, value);
             }
             annotations.end();
@@ -211,33 +199,102 @@ impl AuditEvent {
 
     /// Appends it as a line of upstream's older format, without its end.
     pub fn write_legacy(&self, out: &mut Vec<u8>) {
-        let Self { request, .. } = self;
+        let Self { request, noted, occurred } = self;
         let list = |texts: &[String]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
         let user = request.user.as_deref().filter(|user| !user.name.is_empty());
         let (name, groups) = user.map_or(("<none>", None), |user| (&*user.name, Some(&user.groups)));
         let groups = groups.filter(|groups| !groups.is_empty()).map_or("<none>".to_owned(), |groups| list(groups));
-        let (other, other_groups) = match &self.impersonated {
+        let (other, other_groups) = match &noted.impersonated {
             Some(user) => (&*user.name, list(&user.groups)),
             None => ("<self>", "<lookup>".to_owned()),
         };
-        let namespace = self.object.as_ref().map(|object| &*object.namespace).filter(|namespace| !namespace.is_empty());
-        let code = self.status.as_ref().map_or("<deferred>".to_owned(), |status| status.code.to_string());
+        let about = match request.attributes() {
+            Attributes::Resource(about) => about,
+            Attributes::Path { .. } => ResourceAttributes::default(),
+        };
+        let sent = noted.named.as_ref().map(|named| &*named.namespace).filter(|namespace| !namespace.is_empty());
+        let namespace = about.namespace.or(sent);
+        let code = occurred.status.as_ref().map_or("<deferred>".to_owned(), |status| status.code.to_string());
         let line = format!(
             "{} AUDIT: id={} stage={} ip={} method={} user={} groups={groups} as={} asgroups={other_groups} user-agent={} \
              namespace={} uri={} response=\"{code}\"",
-            rfc3339_micro(request.received.unwrap_or(self.at)),
-            quote(&request.id),
-            quote(self.stage.as_str()),
-            quote(request.source_ips.first().map_or("<unknown>", |ip| ip)),
-            quote(&request.verb),
+            rfc3339_micro(request.received),
+            quote(request.id()),
+            quote(occurred.stage.as_str()),
+            quote(request.addresses().next().unwrap_or("<unknown>")),
+            quote(request.verb()),
             quote(name),
             quote(other),
-            quote(&request.user_agent),
+            quote(request.user_agent()),
             quote(namespace.unwrap_or("<none>")),
-            quote(&request.uri),
+            quote(request.uri()),
         );
         out.extend_from_slice(line.as_bytes());
     }
+}
+
+/// Puts an annotation in its place by its name, unless there is one of that name. Whether it was put in.
+pub(super) fn put(annotations: &mut Annotations, key: Cow<'static, str>, value: Cow<'static, str>) -> bool {
+    let Err(place) = annotations.binary_search_by(|(known, _)| known.cmp(&key)) else { return false };
+    annotations.insert(place, (key, value));
+    true
+}
+
+/// What all events of a request say alike, as members in JSON in their order. What some of them say besides stands between its parts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    text: Vec<u8>,
+    /// Where its parts end: the level and the id, path and user, the addresses and the program, what the path says that the request is
+    /// for. The time when it came is the last one.
+    head: usize,
+    user: usize,
+    client: usize,
+    object: usize,
+}
+
+impl Shown {
+    /// For most requests there is room at once.
+    const BYTES: usize = 640;
+
+    fn of(request: &AuditRequest) -> Self {
+        let mut text = Vec::with_capacity(Self::BYTES);
+        let mut event = Members { out: &mut text, first: true };
+        event.plain("level", request.audited.level.as_str());
+        event.text("auditID", request.id());
+        let head = event.out.len();
+        event.text("requestURI", request.uri());
+        event.text("verb", request.verb());
+        match &request.user {
+            Some(user) => event.user("user", user),
+            None => event.member("user").extend_from_slice(b"{}"),
+        }
+        let user = event.out.len();
+        if request.addresses().next().is_some() {
+            write_texts(request.addresses(), event.member("sourceIPs"));
+        }
+        event.text_if_any("userAgent", request.user_agent());
+        let client = event.out.len();
+        if let Attributes::Resource(about) = request.attributes() {
+            write_object(&about, &SentNames::default(), event.member("objectRef"));
+        }
+        let object = event.out.len();
+        event.time("requestReceivedTimestamp", request.received);
+        Self { text, head, user, client, object }
+    }
+}
+
+/// Appends what a request is for as JSON: as the path has it, and else as the object that was sent says of itself.
+fn write_object(about: &ResourceAttributes<'_>, sent: &SentNames, out: &mut Vec<u8>) {
+    let mut names = Members::begin(out);
+    names.text_if_any("resource", about.resource);
+    names.text_if_any("namespace", about.namespace.unwrap_or(&sent.namespace));
+    names.text_if_any("name", about.name.unwrap_or(&sent.name));
+    names.text_if_any("uid", &sent.uid);
+    names.text_if_any("apiGroup", about.group);
+    names.text_if_any("apiVersion", about.version);
+    names.text_if_any("resourceVersion", &sent.resource_version);
+    names.text_if_any("subresource", about.subresource.unwrap_or_default());
+    names.end();
 }
 
 impl AuditStatus {
@@ -257,22 +314,6 @@ impl AuditStatus {
             code: self.code,
         };
         serde_json::to_writer(out, &wire).expect("texts and numbers can be written to memory");
-    }
-}
-
-impl ObjectNames {
-    /// Appends them as JSON.
-    fn write_json(&self, out: &mut Vec<u8>) {
-        let mut names = Members::begin(out);
-        names.text_if_any("resource", &self.resource);
-        names.text_if_any("namespace", &self.namespace);
-        names.text_if_any("name", &self.name);
-        names.text_if_any("uid", &self.uid);
-        names.text_if_any("apiGroup", &self.api_group);
-        names.text_if_any("apiVersion", &self.api_version);
-        names.text_if_any("resourceVersion", &self.resource_version);
-        names.text_if_any("subresource", &self.subresource);
-        names.end();
     }
 }
 
@@ -312,6 +353,14 @@ impl<'o> Members<'o> {
         write_string(value, self.member(name));
     }
 
+    /// A member whose value needs no escapes.
+    fn plain(&mut self, name: &str, value: &str) {
+        let out = self.member(name);
+        out.push(b'"');
+        out.extend_from_slice(value.as_bytes());
+        out.push(b'"');
+    }
+
     fn text_if_any(&mut self, name: &str, value: &str) {
         if !value.is_empty() {
             self.text(name, value);
@@ -330,11 +379,12 @@ impl<'o> Members<'o> {
         self.out.push(b':');
     }
 
-    /// A member that is left out where there are none.
-    fn texts(&mut self, name: &str, values: &[String]) {
-        if !values.is_empty() {
-            write_texts(values, self.member(name));
-        }
+    /// A moment, with microseconds.
+    fn time(&mut self, name: &str, time: SystemTime) {
+        let out = self.member(name);
+        out.push(b'"');
+        push_rfc3339_micro(time, out);
+        out.push(b'"');
     }
 
     fn user(&mut self, name: &str, user: &User) {
@@ -343,12 +393,14 @@ impl<'o> Members<'o> {
         if let Some(uid) = &user.uid {
             members.text("uid", uid);
         }
-        members.texts("groups", &user.groups);
+        if !user.groups.is_empty() {
+            write_texts(user.groups.iter().map(String::as_str), members.member("groups"));
+        }
         if !user.extra.is_empty() {
             let mut extra = Members::begin(members.member("extra"));
             for (key, values) in &user.extra {
                 extra.foreign_name(key);
-                write_texts(values, extra.out);
+                write_texts(values.iter().map(String::as_str), extra.out);
             }
             extra.end();
         }
@@ -356,60 +408,56 @@ impl<'o> Members<'o> {
     }
 }
 
-fn write_texts(values: &[String], out: &mut Vec<u8>) {
-    for (number, value) in values.iter().enumerate() {
-        out.push(if number == 0 { b'[' } else { b',' });
+fn write_texts<'t>(values: impl Iterator<Item = &'t str>, out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (number, value) in values.enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
         write_string(value, out);
     }
-    out.extend_from_slice(if values.is_empty() { b"[]" } else { b"]" });
+    out.push(b']');
 }
 
 #[cfg(test)]
 pub(in crate::audit) mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use keelson_meta::json::json;
 
     use super::super::policy::Policy;
     use super::*;
-    use crate::authorize::Attributes;
 
-    pub(in crate::audit) fn event(level: &str) -> AuditEvent {
+    pub(in crate::audit) fn request(level: &str) -> AuditRequest {
         let policy = json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{ "level": level }] });
-        let audited = Policy::of(&policy).unwrap().decide(None, &Attributes::Path { verb: "get", path: "/" });
-        let user = User { name: "ann".to_owned(), groups: vec!["devs".to_owned()], ..User::default() };
-        let object = Arc::new(ObjectNames {
-            resource: "pods".to_owned(),
-            api_version: "v1".to_owned(),
-            ..ObjectNames::default()
-        });
+        let about =
+            ResourceAttributes { verb: "list", version: "v1", resource: "pods", ..ResourceAttributes::default() };
+        let about = Attributes::Resource(about);
         let received = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-        let request = AuditRequest {
-            audited,
-            id: "i".to_owned(),
-            uri: "/api/v1/pods?a=\"b\"".to_owned(),
-            verb: "list".to_owned(),
-            user: Some(Arc::new(user)),
-            source_ips: vec!["127.0.0.1".to_owned()],
-            user_agent: "t/1".to_owned(),
-            object: Some(object.clone()),
-            received: Some(received),
-        };
-        let annotations = Arc::new(Annotations::from([("a".into(), "b".to_owned())]));
-        AuditEvent {
-            request: Arc::new(request),
+        let addresses = [[127, 0, 0, 1].into()];
+        let mut request = AuditRequest::new(("i", "/api/v1/pods?a=\"b\""), ("t/1", &addresses), &about, received);
+        request.audited = Policy::of(&policy).unwrap().decide(None, &about);
+        let user = User { name: "ann".to_owned(), groups: vec!["devs".to_owned()], ..User::default() };
+        request.user = Some(Arc::new(user));
+        request
+    }
+
+    pub(in crate::audit) fn occurrence() -> Occurrence {
+        Occurrence {
             stage: Stage::ResponseComplete,
-            at: received + Duration::from_micros(1500),
-            impersonated: None,
-            object: Some(object),
+            at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_800_000_000_001_500),
             status: Some(AuditStatus { code: 200, status: None }),
-            request_object: None,
             response_object: Some(Body::new(Bytes::from_static(b"{\"x\":1}\n"), |bytes, _| Some(bytes.to_vec()))),
-            annotations,
         }
     }
 
-    fn json_of(event: &AuditEvent, with_type: bool) -> String {
+    pub(in crate::audit) fn event(request: &AuditRequest) -> AuditEvent<'_> {
+        let noted = Noted { annotations: vec![("a".into(), "b".into())], ..Noted::default() };
+        AuditEvent { request, noted: Cow::Owned(noted), occurred: Cow::Owned(occurrence()) }
+    }
+
+    pub(in crate::audit) fn json_of(event: &AuditEvent<'_>, with_type: bool) -> String {
         let mut out = Vec::new();
         event.write_json(with_type, &mut out);
         String::from_utf8(out).unwrap()
@@ -417,7 +465,8 @@ pub(in crate::audit) mod tests {
 
     #[test]
     fn an_event_has_upstreams_members_in_upstreams_order() {
-        let event = event("RequestResponse");
+        let request = request("RequestResponse");
+        let event = event(&request);
         let expect = concat!(
             r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse","auditID":"i","#,
             r#""stage":"ResponseComplete","requestURI":"/api/v1/pods?a=\"b\"","verb":"list","#,
@@ -434,10 +483,11 @@ pub(in crate::audit) mod tests {
 
     #[test]
     fn who_is_not_known_is_nobody_and_a_refusal_is_told_without_its_type() {
-        let mut event = event("Metadata");
-        event.request = Arc::new(AuditRequest { user: None, ..(*event.request).clone() });
+        let mut request = request("Metadata");
+        request.user = None;
+        let mut event = event(&request);
         let status = Status::failure(401, Some("Unauthorized"), "Unauthorized".to_owned());
-        event.status = Some(AuditStatus { code: 401, status: Some(Arc::new(status)) });
+        event.occurred.to_mut().status = Some(AuditStatus { code: 401, status: Some(Arc::new(status)) });
         let text = json_of(&event, false);
         let expect = r#""responseStatus":{"metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
         assert!(text.contains(expect) && text.contains(r#""user":{},"#), "{text}");
@@ -445,12 +495,13 @@ pub(in crate::audit) mod tests {
 
     #[test]
     fn what_comes_from_others_is_escaped() {
-        let mut event = event("Metadata");
+        let request = request("Metadata");
+        let mut event = event(&request);
         let extra =
             BTreeMap::from([("a\"b".to_owned(), vec!["c\\".to_owned(), "d".to_owned()]), ("e".to_owned(), vec![])]);
         let user = User { name: "q\"".to_owned(), uid: Some(String::new()), extra, ..User::default() };
-        event.impersonated = Some(Arc::new(user));
-        event.annotations = Arc::new(Annotations::from([("x/\"y".to_owned().into(), "1\n2".to_owned())]));
+        event.noted.to_mut().impersonated = Some(Arc::new(user));
+        event.noted.to_mut().annotations = vec![("x/\"y".into(), "1\n2".into())];
         let text = json_of(&event, false);
         let found: serde_json::Value = serde_json::from_str(&text).unwrap();
         let expect = serde_json::json!({ "username": "q\"", "uid": "", "extra": { "a\"b": ["c\\", "d"], "e": [] } });
@@ -461,7 +512,7 @@ pub(in crate::audit) mod tests {
     #[test]
     fn the_older_format_is_a_line() {
         let mut out = Vec::new();
-        event("Metadata").write_legacy(&mut out);
+        event(&request("Metadata")).write_legacy(&mut out);
         let expect = concat!(
             r#"2027-01-15T08:00:00.000000Z AUDIT: id="i" stage="ResponseComplete" ip="127.0.0.1" method="list" user="ann" "#,
             r#"groups="devs" as="<self>" asgroups=<lookup> user-agent="t/1" namespace="<none>" "#,

@@ -6,40 +6,47 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::event::{Annotations, AuditEvent, AuditRequest, AuditStatus, Body, ObjectNames};
+use super::event::{self, AuditEvent, Body, Noted, Occurrence};
 use super::policy::{Level, Stage};
+use super::request::AuditRequest;
+use crate::authorize::{Attributes, ResourceAttributes};
 use crate::user::User;
 
 /// How many bytes the annotations of a request may have together, names included. Whatever comes then is left out.
 const ANNOTATION_BYTES: usize = 64 << 10;
+/// For how many annotations there is room at once: authorization has two.
+const ANNOTATIONS: usize = 3;
 
 /// A note of what the events of a request say. A clone is the same note, and the default is none.
 #[derive(Clone, Default)]
 pub struct AuditRecord(Option<Arc<Noting>>);
 
 struct Noting {
-    request: Arc<AuditRequest>,
+    request: AuditRequest,
     noted: Mutex<Noted>,
 }
 
-#[derive(Default)]
-struct Noted {
-    impersonated: Option<Arc<User>>,
-    object: Option<Arc<ObjectNames>>,
-    request_object: Option<Body>,
-    annotations: Arc<Annotations>,
-    annotation_bytes: usize,
+/// What is noted of a request while something of it is told.
+pub(super) struct Telling<'r> {
+    noting: &'r Arc<Noting>,
+    noted: MutexGuard<'r, Noted>,
+    occurred: &'r Occurrence,
+}
+
+/// An event that is kept until somebody writes it.
+pub(super) struct HeldEvent {
+    noting: Arc<Noting>,
+    noted: Noted,
+    occurred: Occurrence,
 }
 
 impl AuditRecord {
     /// The note of a request.
     pub fn of(request: AuditRequest) -> Self {
-        let noted = Noted { object: request.object.clone(), ..Noted::default() };
-        Self(Some(Arc::new(Noting { request: Arc::new(request), noted: Mutex::new(noted) })))
+        Self(Some(Arc::new(Noting { request, noted: Mutex::default() })))
     }
 
     /// Whether anything is written down.
@@ -49,7 +56,7 @@ impl AuditRecord {
 
     /// Whether the request is for a resource.
     pub fn is_about_objects(&self) -> bool {
-        self.0.as_ref().is_some_and(|noting| noting.request.object.is_some())
+        self.0.as_ref().is_some_and(|noting| noting.request.is_for_resource())
     }
 
     /// How much of the request is written down.
@@ -64,16 +71,18 @@ impl AuditRecord {
 
     /// Adds an annotation to the events that follow, such as `authorization.k8s.io/reason`. What was said of a key first stands, as
     /// upstream has it. Names end in a domain of whoever says it.
-    pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl Into<String>) {
+    pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
         let Some(noting) = &self.0 else { return };
         let (key, value) = (key.into(), value.into());
         let mut noted = noting.noted.lock();
-        let bytes = noted.annotation_bytes + key.len() + value.len();
-        if bytes > ANNOTATION_BYTES || noted.annotations.contains_key(&key) {
+        let bytes: usize = noted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if bytes + key.len() + value.len() > ANNOTATION_BYTES {
             return;
         }
-        noted.annotation_bytes = bytes;
-        Arc::make_mut(&mut noted.annotations).insert(key, value);
+        if noted.annotations.is_empty() {
+            noted.annotations.reserve_exact(ANNOTATIONS);
+        }
+        event::put(&mut noted.annotations, key, value);
     }
 
     /// Notes in whose name the request is made.
@@ -86,16 +95,18 @@ impl AuditRecord {
     /// Notes what the object that was sent says of itself, where the path does not say it.
     pub fn names<'a>(&self, namespace: &'a str, name: &'a str, uid: &'a str, resource_version: &'a str) {
         let Some(noting) = &self.0 else { return };
+        let Attributes::Resource(about) = noting.request.attributes() else { return };
+        let ResourceAttributes { namespace: in_path, name: name_in_path, .. } = about;
         let mut noted = noting.noted.lock();
-        let Some(object) = noted.object.as_mut().map(Arc::make_mut) else { return };
+        let named = noted.named.get_or_insert_default();
         let said = [
-            (&mut object.namespace, namespace),
-            (&mut object.name, name),
-            (&mut object.uid, uid),
-            (&mut object.resource_version, resource_version),
+            (&mut named.namespace, namespace, in_path.is_none()),
+            (&mut named.name, name, name_in_path.is_none()),
+            (&mut named.uid, uid, true),
+            (&mut named.resource_version, resource_version, true),
         ];
-        for (known, said) in said {
-            if known.is_empty() {
+        for (known, said, is_unknown) in said {
+            if is_unknown && known.is_empty() {
                 said.clone_into(known);
             }
         }
@@ -111,27 +122,35 @@ impl AuditRecord {
         }
     }
 
-    /// The event of a stage; `None` where nothing is written of it.
-    pub fn event(
-        &self,
-        stage: Stage,
-        at: SystemTime,
-        status: Option<AuditStatus>,
-        response_object: Option<Body>,
-    ) -> Option<AuditEvent> {
-        let noting = self.0.as_ref().filter(|_| self.has(stage))?;
-        let noted = noting.noted.lock();
-        Some(AuditEvent {
-            request: noting.request.clone(),
-            stage,
-            at,
-            impersonated: noted.impersonated.clone(),
-            object: noted.object.clone(),
-            status,
-            request_object: noted.request_object.clone(),
-            response_object,
-            annotations: noted.annotations.clone(),
-        })
+    /// What is told when this comes of the request; `None` where nothing is written of it.
+    pub(super) fn telling<'r>(&'r self, occurred: &'r Occurrence) -> Option<Telling<'r>> {
+        let noting = self.0.as_ref().filter(|_| self.has(occurred.stage))?;
+        Some(Telling { noting, noted: noting.noted.lock(), occurred })
+    }
+}
+
+impl Telling<'_> {
+    pub(super) fn event(&self) -> AuditEvent<'_> {
+        AuditEvent {
+            request: &self.noting.request,
+            noted: Cow::Borrowed(&self.noted),
+            occurred: Cow::Borrowed(self.occurred),
+        }
+    }
+
+    /// The event, to be written later.
+    pub(super) fn held(&self) -> HeldEvent {
+        HeldEvent { noting: self.noting.clone(), noted: self.noted.clone(), occurred: self.occurred.clone() }
+    }
+}
+
+impl HeldEvent {
+    pub(super) fn event(&self) -> AuditEvent<'_> {
+        AuditEvent {
+            request: &self.noting.request,
+            noted: Cow::Borrowed(&self.noted),
+            occurred: Cow::Borrowed(&self.occurred),
+        }
     }
 }
 
@@ -145,15 +164,17 @@ impl fmt::Debug for AuditRecord {
 mod tests {
     use bytes::Bytes;
 
-    use super::super::event::tests::event;
+    use super::super::event::tests::{json_of, occurrence, request};
     use super::*;
 
     fn record(level: &str) -> AuditRecord {
-        AuditRecord::of((*event(level).request).clone())
+        AuditRecord::of(request(level))
     }
 
-    fn told(record: &AuditRecord) -> AuditEvent {
-        record.event(Stage::ResponseComplete, SystemTime::UNIX_EPOCH, None, None).unwrap()
+    /// What is written of the end of the request.
+    fn told(record: &AuditRecord) -> String {
+        let occurred = Occurrence { response_object: None, ..occurrence() };
+        json_of(&record.telling(&occurred).unwrap().event(), false)
     }
 
     #[test]
@@ -163,11 +184,8 @@ mod tests {
         record.clone().annotate("a", "2");
         record.annotate("b", "x".repeat(ANNOTATION_BYTES));
         record.annotate("c", "3");
-        let annotations = told(&record).annotations;
-        assert_eq!(
-            annotations.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>(),
-            [("a", "1"), ("c", "3")]
-        );
+        let told = told(&record);
+        assert!(told.ends_with(r#""annotations":{"a":"1","c":"3"}}"#), "{told}");
     }
 
     #[test]
@@ -180,13 +198,11 @@ mod tests {
                 assert!(is_kept, "nothing is copied that is not written down");
                 Body::new(Bytes::from_static(b"{}"), |bytes, _| Some(bytes.to_vec()))
             });
-            let event = told(&record);
-            let object = event.object.unwrap();
-            assert_eq!(
-                (&*object.namespace, &*object.name, &*object.uid, &*object.resource_version),
-                ("n", "one", "u", "7")
-            );
-            assert_eq!(event.request_object.is_some(), is_kept);
+            let told = told(&record);
+            let names =
+                r#"{"resource":"pods","namespace":"n","name":"one","uid":"u","apiVersion":"v1","resourceVersion":"7"}"#;
+            assert!(told.contains(names), "{told}");
+            assert_eq!(told.contains("requestObject"), is_kept);
         }
     }
 
@@ -195,7 +211,7 @@ mod tests {
         let nobody = AuditRecord::default();
         nobody.annotate("a", "b");
         nobody.sent(|| unreachable!("nothing is copied"));
-        assert!(nobody.event(Stage::ResponseComplete, SystemTime::UNIX_EPOCH, None, None).is_none());
-        assert!(record("None").event(Stage::ResponseComplete, SystemTime::UNIX_EPOCH, None, None).is_none());
+        assert!(nobody.telling(&occurrence()).is_none());
+        assert!(record("None").telling(&occurrence()).is_none());
     }
 }

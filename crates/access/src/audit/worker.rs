@@ -1,8 +1,8 @@
 //! The worker of a backend: takes events from its queue, puts them into batches, and has these written or sent.
 //!
 //! A batch goes out when it is full or its time is over, not faster than the throttle lets it, and so many at once as the sink takes.
-//! Events are put into their form here and not in the requests that they are about. The worker ends when nobody can tell it anything any
-//! more, or soon after it is told that the server has stopped.
+//! Events with objects are put into their form here, so that the requests that they are about don't wait for that. The worker ends when
+//! nobody can tell it anything any more, or soon after it is told that the server has stopped.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,18 +10,14 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::auditor::{AuditCounts, Queued};
+use super::auditor::AuditCounts;
 use super::event::AuditEvent;
 use super::policy::Level;
+use super::queue::{Batch, EventQueue, Outlook, Queued, QueuedForm};
 
-/// How long a worker with an unfinished batch leaves its queue alone: to be woken for each event costs requests more than the event. At
-/// 100,000 events a second half a thousand come meanwhile, which is a small part of a queue.
-const DOZE: Duration = Duration::from_millis(5);
-/// For how many bytes of a batch room is made before they are there.
-const LARGE_BATCH: usize = 1 << 20;
 /// How long a worker goes on after the server has stopped.
 const LAST_TIME: Duration = Duration::from_secs(5);
 
@@ -34,7 +30,7 @@ pub trait Sink: Send + Sync + 'static {
     fn frame(&self) -> [&'static [u8]; 3];
 
     /// Appends an event in its form.
-    fn write(&self, event: &AuditEvent, out: &mut Vec<u8>);
+    fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>);
 
     /// Writes or sends a batch. `Err` says why its events are lost.
     fn send(&self, batch: Vec<u8>) -> BoxFuture<'_, Result<(), String>>;
@@ -75,17 +71,17 @@ pub struct Truncation {
 
 /// The worker of a backend.
 pub struct AuditWorker {
-    events: mpsc::Receiver<Queued>,
+    queue: Arc<EventQueue>,
     batching: Batching,
-    parts: Parts,
+    forms: Forms,
 }
 
-/// What it takes to send a batch.
+/// How events get their form.
 #[derive(Clone)]
-struct Parts {
-    sink: Arc<dyn Sink>,
-    truncation: Option<Truncation>,
-    counts: Arc<AuditCounts>,
+pub(super) struct Forms {
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) truncation: Option<Truncation>,
+    pub(super) counts: Arc<AuditCounts>,
 }
 
 /// A batch in its form, and who waits for it.
@@ -96,120 +92,89 @@ struct Framed {
 }
 
 impl AuditWorker {
-    pub(super) fn new(
-        events: mpsc::Receiver<Queued>,
-        batching: Batching,
-        truncation: Option<Truncation>,
-        sink: Arc<dyn Sink>,
-        counts: Arc<AuditCounts>,
-    ) -> Self {
-        Self { events, batching, parts: Parts { sink, truncation, counts } }
+    pub(super) fn new(queue: Arc<EventQueue>, batching: Batching, forms: Forms) -> Self {
+        Self { queue, batching, forms }
     }
 
     /// Works until nobody is left who tells events, or until `stopped` and what waits then is written, for a bounded time.
-    pub async fn run(mut self, stopped: impl Future<Output = ()>) {
+    pub async fn run(self, stopped: impl Future<Output = ()>) {
         let mut stopped = pin!(stopped);
         let mut sending = FuturesUnordered::new();
-        let mut pending = Pending::new(self.batching);
+        let mut allowance = Allowance::new(self.batching.throttle);
         let mut last = None;
         loop {
-            let now = Instant::now();
-            let is_over = pending.is_closed || last.is_some();
-            if pending.is_closed && pending.events.is_empty() && sending.is_empty() {
+            let (now, seen) = (Instant::now(), self.queue.outlook());
+            if seen.is_closed && seen.is_empty() && sending.is_empty() {
                 return;
             }
-            let due = pending.due(now, is_over);
+            // At the end nothing is waited for.
+            let due = if seen.is_closed {
+                (!seen.is_empty()).then_some(now)
+            } else {
+                self.due(&seen, now).map(|due| due.max(allowance.at(now)))
+            };
             let has_room = sending.len() < self.batching.at_once.max(1);
             if has_room && due.is_some_and(|due| due <= now) {
-                sending.push(self.parts.clone().send(pending.take(now)));
+                if let Some(batch) = self.queue.take() {
+                    allowance.take(now);
+                    sending.push(self.forms.clone().send(batch));
+                }
                 continue;
             }
-            let room = self.batching.most.max(1) - pending.events.len();
-            let dozing = pending.dozing.filter(|until| *until > now && last.is_none());
-            let timer = last.into_iter().chain(due.filter(|_| has_room)).chain(dozing).min();
-            let takes = room > 0 && !pending.is_closed && dozing.is_none();
+            let timer = last.into_iter().chain(due.filter(|_| has_room)).min();
             tokio::select! {
-                taken = self.events.recv_many(&mut pending.events, room), if takes => {
-                    pending.grown(taken);
-                }
+                () = self.queue.changed() => {}
                 Some(()) = sending.next(), if !sending.is_empty() => {}
                 () = sleep_until(timer.unwrap_or(now)), if timer.is_some() => {
                     if last.is_some_and(|last| last <= Instant::now()) {
-                        let left = pending.events.len() + self.events.len();
-                        self.parts.counts.lose(self.parts.sink.name(), left, "the server has stopped");
+                        self.forms.counts.lose(self.forms.sink.name(), self.queue.len(), "the server has stopped");
                         return;
                     }
                 }
                 () = &mut stopped, if last.is_none() => {
-                    self.events.close();
+                    self.queue.close();
                     last = Some(Instant::now() + LAST_TIME);
                 }
             }
         }
     }
+
+    /// When the next batch may go out; `None` as long as there is none.
+    fn due(&self, seen: &Outlook, now: Instant) -> Option<Instant> {
+        if seen.is_full { Some(now) } else { seen.since.map(|since| since + self.batching.wait) }
+    }
 }
 
-/// The batch that is being put together.
-struct Pending {
-    events: Vec<Queued>,
-    /// When it goes out though it is not full.
-    until: Option<Instant>,
-    /// Until when no further events are taken.
-    dozing: Option<Instant>,
-    is_closed: bool,
-    batching: Batching,
-    /// How many batches may go out, as of a moment.
+/// How many batches may go out, as the throttle has it.
+struct Allowance {
+    throttle: Option<Throttle>,
+    /// How many, as of a moment.
     allowed: (f64, Instant),
 }
 
-impl Pending {
-    fn new(batching: Batching) -> Self {
-        let burst = batching.throttle.map_or(0, |throttle| throttle.burst);
-        let allowed = (whole(burst), Instant::now());
-        Self { events: Vec::new(), until: None, dozing: None, is_closed: false, batching, allowed }
+impl Allowance {
+    fn new(throttle: Option<Throttle>) -> Self {
+        let burst = throttle.map_or(0, |throttle| throttle.burst);
+        Self { throttle, allowed: (whole(burst), Instant::now()) }
     }
 
-    /// Notes that so many events have come; none is the end.
-    fn grown(&mut self, taken: usize) {
-        let now = Instant::now();
-        self.is_closed |= taken == 0;
-        self.until.get_or_insert(now + self.batching.wait);
-        let is_full = self.events.len() >= self.batching.most.max(1);
-        self.dozing = (self.batching.wait >= DOZE && !is_full).then_some(now + DOZE);
-    }
-
-    /// When the batch goes out; `None` as long as there is none. At the end nothing is waited for.
-    fn due(&self, now: Instant, is_over: bool) -> Option<Instant> {
-        if self.events.is_empty() {
-            return None;
-        }
-        if is_over {
-            return Some(now);
-        }
-        let is_full = self.events.len() >= self.batching.most.max(1);
-        let until = if is_full { now } else { self.until.unwrap_or(now) };
-        Some(until.max(self.allowed_at(now)))
-    }
-
-    /// When the throttle lets the next batch out.
-    fn allowed_at(&self, now: Instant) -> Instant {
-        let Some(throttle) = self.batching.throttle else { return now };
-        let missing = 1.0 - self.allowed_now(throttle, now);
+    /// When the next batch may go out.
+    fn at(&self, now: Instant) -> Instant {
+        let Some(throttle) = self.throttle else { return now };
+        let missing = 1.0 - self.now(throttle, now);
         if missing <= 0.0 { now } else { now + Duration::from_secs_f64(missing / f64::from(throttle.rate)) }
     }
 
-    fn allowed_now(&self, throttle: Throttle, now: Instant) -> f64 {
+    fn now(&self, throttle: Throttle, now: Instant) -> f64 {
         let (allowed, since) = self.allowed;
         let grown = allowed + (now - since).as_secs_f64() * f64::from(throttle.rate);
         grown.min(whole(throttle.burst))
     }
 
-    fn take(&mut self, now: Instant) -> Vec<Queued> {
-        if let Some(throttle) = self.batching.throttle {
-            self.allowed = (self.allowed_now(throttle, now) - 1.0, now);
+    fn take(&mut self, now: Instant) {
+        if let Some(throttle) = self.throttle {
+            self.allowed = (self.now(throttle, now) - 1.0, now);
         }
-        self.until = None;
-        std::mem::take(&mut self.events)
     }
 }
 
@@ -218,15 +183,16 @@ fn whole(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-impl Parts {
-    async fn send(self, events: Vec<Queued>) {
-        let all = events.len();
+impl Forms {
+    async fn send(self, batch: Batch) {
+        let all = batch.events.len();
         // Objects may be megabytes of another format, and the threads here are those of requests.
-        let framed = if events.iter().any(|queued| queued.event.is_heavy()) {
-            let parts = self.clone();
-            tokio::task::spawn_blocking(move || parts.framed(events)).await
+        let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.event().is_heavy());
+        let framed = if batch.events.iter().any(is_heavy) {
+            let forms = self.clone();
+            tokio::task::spawn_blocking(move || forms.framed(batch)).await
         } else {
-            Ok(self.framed(events))
+            Ok(self.framed(batch))
         };
         let batches = match framed {
             Ok(batches) => batches,
@@ -245,31 +211,46 @@ impl Parts {
     }
 
     /// Puts events into batches in their form.
-    fn framed(&self, events: Vec<Queued>) -> Vec<Framed> {
+    fn framed(&self, batch: Batch) -> Vec<Framed> {
         let [opening, between, closing] = self.sink.frame();
+        let bound = self.truncation.map_or(usize::MAX, |bounds| bounds.batch);
+        let is_line = |queued: &Queued| matches!(queued.form, QueuedForm::Line(_));
+        if opening.is_empty() && between == closing && batch.lines.len() <= bound && batch.events.iter().all(is_line) {
+            // The lines are the batch as it is.
+            let (events, lines) = (batch.events.len(), batch.lines);
+            let waiting = batch.events.into_iter().filter_map(|queued| queued.written).collect();
+            return vec![Framed { bytes: lines, events, waiting }];
+        }
         let mut batches: Vec<Framed> = Vec::new();
-        let mut line = Vec::new();
-        let mut left = events.len();
-        for Queued { event, written, .. } in events {
-            left -= 1;
-            line.clear();
-            if !self.write(&event, &mut line) {
-                continue;
-            }
-            let bound = self.truncation.map_or(usize::MAX, |bounds| bounds.batch);
+        let (mut written, mut begin) = (Vec::new(), 0);
+        for Queued { form, written: told } in batch.events {
+            let line = match form {
+                QueuedForm::Line(bytes) => {
+                    let line = &batch.lines[begin..begin + bytes];
+                    begin += bytes + between.len();
+                    line
+                }
+                QueuedForm::Held(held) => {
+                    written.clear();
+                    if !self.write(&held.event(), &mut written) {
+                        continue;
+                    }
+                    &written
+                }
+            };
             match batches.last_mut().filter(|batch| batch.bytes.len() + line.len() <= bound) {
                 Some(batch) => batch.bytes.extend_from_slice(between),
                 None => {
-                    // Most events of a batch have about one length.
-                    let mut bytes = Vec::with_capacity((line.len() * (left + 2)).min(bound).min(LARGE_BATCH));
+                    let room = opening.len() + batch.lines.len() - begin + line.len() + between.len() + closing.len();
+                    let mut bytes = Vec::with_capacity(room.min(bound));
                     bytes.extend_from_slice(opening);
                     batches.push(Framed { bytes, events: 0, waiting: Vec::new() });
                 }
             }
             if let Some(batch) = batches.last_mut() {
-                batch.bytes.extend_from_slice(&line);
+                batch.bytes.extend_from_slice(line);
                 batch.events += 1;
-                batch.waiting.extend(written);
+                batch.waiting.extend(told);
             }
         }
         for batch in &mut batches {
@@ -279,10 +260,10 @@ impl Parts {
     }
 
     /// Appends an event in its form, without its objects where it is too long. Whether it is short enough then.
-    fn write(&self, event: &AuditEvent, out: &mut Vec<u8>) -> bool {
+    pub(super) fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>) -> bool {
         self.sink.write(event, out);
         let Some(bounds) = self.truncation else { return true };
-        if out.len() > bounds.event && event.request.audited.level >= Level::Request {
+        if out.len() > bounds.event && event.level() >= Level::Request {
             out.clear();
             self.sink.write(&event.truncated(), out);
         }
@@ -302,9 +283,15 @@ mod tests {
     use parking_lot::Mutex;
     use tokio::sync::Semaphore;
 
+    use std::time::SystemTime;
+
+    use keelson_meta::clock::ManualClock;
+
     use super::super::auditor::{AuditMode, Auditor, Backend};
-    use super::super::event::tests::event;
+    use super::super::event::tests::{event, occurrence, request};
+    use super::super::event::{Body, Occurrence};
     use super::super::policy::Policy;
+    use super::super::record::AuditRecord;
     use super::*;
 
     /// Takes a batch for each permit, and refuses all while told to.
@@ -337,7 +324,7 @@ mod tests {
             [b"[", b",", b"]"]
         }
 
-        fn write(&self, event: &AuditEvent, out: &mut Vec<u8>) {
+        fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>) {
             event.write_json(false, out);
         }
 
@@ -365,7 +352,20 @@ mod tests {
         let policy = json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{ "level": "Metadata" }] });
         let counts = Arc::new(AuditCounts::default());
         let (backend, worker) = Backend::new(mode, batching, truncation, sink.clone(), counts.clone());
-        (Auditor::new(Policy::of(&policy).unwrap(), vec![backend], counts), worker)
+        let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+        (Auditor::new(Policy::of(&policy).unwrap(), vec![backend], counts, clock), worker)
+    }
+
+    fn record() -> AuditRecord {
+        AuditRecord::of(request("Metadata"))
+    }
+
+    fn end() -> Occurrence {
+        Occurrence { response_object: None, ..occurrence() }
+    }
+
+    fn tell(auditor: &Auditor) {
+        auditor.tell(&record(), &end());
     }
 
     fn lost(auditor: &Auditor) -> Vec<(&'static str, u64)> {
@@ -378,16 +378,33 @@ mod tests {
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));
         for _ in 0..5 {
-            auditor.tell(event("Metadata"));
+            tell(&auditor);
         }
         tokio::time::sleep(Duration::from_secs(29)).await;
         assert_eq!(sink.lengths(), [4]);
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(sink.lengths(), [4, 1]);
-        auditor.tell(event("Metadata"));
+        tell(&auditor);
         drop(auditor);
         running.await.unwrap();
         assert_eq!(sink.lengths(), [4, 1, 1], "what waits is written before the end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_with_objects_and_without_keep_their_order() {
+        let sink = Taking::with(100);
+        let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
+        let whole = AuditRecord::of(request("RequestResponse"));
+        auditor.tell(&record(), &end());
+        auditor.tell(&whole, &occurrence());
+        auditor.tell(&record(), &end());
+        assert_eq!(auditor.events(), 3);
+        drop(auditor);
+        worker.run(std::future::pending()).await;
+        let batches = sink.batches.lock();
+        let events: Vec<serde_json::Value> = serde_json::from_str(&batches[0]).unwrap();
+        let levels: Vec<&str> = events.iter().map(|event| event["level"].as_str().unwrap()).collect();
+        assert_eq!((batches.len(), levels), (1, vec!["Metadata", "RequestResponse", "Metadata"]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -396,7 +413,7 @@ mod tests {
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));
         for _ in 0..30 {
-            auditor.tell(event("Metadata"));
+            tell(&auditor);
             tokio::task::yield_now().await;
         }
         let [(part, events)] = lost(&auditor)[..] else { panic!("{:?}", lost(&auditor)) };
@@ -411,7 +428,7 @@ mod tests {
     async fn a_dead_sink_does_not_hold_up_the_end_of_the_server() {
         let sink = Taking::with(0);
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
-        auditor.tell(event("Metadata"));
+        tell(&auditor);
         let begun = Instant::now();
         worker.run(std::future::ready(())).await;
         assert!(begun.elapsed() <= LAST_TIME + Duration::from_secs(1));
@@ -425,7 +442,7 @@ mod tests {
         let (auditor, worker) = auditor(AuditMode::Batch, batching, None, &sink);
         let running = tokio::spawn(worker.run(std::future::pending()));
         for _ in 0..5 {
-            auditor.tell(event("Metadata"));
+            tell(&auditor);
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(sink.lengths().len(), 2);
@@ -442,13 +459,14 @@ mod tests {
             let sink = Taking::with(1);
             let (auditor, worker) = auditor(mode, BATCHING, None, &sink);
             let running = tokio::spawn(worker.run(std::future::pending()));
-            assert!(auditor.begin(event("Metadata")).await);
+            let (record, end) = (record(), end());
+            assert!(auditor.begin(&record, &end).await);
             assert_eq!(sink.lengths(), [1], "it is written before the request goes on");
-            let waiting = tokio::time::timeout(Duration::from_secs(60), auditor.begin(event("Metadata")));
+            let waiting = tokio::time::timeout(Duration::from_secs(60), auditor.begin(&record, &end));
             assert!(waiting.await.is_err(), "nobody has written it");
             sink.refusals.store(1, Ordering::SeqCst);
             sink.permits.add_permits(2);
-            assert_eq!(auditor.begin(event("Metadata")).await, goes_on, "{mode:?}");
+            assert_eq!(auditor.begin(&record, &end).await, goes_on, "{mode:?}");
             assert_eq!((auditor.counts().rejected(), lost(&auditor)), (u64::from(!goes_on), vec![("webhook", 2)]));
             drop(auditor);
             running.await.unwrap();
@@ -460,18 +478,19 @@ mod tests {
         let sink = Taking::with(100);
         let bare = {
             let mut out = Vec::new();
-            event("RequestResponse").truncated().write_json(false, &mut out);
+            event(&request("RequestResponse")).truncated().write_json(false, &mut out);
             out.len()
         };
         let truncation = Some(Truncation { event: bare, batch: 2 * bare + 10 });
         let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, truncation, &sink);
-        let mut long = event("Metadata");
-        Arc::make_mut(&mut long.annotations).insert("long".into(), "x".repeat(2 * bare));
-        let mut whole = event("RequestResponse");
-        whole.response_object =
-            Some(super::super::event::Body::new(vec![b'1'; bare].into(), |bytes, _| Some(bytes.to_vec())));
-        for event in [whole.clone(), long, whole.clone(), whole] {
-            auditor.tell(event);
+        let long = record();
+        long.annotate("long", "x".repeat(2 * bare));
+        let whole = AuditRecord::of(request("RequestResponse"));
+        whole.annotate("a", "b");
+        let body = Body::new(vec![b'1'; bare].into(), |bytes, _| Some(bytes.to_vec()));
+        let occurred = Occurrence { response_object: Some(body), ..occurrence() };
+        for (record, occurred) in [(&whole, &occurred), (&long, &end()), (&whole, &occurred), (&whole, &occurred)] {
+            auditor.tell(record, occurred);
         }
         drop(auditor);
         worker.run(std::future::pending()).await;

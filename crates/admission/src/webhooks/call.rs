@@ -67,7 +67,7 @@ impl Webhooks {
         let name = &invocation.hook.name;
         attributes.caller.warnings().extend(answer.warnings.iter().cloned());
         for (key, value) in &answer.annotations {
-            attributes.caller.audit().annotate(format!("{name}/{key}"), value.as_str());
+            attributes.caller.audit().annotate(format!("{name}/{key}"), value.clone());
         }
         if answer.allowed { Ok(answer) } else { Err(CallFault::Refused(Box::new(refusal(name, answer.result)))) }
     }

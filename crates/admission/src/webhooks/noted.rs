@@ -18,7 +18,7 @@ fn key(prefix: &str, (round, place): Turn) -> String {
 
 fn value(hook: &Hook, more: impl IntoIterator<Item = (&'static str, Value)>) -> String {
     let own =
-        [("configuration", Value::from(hook.configuration.as_str())), ("webhook", Value::from(hook.name.as_str()))];
+        [("configuration", Value::from(hook.configuration.as_str())), ("webhook", Value::from(hook.name.clone()))];
     let value: Map = own.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect();
     json(&Value::Object(value))
 }
@@ -49,5 +49,5 @@ pub(super) fn failed_open(audit: &AuditRecord, kind: WebhookKind, hook: &Hook, t
         WebhookKind::Mutating => "failed-open.mutation",
         WebhookKind::Validating => "failed-open.validating",
     };
-    audit.annotate(key(prefix, turn), hook.name.as_str());
+    audit.annotate(key(prefix, turn), hook.name.clone());
 }

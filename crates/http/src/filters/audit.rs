@@ -4,6 +4,7 @@
 //! are put into JSON by those who write the events. A short answer is written down before it is sent; of one that may still be made the
 //! last event comes with its end, and nobody waits for that.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -16,13 +17,14 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
-use keelson_access::audit::{AuditRecord, AuditRequest, AuditStatus, Auditor, Body, Level, ObjectNames, Stage};
-use keelson_access::{Attributes, ResourceAttributes, User};
+use keelson_access::User;
+use keelson_access::audit::{AuditRecord, AuditRequest, AuditStatus, Auditor, Body, Level, Occurrence, Stage};
 use keelson_meta::status::Outcome;
-use keelson_meta::{ApiError, Clock, Status};
+use keelson_meta::{ApiError, Status};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
-use super::authorization::verb_of;
+use super::authorization::{self, Selectors};
 use crate::audited;
 use crate::body::{BodyError, ResponseBody, full, stream};
 use crate::proxy::PassedOn;
@@ -41,9 +43,7 @@ const TRUNCATED: &str = "audit.k8s.io/truncated";
 /// The events of one request. The last one is told when nobody holds this any more, if it was not told before.
 pub(crate) struct Trail {
     auditor: Arc<Auditor>,
-    clock: Arc<dyn Clock>,
     received: SystemTime,
-    path: String,
     has_no_end: bool,
     /// What is known before it is known who asks.
     request: Mutex<Option<AuditRequest>>,
@@ -65,37 +65,20 @@ impl Trail {
     /// A request that has come, under this id and from this address.
     pub(super) fn begin(
         auditor: &Arc<Auditor>,
-        clock: &Arc<dyn Clock>,
         (id, address): (&HeaderValue, Option<IpAddr>),
         info: &RequestInfo,
         parts: &Parts,
     ) -> Arc<Self> {
-        let received = clock.now();
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let names = || ObjectNames {
-            resource: info.resource.clone(),
-            namespace: text(&info.namespace),
-            name: text(&info.name),
-            api_group: info.group.clone(),
-            api_version: info.version.clone(),
-            subresource: text(&info.subresource),
-            ..ObjectNames::default()
-        };
-        let request = AuditRequest {
-            id: String::from_utf8_lossy(id.as_bytes()).into_owned(),
-            uri: parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned(),
-            verb: verb_of(info).to_owned(),
-            source_ips: source_ips(&parts.headers, address),
-            user_agent: user_agent(&parts.headers),
-            object: info.is_resource_request.then(|| Arc::new(names())),
-            received: Some(received),
-            ..AuditRequest::default()
-        };
+        let received = auditor.now();
+        let id = String::from_utf8_lossy(id.as_bytes());
+        let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
+        let (program, addresses) = (user_agent(&parts.headers), source_ips(&parts.headers, address));
+        let nothing = Selectors::default();
+        let attributes = authorization::attributes(info, &nothing);
+        let request = AuditRequest::new((&id, uri), (&program, &addresses), &attributes, received);
         Arc::new(Self {
             auditor: auditor.clone(),
-            clock: clock.clone(),
             received,
-            path: info.path.clone(),
             has_no_end: info.has_no_end(),
             request: Mutex::new(Some(request)),
             record: OnceLock::new(),
@@ -112,9 +95,11 @@ impl Trail {
             Some(request) => self.decided(request, Some(user)),
             None => AuditRecord::default(),
         };
-        if let Some(event) = record.event(Stage::RequestReceived, self.received, None, None)
-            && !self.auditor.begin(event).await
-        {
+        let begun =
+            Occurrence { stage: Stage::RequestReceived, at: self.received, status: None, response_object: None };
+        if !self.auditor.waits() {
+            self.auditor.tell(&record, &begun);
+        } else if !self.auditor.begin(&record, &begun).await {
             *self.end.lock() = End::Told;
             return Err(ApiError::Internal("failed to store audit event".to_owned()));
         }
@@ -128,12 +113,18 @@ impl Trail {
     }
 
     /// The note of a request of this user, if the policy has anything of it written down.
-    fn decided(&self, request: AuditRequest, user: Option<&Arc<User>>) -> AuditRecord {
-        let audited = self.auditor.decide(user.map(|user| &**user), &attributes(&request, &self.path));
-        if audited.level == Level::None {
+    fn decided(&self, mut request: AuditRequest, user: Option<&Arc<User>>) -> AuditRecord {
+        request.audited = self.auditor.decide(user.map(|user| &**user), &request.attributes());
+        if request.audited.level == Level::None {
             return AuditRecord::default();
         }
-        AuditRecord::of(AuditRequest { audited, user: user.cloned(), ..request })
+        request.user = user.cloned();
+        AuditRecord::of(request)
+    }
+
+    /// That the request has come to a stage now, with this answer.
+    fn occurred(&self, stage: Stage, status: AuditStatus, response_object: Option<Body>) -> Occurrence {
+        Occurrence { stage, at: self.auditor.now(), status: Some(status), response_object }
     }
 
     /// Tells that the server had a fault.
@@ -141,10 +132,27 @@ impl Trail {
         let message = format!("APIServer panic'd: {text}");
         let status = Arc::new(Status::failure(500, Some("InternalError"), message));
         let status = AuditStatus { code: 500, status: Some(status) };
-        if let Some(event) = self.record().event(Stage::Panic, self.clock.now(), Some(status), None) {
-            self.auditor.tell(event);
-        }
+        self.auditor.tell(self.record(), &self.occurred(Stage::Panic, status, None));
         *self.end.lock() = End::Told;
+    }
+
+    /// Tells of an answer if it is there whole, nothing of it is shown, and nobody has to be waited for: of most. Whether it has.
+    pub(super) fn has_told(&self, response: &Response<ResponseBody>) -> bool {
+        let mut end = self.end.lock();
+        if matches!(*end, End::Told) {
+            return true;
+        }
+        let Some(record) = self.record.get() else { return false };
+        if record.level() == Level::None {
+            return true;
+        }
+        if record.level() == Level::RequestResponse || self.has_no_end || self.auditor.waits() || !is_whole(response) {
+            return false;
+        }
+        *end = End::Told;
+        drop(end);
+        self.auditor.tell(record, &self.occurred(Stage::ResponseComplete, status_of(response), None));
+        true
     }
 
     /// Tells of an answer, now or with its end.
@@ -164,33 +172,28 @@ impl Trail {
         if record.level() == Level::None {
             return response;
         }
-        let sent = response.extensions().get::<SentStatus>().map(|sent| sent.0.clone());
-        let is_shown = record.level() == Level::RequestResponse && (sent.is_some() || self.shows_objects(&response));
-        let status = AuditStatus { code: response.status().as_u16(), status: sent };
-        let is_short = response.body().size_hint().exact().is_some_and(|bytes| bytes <= WHOLE_BYTES);
-        let is_whole = is_short && response.extensions().get::<PassedOn>().is_none();
+        let status = status_of(&response);
+        let is_shown =
+            record.level() == Level::RequestResponse && (status.status.is_some() || self.shows_objects(&response));
+        let is_whole = is_whole(&response);
         let form = audited::form(response.headers().get(CONTENT_TYPE)).filter(|_| is_shown);
+        let is_kept = is_short(&response) && form.is_some() && response.extensions().get::<PassedOn>().is_none();
         let (response, object) = match form {
-            Some(form) if is_whole => kept(response, form).await,
+            Some(form) if is_kept => kept(response, form).await,
             _ => (response, None),
         };
         let is_known = self.record.get().is_some();
         if self.has_no_end || !is_known {
-            let started = record.event(Stage::ResponseStarted, self.clock.now(), Some(status.clone()), object.clone());
-            if let Some(event) = started {
-                self.auditor.tell_and_wait(event).await;
-            }
+            let started = self.occurred(Stage::ResponseStarted, status.clone(), object.clone());
+            self.auditor.tell_and_wait(&record, &started).await;
         }
         if !is_known {
             return response;
         }
-        // What another server has agreed to goes on without a body.
-        if is_whole && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        if is_whole {
             *self.end.lock() = End::Told;
-            let event = record.event(Stage::ResponseComplete, self.clock.now(), Some(status), object);
-            if let Some(event) = event {
-                self.auditor.tell_and_wait(event).await;
-            }
+            let complete = self.occurred(Stage::ResponseComplete, status, object);
+            self.auditor.tell_and_wait(&record, &complete).await;
             return response;
         }
         *self.end.lock() = End::Answering(status, None);
@@ -219,10 +222,25 @@ impl Drop for Trail {
                 (AuditStatus { code: 200, status: Some(Arc::new(status)) }, None)
             }
         };
-        if let Some(event) = self.record().event(Stage::ResponseComplete, self.clock.now(), Some(status), object) {
-            self.auditor.tell(event);
-        }
+        self.auditor.tell(self.record(), &self.occurred(Stage::ResponseComplete, status, object));
     }
+}
+
+/// What an answer is.
+fn status_of(response: &Response<ResponseBody>) -> AuditStatus {
+    let status = response.extensions().get::<SentStatus>().map(|sent| sent.0.clone());
+    AuditStatus { code: response.status().as_u16(), status }
+}
+
+/// Whether an answer has no more bytes than are there before it is sent.
+fn is_short(response: &Response<ResponseBody>) -> bool {
+    response.body().size_hint().exact().is_some_and(|bytes| bytes <= WHOLE_BYTES)
+}
+
+/// Whether an answer is there as a whole. What another server has agreed to goes on without a body.
+fn is_whole(response: &Response<ResponseBody>) -> bool {
+    let is_passed_on = response.extensions().get::<PassedOn>().is_some();
+    is_short(response) && !is_passed_on && response.status() != StatusCode::SWITCHING_PROTOCOLS
 }
 
 /// Has an answer sent as it is, where it is to be written down whole.
@@ -301,38 +319,21 @@ impl Drop for Streamed {
     }
 }
 
-/// A request as the policy sees it.
-fn attributes<'r>(request: &'r AuditRequest, path: &'r str) -> Attributes<'r> {
-    let verb = &*request.verb;
-    let Some(object) = &request.object else { return Attributes::Path { verb, path } };
-    let named = |text: &'r String| Some(&**text).filter(|text| !text.is_empty());
-    Attributes::Resource(ResourceAttributes {
-        verb,
-        group: &object.api_group,
-        version: &object.api_version,
-        resource: &object.resource,
-        subresource: named(&object.subresource),
-        namespace: named(&object.namespace),
-        name: named(&object.name),
-        ..ResourceAttributes::default()
-    })
-}
-
 /// The addresses that a request came by: what proxies say, and at the end the one that nobody can make up.
-fn source_ips(headers: &HeaderMap, address: Option<IpAddr>) -> Vec<String> {
+fn source_ips(headers: &HeaderMap, address: Option<IpAddr>) -> SmallVec<[IpAddr; 2]> {
     let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let parse = |text: &str| text.trim().parse::<IpAddr>().ok();
-    let mut ips: Vec<IpAddr> = said("x-forwarded-for").split(',').filter_map(parse).collect();
+    let mut ips: SmallVec<[IpAddr; 2]> = said("x-forwarded-for").split(',').filter_map(parse).collect();
     ips.extend(parse(said("x-real-ip")).filter(|ip| !ips.contains(ip)));
     let address = address.map(|address| address.to_canonical());
     ips.extend(address.filter(|address| ips.last() != Some(address)));
-    ips.iter().map(ToString::to_string).collect()
+    ips
 }
 
-fn user_agent(headers: &HeaderMap) -> String {
+fn user_agent(headers: &HeaderMap) -> Cow<'_, str> {
     let value = headers.get(USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
-    let shown = String::from_utf8_lossy(&value[..value.len().min(USER_AGENT_BYTES)]).into_owned();
-    if value.len() > USER_AGENT_BYTES { shown + "...TRUNCATED" } else { shown }
+    let shown = String::from_utf8_lossy(&value[..value.len().min(USER_AGENT_BYTES)]);
+    if value.len() > USER_AGENT_BYTES { (shown + "...TRUNCATED").into_owned().into() } else { shown }
 }
 
 #[cfg(test)]
@@ -345,7 +346,8 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert("x-forwarded-for", forwarded.parse().unwrap());
             headers.insert("x-real-ip", real.parse().unwrap());
-            assert_eq!(source_ips(&headers, Some([127, 0, 0, 1].into())), expect, "{forwarded} {real}");
+            let ips = source_ips(&headers, Some([127, 0, 0, 1].into()));
+            assert_eq!(ips.iter().map(ToString::to_string).collect::<Vec<_>>(), expect, "{forwarded} {real}");
         };
         check("", "", &["127.0.0.1"]);
         check(

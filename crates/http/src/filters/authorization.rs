@@ -38,7 +38,7 @@ pub(super) async fn permit(
     metrics.note_authorization(verdict.decision, begun.elapsed());
     if audit.level() > Level::None {
         audit.annotate(DECISION, if verdict.is_allowed() { "allow" } else { "forbid" });
-        audit.annotate(REASON, &*verdict.reason);
+        audit.annotate(REASON, verdict.reason.clone());
     }
     if verdict.is_allowed() {
         return Ok(());

@@ -66,7 +66,7 @@ impl Sink for AuditLog {
         [b"", b"\n", b"\n"]
     }
 
-    fn write(&self, event: &AuditEvent, out: &mut Vec<u8>) {
+    fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>) {
         match self.format {
             AuditLogFormat::Json => event.write_json(true, out),
             AuditLogFormat::Legacy => event.write_legacy(out),

@@ -74,7 +74,7 @@ impl Sink for AuditWebhook {
         [br#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#, b",", b"]}\n"]
     }
 
-    fn write(&self, event: &AuditEvent, out: &mut Vec<u8>) {
+    fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>) {
         event.write_json(false, out);
     }
 

@@ -1,0 +1,180 @@
+//! What is known of an audited request before anything comes of it.
+//!
+//! Its texts stand one behind the other in one piece of memory: every request that is audited has them, and to allocate each by itself
+//! would cost more than to write it down.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use super::event::Shown;
+use super::policy::Audited;
+use crate::authorize::{Attributes, ResourceAttributes};
+use crate::user::User;
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct AuditRequest {
+    /// How much of it is written down.
+    pub audited: Audited,
+    /// Who asks; nobody where that could not be found out.
+    pub user: Option<Arc<User>>,
+    /// When it came.
+    pub received: SystemTime,
+    texts: String,
+    ends: [usize; PARTS],
+    /// Whether it is for a resource.
+    is_for_resource: bool,
+    /// What its events say alike, once one of them was written.
+    shown: OnceLock<Shown>,
+}
+
+/// The texts, in their order.
+#[derive(Clone, Copy)]
+enum Part {
+    Id,
+    Uri,
+    UserAgent,
+    Addresses,
+    Verb,
+    /// Of a request that is for no resource; the next ones are of the others.
+    Path,
+    Group,
+    Version,
+    Resource,
+    Subresource,
+    Namespace,
+    Name,
+}
+
+const PARTS: usize = Part::Name as usize + 1;
+/// How many bytes an address takes in most requests.
+const ADDRESS_BYTES: usize = 24;
+
+impl AuditRequest {
+    /// A request for this, under this id, for this path and query, from this program and by these addresses, the client's own first.
+    /// Nothing of it is written down before that is decided.
+    pub fn new(
+        (id, uri): (&str, &str),
+        (user_agent, addresses): (&str, &[IpAddr]),
+        attributes: &Attributes<'_>,
+        received: SystemTime,
+    ) -> Self {
+        let (verb, path, about) = match attributes {
+            Attributes::Path { verb, path } => (*verb, *path, ResourceAttributes::default()),
+            Attributes::Resource(about) => (about.verb, "", *about),
+        };
+        let ResourceAttributes { group, version, resource, subresource, namespace, name, .. } = about;
+        let below = [group, version, resource, subresource.unwrap_or_default(), namespace.unwrap_or_default()];
+        let behind = [verb, path].into_iter().chain(below).chain([name.unwrap_or_default()]);
+        let bytes = id.len() + uri.len() + user_agent.len() + addresses.len() * ADDRESS_BYTES;
+        let mut texts = String::with_capacity(bytes + behind.clone().map(str::len).sum::<usize>());
+        let mut ends = [0; PARTS];
+        for (text, end) in [id, uri, user_agent].into_iter().zip(&mut ends) {
+            texts.push_str(text);
+            *end = texts.len();
+        }
+        for (number, address) in addresses.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(texts, "{comma}{address}").expect("memory takes every text");
+        }
+        ends[Part::Addresses as usize] = texts.len();
+        for (text, end) in behind.zip(&mut ends[Part::Verb as usize..]) {
+            texts.push_str(text);
+            *end = texts.len();
+        }
+        let is_for_resource = matches!(attributes, Attributes::Resource(_));
+        let (audited, shown) = (Audited::default(), OnceLock::new());
+        Self { audited, user: None, received, texts, ends, is_for_resource, shown }
+    }
+
+    /// What its events say alike, which is put together for the first of them.
+    pub(super) fn shown(&self, put_together: impl FnOnce() -> Shown) -> &Shown {
+        self.shown.get_or_init(put_together)
+    }
+
+    fn text(&self, part: Part) -> &str {
+        let begin = (part as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.texts[begin..self.ends[part as usize]]
+    }
+
+    /// The id of the request.
+    pub fn id(&self) -> &str {
+        self.text(Part::Id)
+    }
+
+    /// Path and query, as they were sent.
+    pub fn uri(&self) -> &str {
+        self.text(Part::Uri)
+    }
+
+    /// The verb.
+    pub fn verb(&self) -> &str {
+        self.text(Part::Verb)
+    }
+
+    /// The addresses that it came by, the client's own first.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        let addresses = self.text(Part::Addresses);
+        addresses.split(',').filter(|address| !address.is_empty())
+    }
+
+    /// The client's program.
+    pub fn user_agent(&self) -> &str {
+        self.text(Part::UserAgent)
+    }
+
+    /// Whether it is for a resource.
+    pub fn is_for_resource(&self) -> bool {
+        self.is_for_resource
+    }
+
+    /// What it is for, as the policy is asked about it.
+    pub fn attributes(&self) -> Attributes<'_> {
+        if !self.is_for_resource {
+            return Attributes::Path { verb: self.verb(), path: self.text(Part::Path) };
+        }
+        let named = |part| Some(self.text(part)).filter(|text| !text.is_empty());
+        Attributes::Resource(ResourceAttributes {
+            verb: self.verb(),
+            group: self.text(Part::Group),
+            version: self.text(Part::Version),
+            resource: self.text(Part::Resource),
+            subresource: named(Part::Subresource),
+            namespace: named(Part::Namespace),
+            name: named(Part::Name),
+            ..ResourceAttributes::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_together_is_told_apart() {
+        let asked = Attributes::Resource(ResourceAttributes {
+            verb: "get",
+            group: "apps",
+            version: "v1",
+            resource: "deployments",
+            namespace: Some("ns"),
+            name: Some("web"),
+            ..ResourceAttributes::default()
+        });
+        let addresses = [IpAddr::from([203, 0, 113, 7]), IpAddr::from([127, 0, 0, 1])];
+        let request = AuditRequest::new(("7", "/apis?a"), ("kubectl", &addresses), &asked, SystemTime::UNIX_EPOCH);
+        assert_eq!(
+            (request.id(), request.uri(), request.user_agent(), request.verb()),
+            ("7", "/apis?a", "kubectl", "get")
+        );
+        assert_eq!(request.addresses().collect::<Vec<_>>(), ["203.0.113.7", "127.0.0.1"]);
+        assert_eq!(request.attributes(), asked);
+
+        let page = Attributes::Path { verb: "get", path: "/healthz" };
+        let request = AuditRequest::new(("", ""), ("", &[]), &page, SystemTime::UNIX_EPOCH);
+        assert_eq!((request.addresses().count(), request.attributes()), (0, page));
+    }
+}
