@@ -23,9 +23,10 @@ use keelson_cache::TooOld;
 use keelson_meta::ApiError;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use keelson_meta::options::PropagationPolicy;
-use keelson_registry::{Registry, Surface};
+use keelson_registry::{Burst, Registry, Surface};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::queue::{Backoff, Outcome, Queue};
@@ -46,8 +47,12 @@ const AT_ONCE_ELSEWHERE: usize = 64;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_mins(1) };
 /// The same where other servers are asked: no longer than until one that came back should be noticed.
 const BACKOFF_ELSEWHERE: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(15) };
-/// How long events gather after some were looked at: a look asks every collection, which costs as much as many events.
+/// How long events gather after some were looked at: to be woken costs as much as many events.
 const REST: Duration = Duration::from_millis(10);
+/// How many looks need no rest when there was nothing to look at for a while: as many as a new resource takes.
+const LOOKS_AT_ONCE: u32 = 8;
+/// How long that is.
+const SILENCE: Duration = Duration::from_millis(50);
 /// How long after a failure the collections are loaded anew.
 const LOAD_AGAIN: Duration = Duration::from_secs(1);
 
@@ -122,8 +127,10 @@ impl GarbageCollection {
                     *self.graph.lock() = graph;
                     visits.into_iter().for_each(|id| self.visits.add(id));
                     self.objects.elsewhere.look_again();
+                    let mut at_once = Burst::new(LOOKS_AT_ONCE, SILENCE);
                     let overtaken = loop {
                         match self.follow_on(&mut surface, &mut changes).await {
+                            Ok(()) if at_once.takes(Instant::now()) => {}
                             Ok(()) => tokio::time::sleep(REST).await,
                             Err(overtaken) => break overtaken,
                         }

@@ -85,5 +85,5 @@ pub use unreadable::not_for_collections;
 pub use update::SentObject;
 pub use view::VersionedView;
 pub use warnings::Warnings;
-pub use watch::{WatchOutput, WatchStream};
+pub use watch::{Burst, WatchOutput, WatchStream};
 pub use write::{Effect, Written};

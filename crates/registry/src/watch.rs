@@ -5,6 +5,7 @@
 //! the initial events, and what leaves the selection is deleted with its old content. What a query chooses besides is decided in
 //! `watch/chosen.rs`.
 
+mod burst;
 mod chosen;
 
 use std::any::Any;
@@ -20,6 +21,7 @@ use keelson_meta::{ApiError, Revision};
 use keelson_query::Query;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+pub use self::burst::Burst;
 use self::chosen::Chosen;
 use crate::caller::Caller;
 use crate::list::KeyRange;
@@ -37,6 +39,11 @@ const PACE: Duration = Duration::from_millis(10);
 const PACE_A_WATCHER: Duration = Duration::from_micros(20);
 /// The longest that an event waits for others.
 const LONGEST_PACE: Duration = Duration::from_millis(100);
+/// How many steps need no rest when the watch has told nothing for a while. What is done to an object at a time is mostly a few changes, and
+/// a rest costs its own end, at which the watch is woken for nothing.
+const STEPS_AT_ONCE: u32 = 4;
+/// How long it has told nothing then: longer than any pace at which there are such steps.
+const SILENCE: Duration = Duration::from_millis(50);
 /// How many bytes of objects are handed out at once, unless one object alone has more: what a watcher that does not read
 /// holds beside its position.
 const STEP_BYTES: usize = 64 * 1024;
@@ -94,8 +101,10 @@ pub struct WatchStream {
     next_bookmark: Instant,
     last_bookmark: Instant,
     /// Fires when events may be told again. In a steady stream a write to the connection, and being woken for it, costs more
-    /// than the events in it; so what comes in until then is told together. The first event after a rest is told at once.
+    /// than the events in it; so what comes in until then is told together. The first events after a silence are told at once.
     rested: Pin<Box<Sleep>>,
+    /// The steps that need none.
+    at_once: Burst,
     /// Fires when the watch is over. The timers are kept over all steps: setting one costs more than an event.
     deadline: Pin<Box<Sleep>>,
     /// Fires when the next bookmark is due.
@@ -183,6 +192,7 @@ impl Registry {
             deadline: Box::pin(sleep_until(deadline)),
             bookmark_due: Box::pin(sleep_until(now + interval)),
             rested: Box::pin(sleep_until(now)),
+            at_once: Burst::new(STEPS_AT_ONCE, SILENCE),
             sent: floor,
             held: None,
         })
@@ -380,12 +390,16 @@ impl WatchStream {
         }
     }
 
-    /// What is told of a batch. If that is all there is, the watch rests before it looks again.
+    /// What is told of a batch. If that is all there is, the watch rests before it looks again, unless little was told lately.
     fn tell(&mut self, batch: &CursorBatch) -> Vec<WatchOutput> {
         if batch.events.len() < STEP_EVENTS {
             let watchers = u32::try_from(batch.watchers).unwrap_or(u32::MAX);
             let pace = PACE_A_WATCHER.saturating_mul(watchers).clamp(PACE, LONGEST_PACE);
-            self.rested.as_mut().reset(Instant::now() + pace);
+            let now = Instant::now();
+            let needs_none = self.at_once.takes(now);
+            if pace > PACE || !needs_none {
+                self.rested.as_mut().reset(now + pace);
+            }
         }
         self.select(&batch.events)
     }

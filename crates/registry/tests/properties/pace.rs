@@ -1,4 +1,4 @@
-//! The pace of watches: the first event after a rest is told at once, those of a steady stream together, and less often the more
+//! The pace of watches: the first events after a silence are told at once, those of a steady stream together, and less often the more
 //! there are who watch the same. Time passes only while everybody waits.
 
 use keelson_registry::Caller;
@@ -56,8 +56,10 @@ fn check(watchers: usize, writes: &[u64], expected: &[(u64, usize)]) {
 }
 
 #[test]
-fn the_first_event_after_a_rest_is_told_at_once_and_the_next_ones_together() {
-    check(1, &[100, 103, 106, 150, 151], &[(100, 1), (110, 2), (150, 1), (160, 1)]);
+fn the_first_events_after_a_silence_are_told_at_once_and_those_of_a_stream_together() {
+    let at_once = [(100, 1), (103, 1), (106, 1), (109, 1), (112, 1)];
+    let heard = [&at_once[..], &[(122, 2), (160, 1), (170, 1), (230, 1), (233, 1)]].concat();
+    check(1, &[100, 103, 106, 109, 112, 115, 118, 160, 161, 230, 233], &heard);
 }
 
 #[test]
