@@ -282,6 +282,8 @@ impl Store for SqliteStore {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn big(number: usize) -> Transaction {
@@ -323,6 +325,30 @@ mod tests {
         limit(10_000);
         store.check().await.unwrap();
         assert_eq!(store.commit(big(999)).await.unwrap().revisions, vec![before.next()]);
+    }
+
+    /// A job that comes while the writer has others is written and synced with them.
+    #[tokio::test]
+    async fn what_comes_while_others_are_written_is_written_with_them() {
+        let connection = Arc::new(Mutex::new(open_memory().unwrap()));
+        let readers = Readers::shared(connection.clone());
+        let name = Path::new(":memory:");
+        let store =
+            SqliteStore::start(name, connection.clone(), readers, 1 << 20, (None, None), &Supervisor::default())
+                .unwrap();
+        let held = connection.lock();
+        let before = store.shared.newest();
+        let put = |key: &'static str| Box::pin(store.commit(Transaction::default().put(StoreKey::new(key), "x")));
+        let (mut first, mut second) = (put("/first"), put("/second"));
+        assert!((&mut first).now_or_never().is_none());
+        while store.jobs.as_ref().unwrap().capacity() < QUEUE {
+            std::thread::yield_now();
+        }
+        assert!((&mut second).now_or_never().is_none());
+        drop(held);
+        first.await.unwrap();
+        assert_eq!(store.shared.newest(), before.next().next());
+        second.await.unwrap();
     }
 
     /// Whoever watches over the store is told, and callers are answered rather than left waiting.

@@ -1,7 +1,7 @@
 //! The one thread that writes.
 //!
-//! It takes all jobs that wait, does them in one database transaction, and answers them when that is durable: the more
-//! callers wait, the more share an fsync. A job that is refused has written nothing and leaves its group alone; a
+//! It takes all jobs that wait, and those that come while it does them, in one database transaction, and answers them when that is
+//! durable: the more callers wait, the more share an fsync. A job that is refused has written nothing and leaves its group alone; a
 //! failure of the database fails the whole group, of which then nothing is stored.
 
 use std::sync::Arc;
@@ -141,7 +141,8 @@ impl Writer {
         let mut oldest = None;
         self.committing = false;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        for job in waiting {
+        // What came while the others were done costs no sync of its own.
+        while let Some(job) = waiting.next().or_else(|| self.latecomer(done.len())) {
             let (ended, failed) = self.do_job(connection, group, &mut oldest, job);
             done.push(ended);
             failed?;
@@ -154,6 +155,11 @@ impl Writer {
         connection.prepare_cached("COMMIT")?.execute([])?;
         self.full = false;
         Ok(oldest)
+    }
+
+    /// A job that waits by now, if a group of so many has room for it.
+    fn latecomer(&mut self, group: usize) -> Option<Job> {
+        (group < MAX_GROUP).then(|| self.jobs.try_recv().ok()).flatten()
     }
 
     /// Does a job. When the database fails, its caller is told so with the rest of the group.
