@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::decode::MAX_DEPTH;
 use crate::error::ProtobufError;
+use crate::repeats::Repeats;
 use crate::scan::{Scanner, Text};
 use crate::special::Timestamp;
 use crate::table::{Cardinality, Field, Kind, Message, MessageId, Named, message};
@@ -22,9 +23,15 @@ const SHOWN: usize = 64;
 /// So deep messages are mostly longer than 127 bytes: metadata, spec, status, and the elements of their lists.
 const LONG_MESSAGES: usize = 2;
 
-/// Writes the fields of the message that this text is: compact JSON.
-pub(crate) fn write(id: MessageId, json: &[u8], out: &mut impl Sink) -> Result<(), ProtobufError> {
-    let mut encoder = Encoder { json: Scanner::new(json), out, depth: 0 };
+/// Writes the fields of the message that this text is: compact JSON. `repeats` are the values that were written to the same output
+/// before; nothing but further texts may have been added to that.
+pub(crate) fn write<'a>(
+    id: MessageId,
+    json: &'a [u8],
+    repeats: Option<&mut Repeats<'a>>,
+    out: &mut impl Sink,
+) -> Result<(), ProtobufError> {
+    let mut encoder = Encoder { json: Scanner::new(json), repeats, out, depth: 0 };
     match encoder.json.peek() {
         b'{' => encoder.fields(id).map_err(|fault| *fault)?,
         _ => encoder.json.give_up(),
@@ -38,11 +45,12 @@ type Fault = Box<ProtobufError>;
 /// What is read, and where the bytes go.
 struct Encoder<'a, 's, S> {
     json: Scanner<'a>,
+    repeats: Option<&'s mut Repeats<'a>>,
     out: &'s mut S,
     depth: usize,
 }
 
-impl<S: Sink> Encoder<'_, '_, S> {
+impl<'a, S: Sink> Encoder<'a, '_, S> {
     /// The fields of a message, from the object at hand.
     fn fields(&mut self, id: MessageId) -> Result<(), Fault> {
         let message = message(id);
@@ -51,44 +59,61 @@ impl<S: Sink> Encoder<'_, '_, S> {
         }
         self.depth += 1;
         self.json.open();
-        let mut next = 0;
-        while let Some(key) = self.json.key() {
-            let named = match key.plain() {
-                Some(name) => message.named(name, &mut next),
-                None => message.named(&key.bytes()?, &mut next),
+        let names = message.names();
+        // The place of the name before, counted from 1: objects of a list mostly have the same names in the same order.
+        let mut before = 0;
+        loop {
+            let expected =
+                self.repeats.as_ref().map_or(before, |repeats| repeats.next_name(message.name_number(before)));
+            let place = match names.get(expected) {
+                Some(named) if self.json.expected_key(&named.key) => Some(expected),
+                _ => {
+                    let Some(key) = self.json.key() else { break };
+                    let place = match key.plain() {
+                        Some(name) => message.place(name),
+                        None => message.place(&key.bytes()?),
+                    };
+                    if let (Some(place), Some(repeats)) = (place, &mut self.repeats) {
+                        repeats.note_name(message.name_number(before), place);
+                    }
+                    place
+                }
             };
-            match named {
-                None => {
-                    self.json.raw();
-                }
-                Some(Named { field, around }) if around.is_empty() => self.value(FieldSlot::of(message, field))?,
-                Some(Named { field, around }) => {
-                    let opened: Vec<_> = around.iter().map(|&number| self.begin(number)).collect();
-                    self.value(FieldSlot::of(message, field))?;
-                    opened.into_iter().rev().for_each(|open| self.out.end(open));
-                }
-            }
+            let Some(place) = place else {
+                self.json.raw();
+                continue;
+            };
+            before = place + 1;
+            self.field(message, &names[place])?;
         }
         self.depth -= 1;
         Ok(())
     }
 
+    /// The value at hand, which is that of a field.
+    fn field(&mut self, message: &'static Message, named: &'static Named) -> Result<(), Fault> {
+        let slot = FieldSlot::of(message, &named.field);
+        if named.around.is_empty() {
+            return self.value(slot);
+        }
+        let opened: Vec<_> = named.around.iter().map(|&number| self.begin(number)).collect();
+        self.value(slot)?;
+        opened.into_iter().rev().for_each(|open| self.end(open));
+        Ok(())
+    }
+
     /// The value at hand.
     fn value(&mut self, place: FieldSlot) -> Result<(), Fault> {
-        if matches!(place.takes, Takes::One(Kind::Json)) {
-            match self.json.raw() {
-                b"null" => self.null(place),
-                raw => self.wrapped(place.number, raw),
-            }
-            return Ok(());
-        }
         match self.json.peek() {
+            b'{' | b'[' => self.container(place),
+            _ if place.is_json() => {
+                self.json(place);
+                Ok(())
+            }
             b'"' => {
                 let text = self.json.string();
                 self.text(place, text)
             }
-            b'{' => self.object(place),
-            b'[' => self.list(place),
             _ => match self.json.raw() {
                 b"null" => {
                     self.null(place);
@@ -98,6 +123,41 @@ impl<S: Sink> Encoder<'_, '_, S> {
                 b"false" => self.bool(place, false),
                 number => self.number(place, number),
             },
+        }
+    }
+
+    /// The object or list at hand, which is copied if it stood at such a place before.
+    fn container(&mut self, place: FieldSlot) -> Result<(), Fault> {
+        let key = Place { number: place.number, takes: place.takes, depth: self.depth };
+        let text = self.json.rest();
+        let slot = self.repeats.as_ref().and_then(|_| Repeats::slot(key, text));
+        let (Some(repeats), Some(slot)) = (&self.repeats, slot) else { return self.new_container(place) };
+        if let Some((length, message)) = repeats.find(slot, key, text) {
+            self.out.repeat(message);
+            self.json.pass(length);
+            return Ok(());
+        }
+        let start = self.out.position();
+        self.new_container(place)?;
+        if let (Some(repeats), Some(text)) = (&mut self.repeats, self.json.passed(text)) {
+            repeats.note(slot, key, text, start..self.out.position());
+        }
+        Ok(())
+    }
+
+    fn new_container(&mut self, place: FieldSlot) -> Result<(), Fault> {
+        if place.is_json() {
+            self.json(place);
+            return Ok(());
+        }
+        if self.json.peek() == b'{' { self.object(place) } else { self.list(place) }
+    }
+
+    /// The value at hand, which is kept as JSON.
+    fn json(&mut self, place: FieldSlot) {
+        match self.json.raw() {
+            b"null" => self.null(place),
+            raw => self.wrapped(place.number, raw),
         }
     }
 
@@ -117,7 +177,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
             Takes::One(Kind::SchemaOrBool(_)) => {
                 let open = self.begin(place.number);
                 self.out.integer(1, u64::from(value));
-                self.out.end(open);
+                self.end(open);
             }
             _ => return Err(place.wrong(value)),
         }
@@ -150,7 +210,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
             Takes::One(Kind::IntOrString) if narrow => {
                 let open = self.begin(number);
                 self.out.integer(2, bits);
-                self.out.end(open);
+                self.end(open);
             }
             Takes::One(Kind::Double) => self.double(place, value as f64),
             // A quantity may be a plain number.
@@ -192,7 +252,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
                 let open = self.begin(number);
                 self.out.integer(1, 1);
                 self.string(3, text)?;
-                self.out.end(open);
+                self.end(open);
             }
             _ => return Err(place.wrong_text(text)),
         }
@@ -206,7 +266,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
             self.out.integer(1, time.seconds.cast_unsigned());
             self.out.integer(2, i64::from(time.nanos).cast_unsigned());
         }
-        self.out.end(open);
+        self.end(open);
         Ok(())
     }
 
@@ -225,7 +285,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
             self.value(element)?;
         }
         if let Some(open) = open {
-            self.out.end(open);
+            self.end(open);
         }
         Ok(())
     }
@@ -253,7 +313,7 @@ impl<S: Sink> Encoder<'_, '_, S> {
             let open = self.begin(place.number);
             self.string(1, key)?;
             self.value(value)?;
-            self.out.end(open);
+            self.end(open);
         }
         Ok(())
     }
@@ -271,11 +331,20 @@ impl<S: Sink> Encoder<'_, '_, S> {
         self.out.begin()
     }
 
+    fn end(&mut self, open: Open) {
+        let moved = self.out.end(open);
+        if moved != 0
+            && let Some(repeats) = &mut self.repeats
+        {
+            repeats.moved(open.start(), moved);
+        }
+    }
+
     fn delimited(&mut self, number: u32, content: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
         self.out.tag(number, WireType::Bytes);
         let open = if self.depth <= LONG_MESSAGES { self.out.begin_long() } else { self.out.begin() };
         content(self)?;
-        self.out.end(open);
+        self.end(open);
         Ok(())
     }
 
@@ -299,8 +368,23 @@ struct FieldSlot {
     element: bool,
 }
 
+/// What becomes of an object or a list depends on this and on its text alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    number: u32,
+    takes: Takes,
+    depth: usize,
+}
+
+impl Place {
+    /// A number that few other places have.
+    pub(crate) fn number(self) -> u64 {
+        u64::from(self.number) << 16 | self.depth as u64
+    }
+}
+
 /// What is wanted at a place.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Takes {
     List(Kind),
     Map(Kind),
@@ -319,6 +403,10 @@ impl FieldSlot {
 
     fn element(self, number: u32, kind: Kind) -> Self {
         Self { number, takes: Takes::One(kind), element: true, ..self }
+    }
+
+    fn is_json(self) -> bool {
+        matches!(self.takes, Takes::One(Kind::Json))
     }
 
     /// A value that has no place here.

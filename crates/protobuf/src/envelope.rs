@@ -8,6 +8,7 @@ use keelson_meta::{Object, Revision};
 use crate::decode::Decoder;
 use crate::encode::write;
 use crate::error::{ProtobufError, WireFault};
+use crate::repeats::Repeats;
 use crate::table::{self, MessageId};
 use crate::wire::{Count, Reader, Sink, Wire, WireType, varint_len};
 
@@ -95,17 +96,28 @@ impl MessageType {
     }
 
     fn transcode(self, json: &[u8], revision: Option<Revision>, out: &mut impl Sink) -> Result<(), ProtobufError> {
-        write(self.0, json, out)?;
+        self.write_among(json, None, out)?;
         if let Some(revision) = revision {
             self.write_revision(revision, out);
         }
         Ok(())
     }
 
+    /// Appends the object in this text behind those that `repeats` knows.
+    pub(crate) fn write_among<'a>(
+        self,
+        json: &'a [u8],
+        repeats: Option<&mut Repeats<'a>>,
+        out: &mut impl Sink,
+    ) -> Result<(), ProtobufError> {
+        write(self.0, json, repeats, out)
+    }
+
     /// Writes the metadata once more, with nothing but the revision: readers join the two.
     fn write_revision(self, revision: Revision, out: &mut impl Sink) {
-        if let Some(metadata) = table::message(self.0).named(b"metadata", &mut 0) {
-            out.tag(metadata.field.number, WireType::Bytes);
+        let message = table::message(self.0);
+        if let Some(metadata) = message.place(b"metadata") {
+            out.tag(message.names()[metadata].field.number, WireType::Bytes);
             let open = out.begin();
             out.bytes(RESOURCE_VERSION, revision.to_string().as_bytes());
             out.end(open);

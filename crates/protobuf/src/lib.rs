@@ -12,6 +12,7 @@ mod encode;
 mod envelope;
 mod error;
 mod list;
+mod repeats;
 #[cfg(test)]
 mod round_trip;
 mod scan;
@@ -22,5 +23,5 @@ mod wire;
 
 pub use envelope::{Decoded, MessageType, PREFIX, decode, decode_with_default, encode, encode_json};
 pub use error::{ProtobufError, WireFault};
-pub use list::ListForm;
+pub use list::{ItemMeasure, ItemWriter, ListForm};
 pub use watch::{bookmark_frame, encode_status, error_frame, event_frame};

@@ -1,15 +1,16 @@
 //! Lists written item by item.
 //!
 //! The envelope says how long the list is before the list begins, so the lengths of the items must be known first, from a
-//! pass with [`ListForm::item_len`]. After that nothing but one item at a time is in memory.
+//! pass with [`ListForm::measure_items`]. After that nothing but a few items at a time is in memory.
 
 use keelson_meta::json::{Map, Value};
 use keelson_meta::{ListHead, ListMeta, Object};
 
 use crate::envelope::{self, MessageType};
 use crate::error::ProtobufError;
+use crate::repeats::Repeats;
 use crate::table;
-use crate::wire::{Sink, WireType, varint_len};
+use crate::wire::{Count, Sink, WireType};
 
 /// How the lists of a kind are written.
 #[derive(Clone, Copy, Debug)]
@@ -52,25 +53,70 @@ impl ListForm {
         Ok(())
     }
 
-    /// How many bytes [`write_item`](Self::write_item) appends. Costs about as much, without the memory.
-    ///
-    /// # Errors
-    /// As `write_item`.
-    pub fn item_len(&self, json: &[u8]) -> Result<usize, ProtobufError> {
-        let length = self.item.json_len(json, None)?;
-        Ok(varint_len((self.item_number << 3) as usize) + varint_len(length) + length)
+    /// Begins to append items, each of which is the text of a JSON object.
+    pub fn write_items<'a, 'o>(&self, out: &'o mut Vec<u8>) -> ItemWriter<'a, 'o> {
+        ItemWriter { form: *self, repeats: Repeats::default(), out }
     }
 
-    /// Appends an item, which is the text of a JSON object.
-    ///
-    /// # Errors
-    /// If the object does not have the shape of its kind; `out` then holds part of an item.
-    pub fn write_item(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ProtobufError> {
+    /// Begins to count the bytes that items take. Costs about as much as to write them, without the memory.
+    pub fn measure_items<'a>(&self) -> ItemMeasure<'a> {
+        ItemMeasure { form: *self, repeats: Repeats::default(), count: Count::default() }
+    }
+
+    fn append<'a>(&self, json: &'a [u8], repeats: &mut Repeats<'a>, out: &mut impl Sink) -> Result<(), ProtobufError> {
         out.tag(self.item_number, WireType::Bytes);
         let open = out.begin_long();
-        self.item.write_json(json, None, out)?;
-        out.end(open);
+        self.item.write_among(json, Some(&mut *repeats), out)?;
+        let moved = out.end(open);
+        if moved != 0 {
+            repeats.moved(open.start(), moved);
+        }
         Ok(())
+    }
+}
+
+/// Writes items that follow each other. What they have in common is made once, so the texts of all of them are held meanwhile.
+pub struct ItemWriter<'a, 'o> {
+    form: ListForm,
+    repeats: Repeats<'a>,
+    // Nobody else may move what was written.
+    out: &'o mut Vec<u8>,
+}
+
+impl<'a> ItemWriter<'a, '_> {
+    /// Appends an item.
+    ///
+    /// # Errors
+    /// If the object does not have the shape of its kind; the output then holds part of an item, and nothing more can be added.
+    pub fn item(&mut self, json: &'a [u8]) -> Result<(), ProtobufError> {
+        self.form.append(json, &mut self.repeats, self.out)
+    }
+
+    /// How many bytes the output has.
+    pub fn written(&self) -> usize {
+        self.out.len()
+    }
+}
+
+/// Counts the bytes of items that follow each other.
+pub struct ItemMeasure<'a> {
+    form: ListForm,
+    repeats: Repeats<'a>,
+    count: Count,
+}
+
+impl<'a> ItemMeasure<'a> {
+    /// Adds an item.
+    ///
+    /// # Errors
+    /// As [`ItemWriter::item`].
+    pub fn item(&mut self, json: &'a [u8]) -> Result<(), ProtobufError> {
+        self.form.append(json, &mut self.repeats, &mut self.count)
+    }
+
+    /// How many bytes the items take.
+    pub fn bytes(&self) -> usize {
+        self.count.0
     }
 }
 
@@ -107,11 +153,15 @@ mod tests {
     /// Writes the list as a server would: lengths first, then item by item.
     fn written(head: ListHead<'_>, item_kind: &str, items: &[Object]) -> Vec<u8> {
         let form = ListForm::of(head.api_version, head.kind, item_kind).unwrap();
-        let length = items.iter().map(|item| form.item_len(&bytes(item)).unwrap()).sum();
+        let texts: Vec<_> = items.iter().map(bytes).collect();
+        let mut measure = form.measure_items();
+        texts.iter().for_each(|text| measure.item(text).unwrap());
+        let length = measure.bytes();
         let mut out = Vec::new();
         form.write_head(&head, length, &mut out).unwrap();
         let before = out.len();
-        items.iter().for_each(|item| form.write_item(&bytes(item), &mut out).unwrap());
+        let mut writer = form.write_items(&mut out);
+        texts.iter().for_each(|text| writer.item(text).unwrap());
         assert_eq!(out.len() - before, length);
         out.extend_from_slice(ListForm::TAIL);
         out

@@ -11,7 +11,9 @@ use keelson_meta::{Object, Random as _, random::SeededRandom};
 use proptest::prelude::*;
 
 use crate::envelope::{MessageType, decode, encode};
+use crate::list::ListForm;
 use crate::table::{Cardinality, Field, Kind, MessageId, Omit, kinds, lookup, message};
+use crate::wire::{Reader, Wire};
 
 /// How deep made-up messages are full; below it they have only what JSON always shows.
 const FULL_DEPTH: usize = 5;
@@ -133,6 +135,63 @@ fn check(api_version: &str, kind: &str, seed: u64) {
     assert_eq!(message.json_len(&text, None), Ok(bare.len()));
 }
 
+/// Objects of which some are alike, and some have parts of others.
+fn alike(id: MessageId, seeds: &[u64]) -> Vec<Vec<u8>> {
+    let made = |seed: u64| {
+        let mut fields = Map::new();
+        Maker(SeededRandom::new(seed)).fields(id, 0, &mut fields);
+        fields
+    };
+    let objects = seeds.iter().map(|seed| {
+        let mut object = made(seed % 3);
+        for (at, (name, value)) in made(seed % 5).into_iter().enumerate() {
+            if seed >> at & 1 == 1 {
+                object.insert(name, value);
+            }
+        }
+        serde_json::to_vec(&object).unwrap()
+    });
+    objects.collect()
+}
+
+/// A list is what its items are one by one, whatever they have in common.
+fn check_list(api_version: &str, list_kind: &str, kind: &str, seeds: &[u64]) {
+    let form = ListForm::of(api_version, list_kind, kind).unwrap();
+    let items = alike(lookup(api_version, kind).unwrap(), seeds);
+    let (mut out, mut measure) = (b"before".to_vec(), form.measure_items());
+    let mut writer = form.write_items(&mut out);
+    for item in &items {
+        writer.item(item).unwrap();
+        measure.item(item).unwrap();
+    }
+    let mut alone = b"before".to_vec();
+    items.iter().for_each(|item| form.write_items(&mut alone).item(item).unwrap());
+    let mut reader = Reader::new(&alone[6..]);
+    for item in &items {
+        let mut bare = Vec::new();
+        form.item().write_json(item, None, &mut bare).unwrap();
+        assert_eq!(reader.field().unwrap().unwrap().1, Wire::Bytes(&bare));
+    }
+    assert!(out == alone, "{api_version} {list_kind}: objects of {seeds:?}");
+    assert_eq!(measure.bytes(), out.len() - 6);
+}
+
+/// Each list of the table with the kind of its items.
+fn lists() -> Vec<(&'static str, &'static str, &'static str)> {
+    let lists = kinds().into_iter().filter_map(|(api_version, list, _)| {
+        let kind = list.strip_suffix("List")?;
+        ListForm::of(api_version, list, kind).ok().map(|_| (api_version, list, kind))
+    });
+    lists.collect()
+}
+
+#[test]
+fn every_list_is_what_its_items_are() {
+    for (api_version, list, kind) in lists() {
+        check_list(api_version, list, kind, &[0, 3, 6, 22, 0b1100_1001, 31, 0, 0b1010_1010, 1]);
+    }
+}
+
 #[test]
 fn every_kind_survives() {
     for (api_version, kind, _) in kinds() {
@@ -148,6 +207,13 @@ proptest! {
         let kinds = kinds();
         let (api_version, kind, _) = kinds[index % kinds.len()];
         check(api_version, kind, seed);
+    }
+
+    #[test]
+    fn any_list_is_what_its_items_are(index in 0usize..10_000, seeds in proptest::collection::vec(any::<u64>(), 1..12)) {
+        let lists = lists();
+        let (api_version, list, kind) = lists[index % lists.len()];
+        check_list(api_version, list, kind, &seeds);
     }
 
     #[test]

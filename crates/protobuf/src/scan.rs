@@ -64,6 +64,25 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at).copied().unwrap_or(0)
     }
 
+    /// All from the byte at hand on.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// The part of what was once the rest that was stepped over since; `None` where it turned out not to be JSON.
+    #[inline]
+    pub(crate) fn passed(&self, rest: &'a [u8]) -> Option<&'a [u8]> {
+        let start = self.text.len() - rest.len();
+        if self.broken.is_none() { rest.get(..self.at.checked_sub(start)?) } else { None }
+    }
+
+    /// Steps over so many bytes, which are a value.
+    #[inline]
+    pub(crate) fn pass(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
     /// Ends the walk behind the outermost value.
     ///
     /// # Errors
@@ -114,6 +133,17 @@ impl<'a> Scanner<'a> {
                 None
             }
         }
+    }
+
+    /// Steps over the key of the next member, with its quotes and colon, if it is this one.
+    #[inline]
+    pub(crate) fn expected_key(&mut self, key: &[u8]) -> bool {
+        let at = self.at + usize::from(self.peek() == b',');
+        let is_here = self.text.get(at..).is_some_and(|rest| rest.starts_with(key));
+        if is_here {
+            self.at = at + key.len();
+        }
+        is_here
     }
 
     /// Whether the next element of a list is at hand; the list is closed otherwise.

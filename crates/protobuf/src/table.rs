@@ -92,6 +92,10 @@ pub(crate) struct Message {
     by_number: Vec<u16>,
     /// The fields as JSON names them, in its order, with those of messages whose fields stand in the enclosing object.
     names: Vec<Named>,
+    /// Places in `names` by a sum of the name, counted from 1; 0 where there is none. Those that fall together stand behind each other.
+    by_name: Vec<u16>,
+    /// How many names the messages before this one have: by this and its place a name is told from all others.
+    first_name: usize,
 }
 
 /// A field as it is found by its name in JSON.
@@ -100,6 +104,8 @@ pub(crate) struct Named {
     pub(crate) field: Field,
     /// The numbers of the messages around it, outermost first; empty if it is a field of the message itself.
     pub(crate) around: Vec<u32>,
+    /// The name as it stands in an object: between quotes, with a colon behind it.
+    pub(crate) key: Box<[u8]>,
 }
 
 impl Message {
@@ -109,15 +115,48 @@ impl Message {
         found.ok().map(|index| usize::from(self.by_number[index]))
     }
 
-    /// The field that JSON calls so. It is looked for from `next` on, which is then the place behind it: members of an
-    /// object mostly come in the order of the fields, and then few names are compared.
-    pub(crate) fn named(&self, name: &[u8], next: &mut usize) -> Option<&Named> {
-        let (before, after) = self.names.split_at((*next).min(self.names.len()));
-        let found = |names: &[Named]| names.iter().position(|named| named.field.name.as_bytes() == name);
-        let place = found(after).map(|place| before.len() + place).or_else(|| found(before))?;
-        *next = place + 1;
-        Some(&self.names[place])
+    /// The place among the fields as JSON names them of the one that it calls so.
+    pub(crate) fn place(&self, name: &[u8]) -> Option<usize> {
+        let mut at = sum_of(name);
+        loop {
+            let place = usize::from(*self.by_name.get(at & self.by_name.len().wrapping_sub(1))?).checked_sub(1)?;
+            if self.names[place].field.name.as_bytes() == name {
+                return Some(place);
+            }
+            at += 1;
+        }
     }
+
+    /// The fields as JSON names them, in its order.
+    pub(crate) fn names(&self) -> &[Named] {
+        &self.names
+    }
+
+    /// A number that no name of another message has, for the name at this place.
+    pub(crate) fn name_number(&self, place: usize) -> usize {
+        self.first_name + place
+    }
+
+    fn index(&mut self, names: Vec<Named>, first_name: usize) {
+        let room = if names.is_empty() { 0 } else { (names.len() * 2).next_power_of_two() };
+        self.by_name = vec![0; room];
+        for (place, named) in (1..).zip(&names) {
+            let mut at = sum_of(named.field.name.as_bytes());
+            while self.by_name[at & (room - 1)] != 0 {
+                at += 1;
+            }
+            self.by_name[at & (room - 1)] = place;
+        }
+        (self.names, self.first_name) = (names, first_name);
+    }
+}
+
+/// A number that few other names have.
+#[inline]
+fn sum_of(name: &[u8]) -> usize {
+    let byte = |at: usize| usize::from(name.get(at).copied().unwrap_or(0));
+    let sum = name.len() ^ byte(0) << 2 ^ byte(name.len() / 2) << 4 ^ byte(name.len().wrapping_sub(1)) << 7;
+    sum ^ sum >> 6
 }
 
 /// The message with this number.
@@ -202,8 +241,11 @@ impl Table {
             names
         });
         let all: Vec<_> = all.collect();
+        let mut first = 1;
         for (message, names) in self.messages.iter_mut().zip(all) {
-            message.names = names;
+            let count = names.len() + 1;
+            message.index(names, first);
+            first += count;
         }
     }
 
@@ -214,7 +256,10 @@ impl Table {
                     let around = [around, &[field.number]].concat();
                     self.collect_names(&self.messages[usize::from(inner.0)], &around, into);
                 }
-                _ => into.push(Named { field, around: around.to_vec() }),
+                _ => {
+                    let key = format!("\"{}\":", field.name).into_bytes().into();
+                    into.push(Named { field, around: around.to_vec(), key });
+                }
             }
         }
     }
@@ -226,7 +271,7 @@ impl Names {
         let fields: Vec<_> = line.fields.split_ascii_whitespace().map(|text| self.read_field(line, text)).collect();
         let mut by_number: Vec<u16> = (0..).take(fields.len()).collect();
         by_number.sort_unstable_by_key(|&position| fields[usize::from(position)].number);
-        Message { name: line.name, fields, by_number, names: Vec::new() }
+        Message { name: line.name, fields, by_number, ..Message::default() }
     }
 
     fn read_field(&self, line: &Line, text: &'static str) -> Field {
@@ -299,6 +344,10 @@ mod tests {
             let mut names: Vec<_> = message.names.iter().map(|named| named.field.name).collect();
             names.sort_unstable();
             assert!(names.is_sorted_by(|a, b| a < b), "{}: a name occurs twice", message.name);
+            for (place, named) in message.names.iter().enumerate() {
+                assert_eq!(message.place(named.field.name.as_bytes()), Some(place));
+            }
+            assert_eq!(message.place(b"noSuchField"), None);
             for field in &message.fields {
                 assert!(field.number > 0, "{}.{}", message.name, field.name);
                 assert_eq!(message.position(field.number).map(|at| message.fields[at].name), Some(field.name));

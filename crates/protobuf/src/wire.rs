@@ -3,6 +3,8 @@
 //! Knows nothing of messages. Reading never goes beyond the bytes given and never allocates; writing goes to a [`Sink`],
 //! which either keeps the bytes or only counts them.
 
+use std::ops::Range;
+
 use crate::error::WireFault;
 
 /// The largest field number there is.
@@ -112,6 +114,9 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// How many bytes stand before the content of a field at the most: its number and its length.
+const MOST_HEADER_BYTES: usize = 15;
+
 /// Where written bytes go.
 ///
 /// Content that needs its length in front is written between [`begin`](Sink::begin) and [`end`](Sink::end); so one pass
@@ -123,8 +128,14 @@ pub(crate) trait Sink {
     /// Begins length-delimited content and leaves as many bytes for its length.
     fn open(&mut self, room: usize) -> Open;
 
-    /// Ends length-delimited content.
-    fn end(&mut self, open: Open);
+    /// Ends length-delimited content; by how many bytes that was moved for its length.
+    fn end(&mut self, open: Open) -> isize;
+
+    /// How many bytes there are.
+    fn position(&self) -> usize;
+
+    /// Writes what stands somewhere before once more.
+    fn repeat(&mut self, written: Range<usize>);
 
     /// Begins content that is mostly shorter than 128 bytes.
     fn begin(&mut self) -> Open {
@@ -174,6 +185,13 @@ pub(crate) struct Open {
     room: usize,
 }
 
+impl Open {
+    /// Where the content begins, as long as it is open.
+    pub(crate) fn start(self) -> usize {
+        self.start
+    }
+}
+
 /// The wire types that are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WireType {
@@ -187,20 +205,33 @@ impl Sink for Vec<u8> {
         self.extend_from_slice(bytes);
     }
 
-    fn bytes(&mut self, number: u32, bytes: &[u8]) {
-        match (u8::try_from(number << 3 | WireType::Bytes as u32), u8::try_from(bytes.len())) {
-            // Nearly all: room is made once.
-            (Ok(tag @ ..0x80), Ok(length @ ..0x80)) => {
-                self.reserve(2 + bytes.len());
-                self.extend_from_slice(&[tag, length]);
-                self.extend_from_slice(bytes);
-            }
+    fn varint(&mut self, value: u64) {
+        let low = value as u8;
+        match value {
+            // Nearly all.
+            0..0x80 => self.push(low),
+            0x80..0x4000 => self.extend_from_slice(&[low | 0x80, (value >> 7) as u8]),
             _ => {
-                self.tag(number, WireType::Bytes);
-                self.varint(bytes.len() as u64);
-                self.put(bytes);
+                let (bytes, length) = varint(value);
+                self.extend_from_slice(&bytes[..length]);
             }
         }
+    }
+
+    fn bytes(&mut self, number: u32, bytes: &[u8]) {
+        let tag = number << 3 | WireType::Bytes as u32;
+        let (low, high) = (tag as u8, (tag >> 7) as u8);
+        // Nearly all: room is made once.
+        self.reserve(MOST_HEADER_BYTES + bytes.len());
+        match (tag, bytes.len()) {
+            (0..0x80, length @ 0..0x80) => self.extend_from_slice(&[low, length as u8]),
+            (0x80..0x4000, length @ 0..0x80) => self.extend_from_slice(&[low | 0x80, high, length as u8]),
+            (_, length) => {
+                self.varint(tag.into());
+                self.varint(length as u64);
+            }
+        }
+        self.extend_from_slice(bytes);
     }
 
     fn open(&mut self, room: usize) -> Open {
@@ -209,7 +240,7 @@ impl Sink for Vec<u8> {
     }
 
     /// Moves the content where the length needs more bytes than were left, or less.
-    fn end(&mut self, Open { start, room }: Open) {
+    fn end(&mut self, Open { start, room }: Open) -> isize {
         let end = self.len();
         let (bytes, length) = varint((end - start) as u64);
         let content = start - room + length;
@@ -221,6 +252,15 @@ impl Sink for Vec<u8> {
             self.truncate(content + end - start);
         }
         self[start - room..content].copy_from_slice(&bytes[..length]);
+        content.cast_signed() - start.cast_signed()
+    }
+
+    fn position(&self) -> usize {
+        self.len()
+    }
+
+    fn repeat(&mut self, written: Range<usize>) {
+        self.extend_from_within(written);
     }
 }
 
@@ -237,8 +277,17 @@ impl Sink for Count {
         Open { start: self.0, room }
     }
 
-    fn end(&mut self, Open { start, .. }: Open) {
+    fn end(&mut self, Open { start, .. }: Open) -> isize {
         self.0 += varint_len(self.0 - start);
+        0
+    }
+
+    fn position(&self) -> usize {
+        self.0
+    }
+
+    fn repeat(&mut self, written: Range<usize>) {
+        self.0 += written.len();
     }
 }
 

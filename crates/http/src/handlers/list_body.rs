@@ -37,7 +37,7 @@ use crate::body::BodyError;
 const FRAME_BYTES: usize = 64 * 1024;
 /// Room for the entry that fills a frame, so that it rarely grows.
 const FRAME_SLACK_BYTES: usize = 16 * 1024;
-/// How many entries that were picked are measured at once.
+/// How many entries that were picked are measured or written at once.
 const CHOSEN_BLOCK: usize = 32;
 /// How many bytes a compressed list makes anew before it hands out what it has, so that no frame takes long.
 const FRESH_BYTES: usize = 256 * 1024;
@@ -164,7 +164,10 @@ impl Source {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, ApiError>> {
         Poll::Ready(match self {
             Self::Range(cursor, _) => Ok(cursor.next_leaf().map(Batch::Leaf)),
-            Self::Chosen(entries) => Ok(entries.next().map(Batch::One)),
+            Self::Chosen(entries) => {
+                let block: Vec<_> = entries.by_ref().take(CHOSEN_BLOCK).collect();
+                Ok((!block.is_empty()).then_some(Batch::Page(block)))
+            }
             Self::History(items) => {
                 ready!(items.pages.poll_next_unpin(context)).transpose().map(|page| page.map(Batch::Page))
             }
@@ -181,7 +184,6 @@ pub(super) fn bytes_of(entries: &[Arc<Entry>]) -> u64 {
 /// Some items that follow each other.
 pub(super) enum Batch {
     Leaf(LeafSlice),
-    One(Arc<Entry>),
     Page(Vec<Arc<Entry>>),
 }
 
@@ -189,7 +191,6 @@ impl Batch {
     fn entries(&self) -> &[Arc<Entry>] {
         match self {
             Self::Leaf(leaf) => leaf.entries(),
-            Self::One(entry) => std::slice::from_ref(entry),
             Self::Page(entries) => entries,
         }
     }
@@ -221,8 +222,7 @@ impl ListBody {
                     if self.frame.len() >= FRAME_BYTES {
                         return Poll::Ready(Ok(true));
                     }
-                    writer.item(&entries[*written], &mut self.frame)?;
-                    *written += 1;
+                    *written += writer.items(&entries[*written..], FRAME_BYTES, &mut self.frame)?;
                 }
             }
             self.batch = None;
@@ -316,15 +316,14 @@ impl GzipListBody {
                 return Ok(false);
             }
         }
-        for entry in &batch.entries()[*written..] {
-            writer.item(entry, &mut self.plain)?;
-            *written += 1;
-            if self.plain.len() >= FRAME_BYTES {
-                self.compress_plain();
-                break;
-            }
+        let entries = batch.entries();
+        if *written < entries.len() {
+            *written += writer.items(&entries[*written..], FRAME_BYTES, &mut self.plain)?;
         }
-        Ok(*written < batch.entries().len())
+        if self.plain.len() >= FRAME_BYTES {
+            self.compress_plain();
+        }
+        Ok(*written < entries.len())
     }
 
     /// The next items; `None` at the end. A leaf that takes long to compress is compressed elsewhere first.

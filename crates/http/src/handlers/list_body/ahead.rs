@@ -161,9 +161,10 @@ impl Ahead {
 impl AheadBody {
     /// `start` is what stands before the items.
     pub(in crate::handlers) fn new(writer: ListWriter, start: Vec<u8>, source: Source, gzip: bool) -> Self {
+        let block_bytes = BLOCK_BYTES * writer.ease();
         Self {
             writer: Some(writer),
-            entries: Entries { source: Some(source), batch: None, gathered: Vec::new(), bytes: 0 },
+            entries: Entries { source: Some(source), batch: None, gathered: Vec::new(), bytes: 0, block_bytes },
             ahead: VecDeque::with_capacity(BLOCKS_AHEAD),
             start: Some(start),
             member: gzip.then(MemberWriter::new),
@@ -210,9 +211,10 @@ impl AheadBody {
     ) -> Polled<(u64, impl FnOnce() -> Made + Send + 'static + use<>)> {
         let gzip = self.member.is_some();
         let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(None)) };
+        let ease = writer.ease() as u64;
         self.entries.poll_block(context).map_err(BodyError::from).map_ok(|entries| {
             let entries = entries?;
-            let bytes = bytes_of(&entries);
+            let bytes = bytes_of(&entries) / ease;
             let items = writer.block(entries);
             Some((bytes, move || Ok(Block::new(items()?, gzip))))
         })
@@ -288,6 +290,8 @@ struct Entries {
     gathered: Vec<Arc<Entry>>,
     /// How many bytes the gathered ones have.
     bytes: usize,
+    /// How many a block has.
+    block_bytes: usize,
 }
 
 impl Entries {
@@ -295,7 +299,7 @@ impl Entries {
         while let Some(source) = &mut self.source {
             if let Some((batch, taken)) = &mut self.batch {
                 while let Some(entry) = batch.entries().get(*taken) {
-                    if self.bytes >= BLOCK_BYTES {
+                    if self.bytes >= self.block_bytes {
                         self.bytes = 0;
                         return Poll::Ready(Ok(Some(std::mem::take(&mut self.gathered))));
                     }

@@ -3,6 +3,7 @@
 //! The shape decides what an item is in JSON, the encoding what becomes of that JSON: two choices that know nothing of
 //! each other. A list in protobuf is measured before its first byte, because its envelope says how long it is.
 
+use std::iter;
 use std::sync::Arc;
 
 use keelson_cache::Entry;
@@ -15,12 +16,17 @@ use super::{Renderer, write_metadata};
 use crate::handlers::list_body::Source;
 use crate::negotiation::{MediaKind, MediaType, ObjectForm};
 
+/// About how many bytes of items are held in JSON at once, of which protobuf is made.
+const TEXTS_BYTES: usize = 1024 * 1024;
+/// Room for what is added to them, such as revisions.
+const TEXT_SLACK_BYTES: usize = 16 * 1024;
+
 /// Writes the list of one request.
 pub(in crate::handlers) struct ListWriter {
     form: Arc<ListForm>,
     /// Whether no item has been written yet.
     empty: bool,
-    scratch: Vec<u8>,
+    texts: Texts,
 }
 
 /// What the list of one request looks like: all that its items need to be written, whoever writes them.
@@ -77,7 +83,7 @@ impl ListWriter {
                 Frame::Protobuf(start_protobuf(&renderer, &head, source, &mut out).await?)
             }
         };
-        Ok((Self { form: Arc::new(ListForm { renderer, frame }), empty: true, scratch: Vec::new() }, out))
+        Ok((Self { form: Arc::new(ListForm { renderer, frame }), empty: true, texts: Texts::default() }, out))
     }
 
     /// Whether items are shown as their canonical bytes, so that blocks of them can be taken as they are.
@@ -102,6 +108,14 @@ impl ListWriter {
         copied && matches!(frame, Frame::Json)
     }
 
+    /// How many times as many bytes of items can be made in the same time as in the slowest form.
+    pub(in crate::handlers) fn ease(&self) -> usize {
+        match self.form.frame {
+            Frame::Protobuf(_) => 4,
+            Frame::Json | Frame::Pretty(_) | Frame::Yaml(_) => 1,
+        }
+    }
+
     /// Appends what stands before a block of canonical items that is sent by other means.
     pub(in crate::handlers) fn before_block(&mut self, out: &mut Vec<u8>) {
         if !std::mem::take(&mut self.empty) {
@@ -109,13 +123,18 @@ impl ListWriter {
         }
     }
 
-    /// Appends an item.
+    /// Appends the first of these items, at least one, until there are `full` bytes; how many these were.
     ///
     /// # Errors
-    /// 500 when it can't be shown in the version that was asked for.
-    pub(in crate::handlers) fn item(&mut self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
+    /// 500 when one can't be shown in the version that was asked for.
+    pub(in crate::handlers) fn items(
+        &mut self,
+        entries: &[Arc<Entry>],
+        full: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, ApiError> {
         let first = std::mem::take(&mut self.empty);
-        self.form.write(entry, first, &mut self.scratch, out)
+        self.form.write(entries, first, full, &mut self.texts, out)
     }
 
     /// The items that come next, to be written whenever and wherever: what writes them, whose result is sent in this place.
@@ -123,14 +142,13 @@ impl ListWriter {
         &mut self,
         entries: Vec<Arc<Entry>>,
     ) -> impl FnOnce() -> Result<Vec<u8>, ApiError> + Send + 'static + use<> {
-        let (form, mut first) = (self.form.clone(), std::mem::take(&mut self.empty));
+        let (form, first) = (self.form.clone(), std::mem::take(&mut self.empty));
         move || {
             let bytes: usize = entries.iter().map(|entry| entry.object.bytes().len()).sum();
             // YAML takes half as much again, the rest less.
-            let (mut out, mut scratch) = (Vec::with_capacity(bytes * 3 / 2), Vec::new());
-            for entry in &entries {
-                form.write(entry, std::mem::take(&mut first), &mut scratch, &mut out)?;
-            }
+            let room = if matches!(form.frame, Frame::Yaml(_)) { bytes * 3 / 2 } else { bytes };
+            let mut out = Vec::with_capacity(room);
+            form.write(&entries, first, usize::MAX, &mut Texts::default(), &mut out)?;
             Ok(out)
         }
     }
@@ -147,8 +165,30 @@ impl ListWriter {
 }
 
 impl ListForm {
+    /// Appends the first of these items, at least one, until there are `full` bytes; how many these were. `first` if no item stands
+    /// before them.
+    fn write(
+        &self,
+        entries: &[Arc<Entry>],
+        first: bool,
+        full: usize,
+        texts: &mut Texts,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, ApiError> {
+        if let Frame::Protobuf(form) = &self.frame {
+            return self.write_protobuf(*form, entries, full, texts, out);
+        }
+        for (number, entry) in entries.iter().enumerate() {
+            if number > 0 && out.len() >= full {
+                return Ok(number);
+            }
+            self.write_text(entry, first && number == 0, &mut texts.joined, out)?;
+        }
+        Ok(entries.len())
+    }
+
     /// Appends an item; `first` if none stands before it.
-    fn write(&self, entry: &Entry, first: bool, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), ApiError> {
+    fn write_text(&self, entry: &Entry, first: bool, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if matches!(self.frame, Frame::Json) {
             if !first {
                 out.push(b',');
@@ -158,16 +198,50 @@ impl ListForm {
         scratch.clear();
         self.renderer.write_item(entry, scratch)?;
         match &self.frame {
-            Frame::Json => {}
+            Frame::Json | Frame::Protobuf(_) => {}
             Frame::Pretty(writer) => writer.item(scratch, first, out),
             Frame::Yaml(writer) => writer.item(scratch, first, out),
-            Frame::Protobuf(form) => {
-                // It could be measured, so it can be written.
-                let unfit = |error| ApiError::Internal(format!("{:?} does not fit its message: {error}", entry.key));
-                form.write_item(scratch, out).map_err(unfit)?;
-            }
         }
         Ok(())
+    }
+
+    /// The same as `write` in protobuf, of several items at a time, since what neighbours have in common is made once.
+    fn write_protobuf(
+        &self,
+        form: ProtobufForm,
+        entries: &[Arc<Entry>],
+        full: usize,
+        texts: &mut Texts,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, ApiError> {
+        let mut written = 0;
+        while written < entries.len() && (written == 0 || out.len() < full) {
+            // Hardly any object is longer in protobuf than in JSON.
+            self.renderer.write_texts(&entries[written..], full.saturating_sub(out.len()), texts)?;
+            let mut writer = form.write_items(out);
+            for (text, entry) in texts.iter().zip(&entries[written..]) {
+                // It could be measured, so it can be written.
+                let unfit = |error| ApiError::Internal(format!("{:?} does not fit its message: {error}", entry.key));
+                writer.item(text).map_err(unfit)?;
+            }
+            written += texts.ends.len();
+        }
+        Ok(written)
+    }
+}
+
+/// Items in JSON, one behind the other.
+#[derive(Default)]
+struct Texts {
+    joined: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.joined[start..*end])
     }
 }
 
@@ -184,17 +258,43 @@ impl Renderer {
         Ok(())
     }
 
+    /// Writes the first of these items in JSON, at least one and then no more than about so many bytes.
+    ///
+    /// # Errors
+    /// 500 when one can't be shown in the version that was asked for.
+    fn write_texts(&self, entries: &[Arc<Entry>], bytes: usize, texts: &mut Texts) -> Result<(), ApiError> {
+        texts.joined.clear();
+        texts.ends.clear();
+        let bytes = bytes.min(TEXTS_BYTES);
+        texts.joined.reserve(
+            bytes.min(entries.iter().map(|entry| entry.object.bytes().len()).sum::<usize>()) + TEXT_SLACK_BYTES,
+        );
+        for entry in entries {
+            if !texts.ends.is_empty() && texts.joined.len() >= bytes {
+                break;
+            }
+            self.write_item(entry, &mut texts.joined)?;
+            texts.ends.push(texts.joined.len());
+        }
+        Ok(())
+    }
+
     /// How many bytes items take in protobuf.
     ///
     /// # Errors
     /// 500 when one of them can't be shown in the version that was asked for, or does not fit its message.
     fn measure(&self, form: &ProtobufForm, entries: &[Arc<Entry>]) -> Result<usize, ApiError> {
-        let mut json = Vec::new();
-        entries.iter().try_fold(0, |sum, entry| {
-            json.clear();
-            self.write_item(entry, &mut json)?;
-            Ok(sum + form.item_len(&json).map_err(|error| ApiError::Internal(error.to_string()))?)
-        })
+        let (mut texts, mut rest, mut sum) = (Texts::default(), entries, 0);
+        while !rest.is_empty() {
+            self.write_texts(rest, usize::MAX, &mut texts)?;
+            let mut measure = form.measure_items();
+            for text in texts.iter() {
+                measure.item(text).map_err(|error| ApiError::Internal(error.to_string()))?;
+            }
+            sum += measure.bytes();
+            rest = &rest[texts.ends.len()..];
+        }
+        Ok(sum)
     }
 }
 
