@@ -22,7 +22,7 @@ use crate::environment::Environment;
 use crate::event::Event;
 use crate::feed::Feed;
 use crate::history::{History, Past};
-use crate::labels::LabelInterner;
+use crate::labels::{LabelInterner, PartInterner};
 use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
@@ -140,6 +140,7 @@ impl Collection {
                 layout,
                 complete,
                 labels: LabelInterner::default(),
+                parts: PartInterner::default(),
                 encodings: Encodings::default(),
             },
             live: RwLock::new(live),

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
-use keelson_codec::stored::{Checked, DecodeError, Marks, StoredObject, Summary};
+use keelson_codec::stored::{Checked, DecodeError, Marks, StoredObject};
 use keelson_meta::Revision;
 
 use crate::encodings::{EncodingId, Encodings};
-use crate::labels::{LabelInterner, Labels};
+use crate::labels::{LabelInterner, Labels, PartInterner};
 use crate::spec::{Complete, Layout};
 use crate::written::DecoderId;
 
@@ -35,9 +35,9 @@ pub struct Entry {
     pub terminating: bool,
     /// In which encoding the store has it.
     pub(crate) encoding: EncodingId,
-    /// Where in the object's bytes its owners begin.
+    /// Where in the object's skeleton its owners begin.
     owners: Option<NonZeroU32>,
-    /// Where the parts of the object begin in them.
+    /// Where the parts of the object begin in that.
     marks: Marks,
     /// How many bytes the object takes in a list. Trees sum this up, also for objects that nobody has looked at for long.
     list_bytes: u32,
@@ -53,6 +53,7 @@ pub(crate) struct Decoder {
     pub(crate) layout: Arc<Layout>,
     pub(crate) complete: Option<Arc<dyn Complete>>,
     pub(crate) labels: LabelInterner,
+    pub(crate) parts: PartInterner,
     pub(crate) encodings: Encodings,
 }
 
@@ -70,13 +71,10 @@ impl Decoder {
     pub(crate) fn decode(&self, key: Arc<str>, value: &Bytes, revision: Revision) -> Result<Entry, DecodeError> {
         let checked = Checked::parse(value.clone())?;
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
-        let (object, summary) = match &completed {
-            Some(completed) => (completed, completed.summary(&self.layout.fields)?),
-            None => (checked.object(), checked.summary(&self.layout.fields)?),
-        };
-        let rewritten = object.bytes().as_ptr() != value.as_ptr();
-        let encoding = self.encodings.of(value, object);
-        Ok(self.entry(key, (object, rewritten, encoding), &summary, revision))
+        let checked = completed.map_or(checked, Checked::from);
+        let rewritten = checked.object().skeleton().as_ptr() != value.as_ptr();
+        let encoding = self.encodings.of(value, checked.object());
+        self.entry(key, &checked, (rewritten, encoding), revision)
     }
 
     /// The same of an object that this server has written.
@@ -87,32 +85,34 @@ impl Decoder {
             "an object was written that lacks something: {}",
             object.text()
         );
-        let summary = written.summary(&self.layout.fields)?;
-        let encoding = self.encodings.of(object.bytes(), object);
-        Ok(self.entry(key, (object, false, encoding), &summary, revision))
+        let encoding = self.encodings.of(object.skeleton(), object);
+        self.entry(key, written, (false, encoding), revision)
     }
 
     fn entry(
         &self,
         key: Arc<str>,
-        (object, rewritten, encoding): (&StoredObject, bool, EncodingId),
-        summary: &Summary<'_>,
+        checked: &Checked,
+        (rewritten, encoding): (bool, EncodingId),
         revision: Revision,
-    ) -> Entry {
-        Entry {
+    ) -> Result<Entry, DecodeError> {
+        let summary = checked.summary(&self.layout.fields)?;
+        let object = checked.shared(|text| self.parts.intern(text));
+        let owners = summary.owners.and_then(|owners| NonZeroU32::new(object.place_of(owners.get())));
+        Ok(Entry {
             key,
             revision,
             labels: self.labels.intern(summary.labels.iter().map(|(key, value)| (&**key, &**value))),
-            object: object.clone(),
             rewritten,
             terminating: summary.deletion_timestamp.is_some(),
             encoding,
-            owners: summary.owners,
-            marks: summary.marks,
-            list_bytes: list_bytes(object, revision, &self.layout),
+            owners,
+            marks: summary.marks.in_skeleton_of(&object),
+            list_bytes: list_bytes(&object, revision, &self.layout),
             layout: self.layout.clone(),
             fields: Fields::join(&summary.fields),
-        }
+            object,
+        })
     }
 }
 
@@ -166,11 +166,11 @@ impl Entry {
 
     /// The JSON text of `metadata.ownerReferences`; `None` of an object that has none.
     pub fn owner_references(&self) -> Option<&str> {
-        let mut cursor = Cursor::new(self.object.bytes(), self.owners?.get() as usize);
+        let mut cursor = Cursor::new(self.object.skeleton(), self.owners?.get() as usize);
         std::str::from_utf8(cursor.raw()).ok()
     }
 
-    /// Where the parts of the object begin in its bytes.
+    /// Where the parts of the object begin in its [skeleton](StoredObject::skeleton).
     pub const fn marks(&self) -> Marks {
         self.marks
     }
@@ -235,6 +235,7 @@ mod tests {
             layout: Arc::new(layout),
             complete: None,
             labels: LabelInterner::default(),
+            parts: PartInterner::default(),
             encodings: Encodings::default(),
         }
     }
@@ -271,6 +272,33 @@ mod tests {
         check(r#"{"name":"b","ownerReferences":[{"uid":"u"}],"finalizers":["x"]}"#, Some(r#"[{"uid":"u"}]"#), false);
         check(r#"{"name":"b","deletionTimestamp":"t"}"#, None, true);
         check(r#"{"name":"b","ownerReferences":null,"labels":{"ownerReferences":"c"}}"#, None, false);
+    }
+
+    #[test]
+    fn an_entry_knows_its_places_where_its_object_shares_what_managers_own() {
+        let owned = (0..30).map(|at| format!(r#""f:field{at}":{{}}"#)).collect::<Vec<_>>().join(",");
+        let value = |name: &str| {
+            let metadata = format!(
+                r#"{{"name":"{name}","ownerReferences":[{{"uid":"u"}}],"managedFields":[{{"manager":"m","fieldsV1":{{{owned}}}}}]}}"#
+            );
+            Bytes::from(format!(
+                r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata},"spec":{{"nodeName":"n1"}},"status":{{"phase":"P"}}}}"#
+            ))
+        };
+        let decoder = decoder(&[FieldPath::parse("spec.nodeName")]);
+        for name in ["one", "other"] {
+            let (entry, value) = (decoder.decode(name.into(), &value(name), Revision::new(7)).unwrap(), value(name));
+            assert_eq!((entry.object.bytes(), entry.rewritten), (value.clone(), false));
+            assert!(entry.object.skeleton().len() + owned.len() < value.len());
+            assert_eq!((entry.owner_references(), entry.field(0)), (Some(r#"[{"uid":"u"}]"#), "n1"));
+            for member in ["spec", "status"] {
+                let mut cursor = Cursor::new(entry.object.skeleton(), entry.marks().before(member).unwrap());
+                assert!(cursor.key().unwrap().is(member), "{member}");
+            }
+            let mut item = Vec::new();
+            entry.write_item(&mut item);
+            assert_eq!(entry.list_bytes(), item.len() as u64);
+        }
     }
 
     #[test]

@@ -438,7 +438,7 @@ impl Drop for History {
 
 /// What an event holds alone: the object it replaced. The object it made belongs to the collection.
 fn event_bytes(event: &Event) -> u64 {
-    EVENT_OVERHEAD + event.previous.as_ref().map_or(0, |entry| entry.object.bytes().len() as u64)
+    EVENT_OVERHEAD + event.previous.as_ref().map_or(0, |entry| entry.object.skeleton().len() as u64)
 }
 
 /// About what a frame of the event takes.

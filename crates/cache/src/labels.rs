@@ -1,4 +1,5 @@
-//! Labels as entries hold them: one pointer, shared by all entries of a collection with the same labels.
+//! Labels as entries hold them: one pointer, shared by all entries of a collection with the same labels. Parts of objects that many
+//! have alike are shared in the same way.
 //!
 //! A label is one text, `key=value` (keys hold no `=`), because that is also the term under which the index knows it.
 
@@ -6,7 +7,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -124,6 +125,21 @@ impl Pools {
     }
 }
 
+/// Makes equal parts of objects share their memory.
+#[derive(Default)]
+pub(crate) struct PartInterner {
+    /// Made with the first one, for there are thousands of collections without any.
+    pool: OnceLock<Box<(Sharded<[u8]>, DefaultHashBuilder)>>,
+}
+
+impl PartInterner {
+    /// The text that is kept of this one. Cost: a look-up and a comparison, if another object has it.
+    pub(crate) fn intern(&self, text: &[u8]) -> Arc<[u8]> {
+        let (texts, hasher) = &**self.pool.get_or_init(Box::default);
+        texts.intern(hasher.hash_one(text), |known| known == text, || Arc::from(text))
+    }
+}
+
 /// A pool in parts, each with a lock of its own.
 struct Sharded<T: ?Sized>([Mutex<Pool<T>>; SHARDS]);
 
@@ -191,6 +207,14 @@ mod tests {
         assert_eq!(labels.get("ap"), None);
         assert_eq!(labels.get("app="), None);
         assert_eq!(labels.iter().collect::<Vec<_>>(), [("app.kubernetes.io/name", ""), ("app", "web"), ("b", "x=y")]);
+    }
+
+    #[test]
+    fn equal_parts_of_objects_share_memory() {
+        let interner = PartInterner::default();
+        let (one, same, other) = (interner.intern(b"a text"), interner.intern(b"a text"), interner.intern(b"another"));
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        assert_eq!((&*same, &*other), (&b"a text"[..], &b"another"[..]));
     }
 
     #[test]

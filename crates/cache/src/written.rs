@@ -104,17 +104,17 @@ mod tests {
     const READER: DecoderId = DecoderId(u64::MAX);
 
     fn take(written: &Written, name: &str, bytes: &Bytes) -> Option<Bytes> {
-        written.take(&key(name), bytes, READER).map(|object| object.object().bytes().clone())
+        written.take(&key(name), bytes, READER).map(|object| object.object().bytes())
     }
 
     #[test]
     fn an_object_is_known_by_its_key_and_bytes_and_once() {
         let (written, ours) = (Written::default(), object("a"));
-        let bytes = ours.object().bytes();
+        let bytes = &ours.object().bytes();
         written.announce(key("a"), ours.clone(), READER);
         assert_eq!(take(&written, "b", bytes), None, "the same under another key");
         assert_eq!(take(&written, "a", &bytes.slice(..5)), None, "a part of it");
-        assert_eq!(take(&written, "a", object("b").object().bytes()), None, "what another wrote under the key");
+        assert_eq!(take(&written, "a", &object("b").object().bytes()), None, "what another wrote under the key");
         // The store sent them back: the object is still held in the bytes that were written.
         let found = take(&written, "a", &Bytes::copy_from_slice(bytes));
         assert_eq!(found.map(|found| found.as_ptr()), Some(bytes.as_ptr()));
@@ -130,7 +130,7 @@ mod tests {
             written.announce(key("a"), object(&number.to_string()), READER);
         }
         let last = object(&MOST_OBJECTS.to_string());
-        assert!(take(&written, "a", last.object().bytes()).is_some());
+        assert!(take(&written, "a", &last.object().bytes()).is_some());
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let names: Vec<String> = (0..=MOST_OBJECTS).map(|number| number.to_string()).collect();
         let few: Vec<Checked> = names.iter().map(|name| object(name)).collect();
         names.iter().zip(&few).for_each(|(name, object)| written.announce(key(name), object.clone(), READER));
-        let is_there = |name: &str, object: &Checked| take(&written, name, object.object().bytes()).is_some();
+        let is_there = |name: &str, object: &Checked| take(&written, name, &object.object().bytes()).is_some();
         assert!(!is_there(&names[0], &few[0]));
         assert!(is_there(&names[1], &few[1]));
         let large = object(&"x".repeat(MOST_BYTES - 1000));

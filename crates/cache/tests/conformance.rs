@@ -187,7 +187,7 @@ fn relative(key: &StoreKey) -> &str {
 fn stored(entry: &Entry) -> KeyValue {
     KeyValue {
         key: StoreKey::new(format!("{PREFIX}{}", entry.key)),
-        value: plain(entry.object.bytes()),
+        value: plain(&entry.object.bytes()),
         revision: entry.revision,
     }
 }
@@ -196,7 +196,7 @@ fn told(event: &keelson_cache::Event) -> StoreEvent {
     StoreEvent {
         key: StoreKey::new(format!("{PREFIX}{}", event.key())),
         revision: event.revision,
-        value: event.current.as_ref().map(|entry| plain(entry.object.bytes())),
+        value: event.current.as_ref().map(|entry| plain(&entry.object.bytes())),
     }
 }
 

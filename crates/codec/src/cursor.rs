@@ -65,6 +65,12 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at).copied().unwrap_or(0)
     }
 
+    /// Goes on to a place further behind.
+    #[inline]
+    pub(crate) fn advance(&mut self, to: usize) {
+        self.at = to.max(self.at);
+    }
+
     /// Steps over one byte.
     #[inline]
     pub fn step(&mut self) {

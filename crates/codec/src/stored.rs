@@ -26,11 +26,13 @@ use crate::json::JsonError;
 mod canonical;
 mod checked;
 mod encoding;
+mod shared;
 mod summary;
 
 use canonical::Canonical;
 pub use checked::Checked;
 pub use encoding::Encoding;
+use shared::Parts;
 pub use summary::{FieldPath, Marks, Summary};
 
 /// Metadata that says which object this is, written before the `resourceVersion`.
@@ -91,9 +93,11 @@ pub enum DecodeError {
 }
 
 /// The canonical bytes of one object. Cloning is cheap: the bytes are shared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct StoredObject {
+    /// All of them, or the skeleton where there are parts.
     bytes: Bytes,
+    parts: Parts,
     /// Where `"metadata"` starts; before it stand the kind and the apiVersion.
     body: u32,
     /// Where the resourceVersion belongs.
@@ -136,17 +140,35 @@ impl StoredObject {
 
     fn with_marks(bytes: Bytes, body: usize, splice: usize) -> Self {
         let mark = |at: usize| u32::try_from(at).expect("objects are limited to a few MiB when they are received");
-        Self { body: mark(body), splice: mark(splice), bytes }
+        Self { body: mark(body), splice: mark(splice), bytes, parts: None }
     }
 
-    /// The bytes to store.
-    pub fn bytes(&self) -> &Bytes {
-        &self.bytes
+    /// The bytes to store. Cost: a copy, where the object [shares](Checked::shared) some with others.
+    pub fn bytes(&self) -> Bytes {
+        match &self.parts {
+            None => self.bytes.clone(),
+            Some(_) => self.assembled().into(),
+        }
     }
 
     /// The same as text.
-    pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.bytes).unwrap_or_default()
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.parts {
+            None => std::str::from_utf8(&self.bytes).map_or_else(|_| Cow::default(), Cow::Borrowed),
+            Some(_) => Cow::Owned(String::from_utf8(self.assembled()).unwrap_or_default()),
+        }
+    }
+
+    /// How many bytes there are to store.
+    pub fn size(&self) -> usize {
+        let parts = self.parts.as_deref().unwrap_or_default();
+        self.bytes.len() + parts.iter().map(|part| part.text.len()).sum::<usize>()
+    }
+
+    fn assembled(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.size());
+        self.write_range(0..self.bytes.len(), &mut bytes);
+        bytes
     }
 
     /// The object as a value tree, with its `resourceVersion`. Cost: a parse; lists and watches never need it.
@@ -158,30 +180,41 @@ impl StoredObject {
 
     /// The object as a value tree without `metadata.managedFields`, which is most of many objects and seldom looked into,
     /// and that as text.
-    pub fn decode_apart(&self, revision: Revision) -> (Object, Option<&str>) {
+    pub fn decode_apart(&self, revision: Revision) -> (Object, Option<Cow<'_, str>>) {
         let Some((member, value)) = self.managed_fields() else { return (self.decode(revision), None) };
-        let owners = std::str::from_utf8(&self.bytes[value]).ok();
+        let owners = self.text_of(value);
         if self.bytes.get(member.start) != Some(&b',') {
             // The first member of the metadata, which is nearly always the name.
             let mut object = self.decode(revision);
             object.remove_meta(MANAGED_FIELDS);
             return (object, owners);
         }
-        let mut text = Vec::with_capacity(self.object_len(revision));
+        let mut text = Vec::with_capacity(self.bytes.len() - member.len() + 64);
         text.extend_from_slice(self.slice(0, self.splice));
         self.write_revision(revision, &mut text);
+        // Whatever is shared is in what is left out.
         text.extend_from_slice(&self.bytes[self.splice as usize..member.start]);
         text.extend_from_slice(&self.bytes[member.end..]);
         (decoded(&text), owners)
     }
 
     /// `metadata.managedFields` as text, of which no tree is made.
-    pub fn managed_fields_text(&self) -> Option<&str> {
+    pub fn managed_fields_text(&self) -> Option<Cow<'_, str>> {
         let (_, value) = self.managed_fields()?;
-        std::str::from_utf8(&self.bytes[value]).ok()
+        self.text_of(value)
     }
 
-    /// Where `metadata.managedFields` stands: the member, with the comma before it if there is one, and its value.
+    /// What stands at these places of the skeleton.
+    fn text_of(&self, range: Range<usize>) -> Option<Cow<'_, str>> {
+        if self.parts.is_none() {
+            return std::str::from_utf8(&self.bytes[range]).ok().map(Cow::Borrowed);
+        }
+        let mut text = Vec::with_capacity(self.size());
+        self.write_range(range, &mut text);
+        String::from_utf8(text).ok().map(Cow::Owned)
+    }
+
+    /// Where `metadata.managedFields` stands in the skeleton: the member, with the comma before it if there is one, and its value.
     fn managed_fields(&self) -> Option<(Range<usize>, Range<usize>)> {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
         cursor.take(METADATA_START);
@@ -269,14 +302,15 @@ impl StoredObject {
 
     /// Appends the `metadata` alone.
     pub fn write_metadata(&self, revision: Revision, out: &mut Vec<u8>) {
-        let metadata = self.metadata();
-        let (before, after) = metadata.split_at(self.splice as usize - self.body as usize - METADATA_START.len());
-        out.extend_from_slice(before);
+        let start = self.body as usize + METADATA_START.len();
+        let end = start + self.metadata().len();
+        out.extend_from_slice(&self.bytes[start..self.splice as usize]);
         self.write_revision(revision, out);
-        out.extend_from_slice(after);
+        self.write_range(self.splice as usize..end, out);
     }
 
-    /// The JSON text of `metadata`, without a `resourceVersion`: for readers of what the summary leaves out.
+    /// The JSON text of `metadata`, without a `resourceVersion`, and maybe without which fields have which owner: for readers of what
+    /// the summary leaves out.
     pub fn metadata(&self) -> &[u8] {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
         cursor.take(METADATA_START);
@@ -291,7 +325,7 @@ impl StoredObject {
     fn write_body(&self, revision: Revision, out: &mut Vec<u8>) {
         out.extend_from_slice(self.slice(self.body, self.splice));
         self.write_revision(revision, out);
-        out.extend_from_slice(&self.bytes[self.splice as usize..]);
+        self.write_range(self.splice as usize..self.bytes.len(), out);
     }
 
     fn write_revision(&self, revision: Revision, out: &mut Vec<u8>) {
@@ -307,7 +341,7 @@ impl StoredObject {
         let (before, after) = self.commas();
         let digits = itoa::Buffer::new().format(revision.get()).len();
         let inserted = before.len() + REVISION_START.len() + digits + 1 + after.len();
-        self.bytes.len() - self.body as usize + inserted
+        self.size() - self.body as usize + inserted
     }
 
     /// What must stand before and after the inserted field: the marks sit between `{` or a value and `,` or `}`.
@@ -324,6 +358,18 @@ impl StoredObject {
         &self.bytes[from as usize..to as usize]
     }
 }
+
+/// Whether they have the same bytes, whatever of these they share with others.
+impl PartialEq for StoredObject {
+    fn eq(&self, other: &Self) -> bool {
+        if self.parts.is_none() && other.parts.is_none() {
+            return self.bytes == other.bytes;
+        }
+        self.size() == other.size() && self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for StoredObject {}
 
 fn decoded(text: &[u8]) -> Object {
     let Ok(json::Parsed { value: Value::Object(map), .. }) = json::parse(text) else {

@@ -37,7 +37,7 @@ fn check_lacks(kind: &GroupVersionKind, object: Value) {
     let before = stored.decode(Revision::ZERO);
     let mut filled = before.clone();
     fill(kind, &mut filled);
-    let text = stored.text().to_owned();
+    let text = stored.text().into_owned();
     let lacks = Defaults::of(kind).is_some_and(|defaults| defaults.lacks(&Checked::from(stored)));
     assert_eq!(lacks, filled != before, "{text}");
 }

@@ -154,7 +154,7 @@ mod tests {
                 let condition = Condition::parse("w", expression).unwrap_or_else(|error| panic!("{error}"));
                 let expected = condition.holds_of(&whole);
                 for marks in [Default::default(), marks] {
-                    let subject = Subject::new(stored.bytes(), Revision::new(7)).marked(marks);
+                    let subject = Subject::new(stored.skeleton(), Revision::new(7)).marked(marks);
                     prop_assert_eq!(condition.holds(&subject, || whole.clone()), expected, "{} of {}", expression, stored.text());
                 }
             }

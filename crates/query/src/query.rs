@@ -18,6 +18,10 @@ use crate::path::{Path, Segment};
 use crate::search::Search;
 use crate::value::{Subject, Value};
 
+/// Where which fields have which owner stands.
+const METADATA: &str = "metadata";
+const MANAGED_FIELDS: &str = "managedFields";
+
 /// How the names of all parameters of a query begin.
 pub const PREFIX: &str = "keelson.io/";
 
@@ -221,6 +225,23 @@ impl Query {
         heads.sort_unstable();
         heads.dedup();
         heads
+    }
+
+    /// Whether it may look into which fields of an object have which owner.
+    pub fn reads_managed_fields(&self) -> bool {
+        let mut paths = self.filter.as_ref().map(Filter::paths).unwrap_or_default();
+        paths.extend(self.sort_by.terms().iter().map(|term| &term.path));
+        paths.extend(&self.group_by);
+        let leads_there = |path: &&Path| match path.segments() {
+            [Segment::Member(first), Segment::Member(second), ..] => {
+                **first == *METADATA && **second == *MANAGED_FIELDS
+            }
+            [Segment::Member(first), ..] => **first == *METADATA,
+            [Segment::Item(_) | Segment::Each, ..] | [] => true,
+        };
+        // A condition may read all of an object, or all of its metadata.
+        let read = self.condition.as_ref().map(|condition| condition.heads().collect::<Vec<_>>());
+        paths.iter().any(leads_there) || read.is_some_and(|heads| heads.is_empty() || heads.contains(&METADATA))
     }
 
     /// The parameter by which the objects of the answer are put in order, or else are found.

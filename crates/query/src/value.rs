@@ -119,7 +119,7 @@ mod tests {
             ("data[0]", &["1"]),
             ("none", &[]),
         ] {
-            check(stored.text(), path, expect);
+            check(&stored.text(), path, expect);
         }
         // What is there would end a walk, if there was one.
         check(&stored.text().replace("spec\":{", "spec!!!"), "status.phase", &["Running"]);

@@ -112,7 +112,7 @@ fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize], own: bool) -> f64 {
         }
         let stored: Vec<KeyValue> = objects
             .into_iter()
-            .map(|(key, object)| KeyValue { key, value: object.object().bytes().clone(), revision: Revision::new(1) })
+            .map(|(key, object)| KeyValue { key, value: object.object().bytes(), revision: Revision::new(1) })
             .collect();
         let began = cpu();
         for stored in &stored {
@@ -176,7 +176,7 @@ impl StoredPods {
     }
 
     fn value(&self, number: usize, phase: &str) -> Bytes {
-        self.object(number, phase).object().bytes().clone()
+        self.object(number, phase).object().bytes()
     }
 
     fn object(&self, number: usize, phase: &str) -> Checked {

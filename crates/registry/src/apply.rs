@@ -102,7 +102,7 @@ impl Proposal for Apply<'_> {
             return Ok(Proposed::New(object, Ownership::Known(managed_fields)));
         };
         let mut live = Live::in_version_of(target, live).await?;
-        let applied = managed::apply(target, &mut live.object, live.managed_fields, application).await?;
+        let applied = managed::apply(target, &mut live.object, live.managed_fields.as_deref(), application).await?;
         let (mut next, managed_fields) = applied;
         self.mind()?;
         match_url(target, &mut next)?;

@@ -65,7 +65,7 @@ impl Complete for Completion {
         let form = self.forms.iter().find(is_in)?;
         let is_complete = match &form.rules {
             FormRules::Defaults(defaults, _) => !defaults.lacks(checked),
-            FormRules::Structural(schema) => schema.get().is_shape_of(stored.bytes()),
+            FormRules::Structural(schema) => schema.get().is_shape_of(&stored.bytes()),
         };
         if is_complete {
             return None;
@@ -81,7 +81,7 @@ impl Complete for Completion {
             FormRules::Structural(schema) => schema.get().walk(&mut object, &mut report, WalkOptions::STORE),
         }
         let complete = StoredObject::encode(&object);
-        (report.fault().is_none() && complete.bytes() != stored.bytes()).then_some(complete)
+        (report.fault().is_none() && complete != *stored).then_some(complete)
     }
 }
 

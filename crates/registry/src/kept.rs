@@ -76,7 +76,7 @@ struct ConvertedObject {
 
 impl ConvertedObject {
     fn size(&self) -> usize {
-        self.stored.bytes().len() + self.converted.bytes().len() + OVERHEAD_BYTES
+        self.stored.size() + self.converted.size() + OVERHEAD_BYTES
     }
 }
 
@@ -91,7 +91,7 @@ struct Flight {
 
 impl Key {
     fn new(stored: &StoredObject, version: usize) -> Self {
-        let bytes = stored.bytes();
+        let bytes = stored.skeleton();
         Self { address: bytes.as_ptr().addr(), length: bytes.len(), version }
     }
 }

@@ -119,7 +119,7 @@ impl Registry {
             }
             kinds::finalize_namespace(&mut namespace);
             let managed_fields =
-                managed::track_metadata(&target, &mut before, &mut namespace, known, caller, registry.now());
+                managed::track_metadata(&target, &mut before, &mut namespace, known.as_deref(), caller, registry.now());
             namespace.remove_meta("resourceVersion");
             let held = !namespace.finalizers().is_empty() || !target.strategy().may_go(&namespace);
             let next = ManagedObject::new(namespace, managed_fields);

@@ -89,7 +89,7 @@ impl Registry {
             }
             edit(&mut object);
             let managed_fields =
-                managed::track_metadata(target, &mut before, &mut object, known, caller, registry.now());
+                managed::track_metadata(target, &mut before, &mut object, known.as_deref(), caller, registry.now());
             object.remove_meta("resourceVersion");
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
             let stays = held || !target.strategy().may_go(&object);

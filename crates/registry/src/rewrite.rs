@@ -3,6 +3,7 @@
 //! Nothing of it changes but that: it is not judged again, so that what was once allowed is in nobody's way, and nobody comes to own a
 //! field of it. Admission is asked as of any update.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -85,7 +86,7 @@ impl Proposal for Rewrite<'_> {
             return Ok(Proposed::Change(Change::Keep(live.object.clone(), live.revision), None));
         }
         let (object, managed_fields) = live.object.decode_apart(live.revision);
-        let managed_fields = managed_fields.map(str::to_owned);
+        let managed_fields = managed_fields.map(Cow::into_owned);
         let object = registry.to_storage(self.target, object).await?;
         Ok(Proposed::Change(Change::Put(ManagedObject::new(object, managed_fields)), Some(Operation::Update)))
     }

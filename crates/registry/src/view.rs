@@ -141,7 +141,7 @@ impl VersionedView {
         let mut from = None;
         let mut batch = Vec::new();
         for (place, entry) in entries.iter().enumerate().skip(start).filter(|(_, entry)| !self.fits(&entry.object)) {
-            let size = entry.object.bytes().len();
+            let size = entry.object.size();
             if batch.len() == BATCH_OBJECTS || (bytes > 0 && bytes + size > BATCH_BYTES) {
                 break;
             }
@@ -281,7 +281,7 @@ struct Turn {
 
 impl Turn {
     async fn rest(&mut self, object: &StoredObject) {
-        self.bytes += object.bytes().len();
+        self.bytes += object.size();
         if self.bytes > REST_FROM_BYTES {
             self.bytes = 0;
             tokio::task::yield_now().await;

@@ -77,8 +77,8 @@ impl WatchOutput {
     pub fn size(&self) -> usize {
         const SMALL: usize = 256;
         match self {
-            Self::Initial(entry) => entry.object.bytes().len(),
-            Self::Event(kind, event) => event.object(*kind).map_or(SMALL, |entry| entry.object.bytes().len()),
+            Self::Initial(entry) => entry.object.size(),
+            Self::Event(kind, event) => event.object(*kind).map_or(SMALL, |entry| entry.object.size()),
             Self::Bookmark { .. } | Self::Error(_) => SMALL,
         }
     }

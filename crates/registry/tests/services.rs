@@ -55,7 +55,7 @@ fn service(name: &str, spec: &Value) -> Object {
 async fn create(server: &Registry, name: &str, spec: Value) -> Result<Value, ApiError> {
     let created =
         server.create(&services(), service(name, &spec), &Caller::server(), &CreateOptions::default()).await?;
-    Ok(serde_json::from_str(created.object.text()).unwrap())
+    Ok(serde_json::from_str(created.object.text().as_ref()).unwrap())
 }
 
 async fn update(server: &Registry, name: &str, spec: Value) -> Result<(), ApiError> {
@@ -81,7 +81,7 @@ async fn check_held(store: &Arc<dyn Store>, server: &Registry) {
         server.list(&services(), &Caller::server(), &everything).await.unwrap().items.into_entries().await.unwrap();
     let (mut addresses, mut ports) = (BTreeMap::new(), BTreeMap::new());
     for entry in listed {
-        let service: Value = serde_json::from_str(entry.object.text()).unwrap();
+        let service: Value = serde_json::from_str(entry.object.text().as_ref()).unwrap();
         let name = entry.name().to_owned();
         for address in
             service["spec"]["clusterIPs"].as_array().into_iter().flatten().filter(|address| *address != "None")

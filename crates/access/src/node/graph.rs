@@ -187,7 +187,7 @@ impl follow::Index for Graph {
     fn is_same(source: Source, before: &Entry, after: &Entry) -> bool {
         let node = |entry: &'_ Entry| entry.field_named("spec.nodeName").to_owned();
         let may_use_more = |entry: &Entry| {
-            ["esourceClaim", "phemeralContainers"].iter().any(|word| entry.object.text().contains(word))
+            ["esourceClaim", "phemeralContainers"].iter().any(|word| entry.object.skeleton_text().contains(word))
         };
         source == Source::Pods
             && !node(after).is_empty()

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::Decoder;
-use crate::labels::LabelInterner;
+use crate::labels::{LabelInterner, PartInterner};
 use crate::snapshot::Snapshot;
 
 const APPS: u8 = 4;
@@ -63,6 +63,7 @@ fn decoder() -> Decoder {
         complete: None,
         encodings: crate::encodings::Encodings::default(),
         labels: LabelInterner::default(),
+        parts: PartInterner::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::Decoder;
-use crate::labels::LabelInterner;
+use crate::labels::{LabelInterner, PartInterner};
 use crate::spec::Layout;
 use crate::trees::Trees;
 use crate::written::DecoderId;
@@ -34,6 +34,7 @@ fn decoder() -> Decoder {
         layout: Arc::new(Layout::default()),
         complete: None,
         labels: LabelInterner::default(),
+        parts: PartInterner::default(),
         encodings: crate::encodings::Encodings::default(),
     }
 }

@@ -4,6 +4,8 @@
 //! lack. The check, which reads every byte anyway, notes where each array and object ends, so that the others step over
 //! what they don't look at. Who writes an object notes as much of it as is looked for in what one has written oneself.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use keelson_meta::Object;
 use keelson_meta::json::Value;
@@ -57,6 +59,12 @@ impl Checked {
     /// How many bytes this takes.
     pub fn memory(&self) -> usize {
         self.object.bytes.len() + self.extents.memory()
+    }
+
+    /// The object without its own copy of what others have, too: `keep` is shown each such text and gives the one that is kept of
+    /// it. Places in the text are others in the [skeleton](StoredObject::skeleton).
+    pub fn shared(&self, keep: impl FnMut(&[u8]) -> Arc<[u8]>) -> StoredObject {
+        self.object.cut(self.cursor(), keep).unwrap_or_else(|| self.object.clone())
     }
 
     /// The object alone.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 
-use super::DecodeError;
+use super::{DecodeError, StoredObject};
 use crate::cursor::{Cursor, RawText};
 
 /// Keys and values of labels.
@@ -53,6 +53,13 @@ impl Marks {
             "status" => (self.status > 0).then_some(self.status as usize),
             _ => (self.behind_metadata > 0).then_some(self.behind_metadata as usize),
         }
+    }
+
+    /// The same in the [skeleton](StoredObject::skeleton) of the object.
+    #[must_use]
+    pub fn in_skeleton_of(self, object: &StoredObject) -> Self {
+        let Self { behind_metadata, status } = self;
+        Self { behind_metadata: object.place_of(behind_metadata), status: object.place_of(status) }
     }
 
     /// The cursor stands behind the metadata.

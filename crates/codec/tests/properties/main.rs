@@ -6,6 +6,7 @@
 
 mod gzip;
 mod json;
+mod shared;
 mod stored;
 mod strategies;
 mod yaml;

@@ -70,7 +70,7 @@ impl Source {
         match self {
             Self::Range(_, bytes) | Self::Converted { bytes, .. } => *bytes,
             Self::History(items) => items.least_bytes,
-            Self::Chosen(entries) => entries.as_slice().iter().map(|entry| entry.object.bytes().len() as u64).sum(),
+            Self::Chosen(entries) => entries.as_slice().iter().map(|entry| entry.object.size() as u64).sum(),
         }
     }
 

@@ -139,10 +139,13 @@ impl Renderer {
         revision: Revision,
         out: &mut Vec<u8>,
     ) -> Result<(), ApiError> {
+        let whole;
         let outline = if self.printer.reads_all() {
-            Outline::read(object.text())
+            whole = object.text();
+            Outline::read(&whole)
         } else {
-            Outline::read_sparsely(object.text(), PASSED_OVER)
+            // No column of a built-in kind shows which fields have which owner.
+            Outline::read_sparsely(object.skeleton_text(), PASSED_OVER)
         };
         let cells = self.printer.cells(&outline, self.now);
         let mut written = Ok(());
@@ -163,7 +166,7 @@ impl Renderer {
     /// Appends the metadata that the row of an object brings along.
     fn write_row_metadata(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let unshown = self.printer.unshown_annotations();
-        if !unshown.iter().any(|annotation| object.text().contains(annotation)) {
+        if !unshown.iter().any(|annotation| object.skeleton_text().contains(annotation)) {
             object.write_metadata(revision, out);
             return Ok(());
         }

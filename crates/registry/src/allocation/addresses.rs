@@ -55,7 +55,7 @@ pub(super) async fn assign(
                     }
                     // The object that says so was lost. Whoever has the address says it again.
                     let object = registry.encode_own(&target, describe(service_ref, address)).await?;
-                    companions.take(key(registry, &target, address)?, object.bytes().clone(), OnConflict::TryAgain);
+                    companions.take(key(registry, &target, address)?, object.bytes(), OnConflict::TryAgain);
                     continue;
                 }
                 let refused = |why: &str| {
@@ -67,7 +67,7 @@ pub(super) async fn assign(
             }
         };
         let object = registry.encode_own(&target, describe(service_ref, address)).await?;
-        companions.take(key(registry, &target, address)?, object.bytes().clone(), on_conflict);
+        companions.take(key(registry, &target, address)?, object.bytes(), on_conflict);
     }
     spec.put("clusterIP", addresses.first().map(|address| json!(address)));
     spec.put("clusterIPs", Some(json!(addresses)));

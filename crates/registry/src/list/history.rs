@@ -124,7 +124,7 @@ impl Registry {
         };
         let mut pages = read();
         let first = pages.try_next().await?.unwrap_or_default();
-        let least_bytes = first.iter().map(|entry| entry.object.bytes().len() as u64).sum();
+        let least_bytes = first.iter().map(|entry| entry.object.size() as u64).sum();
         let pages = stream::once(future::ready(Ok(first))).chain(pages.map_err(store_error)).boxed();
         // Nothing is read of this unless somebody asks for it.
         let again = read().map_err(store_error).boxed();
@@ -158,7 +158,7 @@ impl Registry {
                         part.cut_at = last;
                         return Ok(part);
                     }
-                    bytes += entry.object.bytes().len();
+                    bytes += entry.object.size();
                     part.chosen.push(entry);
                 }
             }

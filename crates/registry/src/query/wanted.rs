@@ -7,6 +7,8 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
+
 use keelson_cache::{Entry, IndexTerm, NoRoom, Places, Sight};
 use keelson_codec::StoredObject;
 use keelson_codec::stored::Marks;
@@ -44,6 +46,8 @@ pub(crate) struct Wanted {
     pub(super) name: String,
     /// The members of an object that are looked into.
     heads: Vec<Box<str>>,
+    /// Whether which fields have which owner is looked into, too.
+    reads_all: bool,
     /// The paths that are indexed whoever asks.
     fixed: Vec<Path>,
     /// From how many objects on that would be looked into an index of searches is made.
@@ -69,6 +73,7 @@ impl Wanted {
         let version = target.view();
         let heads = query.heads().into_iter().map(Into::into).collect();
         Self {
+            reads_all: query.reads_managed_fields(),
             query,
             heads,
             range,
@@ -163,7 +168,7 @@ impl Wanted {
     pub(super) fn fetch(&self, entries: &[&Arc<Entry>]) {
         let mut sum = 0_u8;
         for entry in entries {
-            let (bytes, marks) = (entry.object.bytes(), entry.marks());
+            let (bytes, marks) = (entry.object.skeleton(), entry.marks());
             sum ^= entry.key.as_bytes().first().copied().unwrap_or_default();
             for head in &self.heads {
                 let at = marks.before(head).unwrap_or_default();
@@ -226,7 +231,7 @@ impl Wanted {
     /// The object in the version of the request.
     fn shown<'e>(&self, entry: &'e Entry) -> Seen<'e> {
         if self.version.fits(&entry.object) {
-            return Seen::stored(entry);
+            return if self.reads_all { Seen::whole(entry, Cow::Borrowed(&entry.object)) } else { Seen::stored(entry) };
         }
         if self.version.asks() {
             self.is_unknown.store(true, Ordering::Relaxed);
@@ -234,7 +239,7 @@ impl Wanted {
         }
         // The page that it is on says what is wrong with one that can't be converted.
         let converted = self.version.show_now(entry);
-        converted.map_or_else(|_| Seen::stored(entry), |object| Seen::converted(entry, object))
+        converted.map_or_else(|_| Seen::stored(entry), |object| Seen::whole(entry, Cow::Owned(object)))
     }
 
     /// Whether the query wants an object.
@@ -284,6 +289,8 @@ impl Wanted {
 /// The object of an entry in the version of the request.
 struct Seen<'e> {
     object: Cow<'e, StoredObject>,
+    /// All of its text, where somebody may ask for which fields have which owner.
+    text: Option<Bytes>,
     /// Where its parts begin, as far as that is known.
     marks: Marks,
     revision: Revision,
@@ -291,15 +298,16 @@ struct Seen<'e> {
 
 impl<'e> Seen<'e> {
     fn stored(entry: &'e Entry) -> Self {
-        Self { object: Cow::Borrowed(&entry.object), marks: entry.marks(), revision: entry.revision }
+        Self { object: Cow::Borrowed(&entry.object), text: None, marks: entry.marks(), revision: entry.revision }
     }
 
-    fn converted(entry: &Entry, object: StoredObject) -> Self {
-        Self { object: Cow::Owned(object), marks: Marks::default(), revision: entry.revision }
+    /// An object with all that it has.
+    fn whole(entry: &Entry, object: Cow<'e, StoredObject>) -> Self {
+        Self { text: Some(object.bytes()), object, marks: Marks::default(), revision: entry.revision }
     }
 
     fn subject(&self) -> Subject<'_> {
-        Subject::new(self.object.bytes(), self.revision).marked(self.marks)
+        Subject::new(self.text.as_deref().unwrap_or(self.object.skeleton()), self.revision).marked(self.marks)
     }
 }
 

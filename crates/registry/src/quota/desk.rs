@@ -6,6 +6,7 @@
 //!
 //! ORDER: the quotas are charged with what is found in a newer state of them than any that this desk has written.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -379,8 +380,8 @@ impl Merged {
         object.remove_meta("resourceVersion");
         let status = object.0.entry("status").or_insert_with(|| Value::Object(keelson_meta::json::Map::new()));
         status["used"] = account.used.to_value();
-        let encoded = ManagedObject::new(object, managed_fields.map(str::to_owned)).encode(&office.quotas);
-        let value = encoded.object().bytes().clone();
+        let encoded = ManagedObject::new(object, managed_fields.map(Cow::into_owned)).encode(&office.quotas);
+        let value = encoded.object().bytes();
         office.collection.announce(key.clone(), encoded);
         self.transaction.writes.push(Write::Put { key: key.clone(), value, expires: None });
     }

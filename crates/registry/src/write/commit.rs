@@ -93,7 +93,7 @@ impl Registry {
         };
         if let (Content::Put(encoded), Some(live)) = (&content, live)
             && !live.rewritten
-            && encoded.object().bytes() == live.object.bytes()
+            && *encoded.object() == live.object
         {
             let same = encoded.object().clone();
             return Ok(Commit::Done(Written::new(same, Some(live.revision), Effect::Updated)));
@@ -148,7 +148,7 @@ impl Registry {
                 if request.target.stored().is_some_and(|judged_by| Arc::ptr_eq(&judged_by.cached, collection)) {
                     collection.announce(key.clone(), encoded.clone());
                 }
-                Write::Put { key, value: object.bytes().clone(), expires: self.expiry(request.target) }
+                Write::Put { key, value: object.bytes(), expires: self.expiry(request.target) }
             }
         };
         let removes = matches!(write, Write::Delete { .. });

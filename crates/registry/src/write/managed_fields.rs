@@ -2,6 +2,8 @@
 //!
 //! It is a large part of an object, and most writes copy it unchanged. Its meaning is in `crate::managed`.
 
+use std::borrow::Cow;
+
 use keelson_cache::Entry;
 use keelson_codec::stored::Checked;
 use keelson_meta::json::Value;
@@ -66,7 +68,7 @@ pub(crate) struct Live<'e> {
     /// The object, without `metadata.managedFields`.
     pub(crate) object: Object,
     /// That as text.
-    pub(crate) managed_fields: Option<&'e str>,
+    pub(crate) managed_fields: Option<Cow<'e, str>>,
 }
 
 impl<'e> Live<'e> {
@@ -96,7 +98,7 @@ impl<'e> Live<'e> {
     /// The whole object.
     pub(crate) fn with_managed_fields(&self) -> Object {
         let mut object = self.object.clone();
-        set_managed(&mut object, self.managed_fields.and_then(read));
+        set_managed(&mut object, self.managed_fields.as_deref().and_then(read));
         object
     }
 }

@@ -233,7 +233,8 @@ impl Registry {
         let mut managed_fields = match ownership {
             Ownership::Known(managed_fields) => managed_fields,
             Ownership::Track => {
-                managed::track(target, &mut live.object, &mut next, live.managed_fields, caller, self.now()).await?
+                managed::track(target, &mut live.object, &mut next, live.managed_fields.as_deref(), caller, self.now())
+                    .await?
             }
         };
         // Admission that may change.
@@ -273,7 +274,7 @@ impl Registry {
         if strategy.grants_rights() {
             strategy.check_grant(self, request, Some(&stored), &next).await?;
         }
-        let managed_fields = managed::keep_times(&stored, live.managed_fields, &mut next, managed_fields);
+        let managed_fields = managed::keep_times(&stored, live.managed_fields.as_deref(), &mut next, managed_fields);
         // Admission that may refuse.
         let next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
         if interest > Interest::None {

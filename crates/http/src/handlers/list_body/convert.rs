@@ -178,5 +178,5 @@ impl Blocks {
 }
 
 fn size(entry: &Entry) -> usize {
-    entry.object.bytes().len()
+    entry.object.size()
 }

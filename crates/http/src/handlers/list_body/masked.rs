@@ -36,7 +36,7 @@ pub(in crate::handlers) fn masked_object(
     mask: &Mask,
 ) -> Result<StoredObject, ApiError> {
     let mut json = Vec::new();
-    mask.write(object.bytes(), &mut json);
+    mask.write(&object.bytes(), &mut json);
     StoredObject::parse(json.into())
         .map_err(|error| ApiError::Internal(format!("a part of {key:?} can't be shown: {error}")))
 }

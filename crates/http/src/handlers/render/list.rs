@@ -144,7 +144,7 @@ impl ListWriter {
     ) -> impl FnOnce() -> Result<Vec<u8>, ApiError> + Send + 'static + use<> {
         let (form, first) = (self.form.clone(), std::mem::take(&mut self.empty));
         move || {
-            let bytes: usize = entries.iter().map(|entry| entry.object.bytes().len()).sum();
+            let bytes: usize = entries.iter().map(|entry| entry.object.size()).sum();
             // YAML takes half as much again, the rest less.
             let room = if matches!(form.frame, Frame::Yaml(_)) { bytes * 3 / 2 } else { bytes };
             let mut out = Vec::with_capacity(room);
@@ -266,9 +266,9 @@ impl Renderer {
         texts.joined.clear();
         texts.ends.clear();
         let bytes = bytes.min(TEXTS_BYTES);
-        texts.joined.reserve(
-            bytes.min(entries.iter().map(|entry| entry.object.bytes().len()).sum::<usize>()) + TEXT_SLACK_BYTES,
-        );
+        texts
+            .joined
+            .reserve(bytes.min(entries.iter().map(|entry| entry.object.size()).sum::<usize>()) + TEXT_SLACK_BYTES);
         for entry in entries {
             if !texts.ends.is_empty() && texts.joined.len() >= bytes {
                 break;
