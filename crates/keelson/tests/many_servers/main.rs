@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod access;
 mod barrier;
 mod changing;
 mod cluster;
