@@ -1,4 +1,6 @@
 //! Audit of requests that end badly, and the id by which any request is found in the events.
+//!
+//! What is written down of requests that go well is tested on whole servers.
 
 use std::sync::Arc;
 use std::time::Duration;

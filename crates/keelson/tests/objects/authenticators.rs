@@ -1,4 +1,6 @@
 //! All who know the bearers of tokens on one server: each names its own, and the webhook is asked last, for what nobody else knows.
+//!
+//! What each of them takes and refuses by itself is tested in files of their own.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
