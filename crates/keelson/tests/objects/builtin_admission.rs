@@ -245,7 +245,9 @@ async fn a_pod_is_resized_where_its_node_can_and_has_as_much() {
     for (name, spec, feature) in &features {
         resize(name, spec.clone(), Some((&lacks(feature), Value::Null))).await;
     }
-    let declared = json!({ "status": { "declaredFeatures": features.each_ref().map(|(_, _, feature)| feature) } });
+    let mut names = features.each_ref().map(|(_, _, feature)| *feature);
+    names.sort_unstable();
+    let declared = json!({ "status": { "declaredFeatures": names } });
     raw.patch("/api/v1/nodes/linux/status", MERGE, &declared).await.expect(200);
     for (name, spec, _) in features {
         resize(name, spec, None).await;
