@@ -39,8 +39,8 @@ const PACE: Duration = Duration::from_millis(10);
 const PACE_A_WATCHER: Duration = Duration::from_micros(20);
 /// The longest that an event waits for others.
 const LONGEST_PACE: Duration = Duration::from_millis(100);
-/// How many steps need no rest when the watch has told nothing for a while. What is done to an object at a time is mostly a few changes, and
-/// a rest costs its own end, at which the watch is woken for nothing.
+/// How many steps need no rest when the watch has told nothing for a while. What is done to an object at a time is mostly a few
+/// changes, and a rest costs its own end, at which the watch is woken for nothing.
 const STEPS_AT_ONCE: u32 = 4;
 /// How long it has told nothing then: longer than any pace at which there are such steps.
 const SILENCE: Duration = Duration::from_millis(50);

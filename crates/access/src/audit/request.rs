@@ -1,4 +1,4 @@
-//! What is known of an audited request before anything comes of it.
+//! The facts of an audited request, as they are known before anything comes of it.
 //!
 //! Its texts stand one behind the other in one piece of memory: every request that is audited has them, and to allocate each by itself
 //! would cost more than to write it down.
