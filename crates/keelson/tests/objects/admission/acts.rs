@@ -2,7 +2,6 @@
 //!
 //! Evictions, tokens and connections are in `webhooks`. What reviews show is as recorded.
 
-use keelson_testkit::{HookReply, HookRequest};
 use serde_json::{Value, json};
 
 use super::policies::Judged;
