@@ -97,7 +97,7 @@ impl Exempting {
     }
 }
 
-fn spec(with: Value) -> Value {
+fn spec(with: &Value) -> Value {
     let mut spec = json!({ "hostNetwork": true, "containers": [{ "name": "c", "image": "i:1" }] });
     for (field, value) in with.as_object().unwrap() {
         spec[field] = value.clone();
@@ -118,7 +118,7 @@ async fn users_runtime_classes_and_namespaces_are_exempt_and_the_log_says_by_wha
     let pods = |namespace: &str| format!("/api/v1/namespaces/{namespace}/pods");
     let check = async |user: &str, namespace: &str, with: Value, expected: Result<&str, &str>| {
         let name = format!("{user}-{}", with["runtimeClassName"].as_str().unwrap_or("none"));
-        let pod = json!({ "metadata": { "name": name }, "spec": spec(with) });
+        let pod = json!({ "metadata": { "name": name }, "spec": spec(&with) });
         let (answer, told) = exempting.told(user, exempting.raw.post(pods(namespace), &pod)).await;
         match expected {
             Ok(exempt) => {
@@ -150,7 +150,7 @@ async fn workloads_of_who_is_exempt_are_not_warned_of() {
     let check = async |user: &str, with: Value, exempt: Option<&str>| {
         let name = format!("{user}-{}", with["runtimeClassName"].as_str().unwrap_or("none"));
         let place = "/apis/apps/v1/namespaces/strict/deployments";
-        let (answer, told) = exempting.told(user, exempting.raw.post(place, &deployment(&name, &spec(with)))).await;
+        let (answer, told) = exempting.told(user, exempting.raw.post(place, &deployment(&name, &spec(&with)))).await;
         let answer = answer.expect(201);
         let warning = answer.headers.get("warning").map(|value| value.to_str().unwrap().replace("\\\"", "\""));
         match exempt {

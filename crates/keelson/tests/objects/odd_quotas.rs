@@ -23,7 +23,7 @@ async fn lab(controllers: &[&str]) -> (TestServer, Raw) {
     (server, raw)
 }
 
-fn quota(hard: Value) -> Value {
+fn quota(hard: &Value) -> Value {
     json!({ "metadata": { "name": "q" }, "spec": { "hard": hard } })
 }
 
@@ -32,7 +32,7 @@ fn named(name: &str) -> Value {
 }
 
 /// A pod with a container that asks for this.
-fn pod(name: &str, resources: Value) -> Value {
+fn pod(name: &str, resources: &Value) -> Value {
     let container = json!({ "name": "c", "image": "i:1", "resources": resources });
     json!({ "metadata": { "name": name }, "spec": { "containers": [container] } })
 }
@@ -47,7 +47,7 @@ async fn a_name_that_no_resource_can_have_is_refused_and_others_hold_nobody_up()
     let why = ["must be a standard resource type or fully qualified", "must be a standard resource for quota"];
     let cause = |why: &str| json!({ "reason": "FieldValueInvalid", "message": format!("Invalid value: \"things\": {why}"), "field": "spec.hard[things]" });
     let told = why.map(|why| format!("spec.hard[things]: Invalid value: \"things\": {why}")).join(", ");
-    let refused = raw.post(QUOTAS, &quota(json!({ "things": "1" }))).await.expect(422).json();
+    let refused = raw.post(QUOTAS, &quota(&json!({ "things": "1" }))).await.expect(422).json();
     assert_eq!(refused["message"], format!("ResourceQuota \"q\" is invalid: [{told}]"));
     assert_eq!(refused["details"]["causes"], json!(why.map(cause)));
     raw.get(format!("{QUOTAS}/q")).await.expect(404);
@@ -55,7 +55,7 @@ async fn a_name_that_no_resource_can_have_is_refused_and_others_hold_nobody_up()
     let hard = json!({
         "count/things.example.org": "0", "count/things": "0", "requests.example.org/gpu": "1", "configmaps": "1",
     });
-    raw.post(QUOTAS, &quota(hard.clone())).await.expect(201);
+    raw.post(QUOTAS, &quota(&hard)).await.expect(201);
     let counted = async {
         loop {
             let status = status(&raw).await;
@@ -75,11 +75,11 @@ async fn a_name_that_no_resource_can_have_is_refused_and_others_hold_nobody_up()
     assert_eq!(beyond["message"], told);
     let gpus =
         |count: &str| json!({ "requests": { "example.org/gpu": count }, "limits": { "example.org/gpu": count } });
-    raw.post(PODS, &pod("one", gpus("1"))).await.expect(201);
-    let beyond = raw.post(PODS, &pod("two", gpus("1"))).await.expect(403).json();
+    raw.post(PODS, &pod("one", &gpus("1"))).await.expect(201);
+    let beyond = raw.post(PODS, &pod("two", &gpus("1"))).await.expect(403).json();
     let told = "pods \"two\" is forbidden: exceeded quota: q, requested: requests.example.org/gpu=1, used: requests.example.org/gpu=1, limited: requests.example.org/gpu=1";
     assert_eq!(beyond["message"], told);
-    raw.post(PODS, &pod("plain", json!({}))).await.expect(201);
+    raw.post(PODS, &pod("plain", &json!({}))).await.expect(201);
 
     let change = json!({ "spec": { "hard": { "things": "1" } } });
     raw.patch(format!("{QUOTAS}/q"), MERGE, &change).await.expect(422);
@@ -92,9 +92,10 @@ async fn a_quota_that_somebody_else_counts_holds_as_far_as_its_status_says() {
     let (_server, raw) = lab(&["*", "-resourcequota-controller"]).await;
     let hard =
         json!({ "limits.cpu": "2", "memory": "1Gi", "pods": "3", "requests.cpu": "1", "requests.memory": "1Gi" });
-    raw.post(QUOTAS, &quota(hard.clone())).await.expect(201);
-    let sized =
-        |name: &str| pod(name, json!({ "requests": { "cpu": "100m", "memory": "64Mi" }, "limits": { "cpu": "200m" } }));
+    raw.post(QUOTAS, &quota(&hard)).await.expect(201);
+    let sized = |name: &str| {
+        pod(name, &json!({ "requests": { "cpu": "100m", "memory": "64Mi" }, "limits": { "cpu": "200m" } }))
+    };
     let refused = async |sent: &Value, why: &str| {
         let told = raw.post(PODS, sent).await.expect(403).json();
         let expected = format!("pods \"a\" is forbidden: {why}");
@@ -107,21 +108,21 @@ async fn a_quota_that_somebody_else_counts_holds_as_far_as_its_status_says() {
         raw.put(format!("{QUOTAS}/q/status"), &whole).await.expect(200);
     };
     assert_eq!(status(&raw).await, json!({}));
-    raw.post(format!("{PODS}?dryRun=All"), &pod("a", json!({}))).await.expect(201);
+    raw.post(format!("{PODS}?dryRun=All"), &pod("a", &json!({}))).await.expect(201);
 
     let unknown = "status unknown for quota: q, resources: limits.cpu,memory,pods,requests.cpu,requests.memory";
     let unstated =
         "failed quota: q: must specify limits.cpu for: c; memory for: c; requests.cpu for: c; requests.memory for: c";
     say(json!({ "hard": hard })).await;
     refused(&sized("a"), unknown).await;
-    refused(&pod("a", json!({})), unstated).await;
+    refused(&pod("a", &json!({})), unstated).await;
     raw.post("/api/v1/namespaces/lab/configmaps", &named("x")).await.expect(201);
     say(json!({ "hard": hard, "used": { "pods": "0" } })).await;
     refused(&sized("a"), unknown).await;
 
     let used = |pods: &str, requests: &str, limits: &str, memory: &str| json!({ "pods": pods, "requests.cpu": requests, "limits.cpu": limits, "requests.memory": memory, "memory": memory });
     say(json!({ "hard": hard, "used": used("0", "0", "0", "0") })).await;
-    refused(&pod("a", json!({})), unstated).await;
+    refused(&pod("a", &json!({})), unstated).await;
     raw.post(PODS, &sized("a")).await.expect(201);
     let once = json!({ "hard": hard, "used": used("1", "100m", "200m", "64Mi") });
     assert_eq!(status(&raw).await, once);

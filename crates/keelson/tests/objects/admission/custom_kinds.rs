@@ -27,7 +27,7 @@ async fn define_gadgets(judged: &Judged) {
     define(&judged.raw, &definition(GADGETS, "gadgets", "Gadget", versions)).await;
 }
 
-fn gadget(case: &str, spec: Value) -> Value {
+fn gadget(case: &str, spec: &Value) -> Value {
     json!({ "metadata": { "name": "g", "labels": { "case": case } }, "spec": spec })
 }
 
@@ -50,7 +50,7 @@ async fn policies_judge_custom_resources_in_the_version_of_their_rules() {
     });
     judged.policy("m-gadget", spec, json!({})).await;
     for version in ["v1", "v2"] {
-        let sent = gadget("m-gadget", json!({ "n": 7, "l": ["a"], "q": "50%" }));
+        let sent = gadget("m-gadget", &json!({ "n": 7, "l": ["a"], "q": "50%" }));
         let answer = judged.raw.post(gadgets(version), &sent).await.expect(422).json();
         let why = format!("n 7 l 1 of {GADGETS}/v1 asked for {version}");
         let message = format!("ValidatingAdmissionPolicy 'm-gadget' with binding 'm-gadget-b' denied request: {why}");
@@ -58,8 +58,8 @@ async fn policies_judge_custom_resources_in_the_version_of_their_rules() {
         let causes = json!([{ "message": message }]);
         let details = json!({ "name": "g", "group": GADGETS, "kind": "gadgets", "causes": causes });
         assert_eq!((&answer["details"], &answer["reason"]), (&details, &json!("Invalid")));
-        judged.raw.post(gadgets(version), &gadget("m-gadget", json!({ "n": 4 }))).await.expect(201);
-        judged.raw.post(gadgets(version), &gadget("other", json!({ "n": 7 }))).await.expect(201);
+        judged.raw.post(gadgets(version), &gadget("m-gadget", &json!({ "n": 4 }))).await.expect(201);
+        judged.raw.post(gadgets(version), &gadget("other", &json!({ "n": 7 }))).await.expect(201);
     }
 }
 
@@ -72,18 +72,18 @@ async fn policies_change_custom_resources_in_each_of_their_versions() {
     };
     change("gadget", applies("Object{spec: Object.spec{n: 9}}")).await;
     for version in ["v1", "v2"] {
-        let made = judged.raw.post(gadgets(version), &gadget("gadget", json!({ "n": 1 }))).await.expect(201).json();
+        let made = judged.raw.post(gadgets(version), &gadget("gadget", &json!({ "n": 1 }))).await.expect(201).json();
         assert_eq!((&made["spec"], &made["apiVersion"]), (&json!({ "n": 9 }), &json!(format!("{GADGETS}/{version}"))));
     }
     change("gadget-bad", applies("Object{spec: Object.spec{nope: 'x'}}")).await;
-    let told = judged.raw.post(gadgets("v1"), &gadget("gadget-bad", json!({ "n": 1 }))).await.expect(403).json();
+    let told = judged.raw.post(gadgets("v1"), &gadget("gadget-bad", &json!({ "n": 1 }))).await.expect(403).json();
     let why = "error applying patch: failed to convert patch object to typed object: .spec.nope: field not declared in schema";
     let message = format!("policy 'gadget-bad' with binding 'gadget-bad-b' denied request: {why}");
     assert_eq!((&told["message"], &told["reason"]), (&json!(message), &json!("Invalid")));
     let causes = json!([{ "message": message }]);
     assert_eq!(told["details"], json!({ "name": "g", "group": GADGETS, "kind": "gadgets", "causes": causes }));
     change("gadget-jp", patches("[JSONPatch{op: 'replace', path: '/spec/n', value: 'many'}]")).await;
-    let told = judged.raw.post(gadgets("v1"), &gadget("gadget-jp", json!({ "n": 1 }))).await.expect(422).json();
+    let told = judged.raw.post(gadgets("v1"), &gadget("gadget-jp", &json!({ "n": 1 }))).await.expect(422).json();
     let why = "Invalid value: \"string\": spec.n in body must be of type integer: \"string\"";
     assert_eq!(told["message"], format!("Gadget.{GADGETS} \"g\" is invalid: spec.n: {why}"));
     let cause = json!({ "reason": "FieldValueTypeInvalid", "message": why, "field": "spec.n" });
