@@ -1,4 +1,4 @@
-//! What objects of one list have in common is transcoded once: whole objects and lists that stood at a place before.
+//! Values that objects of one list have in common, which are transcoded once: objects and lists that stood at a place before.
 //!
 //! Neighbours in a list are mostly alike: the pods of one deployment differ in a name and an address, and have their containers,
 //! tolerations and owners byte for byte. The bytes of such a value are compared with those of the last one that began like it at

@@ -1,4 +1,6 @@
-//! An object that shares parts of its bytes with others is what it was with all of its own.
+//! Objects that share parts of their bytes with others are what they were with all of their own.
+//!
+//! Both forms are shown in every way there is, and compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

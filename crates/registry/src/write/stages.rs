@@ -225,16 +225,15 @@ impl Registry {
         ownership: Ownership,
     ) -> Result<Staged, ApiError> {
         let request = passage.request;
-        let (target, caller) = (request.target, request.caller);
+        let (target, caller, strategy) = (request.target, request.caller, request.target.strategy());
         // Complete.
-        let strategy = target.strategy();
         let (mut next, mut is_changed) = self.complete_content(request, &live.object, next)?;
         // Own.
         let mut managed_fields = match ownership {
             Ownership::Known(managed_fields) => managed_fields,
             Ownership::Track => {
-                managed::track(target, &mut live.object, &mut next, live.managed_fields.as_deref(), caller, self.now())
-                    .await?
+                let (object, known) = (&mut live.object, live.managed_fields.as_deref());
+                managed::track(target, object, &mut next, known, caller, self.now()).await?
             }
         };
         // Admission that may change.
