@@ -10,6 +10,7 @@ use keelson_access::audit::{AuditCounts, AuditEvent, AuditMode, Auditor, Backend
 use keelson_codec::json::parse;
 use keelson_http::body::MAX_REQUEST_BYTES;
 use keelson_http::filters::{FlowLimits, LevelLimits};
+use keelson_meta::SystemClock;
 use keelson_meta::json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -31,7 +32,7 @@ impl Sink for Telling {
         [b"", b"", b""]
     }
 
-    fn write(&self, event: &AuditEvent, out: &mut Vec<u8>) {
+    fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>) {
         event.write_json(true, out);
     }
 
@@ -49,7 +50,7 @@ fn auditor() -> (Arc<Auditor>, mpsc::UnboundedReceiver<Value>) {
     let batching = Batching { buffer: 100, most: 1, wait: Duration::ZERO, throttle: None, at_once: 1 };
     let (backend, worker) = Backend::new(AuditMode::Batch, batching, None, Arc::new(Telling(sender)), counts.clone());
     tokio::spawn(worker.run(pending()));
-    (Arc::new(Auditor::new(Policy::of(&policy).unwrap(), vec![backend], counts)), told)
+    (Arc::new(Auditor::new(Policy::of(&policy).unwrap(), vec![backend], counts, Arc::new(SystemClock))), told)
 }
 
 #[tokio::test]
