@@ -1,4 +1,4 @@
-//! What `/livez`, `/readyz` and `/healthz` check of a server. Work that the reference server does too has its check under the name that
+//! The checks of `/livez`, `/readyz` and `/healthz` of a server. Work that the reference server does too has its check under the name that
 //! clients look for there: the steps of the bootstrap, and the background tasks that do what its hooks start.
 //!
 //! A server lives as long as each of its background tasks does. One whose store is away lives too: it serves what it has, and to start

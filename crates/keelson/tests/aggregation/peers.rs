@@ -364,8 +364,9 @@ async fn custom_resources_are_every_servers_own_and_the_tags_stay_equal() {
 async fn a_server_that_was_given_no_authority_of_peers_shows_and_serves_its_own_alone() {
     let fleet = Fleet::new();
     let a = fleet.start("server-a", &["storagemigration.k8s.io/v1beta1"]).await;
+    let _c = fleet.start("server-c", &[]).await;
     let b = fleet.start_with(fleet.store.clone(), "server-b", &["batch/v1"], None).await;
-    // The other one believes peers, and knows of this one by its lease.
+    // The two others believe each other.
     has_group(&a.raw(), "storagemigration.k8s.io", true).await;
     let raw = b.raw();
     let shown = groups(&discovery(&raw, "/apis", AGGREGATED).await.json());
