@@ -205,6 +205,7 @@ async fn no_version_is_published_that_the_definition_does_not_list_among_its_sto
         let mut definition: Value = serde_json::from_slice(&found.value).unwrap();
         definition["spec"]["versions"] = versions("v2");
         definition["status"]["storedVersions"] = listed;
+        definition["metadata"]["generation"] = json!(definition["metadata"]["generation"].as_u64().unwrap() + 1);
         cluster.store.commit(Transaction::default().put(key, definition.to_string())).await.unwrap();
     };
     raw.post(DEFINITIONS, &definition("listed.example.com")).await.expect(201);

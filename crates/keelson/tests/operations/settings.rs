@@ -454,14 +454,13 @@ async fn check_scans(raw: &Raw) {
         });
         made.buffer_unordered(64).collect::<()>().await;
     };
-    let select = || raw.get("/api/v1/configmaps?labelSelector=a%21%3Db,c%21%3Dd&limit=1");
+    let select = || raw.get("/api/v1/namespaces/kube-public/configmaps?labelSelector=a%21%3Db,c%21%3Dd&limit=1");
     make(0, FEW).await;
     check_long(raw, "a selection from few", select(), 200, false).await;
     make(FEW, MANY).await;
     check_long(raw, "a selection from many", select(), 200, true).await;
-    let all = "/api/v1/namespaces/kube-public/configmaps?labelSelector=a%3Db";
+    let all = "/api/v1/namespaces/kube-public/configmaps?labelSelector=a%21%3Db";
     check_long(raw, "a deletion of a selection from many", raw.delete(all), 200, true).await;
-    raw.delete("/api/v1/namespaces/kube-public/configmaps").await.expect(200);
 }
 
 /// However long a request takes, it takes it beside the threads that all requests share.
