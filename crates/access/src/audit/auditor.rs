@@ -199,10 +199,13 @@ impl Backend {
     ) -> (Self, AuditWorker) {
         let [_, between, _] = sink.frame();
         let queue = Arc::new(EventQueue::new(batching.buffer, batching.most, between));
-        // Who waits for an event does not wait for others to come.
-        let wait = if mode == AuditMode::Batch { batching.wait } else { Duration::ZERO };
+        // Who waits for an event waits neither for others to come nor for what batches are let out by.
+        let (wait, throttle) = match mode {
+            AuditMode::Batch => (batching.wait, batching.throttle),
+            AuditMode::Blocking | AuditMode::BlockingStrict => (Duration::ZERO, None),
+        };
         let forms = Forms { sink, truncation, counts };
-        let worker = AuditWorker::new(queue.clone(), Batching { wait, ..batching }, forms.clone());
+        let worker = AuditWorker::new(queue.clone(), Batching { wait, throttle, ..batching }, forms.clone());
         (Self { mode, queue, forms }, worker)
     }
 

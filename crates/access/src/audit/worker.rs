@@ -18,6 +18,8 @@ use super::event::AuditEvent;
 use super::policy::Level;
 use super::queue::{Batch, EventQueue, Outlook, Queued, QueuedForm};
 
+/// The longest time between two looks at what the throttle lets out.
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// How long a worker goes on after the server has stopped.
 const LAST_TIME: Duration = Duration::from_secs(5);
 
@@ -162,7 +164,12 @@ impl Allowance {
     fn at(&self, now: Instant) -> Instant {
         let Some(throttle) = self.throttle else { return now };
         let missing = 1.0 - self.now(throttle, now);
-        if missing <= 0.0 { now } else { now + Duration::from_secs_f64(missing / f64::from(throttle.rate)) }
+        if missing <= 0.0 {
+            return now;
+        }
+        // No rate at all, or one that is no number, lets none go out before the end.
+        let wait = Duration::try_from_secs_f64(missing / f64::from(throttle.rate)).unwrap_or(LONGEST_WAIT);
+        now + wait.min(LONGEST_WAIT)
     }
 
     fn now(&self, throttle: Throttle, now: Instant) -> f64 {
@@ -432,6 +439,33 @@ mod tests {
         let begun = Instant::now();
         worker.run(std::future::ready(())).await;
         assert!(begun.elapsed() <= LAST_TIME + Duration::from_secs(1));
+    }
+
+    /// A rate at which nothing ever goes out is a setting like another: what waits is written at the end.
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_of_nothing_keeps_events_until_the_end_and_no_request_that_waits_for_its_event() {
+        for rate in [0.0, -1.0, 1e-20, f32::NAN, f32::INFINITY] {
+            let throttled = Batching { throttle: Some(Throttle { rate, burst: 1 }), most: 1, ..BATCHING };
+            let sink = Taking::with(100);
+            let (batched, worker) = auditor(AuditMode::Batch, throttled, None, &sink);
+            let running = tokio::spawn(worker.run(std::future::pending()));
+            for _ in 0..3 {
+                tell(&batched);
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            drop(batched);
+            running.await.unwrap();
+            assert_eq!(sink.lengths().len(), 3, "{rate}");
+
+            let sink = Taking::with(100);
+            let (blocking, worker) = auditor(AuditMode::BlockingStrict, throttled, None, &sink);
+            tokio::spawn(worker.run(std::future::pending()));
+            let begun = Instant::now();
+            for _ in 0..3 {
+                assert!(blocking.begin(&record(), &end()).await);
+            }
+            assert_eq!(begun.elapsed(), Duration::ZERO, "the throttle is one of batches");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -97,7 +97,8 @@ fn refused(attributes: &AdmissionAttributes<'_>, message: String, reason: &str) 
 /// What a pod asks for beyond what its node has, in words.
 fn beyond(asked: &Amounts, allocatable: &Amounts) -> Vec<String> {
     let amount = |amounts: &Amounts, name: &str| amounts.get(name).unwrap_or_default();
-    let thousandths = |amount: Amount| (amount.quantity().nanos() + (NANOS_OF_THOUSANDTH - 1)) / NANOS_OF_THOUSANDTH;
+    let thousandths =
+        |amount: Amount| amount.quantity().nanos().saturating_add(NANOS_OF_THOUSANDTH - 1) / NANOS_OF_THOUSANDTH;
     let units = |amount: Amount| amount.quantity().rounded_up();
     let told: [(&str, &dyn Fn(Amount) -> i128); 2] = [("cpu", &thousandths), ("memory", &units)];
     let beyond = told.into_iter().filter_map(|(name, number)| {
