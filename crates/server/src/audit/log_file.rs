@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,8 +134,10 @@ impl Rotated {
             if let Some(directory) = self.path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             }
-            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+            let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)?;
             self.bytes = file.metadata()?.len();
+            // A full disk may have ended the server that wrote it.
+            self.is_torn |= self.bytes > 0 && !ends_with_a_line(&file, self.bytes)?;
             self.file = Some(file);
         }
         self.file.as_mut().ok_or_else(|| io::Error::other("the file was just opened"))
@@ -146,6 +148,7 @@ impl Rotated {
         if self.bytes > 0 && self.bytes + batch.len() as u64 > self.most_bytes {
             self.put_aside(now)?;
         }
+        self.open()?;
         let is_torn = self.is_torn;
         let file = self.open()?;
         let written = if is_torn { file.write_all(b"\n") } else { Ok(()) }.and_then(|()| file.write_all(batch));
@@ -172,6 +175,12 @@ impl Rotated {
         self.keeping.see_to_it(now);
         Ok(())
     }
+}
+
+fn ends_with_a_line(file: &File, bytes: u64) -> io::Result<bool> {
+    let mut last = [0];
+    file.read_exact_at(&mut last, bytes - 1)?;
+    Ok(last == *b"\n")
 }
 
 impl Keeping {
@@ -357,5 +366,16 @@ mod tests {
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"lo").unwrap();
         log.write(b"two\n", time(3)).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\nlo\ntwo\n");
+    }
+
+    #[test]
+    fn a_line_that_an_earlier_process_left_unfinished_is_ended_first() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("audit.log");
+        for (before, expected) in [("", "one\n"), ("whole\n", "whole\none\n"), ("torn", "torn\none\n")] {
+            fs::write(&path, before).unwrap();
+            Rotated::new(&path, &config(&path, |_| {})).write(b"one\n", time(1)).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        }
     }
 }
