@@ -134,10 +134,10 @@ impl Rotated {
             if let Some(directory) = self.path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             }
-            let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)?;
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
             self.bytes = file.metadata()?.len();
             // A full disk may have ended the server that wrote it.
-            self.is_torn |= self.bytes > 0 && !ends_with_a_line(&file, self.bytes)?;
+            self.is_torn |= self.bytes > 0 && !ends_with_a_line(&self.path, self.bytes).unwrap_or(true);
             self.file = Some(file);
         }
         self.file.as_mut().ok_or_else(|| io::Error::other("the file was just opened"))
@@ -177,9 +177,10 @@ impl Rotated {
     }
 }
 
-fn ends_with_a_line(file: &File, bytes: u64) -> io::Result<bool> {
+/// Read by a handle of its own: who holds a pipe open for reading too is never told that nobody reads it any more.
+fn ends_with_a_line(path: &Path, bytes: u64) -> io::Result<bool> {
     let mut last = [0];
-    file.read_exact_at(&mut last, bytes - 1)?;
+    File::open(path)?.read_exact_at(&mut last, bytes - 1)?;
     Ok(last == *b"\n")
 }
 
