@@ -50,7 +50,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone());
     let mut config = config(args, &versions, &data_dir)?;
     let room = descriptors::raise();
-    let console = config.console;
+    let told = Announced { console: config.console, beside_audit: config.audit.log.is_standard_output() };
     config.connections = config.connections.min(room.clients);
     config.outbound_connections = config.outbound_connections.min(room.others);
     // ORDER: before the server starts. What it leaves in the store only an end in order takes back.
@@ -59,7 +59,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let announced = async {
         // It answers already. Whoever reads that it is ready may write.
         let _ = tokio::time::timeout(PUBLICATION_PATIENCE, server.published()).await;
-        announce(&server, &data_dir, console);
+        announce(&server, &data_dir, told);
         std::future::pending::<()>().await;
     };
     let fault = tokio::select! {
@@ -209,18 +209,31 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     Ok(config)
 }
 
-fn announce(server: &RunningServer, data_dir: &std::path::Path, console: bool) {
-    output::announce(format_args!("keelson is ready on https://{}", server.addr()));
-    output::announce(format_args!("  server id:  {}", server.server_id()));
-    output::announce(format_args!("  data:       {}", data_dir.display()));
+/// What the first lines of a server depend on.
+#[derive(Clone, Copy)]
+struct Announced {
+    console: bool,
+    /// Whether standard output is the log of audit.
+    beside_audit: bool,
+}
+
+/// What whoever starts a server wants to know. It goes to standard output, and to standard error where that is the log of audit.
+fn announce(server: &RunningServer, data_dir: &std::path::Path, told: Announced) {
+    let mut lines = vec![
+        format!("keelson is ready on https://{}", server.addr()),
+        format!("  server id:  {}", server.server_id()),
+        format!("  data:       {}", data_dir.display()),
+    ];
     if let Some(kubeconfig) = server.kubeconfig() {
         let kubeconfig = kubeconfig.display();
-        output::announce(format_args!("  kubeconfig: {kubeconfig}"));
-        output::announce(format_args!("  try:        kubectl --kubeconfig {kubeconfig} get namespaces"));
+        lines.push(format!("  kubeconfig: {kubeconfig}"));
+        lines.push(format!("  try:        kubectl --kubeconfig {kubeconfig} get namespaces"));
     }
-    if console {
-        output::announce(format_args!("  console:    https://{}/console/", server.addr()));
+    if told.console {
+        lines.push(format!("  console:    https://{}/console/", server.addr()));
     }
+    let tell: fn(String) = if told.beside_audit { output::note } else { output::announce };
+    lines.into_iter().for_each(tell);
 }
 
 fn init_log(format: LogFormat) {

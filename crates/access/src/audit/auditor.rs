@@ -56,7 +56,26 @@ pub struct AuditCounts {
     rejected: AtomicU64,
     levels: [AtomicU64; Level::ALL.len()],
     lost: [AtomicU64; PARTS.len()],
-    told: Mutex<Option<Instant>>,
+    telling: Mutex<TellingLosses>,
+}
+
+/// What the operator is told of lost events.
+#[derive(Debug, Default)]
+struct TellingLosses {
+    /// When that was last.
+    last: Option<Instant>,
+    /// How many were lost since, and why the latest were, by which part.
+    since: usize,
+    latest: Option<(&'static str, String)>,
+}
+
+impl TellingLosses {
+    /// What is to be told now, if anything is.
+    fn take(&mut self) -> Option<(&'static str, String, usize)> {
+        let (part, why) = self.latest.take()?;
+        self.last = Some(Instant::now());
+        Some((part, why, std::mem::take(&mut self.since)))
+    }
 }
 
 impl AuditCounts {
@@ -77,15 +96,32 @@ impl AuditCounts {
 
     /// Counts events that a part has lost, and tells the operator now and then.
     pub(super) fn lose(&self, part: &'static str, events: usize, why: &str) {
+        if events == 0 {
+            return;
+        }
         if let Some(at) = PARTS.iter().position(|known| *known == part) {
             self.lost[at].fetch_add(events as u64, Ordering::Relaxed);
         }
-        let mut told = self.told.lock();
-        if told.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
-            *told = Some(Instant::now());
-            drop(told);
-            tracing::error!(part, events, why, "audit events are lost; apiserver_audit_error_total counts them");
-        }
+        let told = {
+            let mut telling = self.telling.lock();
+            telling.since += events;
+            telling.latest = Some((part, why.to_owned()));
+            let is_due = telling.last.is_none_or(|last| last.elapsed() >= TELL_EVERY);
+            is_due.then(|| telling.take()).flatten()
+        };
+        tell_lost(told);
+    }
+
+    /// Tells the operator of what was lost since that was told last.
+    pub(super) fn tell_rest(&self) {
+        let told = self.telling.lock().take();
+        tell_lost(told);
+    }
+}
+
+fn tell_lost(told: Option<(&'static str, String, usize)>) {
+    if let Some((part, why, events)) = told {
+        tracing::error!(part, events, why, "audit events are lost; apiserver_audit_error_total counts them");
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Batch {
 /// An event of a batch.
 pub(super) struct Queued {
     pub(super) form: QueuedForm,
-    /// Told whether it was written.
+    /// Told whether the request may take it for written.
     pub(super) written: Option<oneshot::Sender<bool>>,
 }
 

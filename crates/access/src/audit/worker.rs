@@ -22,6 +22,8 @@ use super::queue::{Batch, EventQueue, Outlook, Queued, QueuedForm};
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// How long a worker goes on after the server has stopped.
 const LAST_TIME: Duration = Duration::from_secs(5);
+/// Why events are lost then.
+const STOPPED: &str = "the server has stopped";
 
 /// Writes or sends events.
 pub trait Sink: Send + Sync + 'static {
@@ -107,7 +109,7 @@ impl AuditWorker {
         loop {
             let (now, seen) = (Instant::now(), self.queue.outlook());
             if seen.is_closed && seen.is_empty() && sending.is_empty() {
-                return;
+                break;
             }
             // At the end nothing is waited for.
             let due = if seen.is_closed {
@@ -129,8 +131,7 @@ impl AuditWorker {
                 Some(()) = sending.next(), if !sending.is_empty() => {}
                 () = sleep_until(timer.unwrap_or(now)), if timer.is_some() => {
                     if last.is_some_and(|last| last <= Instant::now()) {
-                        self.forms.counts.lose(self.forms.sink.name(), self.queue.len(), "the server has stopped");
-                        return;
+                        break;
                     }
                 }
                 () = &mut stopped, if last.is_none() => {
@@ -139,6 +140,10 @@ impl AuditWorker {
                 }
             }
         }
+        // What is under way counts what of it is lost as it is dropped.
+        drop(sending);
+        self.forms.counts.lose(self.forms.sink.name(), self.queue.len(), STOPPED);
+        self.forms.counts.tell_rest();
     }
 
     /// When the next batch may go out; `None` as long as there is none.
@@ -190,9 +195,28 @@ fn whole(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
+/// Events of which it is not known yet whether they are written. Those of which it never is are lost.
+struct Unsettled<'f> {
+    forms: &'f Forms,
+    events: usize,
+}
+
+impl Unsettled<'_> {
+    /// So many of them have an end.
+    fn settle(&mut self, events: usize) {
+        self.events = self.events.saturating_sub(events);
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        self.forms.counts.lose(self.forms.sink.name(), self.events, STOPPED);
+    }
+}
+
 impl Forms {
     async fn send(self, batch: Batch) {
-        let all = batch.events.len();
+        let mut unsettled = Unsettled { forms: &self, events: batch.events.len() };
         // Objects may be megabytes of another format, and the threads here are those of requests.
         let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.event().is_heavy());
         let framed = if batch.events.iter().any(is_heavy) {
@@ -203,10 +227,17 @@ impl Forms {
         };
         let batches = match framed {
             Ok(batches) => batches,
-            Err(error) => return self.counts.lose(self.sink.name(), all, &error.to_string()),
+            Err(error) => {
+                let events = unsettled.events;
+                unsettled.settle(events);
+                return self.counts.lose(self.sink.name(), events, &error.to_string());
+            }
         };
+        // What is too long for a batch has its end already.
+        unsettled.events = batches.iter().map(|batch| batch.events).sum();
         for batch in batches {
             let sent = self.sink.send(batch.bytes).await;
+            unsettled.settle(batch.events);
             if let Err(why) = &sent {
                 self.counts.lose(self.sink.name(), batch.events, why);
             }
@@ -240,6 +271,8 @@ impl Forms {
                 QueuedForm::Held(held) => {
                     written.clear();
                     if !self.write(&held.event(), &mut written) {
+                        // It is counted, and as upstream has it no request is refused for its size.
+                        let _ = told.map(|told| told.send(true));
                         continue;
                     }
                     &written
@@ -434,11 +467,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_dead_sink_does_not_hold_up_the_end_of_the_server() {
         let sink = Taking::with(0);
-        let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
-        tell(&auditor);
+        let (auditor, worker) = auditor(AuditMode::Batch, Batching { at_once: 1, ..BATCHING }, None, &sink);
+        for _ in 0..6 {
+            tell(&auditor);
+        }
         let begun = Instant::now();
         worker.run(std::future::ready(())).await;
         assert!(begun.elapsed() <= LAST_TIME + Duration::from_secs(1));
+        assert_eq!(lost(&auditor), [("webhook", 6)], "those of the batch under way and those that waited");
     }
 
     /// A rate at which nothing ever goes out is a setting like another: what waits is written at the end.
@@ -505,6 +541,18 @@ mod tests {
             drop(auditor);
             running.await.unwrap();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_not_refused_for_the_size_of_its_event() {
+        let sink = Taking::with(100);
+        let truncation = Some(Truncation { event: 10, batch: 100 });
+        let (auditor, worker) = auditor(AuditMode::BlockingStrict, BATCHING, truncation, &sink);
+        let running = tokio::spawn(worker.run(std::future::pending()));
+        assert!(auditor.begin(&record(), &end()).await);
+        assert_eq!((sink.lengths(), lost(&auditor)), (vec![], vec![("truncate", 1)]));
+        drop(auditor);
+        running.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use keelson_testkit::ProcessServer;
 use serde_json::json;
@@ -13,6 +14,8 @@ use tokio::process::Command;
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Takes nothing, as a disk that is full.
 const FULL_DISK: &str = "exec 3> /dev/full";
@@ -63,6 +66,32 @@ async fn what_fails_fails_in_order_where_nobody_reads_why() {
         let status = command.args(["serve", "--store", "nothing:"]).kill_on_drop(true).status().await.unwrap();
         assert_eq!(status.code(), Some(1), "{sink}");
     }
+}
+
+/// Whoever has standard output read as the log of audit finds nothing else in it.
+#[tokio::test]
+async fn standard_output_has_events_alone_where_it_is_the_log_of_audit() {
+    let directory = TempDir::new().unwrap();
+    let [events, policy] = ["events", "policy.yaml"].map(|name| directory.path().join(name));
+    std::fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n").unwrap();
+    let program = saying_to(&directory, &format!("exec 3> {}", events.display()));
+    let script = std::fs::read_to_string(&program).unwrap();
+    std::fs::write(&program, script.replace("2>&3", "")).unwrap();
+    let server = ProcessServer::builder(program).arg("--audit-policy-file").arg(policy);
+    let mut server = server.args(["--audit-log-path", "-"]).start().await;
+    server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": "map"}})).await.expect(201);
+    // It is told a moment after the server answers.
+    let begun = Instant::now();
+    while !server.log().contains("keelson is ready on https://") {
+        assert!(begun.elapsed() < PATIENCE, "{}", server.log());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(server.terminate().await.success());
+    let text = std::fs::read_to_string(events).unwrap();
+    let read = |line| serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let events: Vec<_> = text.lines().map(read).collect();
+    assert!(events.iter().all(|event| event["kind"] == "Event"), "{text}");
+    assert!(events.iter().any(|event| event["requestURI"] == CONFIG_MAPS && event["verb"] == "create"), "{text}");
 }
 
 #[tokio::test]

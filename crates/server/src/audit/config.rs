@@ -2,7 +2,7 @@
 //!
 //! Defaults are upstream's, but for the log, whose mode is `batch` here: no request waits for it unless that is asked for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -96,6 +96,13 @@ impl Default for AuditWebhookConfig {
             initial_backoff: Duration::from_secs(10),
             backend: AuditBackendConfig { mode: AuditMode::Batch, batching, truncation: None },
         }
+    }
+}
+
+impl AuditLogConfig {
+    /// Whether events go to standard output, which nothing else may use then.
+    pub fn is_standard_output(&self) -> bool {
+        self.path.as_deref() == Some(Path::new("-"))
     }
 }
 

@@ -1,16 +1,19 @@
 //! The audit log: a file that grows to a size and is then put aside under the time, as upstream's library does it, or standard output.
 //!
 //! Files that were put aside are compressed and, when they are too many or too old, deleted beside the writing. A write that fails loses
-//! its events, which are counted; the next one opens the file anew and begins a line of its own. A full disk never ends the server.
+//! its events, which are counted; the next one opens the file anew and begins a line of its own. A full disk never ends the server, and
+//! neither does a reader of standard output who is slow or gone.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::BoxFuture;
 use keelson_access::audit::{AuditEvent, Sink};
@@ -26,6 +29,10 @@ const MEGABYTE: u64 = 1024 * 1024;
 /// How much of a file is compressed at a time, and how well.
 const PIECE_BYTES: usize = 1 << 20;
 const COMPRESSION: u32 = 6;
+/// How long a reader of standard output who takes nothing is waited for where the stream does not wait by itself, and how often it is
+/// tried.
+const READER_TIME: Duration = Duration::from_secs(5);
+const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// A log of audit events.
 pub(super) struct AuditLog {
@@ -34,7 +41,7 @@ pub(super) struct AuditLog {
 }
 
 enum Writer {
-    Stdout,
+    Stdout(Stream<File>),
     File(Rotated),
 }
 
@@ -45,13 +52,13 @@ impl AuditLog {
     /// When the file can't be written.
     pub(super) fn open(config: &AuditLogConfig) -> io::Result<Self> {
         let writer = match config.path.as_deref() {
-            None => Writer::Stdout,
-            Some(path) if path == Path::new("-") => Writer::Stdout,
-            Some(path) => {
+            Some(path) if !config.is_standard_output() => {
                 let mut file = Rotated::new(path, config);
                 file.open()?;
                 Writer::File(file)
             }
+            // Not by way of the buffer that the process has for it: what that holds when a write fails would come out in another line.
+            Some(_) | None => Writer::Stdout(Stream::new(File::from(io::stdout().as_fd().try_clone_to_owned()?))),
         };
         Ok(Self { format: config.format, writer: Arc::new(Mutex::new(writer)) })
     }
@@ -77,7 +84,7 @@ impl Sink for AuditLog {
         let writer = self.writer.clone();
         Box::pin(async move {
             let written = tokio::task::spawn_blocking(move || match &mut *writer.lock() {
-                Writer::Stdout => write_and_flush(&mut io::stdout().lock(), &batch),
+                Writer::Stdout(stream) => stream.write(&batch),
                 Writer::File(file) => file.write(&batch, SystemTime::now()),
             });
             match written.await {
@@ -88,9 +95,49 @@ impl Sink for AuditLog {
     }
 }
 
-fn write_and_flush(out: &mut impl io::Write, batch: &[u8]) -> io::Result<()> {
-    out.write_all(batch)?;
-    out.flush()
+/// A stream to somebody who reads.
+struct Stream<W> {
+    out: W,
+    /// Whether the last write has left a part of a line.
+    is_torn: bool,
+}
+
+impl<W: Write> Stream<W> {
+    const fn new(out: W) -> Self {
+        Self { out, is_torn: false }
+    }
+
+    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.write_all(b"\n")?;
+            self.is_torn = false;
+        }
+        self.write_all(batch)
+    }
+
+    /// Waits for a reader who is slow, also where another process has made the stream one that does not wait (`O_NONBLOCK`).
+    fn write_all(&mut self, mut left: &[u8]) -> io::Result<()> {
+        let mut end = None;
+        while !left.is_empty() {
+            match self.out.write(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.is_torn = left[written - 1] != b'\n';
+                    left = &left[written..];
+                    end = None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + READER_TIME) {
+                        return Err(error);
+                    }
+                    thread::sleep(TRY_EVERY);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A file that is put aside when it has grown to a size.
@@ -367,6 +414,37 @@ mod tests {
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"lo").unwrap();
         log.write(b"two\n", time(3)).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\nlo\ntwo\n");
+    }
+
+    /// Takes so many bytes at a time, and fails or is not ready where a number is missing.
+    struct Reader {
+        taken: Vec<u8>,
+        takes: Vec<Result<usize, io::ErrorKind>>,
+    }
+
+    impl Write for Reader {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let take = self.takes.pop().unwrap_or(Ok(bytes.len()))?.min(bytes.len());
+            self.taken.extend_from_slice(&bytes[..take]);
+            Ok(take)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_stream_waits_for_its_reader_and_ends_the_line_that_it_has_torn() {
+        use io::ErrorKind::{BrokenPipe, Interrupted, WouldBlock};
+        // The last one first: the first batch goes out although the stream is not ready at times, the second as far as `tw`.
+        let takes = vec![Err(BrokenPipe), Ok(2), Ok(3), Err(WouldBlock), Ok(1), Err(Interrupted), Err(WouldBlock)];
+        let mut stream = Stream::new(Reader { taken: Vec::new(), takes });
+        stream.write(b"one\n").unwrap();
+        assert_eq!(stream.write(b"two\n").unwrap_err().kind(), BrokenPipe);
+        stream.write(b"three\n").unwrap();
+        stream.write(b"four\n").unwrap();
+        assert_eq!(String::from_utf8(stream.out.taken).unwrap(), "one\ntw\nthree\nfour\n");
     }
 
     #[test]
