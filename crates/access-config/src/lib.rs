@@ -11,6 +11,7 @@ mod authentication;
 mod authorization;
 mod document;
 mod expressions;
+mod followed;
 mod jwt;
 mod reloads;
 mod webhook;

@@ -6,11 +6,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use futures::future::{BoxFuture, join_all, pending};
-use keelson_access::{FileChanges, ForeignTokens, TokenAnswer, User};
+use futures::future::{BoxFuture, join_all};
+use keelson_access::{ForeignTokens, TokenAnswer, User};
 use keelson_meta::Clock;
 use keelson_meta::go_format::{quote, quote_list};
 use keelson_outbound::Outbound;
@@ -21,6 +21,7 @@ use super::flags::OidcFlags;
 use super::issuer::IssuerKeys;
 use crate::answers::{Answers, key};
 use crate::document::ConfigurationError;
+use crate::followed::{self, Followed};
 use crate::jwt::{Algorithm, SIGNING_ALGORITHMS, Token};
 use crate::reloads::Reloads;
 
@@ -77,7 +78,7 @@ impl Source {
 }
 
 /// Those of one reading.
-struct Issuers {
+pub(crate) struct Issuers {
     configuration: AuthenticationConfiguration,
     each: Vec<Arc<JwtIssuer>>,
 }
@@ -168,62 +169,41 @@ impl ConfiguredIssuers {
 
     /// Keeps up with the file and with the keys of the issuers. Never ends.
     pub async fn follow(self: Arc<Self>) {
-        let mut changes = match self.source.file() {
-            Some(file) => Some(FileChanges::new(file).await),
-            None => None,
-        };
-        // It may have changed since it was read first.
-        self.read_again().await;
-        loop {
-            let current = self.current.load_full();
-            let keeping = async {
-                join_all(current.each.iter().map(|one| one.keys.keep_up())).await;
-                pending::<()>().await;
-            };
-            let changed = async {
-                match &mut changes {
-                    Some(changes) => changes.changed().await,
-                    None => pending().await,
-                }
-            };
-            tokio::select! {
-                () = keeping => {}
-                () = changed => self.read_again().await,
-            }
-        }
+        followed::follow(self).await;
+    }
+}
+
+impl Followed for ConfiguredIssuers {
+    const NAME: &'static str = "authentication";
+    type Current = Issuers;
+
+    fn file(&self) -> Option<&Path> {
+        self.source.file()
     }
 
-    async fn read_again(self: &Arc<Self>) {
-        if self.source.file().is_none() {
-            return;
+    fn current(&self) -> &ArcSwap<Issuers> {
+        &self.current
+    }
+
+    fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+
+    fn now(&self) -> SystemTime {
+        self.clock.now()
+    }
+
+    fn read(&self) -> Result<Option<Issuers>, ConfigurationError> {
+        let configuration = self.source.configuration()?;
+        let current = self.current.load();
+        if configuration == current.configuration {
+            return Ok(None);
         }
-        let this = self.clone();
-        // Expressions take a while to compile.
-        let read = tokio::task::spawn_blocking(move || {
-            let configuration = this.source.configuration()?;
-            let current = this.current.load();
-            if configuration == current.configuration {
-                return Ok(None);
-            }
-            Issuers::new(configuration, &this.disallowed, &this.outbound, Some(&current)).map(Some)
-        });
-        let now = self.clock.now();
-        match read.await {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(issuers))) => {
-                tracing::info!(issuers = issuers.each.len(), "the authentication configuration was read again");
-                self.current.store(Arc::new(issuers));
-                self.reloads.note(true, now);
-            }
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the authentication configuration of before is kept");
-                self.reloads.note(false, now);
-            }
-            Err(error) => {
-                tracing::error!(%error, "reading the authentication configuration failed; the one of before is kept");
-                self.reloads.note(false, now);
-            }
-        }
+        Issuers::new(configuration, &self.disallowed, &self.outbound, Some(&current)).map(Some)
+    }
+
+    async fn keep_up(current: &Issuers) {
+        join_all(current.each.iter().map(|one| one.keys.keep_up())).await;
     }
 }
 

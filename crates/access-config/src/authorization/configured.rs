@@ -3,17 +3,16 @@
 //! Members of `system:masters` may do anything, whatever it says. A file that is wrong leaves the chain of before, and one that takes
 //! away an authorizer counts for every request that comes after it was read.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use futures::future::{BoxFuture, Either, join_all, pending, ready};
+use futures::future::{BoxFuture, Either, join_all, ready};
 use keelson_access::{
-    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, FileChanges, HeldRules, PrivilegedGroup,
-    User, Verdict,
+    AlwaysAllow, Attributes, Authorizer, AuthorizerChain, Deciding, Decision, HeldRules, PrivilegedGroup, User, Verdict,
 };
 use keelson_meta::{Clock, Random};
 use keelson_outbound::Outbound;
@@ -22,6 +21,7 @@ use parking_lot::Mutex;
 use super::config::{AuthorizationConfiguration, AuthorizerEntry, AuthorizerKind, ConnectionInfo};
 use super::decisions::{Counted, DecisionCounts, Decisions};
 use crate::document::ConfigurationError;
+use crate::followed::{self, Followed};
 use crate::reloads::Reloads;
 use crate::webhook::{Counters, MatchConditions, WebhookAuthorizer, WebhookCounts};
 
@@ -58,7 +58,8 @@ pub struct ConfiguredAuthorizers {
     reloads: Reloads,
 }
 
-struct Current {
+/// What was made of a configuration.
+pub(crate) struct Current {
     configuration: AuthorizationConfiguration,
     chain: AuthorizerChain,
     /// Those of the chain that are asked over the network.
@@ -204,60 +205,41 @@ impl ConfiguredAuthorizers {
 
     /// Keeps up with the file, and with those of the webhooks. Never ends.
     pub async fn follow(self: Arc<Self>) {
-        let mut changes = match &self.file {
-            Some(file) => Some(FileChanges::new(file).await),
-            None => None,
-        };
-        // It may have changed since it was read first.
-        self.clone().read_again().await;
-        loop {
-            let current = self.current.load_full();
-            let keeping = async {
-                join_all(current.webhooks.iter().map(|webhook| webhook.follow())).await;
-                pending::<()>().await;
-            };
-            let changed = async {
-                match &mut changes {
-                    Some(changes) => changes.changed().await,
-                    None => pending().await,
-                }
-            };
-            tokio::select! {
-                () = keeping => {}
-                () = changed => self.clone().read_again().await,
-            }
-        }
+        followed::follow(self).await;
+    }
+}
+
+impl Followed for ConfiguredAuthorizers {
+    const NAME: &'static str = "authorization";
+    type Current = Current;
+
+    fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
-    async fn read_again(self: Arc<Self>) {
-        let this = self.clone();
-        // Expressions take a while to compile.
-        let read = tokio::task::spawn_blocking(move || {
-            let (Some(file), Some(outbound)) = (&this.file, this.outbound.get()) else { return Ok(None) };
-            let judged = AuthorizationSource::File(file.clone()).judged()?;
-            if judged.configuration == this.current.load().configuration {
-                return Ok(None);
-            }
-            this.made_of(judged, outbound).map(Some)
-        });
-        let now = self.clock.now();
-        match read.await {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(current))) => {
-                let authorizers = current.configuration.authorizers.len();
-                tracing::info!(authorizers, "the authorization configuration was read again");
-                self.current.store(Arc::new(current));
-                self.reloads.note(true, now);
-            }
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the authorization configuration of before is kept");
-                self.reloads.note(false, now);
-            }
-            Err(error) => {
-                tracing::error!(%error, "reading the authorization configuration failed; the one of before is kept");
-                self.reloads.note(false, now);
-            }
+    fn current(&self) -> &ArcSwap<Current> {
+        &self.current
+    }
+
+    fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+
+    fn now(&self) -> SystemTime {
+        self.clock.now()
+    }
+
+    fn read(&self) -> Result<Option<Current>, ConfigurationError> {
+        let (Some(file), Some(outbound)) = (&self.file, self.outbound.get()) else { return Ok(None) };
+        let judged = AuthorizationSource::File(file.clone()).judged()?;
+        if judged.configuration == self.current.load().configuration {
+            return Ok(None);
         }
+        self.made_of(judged, outbound).map(Some)
+    }
+
+    async fn keep_up(current: &Current) {
+        join_all(current.webhooks.iter().map(|webhook| webhook.follow())).await;
     }
 }
 
@@ -285,7 +267,7 @@ struct AlwaysDeny;
 
 impl Authorizer for AlwaysDeny {
     fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> Deciding<'a> {
-        let reason = Cow::Borrowed("Everything is forbidden.");
+        let reason = "Everything is forbidden.".into();
         Either::Left(ready(Verdict { decision: Decision::NoOpinion, reason }))
     }
 }
