@@ -100,6 +100,11 @@ impl Bench {
         })
     }
 
+    /// The program that is measured, which has commands besides.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.launch.binary
+    }
+
     /// A server of its own on an empty directory, for a row that begins with a start.
     pub(crate) async fn fresh(&self, number: usize) -> Result<Server> {
         Ok(self.restartable(number).await?.0)

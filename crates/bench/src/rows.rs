@@ -3,9 +3,9 @@
 //! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
 //! one, last those that add to it.
 
+mod access;
 mod added;
 mod admitted;
-mod audited;
 mod converted;
 mod costs;
 mod custom;
@@ -27,9 +27,9 @@ use crate::FULL_SIZE;
 use crate::bench::Bench;
 use crate::figure::{Figure, Quantity, Seen};
 use crate::store::BenchStore;
+use access::Access;
 use added::Added;
 use admitted::Admitted;
-use audited::Audited;
 use custom::Custom;
 use definitions::Definitions;
 use lists::Form;
@@ -71,7 +71,7 @@ pub(crate) enum Work {
     Definitions(Definitions),
     Custom(Custom),
     Proxied(Proxied),
-    Audited(Audited),
+    Access(Access),
     Admitted(Admitted),
     Cost(&'static str),
     TwoServers(Objects),
@@ -91,7 +91,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 88] = [
+pub(crate) const ALL: [Row; 90] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
@@ -324,7 +324,7 @@ pub(crate) const ALL: [Row; 88] = [
         "definitions-document",
         "discovery with them, compressed, 2 in flight",
         Work::Definitions(Definitions::Document),
-        Some(Quantity::Rate(1_000.0)),
+        Some(Quantity::Rate(3_000.0)),
     ),
     row("definitions-get", "get one object while they are created, p99", Work::Definitions(Definitions::Others), None),
     row(
@@ -369,15 +369,27 @@ pub(crate) const ALL: [Row; 88] = [
     ),
     row("proxied-copied", "the same copied between two TLS connections", Work::Proxied(Proxied::Copied), None),
     row(
+        "roles-create",
+        "create a pod as a user of a role, with 5,000 bindings, over anybody",
+        Work::Access(Access::RolesCreate),
+        Some(Quantity::Ratio(0.97)),
+    ),
+    row(
+        "roles-get",
+        "get a pod as a user of a role, with 5,000 bindings, over anybody",
+        Work::Access(Access::RolesGet),
+        Some(Quantity::Ratio(0.97)),
+    ),
+    row(
         "audit-create",
-        "create a pod, audited at Metadata over not audited",
-        Work::Audited(Audited::Create),
+        "the same create, audited at Metadata as well, over neither",
+        Work::Access(Access::AuditedCreate),
         Some(Quantity::Ratio(0.92)),
     ),
     row(
         "audit-get",
-        "get a pod, audited at Metadata over not audited",
-        Work::Audited(Audited::Get),
+        "the same get, audited at Metadata as well, over neither",
+        Work::Access(Access::AuditedGet),
         Some(Quantity::Ratio(0.92)),
     ),
     row(
@@ -501,7 +513,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Definitions(which) => definitions::figure(bench, which).await,
         Work::Custom(which) => custom::figure(bench, which).await,
         Work::Proxied(which) => proxied::figure(bench, which).await,
-        Work::Audited(which) => audited::figure(bench, which).await,
+        Work::Access(which) => access::figure(bench, which).await,
         Work::Admitted(which) => admitted::figure(bench, which).await,
         Work::Cost(step) => costs::of(bench, step).await,
         Work::TwoServers(objects) => servers::create(bench, objects).await,

@@ -32,6 +32,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) process: Process,
     pub(crate) client: Client,
+    kubeconfig: PathBuf,
     /// From its start to its first answer that it is ready.
     pub(crate) ready_after: Duration,
 }
@@ -71,11 +72,16 @@ impl Launch {
         })?;
         let ready_after = began.elapsed();
         let process = Process::new(child.id().context("the server has ended")?);
-        Ok(Server { child, process, client, ready_after })
+        Ok(Server { child, process, client, kubeconfig, ready_after })
     }
 }
 
 impl Server {
+    /// The administrator's kubeconfig, which it wrote.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// Sends it a signal, such as `-HUP`, unless it has ended.
     pub(crate) async fn signal(&self, signal: &str) -> Result<()> {
         if let Some(pid) = self.child.id() {
