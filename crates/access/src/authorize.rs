@@ -4,13 +4,14 @@
 //! is. Here are the authorizers that know no rules, and the chain that asks several; roles are in `rbac`. What becomes of a
 //! request that nobody allowed is decided by who asked.
 
-use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, Either, Ready, ready};
+use smallvec::SmallVec;
 
 use crate::rbac::{HeldRules, PolicyRule};
+use crate::shared_text::SharedText;
 use crate::user::{MASTERS, User};
 
 /// A request as authorization sees it.
@@ -67,7 +68,7 @@ pub struct Verdict {
     /// The decision.
     pub decision: Decision,
     /// The reason, for who reviews it and who is refused; empty for none.
-    pub reason: Cow<'static, str>,
+    pub reason: SharedText,
 }
 
 impl Verdict {
@@ -101,7 +102,7 @@ impl PrivilegedGroup {
     fn decide(user: &User) -> Verdict {
         // As upstream has it, that no rule allows something needs no reason: clients are told that it is not allowed anyway.
         let decision = if user.is_in(MASTERS) { Decision::Allow } else { Decision::NoOpinion };
-        Verdict { decision, reason: Cow::Borrowed("") }
+        Verdict { decision, reason: SharedText::default() }
     }
 }
 
@@ -117,7 +118,7 @@ pub struct AlwaysAllow;
 
 impl Authorizer for AlwaysAllow {
     fn authorize<'a>(&'a self, _user: &'a User, _attributes: &'a Attributes<'a>) -> Deciding<'a> {
-        Either::Left(ready(Verdict { decision: Decision::Allow, reason: Cow::Borrowed("") }))
+        Either::Left(ready(Verdict { decision: Decision::Allow, reason: SharedText::default() }))
     }
 
     fn rules<'a>(&'a self, _user: &'a User, _namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
@@ -140,7 +141,7 @@ impl AuthorizerChain {
     async fn ask_from<'a>(
         &'a self,
         first: usize,
-        mut reasons: Vec<Cow<'static, str>>,
+        mut reasons: Reasons,
         user: &'a User,
         attributes: &'a Attributes<'a>,
     ) -> Verdict {
@@ -155,14 +156,17 @@ impl AuthorizerChain {
     }
 }
 
-fn undecided(reasons: &[Cow<'static, str>]) -> Verdict {
+/// What those have said that were asked.
+type Reasons = SmallVec<[SharedText; 4]>;
+
+fn undecided(reasons: &[SharedText]) -> Verdict {
     let told: Vec<&str> = reasons.iter().map(|reason| &**reason).filter(|reason| !reason.is_empty()).collect();
-    Verdict { decision: Decision::NoOpinion, reason: Cow::Owned(told.join("\n")) }
+    Verdict { decision: Decision::NoOpinion, reason: told.join("\n").into() }
 }
 
 impl Authorizer for AuthorizerChain {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
-        let mut reasons = Vec::new();
+        let mut reasons = Reasons::new();
         for (place, authorizer) in self.0.iter().enumerate() {
             match authorizer.authorize(user, attributes) {
                 Either::Left(decided) => {
@@ -221,7 +225,7 @@ mod tests {
         let chain = AuthorizerChain::new(authorizers);
         let (user, attributes) = (User::anonymous(), Attributes::Path { verb: "get", path: "/" });
         let Verdict { decision, reason } = chain.authorize(&user, &attributes).await;
-        (decision, reason.into_owned())
+        (decision, reason.to_string())
     }
 
     #[tokio::test]

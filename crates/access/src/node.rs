@@ -21,6 +21,7 @@ use tokio::sync::{Notify, OnceCell};
 use crate::authorize::{Attributes, Authorizer, Deciding, Decision, ResourceAttributes, Verdict};
 use crate::follow::Follower;
 use crate::rbac::HeldRules;
+use crate::shared_text::SharedText;
 use crate::user::User;
 use graph::{Graph, Source, Used};
 
@@ -153,7 +154,7 @@ enum Object {
     Used(Used),
 }
 
-fn no_opinion(reason: impl Into<std::borrow::Cow<'static, str>>) -> Verdict {
+fn no_opinion(reason: impl Into<SharedText>) -> Verdict {
     Verdict { decision: Decision::NoOpinion, reason: reason.into() }
 }
 
@@ -161,7 +162,7 @@ fn allowed() -> Judgement {
     Judgement::Decided(Verdict { decision: Decision::Allow, reason: "".into() })
 }
 
-fn not(reason: impl Into<std::borrow::Cow<'static, str>>) -> Judgement {
+fn not(reason: impl Into<SharedText>) -> Judgement {
     Judgement::Decided(no_opinion(reason))
 }
 

@@ -86,7 +86,7 @@ impl Authorizer for Rights<'_> {
         };
         match self.caller.authorizer().authorize(user, &asked).now_or_never() {
             Some(verdict) => {
-                Decision { allowed: verdict.is_allowed(), reason: verdict.reason.into_owned(), error: None }
+                Decision { allowed: verdict.is_allowed(), reason: verdict.reason.to_string(), error: None }
             }
             None => Decision { error: Some("the authorizer did not answer at once".to_owned()), ..Decision::default() },
         }

@@ -2,7 +2,6 @@
 //!
 //! Members of `system:masters` and questions whether the server is well pass unasked, as upstream has it.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use futures::future::{Either, ready};
@@ -11,7 +10,9 @@ use k8s_openapi::api::authorization::v1::{
     SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use keelson_access::{Attributes, Authorizer, Deciding, Decision, PrivilegedGroup, ResourceAttributes, User, Verdict};
+use keelson_access::{
+    Attributes, Authorizer, Deciding, Decision, PrivilegedGroup, ResourceAttributes, SharedText, User, Verdict,
+};
 use kube::Client;
 use kube::api::{Api, PostParams};
 
@@ -49,7 +50,7 @@ impl AccessReviews {
                     (false, Some(true)) => Decision::Deny,
                     (false, _) => Decision::NoOpinion,
                 };
-                Verdict { decision, reason: Cow::Owned(status.reason.unwrap_or_default()) }
+                Verdict { decision, reason: status.reason.unwrap_or_default().into() }
             }
             Ok(Err(error)) => return failed(&error.to_string()),
             Err(_) => return failed(&format!("no answer in {ANSWER_TIME:?}")),
@@ -62,13 +63,13 @@ impl AccessReviews {
 /// Nothing is allowed that nobody could be asked for, and it is asked again with the next request.
 fn failed(cause: &str) -> Verdict {
     tracing::warn!(cause, "the main server can't be asked what a user may do");
-    Verdict { decision: Decision::NoOpinion, reason: Cow::Borrowed("the main server can't be asked") }
+    Verdict { decision: Decision::NoOpinion, reason: "the main server can't be asked".into() }
 }
 
 impl Authorizer for AccessReviews {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
         if matches!(attributes, Attributes::Path { verb: "get", path } if HEALTH_PATHS.contains(path)) {
-            return Either::Left(ready(Verdict { decision: Decision::Allow, reason: Cow::Borrowed("") }));
+            return Either::Left(ready(Verdict { decision: Decision::Allow, reason: SharedText::default() }));
         }
         match PrivilegedGroup.authorize(user, attributes) {
             Either::Left(decided) if decided.clone().into_inner().is_allowed() => Either::Left(decided),

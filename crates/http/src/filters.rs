@@ -236,13 +236,14 @@ impl Pipeline {
 
         let asked = (info, answerer, trail.clone());
         let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
+        let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
         let (mut response, seats) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
         }
-        if let Some(trail) = trail.filter(|trail| !trail.has_told(&response)) {
-            response = Box::pin(trail.answered(response)).await;
+        if let Some(trail) = trail.as_ref().filter(|trail| !trail.has_told(&response)) {
+            response = Box::pin(trail.clone().answered(response)).await;
         }
 
         if long_running {

@@ -3,6 +3,7 @@
 //! Code that needs the time of day takes a [`Clock`], so that a test or a simulation decides what time it is. Timers
 //! and timeouts do not belong here; they run on the async runtime's clock.
 
+use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -100,6 +101,22 @@ fn civil(time: SystemTime) -> ([u8; 19], u32) {
         Err(before) => before_epoch(before.duration()),
     };
     let seconds = seconds.clamp(EARLIEST_SECOND, LATEST_SECOND);
+    let (known, text) = LATEST.get();
+    if known == seconds {
+        return (text, micros);
+    }
+    let text = civil_second(seconds);
+    LATEST.set((seconds, text));
+    (text, micros)
+}
+
+thread_local! {
+    /// The second that was written last: what is written on a busy server is nearly always of the same one.
+    static LATEST: Cell<(i64, [u8; 19])> = const { Cell::new((0, *b"1970-01-01T00:00:00")) };
+}
+
+/// Date and time of a second that the format has room for.
+fn civil_second(seconds: i64) -> [u8; 19] {
     let date = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = date.to_calendar_date();
     let (hour, minute, second) = date.to_hms();
@@ -109,7 +126,7 @@ fn civil(time: SystemTime) -> ([u8; 19], u32) {
     for (number, place) in parts.into_iter().zip(text[5..].chunks_mut(3)) {
         place[..2].copy_from_slice(&digits::<2>(number.into()));
     }
-    (text, micros)
+    text
 }
 
 /// The last digits of a number, with zeros before them.

@@ -185,7 +185,7 @@ async fn access_status(review: &Object, user: &User, authorizer: &dyn Authorizer
         status.insert("denied", json!(true));
     }
     if !reason.is_empty() {
-        status.insert("reason", json!(reason));
+        status.insert("reason", json!(&*reason));
     }
     let faults: Vec<String> = fields.fault("fieldSelector").into_iter().chain(labels.fault("labelSelector")).collect();
     if !faults.is_empty() {

@@ -3,14 +3,15 @@
 //! A webhook that can't be asked has no opinion, or denies, as its failure policy says; it never allows. What it says is kept for a
 //! while, by whether it allowed.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, Either, ready};
-use keelson_access::{Attributes, Authorizer, Deciding, Decision, HeldRules, ResourceAttributes, User, Verdict};
+use keelson_access::{
+    Attributes, Authorizer, Deciding, Decision, HeldRules, ResourceAttributes, SharedText, User, Verdict,
+};
 use keelson_codec::json as text;
 use keelson_meta::Random;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
@@ -185,7 +186,7 @@ impl WebhookAuthorizer {
                 Ok(true) => {}
                 Ok(false) => {
                     self.counts.excluded.fetch_add(1, Ordering::Relaxed);
-                    return Verdict { decision: Decision::NoOpinion, reason: Cow::Borrowed("") };
+                    return Verdict { decision: Decision::NoOpinion, reason: SharedText::default() };
                 }
                 Err(why) => {
                     self.counts.unmatched.fetch_add(1, Ordering::Relaxed);
@@ -213,7 +214,7 @@ impl WebhookAuthorizer {
 
     fn failed(&self, why: String) -> Verdict {
         tracing::error!(webhook = self.name, why, "a webhook can't be asked what somebody may do");
-        Verdict { decision: self.on_failure, reason: Cow::Owned(why) }
+        Verdict { decision: self.on_failure, reason: why.into() }
     }
 
     async fn ask(&self, spec: Value) -> Result<Verdict, String> {
@@ -250,7 +251,7 @@ impl WebhookAuthorizer {
             (false, true) => (Decision::Allow, stated.to_owned()),
             (false, false) => (Decision::NoOpinion, stated.to_owned()),
         };
-        Ok(Verdict { decision, reason: Cow::Owned(reason) })
+        Ok(Verdict { decision, reason: reason.into() })
     }
 
     /// What is asked.

@@ -5,6 +5,7 @@
 //! objects is put into its form by the request: its texts are at hand there, and to hand them on would take longer.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -12,13 +13,14 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use keelson_meta::Clock;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::event::Occurrence;
 use super::policy::{Audited, Level, Policy};
 use super::queue::{EventQueue, Offered, OfferedForm};
-use super::record::{AuditRecord, Telling};
+use super::record::{AuditRecord, HeldEvent, Telling};
 use super::worker::{AuditWorker, Batching, Forms, Sink, Truncation};
 use crate::authorize::Attributes;
 use crate::user::User;
@@ -135,7 +137,7 @@ pub struct Auditor {
 
 thread_local! {
     /// Where events of this thread are put into their form.
-    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Auditor {
@@ -178,9 +180,15 @@ impl Auditor {
 
     /// Hands on what has come of a request, where that is written down, and waits for nobody.
     pub fn tell(&self, record: &AuditRecord, occurred: &Occurrence) {
-        let Some(telling) = record.telling(occurred) else { return };
-        for backend in &self.backends {
-            backend.offer(&telling);
+        self.tell_all(record, [occurred]);
+    }
+
+    /// The same of several things that have come of it, in their order.
+    pub fn tell_all<'o>(&self, record: &AuditRecord, occurred: impl IntoIterator<Item = &'o Occurrence>) {
+        // Of one request: `telling` holds its note, and what has only come has none.
+        let tellings: SmallVec<[Telling<'_>; 2]> = occurred.into_iter().filter_map(|one| record.telling(one)).collect();
+        for backend in self.backends.iter().filter(|_| !tellings.is_empty()) {
+            backend.offer(&tellings);
         }
     }
 
@@ -206,7 +214,7 @@ impl Auditor {
             let form = {
                 let Some(telling) = record.telling(occurred) else { return true };
                 if backend.mode == AuditMode::Batch {
-                    backend.offer(&telling);
+                    backend.offer(&[telling]);
                     continue;
                 }
                 OfferedForm::Held(Box::new(telling.held()), telling.event().weight())
@@ -245,27 +253,39 @@ impl Backend {
         (Self { mode, queue, forms }, worker)
     }
 
-    /// Puts an event into the queue, if there is room for it.
-    fn offer(&self, telling: &Telling<'_>) {
-        let event = telling.event();
-        let has_taken = if event.is_heavy() {
-            let form = OfferedForm::Held(Box::new(telling.held()), event.weight());
-            self.queue.offer(Offered { form, written: None })
-        } else {
-            LINE.with_borrow_mut(|line| {
-                line.clear();
-                let fits = self.forms.write(&event, line);
-                let has_taken =
-                    fits.then(|| self.queue.offer(Offered { form: OfferedForm::Line(line), written: None }));
-                line.shrink_to(KEPT_BYTES);
-                // What is too long is counted already.
-                has_taken.unwrap_or(true)
-            })
-        };
-        if !has_taken {
-            self.forms.counts.lose(BUFFERED, 1, "the queue of a backend is full");
-        }
+    /// Puts events into the queue, as far as there is room for them.
+    fn offer(&self, tellings: &[Telling<'_>]) {
+        let refused = LINES.with_borrow_mut(|lines| {
+            lines.clear();
+            let forms: SmallVec<[Told; 2]> = tellings.iter().filter_map(|telling| self.form(telling, lines)).collect();
+            let offered = forms.into_iter().map(|told| match told {
+                Told::Line(range) => OfferedForm::Line(&lines[range]),
+                Told::Held(event, weight) => OfferedForm::Held(event, weight),
+            });
+            let refused = self.queue.offer(offered);
+            lines.shrink_to(KEPT_BYTES);
+            refused
+        });
+        self.forms.counts.lose(BUFFERED, refused, "the queue of a backend is full");
     }
+
+    /// An event as it waits, whose line is put behind the others. What is too long is counted already, and none.
+    fn form(&self, telling: &Telling<'_>, lines: &mut Vec<u8>) -> Option<Told> {
+        let event = telling.event();
+        if event.is_heavy() {
+            return Some(Told::Held(Box::new(telling.held()), event.weight()));
+        }
+        let begin = lines.len();
+        self.forms.write(&event, lines).then(|| Told::Line(begin..lines.len()))
+    }
+}
+
+/// An event that is about to wait.
+enum Told {
+    /// As a part of the lines of this thread.
+    Line(Range<usize>),
+    /// As what it says, with its weight.
+    Held(Box<HeldEvent>, usize),
 }
 
 impl Drop for Backend {

@@ -20,11 +20,12 @@ use serde::Serialize;
 use super::policy::{Level, Stage};
 use super::request::AuditRequest;
 use crate::authorize::{Attributes, ResourceAttributes};
+use crate::shared_text::SharedText;
 use crate::user::User;
 
 /// What is to be known of a request besides its members, by names that end in the domain of whoever says it, and in their order. There
 /// are two or three of most requests.
-pub(super) type Annotations = Vec<(Cow<'static, str>, Cow<'static, str>)>;
+pub(super) type Annotations = Vec<(Cow<'static, str>, SharedText)>;
 
 /// The annotation of an event whose objects were left out for their size.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
@@ -154,7 +155,7 @@ impl AuditEvent<'_> {
     /// Appends it as JSON, with or without its type.
     pub fn write_json(&self, with_type: bool, out: &mut Vec<u8>) {
         let Self { request, noted, occurred } = self;
-        let shown = request.shown(|| Shown::of(request));
+        let shown = &request.shown;
         out.push(b'{');
         if with_type {
             out.extend_from_slice(br#""kind":"Event","apiVersion":"audit.k8s.io/v1","#);
@@ -234,7 +235,7 @@ impl AuditEvent<'_> {
 }
 
 /// Puts an annotation in its place by its name, unless there is one of that name. Whether it was put in.
-pub(super) fn put(annotations: &mut Annotations, key: Cow<'static, str>, value: Cow<'static, str>) -> bool {
+pub(super) fn put(annotations: &mut Annotations, key: Cow<'static, str>, value: SharedText) -> bool {
     let Err(place) = annotations.binary_search_by(|(known, _)| known.cmp(&key)) else { return false };
     annotations.insert(place, (key, value));
     true
@@ -256,7 +257,7 @@ impl Shown {
     /// For most requests there is room at once.
     const BYTES: usize = 640;
 
-    fn of(request: &AuditRequest) -> Self {
+    pub(super) fn of(request: &AuditRequest) -> Self {
         let mut text = Vec::with_capacity(Self::BYTES);
         let mut event = Members { out: &mut text, first: true };
         event.plain("level", request.audited.level.as_str());
@@ -436,11 +437,9 @@ pub(in crate::audit) mod tests {
         let about = Attributes::Resource(about);
         let received = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let addresses = [[127, 0, 0, 1].into()];
-        let mut request = AuditRequest::new(("i", "/api/v1/pods?a=\"b\""), ("t/1", &addresses), &about, received);
-        request.audited = Policy::of(&policy).unwrap().decide(None, &about);
+        let request = AuditRequest::new(("i", "/api/v1/pods?a=\"b\""), ("t/1", &addresses), &about, received);
         let user = User { name: "ann".to_owned(), groups: vec!["devs".to_owned()], ..User::default() };
-        request.user = Some(Arc::new(user));
-        request
+        request.decided(Policy::of(&policy).unwrap().decide(None, &about), Some(Arc::new(user)))
     }
 
     pub(in crate::audit) fn occurrence() -> Occurrence {
@@ -483,8 +482,9 @@ pub(in crate::audit) mod tests {
 
     #[test]
     fn who_is_not_known_is_nobody_and_a_refusal_is_told_without_its_type() {
-        let mut request = request("Metadata");
-        request.user = None;
+        let request = request("Metadata");
+        let audited = request.audited;
+        let request = request.decided(audited, None);
         let mut event = event(&request);
         let status = Status::failure(401, Some("Unauthorized"), "Unauthorized".to_owned());
         event.occurred.to_mut().status = Some(AuditStatus { code: 401, status: Some(Arc::new(status)) });

@@ -115,17 +115,22 @@ impl EventQueue {
         }
     }
 
-    /// Puts an event in, if there is room for it.
-    pub(super) fn offer(&self, event: Offered<'_>) -> bool {
-        let mut waiting = self.waiting.lock();
-        waiting.told += 1;
-        if waiting.is_closed {
-            return false;
+    /// Puts events in for which nobody waits, as far as there is room for them, and says how many there was none for.
+    pub(super) fn offer<'l>(&self, events: impl IntoIterator<Item = OfferedForm<'l>>) -> usize {
+        let (mut refused, mut is_news) = (0, false);
+        {
+            let mut waiting = self.waiting.lock();
+            for form in events {
+                waiting.told += 1;
+                let put = (!waiting.is_closed).then(|| self.put(&mut waiting, Offered { form, written: None }));
+                match put {
+                    Some(Ok(news)) => is_news |= news,
+                    Some(Err(_)) | None => refused += 1,
+                }
+            }
         }
-        let Ok(is_news) = self.put(&mut waiting, event) else { return false };
-        drop(waiting);
         self.tell(is_news);
-        true
+        refused
     }
 
     /// Puts an event in as soon as there is room for it; one that comes after the end is dropped.
@@ -248,8 +253,12 @@ mod tests {
 
     use super::*;
 
-    fn line(text: &str) -> Offered<'_> {
-        Offered { form: OfferedForm::Line(text.as_bytes()), written: None }
+    fn line(text: &str) -> OfferedForm<'_> {
+        OfferedForm::Line(text.as_bytes())
+    }
+
+    fn takes(queue: &EventQueue, text: &str) -> bool {
+        queue.offer([line(text)]) == 0
     }
 
     fn taken(queue: &EventQueue) -> Option<(String, usize)> {
@@ -259,25 +268,33 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn batches_are_taken_in_their_order_and_no_larger_than_they_may_be() {
         let queue = EventQueue::new(4, 2, b"\n");
-        let took: Vec<bool> = ["a", "b", "c", "d", "e"].map(|text| queue.offer(line(text))).into();
+        let took: Vec<bool> = ["a", "b", "c", "d", "e"].map(|text| takes(&queue, text)).into();
         assert_eq!((took, queue.told(), queue.len()), (vec![true, true, true, true, false], 5, 4));
         assert_eq!(taken(&queue), Some(("a\nb\n".to_owned(), 2)));
-        assert!(queue.offer(line("f")));
+        assert!(takes(&queue, "f"));
         assert_eq!(taken(&queue), Some(("c\nd\n".to_owned(), 2)));
         assert!(queue.outlook().since.is_some() && !queue.outlook().is_full);
         assert_eq!(taken(&queue), Some(("f\n".to_owned(), 1)));
         assert!(queue.outlook().is_empty() && taken(&queue).is_none());
         queue.close();
-        assert!(!queue.offer(line("g")) && queue.len() == 0);
+        assert!(!takes(&queue, "g") && queue.len() == 0);
+    }
+
+    #[test]
+    fn of_events_that_come_together_each_is_taken_or_refused_by_itself() {
+        let queue = EventQueue::new(3, 2, b"\n");
+        assert_eq!(queue.offer(["a", "b", "c", "d"].map(line)), 1);
+        let all = [taken(&queue), taken(&queue), taken(&queue)];
+        assert_eq!(all, [Some(("a\nb\n".to_owned(), 2)), Some(("c\n".to_owned(), 1)), None]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_room_goes_on_when_there_is_some_or_when_nothing_comes_any_more() {
         let queue = Arc::new(EventQueue::new(1, 1, b""));
-        assert!(queue.offer(line("a")));
+        assert!(takes(&queue, "a"));
         let push = |text: &'static str| {
             let queue = queue.clone();
-            tokio::spawn(async move { queue.push(line(text)).await })
+            tokio::spawn(async move { queue.push(Offered { form: line(text), written: None }).await })
         };
         let second = push("b");
         tokio::task::yield_now().await;

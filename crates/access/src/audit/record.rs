@@ -13,6 +13,7 @@ use super::event::{self, AuditEvent, Body, Noted, Occurrence};
 use super::policy::{Level, Stage};
 use super::request::AuditRequest;
 use crate::authorize::{Attributes, ResourceAttributes};
+use crate::shared_text::SharedText;
 use crate::user::User;
 
 /// How many bytes the annotations of a request may have together, names included. Whatever comes then is left out.
@@ -32,7 +33,8 @@ struct Noting {
 /// What is noted of a request while something of it is told.
 pub(super) struct Telling<'r> {
     noting: &'r Arc<Noting>,
-    noted: MutexGuard<'r, Noted>,
+    /// Nothing is noted yet of a request that has only come.
+    noted: Option<MutexGuard<'r, Noted>>,
     occurred: &'r Occurrence,
 }
 
@@ -71,7 +73,7 @@ impl AuditRecord {
 
     /// Adds an annotation to the events that follow, such as `authorization.k8s.io/reason`. What was said of a key first stands, as
     /// upstream has it. Names end in a domain of whoever says it.
-    pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
+    pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl Into<SharedText>) {
         let Some(noting) = &self.0 else { return };
         let (key, value) = (key.into(), value.into());
         let mut noted = noting.noted.lock();
@@ -125,7 +127,8 @@ impl AuditRecord {
     /// What is told when this comes of the request; `None` where nothing is written of it.
     pub(super) fn telling<'r>(&'r self, occurred: &'r Occurrence) -> Option<Telling<'r>> {
         let noting = self.0.as_ref().filter(|_| self.has(occurred.stage))?;
-        Some(Telling { noting, noted: noting.noted.lock(), occurred })
+        let noted = (occurred.stage != Stage::RequestReceived).then(|| noting.noted.lock());
+        Some(Telling { noting, noted, occurred })
     }
 }
 
@@ -133,14 +136,15 @@ impl Telling<'_> {
     pub(super) fn event(&self) -> AuditEvent<'_> {
         AuditEvent {
             request: &self.noting.request,
-            noted: Cow::Borrowed(&self.noted),
+            noted: self.noted.as_deref().map_or_else(|| Cow::Owned(Noted::default()), Cow::Borrowed),
             occurred: Cow::Borrowed(self.occurred),
         }
     }
 
     /// The event, to be written later.
     pub(super) fn held(&self) -> HeldEvent {
-        HeldEvent { noting: self.noting.clone(), noted: self.noted.clone(), occurred: self.occurred.clone() }
+        let noted = self.noted.as_deref().cloned().unwrap_or_default();
+        HeldEvent { noting: self.noting.clone(), noted, occurred: self.occurred.clone() }
     }
 }
 

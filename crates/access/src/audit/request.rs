@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::event::Shown;
@@ -17,17 +17,17 @@ use crate::user::User;
 #[derive(Clone, Debug)]
 pub struct AuditRequest {
     /// How much of it is written down.
-    pub audited: Audited,
+    pub(super) audited: Audited,
     /// Who asks; nobody where that could not be found out.
-    pub user: Option<Arc<User>>,
+    pub(super) user: Option<Arc<User>>,
     /// When it came.
     pub received: SystemTime,
     texts: String,
     ends: [usize; PARTS],
     /// Whether it is for a resource.
     is_for_resource: bool,
-    /// What its events say alike, once one of them was written.
-    shown: OnceLock<Shown>,
+    /// What its events say alike, once it is known who asks.
+    pub(super) shown: Shown,
 }
 
 /// The texts, in their order.
@@ -85,13 +85,16 @@ impl AuditRequest {
             *end = texts.len();
         }
         let is_for_resource = matches!(attributes, Attributes::Resource(_));
-        let (audited, shown) = (Audited::default(), OnceLock::new());
+        let (audited, shown) = (Audited::default(), Shown::default());
         Self { audited, user: None, received, texts, ends, is_for_resource, shown }
     }
 
-    /// What its events say alike, which is put together for the first of them.
-    pub(super) fn shown(&self, put_together: impl FnOnce() -> Shown) -> &Shown {
-        self.shown.get_or_init(put_together)
+    /// The same, of which so much is written down, and in whose name it was made if that could be found out.
+    #[must_use]
+    pub fn decided(mut self, audited: Audited, user: Option<Arc<User>>) -> Self {
+        (self.audited, self.user) = (audited, user);
+        self.shown = Shown::of(&self);
+        self
     }
 
     fn text(&self, part: Part) -> &str {

@@ -299,16 +299,19 @@ impl Forms {
         batches
     }
 
-    /// Appends an event in its form, without its objects where it is too long. Whether it is short enough then.
+    /// Appends an event in its form, without its objects where it is too long. Whether it is short enough then; nothing of it is there
+    /// where it is not.
     pub(super) fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>) -> bool {
+        let begin = out.len();
         self.sink.write(event, out);
         let Some(bounds) = self.truncation else { return true };
-        if out.len() > bounds.event && event.level() >= Level::Request {
-            out.clear();
+        if out.len() - begin > bounds.event && event.level() >= Level::Request {
+            out.truncate(begin);
             self.sink.write(&event.truncated(), out);
         }
-        let fits = out.len() <= bounds.event;
+        let fits = out.len() - begin <= bounds.event;
         if !fits {
+            out.truncate(begin);
             self.counts.lose("truncate", 1, "event is too large even after truncating");
         }
         fits

@@ -23,6 +23,8 @@ pub(super) struct Binding {
     /// `<namespace>/<name>`, or `<name>` of one that counts everywhere.
     pub(super) key: Arc<str>,
     pub(super) role: RoleRef,
+    /// The key of the role, as [`RoleRef::key`] has it.
+    pub(super) role_key: Box<str>,
     pub(super) subjects: Vec<Subject>,
 }
 
@@ -83,9 +85,11 @@ impl Binding {
     /// What the object of a binding says, which counts in a namespace, or everywhere.
     pub(super) fn of(key: &Arc<str>, namespace: Option<&str>, object: &Object) -> Self {
         let subjects = object.get(&["subjects"]).and_then(Value::as_array).into_iter().flatten();
+        let role = RoleRef::of(object);
         Self {
             key: key.clone(),
-            role: RoleRef::of(object),
+            role_key: role.key(namespace).into(),
+            role,
             subjects: subjects.filter_map(|subject| Subject::of(subject, namespace)).collect(),
         }
     }

@@ -3,9 +3,8 @@
 //! A decision looks up the bindings of the user and of each of its groups, those that count everywhere and those of the namespace, so
 //! it costs what these bind, however many others there are.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use keelson_cache::Entry;
 use keelson_meta::Object;
@@ -54,6 +53,8 @@ struct Bindings {
 struct Bound {
     binding: Arc<Binding>,
     subject: usize,
+    /// Why this allows something, once it did.
+    reason: OnceLock<Arc<str>>,
 }
 
 impl follow::Index for Index {
@@ -123,7 +124,7 @@ impl Index {
         for (bound, namespace) in self.bound(user, attributes_namespace(attributes)) {
             match self.rules_bound(&bound.binding, namespace) {
                 Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
-                    return Verdict { decision: Decision::Allow, reason: Cow::Owned(bound.reason(namespace)) };
+                    return Verdict { decision: Decision::Allow, reason: bound.reason(namespace).into() };
                 }
                 Some(_) => {}
                 None => missing.push(bound.binding.role.clone()),
@@ -169,7 +170,7 @@ impl Index {
             Some(_) if !binding.role.is_cluster_role => &self.roles,
             _ => &self.cluster_roles,
         };
-        roles.get(&*binding.role.key(namespace))
+        roles.get(&*binding.role_key)
     }
 }
 
@@ -180,7 +181,7 @@ impl Bindings {
         for (subject, whom) in binding.subjects.iter().enumerate() {
             let bound = self.place_of(whom).entry(whom.user_or_group().into()).or_default();
             let place = bound.partition_point(|other| other.binding.key <= binding.key);
-            bound.insert(place, Bound { binding: binding.clone(), subject });
+            bound.insert(place, Bound { binding: binding.clone(), subject, reason: OnceLock::new() });
         }
         self.known.insert(binding.key.clone(), binding);
     }
@@ -213,9 +214,15 @@ impl Bindings {
 }
 
 impl Bound {
-    /// Why something is allowed, as the reference server says it. Names are written as Go quotes them.
-    fn reason(&self, namespace: Option<&str>) -> String {
-        let Self { binding, subject } = self;
+    /// Why something is allowed in the namespace of the binding, as the reference server says it. It is put together once: that takes
+    /// longer than the decision.
+    fn reason(&self, namespace: Option<&str>) -> Arc<str> {
+        self.reason.get_or_init(|| self.told(namespace).into()).clone()
+    }
+
+    /// Names are written as Go quotes them.
+    fn told(&self, namespace: Option<&str>) -> String {
+        let Self { binding, subject, .. } = self;
         let quote = keelson_meta::go_format::quote;
         let (kind, name) = match namespace {
             None => ("ClusterRoleBinding", binding.key.to_string()),

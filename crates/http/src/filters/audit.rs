@@ -2,11 +2,14 @@
 //!
 //! Where nothing is audited there is no [`Trail`]. Bodies are only looked at where the level of the request wants them written down, and
 //! are put into JSON by those who write the events. A short answer is written down before it is sent; of one that may still be made the
-//! last event comes with its end, and nobody waits for that.
+//! last event comes with its end, and nobody waits for that. The first event is told when the request has to wait for something, so that
+//! whatever hangs is written down; a request that is answered at once has its two events told together, which costs less.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::SystemTime;
@@ -48,6 +51,8 @@ pub(crate) struct Trail {
     /// What is known before it is known who asks.
     request: Mutex<Option<AuditRequest>>,
     record: OnceLock<AuditRecord>,
+    /// Whether the first event was told.
+    has_begun: AtomicBool,
     end: Mutex<End>,
 }
 
@@ -82,11 +87,12 @@ impl Trail {
             has_no_end: info.has_no_end(),
             request: Mutex::new(Some(request)),
             record: OnceLock::new(),
+            has_begun: AtomicBool::new(false),
             end: Mutex::new(End::Open),
         })
     }
 
-    /// Notes who asks, and tells of the first stage.
+    /// Notes who asks, and tells of the first stage where that is waited for.
     ///
     /// # Errors
     /// [`ApiError::Internal`] where that has to be written before the request may go on, and could not be.
@@ -95,15 +101,29 @@ impl Trail {
             Some(request) => self.decided(request, Some(user)),
             None => AuditRecord::default(),
         };
-        let begun =
-            Occurrence { stage: Stage::RequestReceived, at: self.received, status: None, response_object: None };
-        if !self.auditor.waits() {
-            self.auditor.tell(&record, &begun);
-        } else if !self.auditor.begin(&record, &begun).await {
+        let record = self.record.get_or_init(|| record);
+        if self.auditor.waits() && self.is_about_to_begin() && !self.auditor.begin(record, &self.begun()).await {
             *self.end.lock() = End::Told;
             return Err(ApiError::Internal("failed to store audit event".to_owned()));
         }
-        Ok(self.record.get_or_init(|| record))
+        Ok(record)
+    }
+
+    /// The first event.
+    fn begun(&self) -> Occurrence {
+        Occurrence { stage: Stage::RequestReceived, at: self.received, status: None, response_object: None }
+    }
+
+    /// Whether the first event is to be told now: once, and not before it is known who asks.
+    fn is_about_to_begin(&self) -> bool {
+        self.record.get().is_some() && !self.has_begun.swap(true, Ordering::Relaxed)
+    }
+
+    /// Tells the first event, if that was not done.
+    fn begin_now(&self) {
+        if self.is_about_to_begin() {
+            self.auditor.tell(self.record(), &self.begun());
+        }
     }
 
     /// What is written down of the request: nothing before it is known who asks.
@@ -113,13 +133,12 @@ impl Trail {
     }
 
     /// The note of a request of this user, if the policy has anything of it written down.
-    fn decided(&self, mut request: AuditRequest, user: Option<&Arc<User>>) -> AuditRecord {
-        request.audited = self.auditor.decide(user.map(|user| &**user), &request.attributes());
-        if request.audited.level == Level::None {
+    fn decided(&self, request: AuditRequest, user: Option<&Arc<User>>) -> AuditRecord {
+        let audited = self.auditor.decide(user.map(|user| &**user), &request.attributes());
+        if audited.level == Level::None {
             return AuditRecord::default();
         }
-        request.user = user.cloned();
-        AuditRecord::of(request)
+        AuditRecord::of(request.decided(audited, user.cloned()))
     }
 
     /// That the request has come to a stage now, with this answer.
@@ -129,6 +148,7 @@ impl Trail {
 
     /// Tells that the server had a fault.
     pub(super) fn panicked(&self, text: &str) {
+        self.begin_now();
         let message = format!("APIServer panic'd: {text}");
         let status = Arc::new(Status::failure(500, Some("InternalError"), message));
         let status = AuditStatus { code: 500, status: Some(status) };
@@ -151,7 +171,12 @@ impl Trail {
         }
         *end = End::Told;
         drop(end);
-        self.auditor.tell(record, &self.occurred(Stage::ResponseComplete, status_of(response), None));
+        let complete = self.occurred(Stage::ResponseComplete, status_of(response), None);
+        if self.is_about_to_begin() {
+            self.auditor.tell_all(record, [&self.begun(), &complete]);
+        } else {
+            self.auditor.tell(record, &complete);
+        }
         true
     }
 
@@ -160,6 +185,7 @@ impl Trail {
         if matches!(*self.end.lock(), End::Told) {
             return response;
         }
+        self.begin_now();
         let unknown = self.request.lock().take();
         let record = match unknown {
             // Nobody found out who asks: that is one event, of a stage of its own.
@@ -222,8 +248,21 @@ impl Drop for Trail {
                 (AuditStatus { code: 200, status: Some(Arc::new(status)) }, None)
             }
         };
+        self.begin_now();
         self.auditor.tell(self.record(), &self.occurred(Stage::ResponseComplete, status, object));
     }
+}
+
+/// Waits for the answer of a request, and tells of its first stage as soon as that takes any time.
+pub(super) async fn followed<T>(trail: Option<&Trail>, mut answer: Pin<&mut impl Future<Output = T>>) -> T {
+    poll_fn(|context| {
+        let polled = answer.as_mut().poll(context);
+        if polled.is_pending() {
+            trail.into_iter().for_each(Trail::begin_now);
+        }
+        polled
+    })
+    .await
 }
 
 /// What an answer is.

@@ -43,7 +43,7 @@ pub(super) async fn permit(
     if verdict.is_allowed() {
         return Ok(());
     }
-    Err(ApiError::Forbidden(Box::new(refusal(user, info, verdict.reason.into_owned()))))
+    Err(ApiError::Forbidden(Box::new(refusal(user, info, verdict.reason.to_string()))))
 }
 
 /// What a request selects of a collection, as it was sent.

@@ -69,7 +69,7 @@ async fn refuse_creation_by_others(request: &WriteRequest<'_>) -> Result<(), Api
         namespace: target.namespace.clone(),
         path: None,
         subresource: target.subresource_name().map(str::to_owned),
-        reason: verdict.reason.into_owned(),
+        reason: verdict.reason.to_string(),
     })))
 }
 
