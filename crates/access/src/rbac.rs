@@ -10,6 +10,7 @@ mod binding;
 mod escalation;
 mod index;
 mod rule;
+mod sieve;
 
 use std::fmt;
 use std::sync::Arc;

@@ -10,6 +10,7 @@ mod converted;
 mod costs;
 mod custom;
 pub(crate) mod definitions;
+mod elsewhere;
 mod lists;
 mod memory;
 mod migration;
@@ -69,6 +70,7 @@ pub(crate) enum Work {
     Converted,
     Migration,
     Definitions(Definitions),
+    DefinedElsewhere,
     Custom(Custom),
     Proxied(Proxied),
     Access(Access),
@@ -91,7 +93,7 @@ const fn row(name: &'static str, what: &'static str, work: Work, at_least: Optio
 }
 
 /// Every row, in the order of measurement.
-pub(crate) const ALL: [Row; 90] = [
+pub(crate) const ALL: [Row; 91] = [
     row("start", "start to ready, empty store", Work::Start, Some(Quantity::millis(100))),
     row("memory-empty", "memory, empty, ready", Work::MemoryEmpty, Some(Quantity::megabytes(40))),
     row("create", "create a pod, 48 in flight, durable", Work::Create, Some(Quantity::Rate(7_000.0))),
@@ -426,6 +428,12 @@ pub(crate) const ALL: [Row; 90] = [
     row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
     row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
     row(
+        "definition-elsewhere",
+        "one definition more than 3,000, until another server's document has it, p99 (PostgreSQL)",
+        Work::DefinedElsewhere,
+        Some(Quantity::millis(200)),
+    ),
+    row(
         "two-servers-create",
         "pod creates through two servers over straight inserts by 16 (PostgreSQL)",
         Work::TwoServers(Objects::Pods),
@@ -449,7 +457,7 @@ impl Rows {
             bail!("there is no row {unknown:?}; --rows help prints them");
         }
         let is_told = |row: &&Row| match row.work {
-            Work::TwoServers(_) => store.is_postgres(),
+            Work::TwoServers(_) | Work::DefinedElsewhere => store.is_postgres(),
             Work::Cost(_) => store.is_embedded(),
             _ => true,
         };
@@ -475,7 +483,7 @@ impl Row {
     fn figure(&self, value: Quantity, seen: Seen, bench: &Bench) -> Figure {
         // With another number of pods, or another store, there is nothing to compare with.
         let is_stated = match self.work {
-            Work::TwoServers(_) => true,
+            Work::TwoServers(_) | Work::DefinedElsewhere => true,
             _ => bench.pods.count == FULL_SIZE && bench.store.is_embedded(),
         };
         let at_least = self.at_least.filter(|_| is_stated);
@@ -516,6 +524,7 @@ async fn measure(work: Work, bench: &mut Bench) -> Result<(Quantity, Seen)> {
         Work::Access(which) => access::figure(bench, which).await,
         Work::Admitted(which) => admitted::figure(bench, which).await,
         Work::Cost(step) => costs::of(bench, step).await,
+        Work::DefinedElsewhere => elsewhere::figure(bench).await,
         Work::TwoServers(objects) => servers::create(bench, objects).await,
     }
 }

@@ -12,6 +12,7 @@ use keelson_meta::Object;
 use super::HeldRules;
 use super::binding::{Binding, RoleRef, Subject, aggregated};
 use super::rule::PolicyRule;
+use super::sieve::Sieve;
 use crate::authorize::{Attributes, Decision, Verdict};
 use crate::follow::{self, decoded};
 use crate::user::User;
@@ -25,10 +26,16 @@ pub(super) enum Kind {
     RoleBinding,
 }
 
-/// A rule is shared by whoever is told which rules he has.
-type Rules = Vec<Arc<PolicyRule>>;
+type Rules = Vec<Held>;
 /// `<namespace>/<name>`, or `<name>` of what has no namespace, as in the cache.
 type Key = Arc<str>;
+
+/// A rule of a role.
+struct Held {
+    sieve: Sieve,
+    /// Shared by whoever is told which rules he has.
+    rule: Arc<PolicyRule>,
+}
 
 /// Roles and bindings.
 #[derive(Default)]
@@ -118,12 +125,14 @@ impl Index {
 
     /// Whether a user may do something. Rules that count everywhere are asked before those of the namespace.
     ///
-    /// Cost: two hash look-ups for the user and for each of its groups, and the rules of the roles that are bound to them.
+    /// Cost: two hash look-ups for the user and for each of its groups, one for each role that is bound to them, and a comparison of bits
+    /// for each of its rules.
     pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
-        let mut missing = Vec::new();
+        let (mut missing, request) = (Vec::new(), Sieve::of_request(attributes));
+        let allows = |held: &Held| held.sieve.lets_through(request) && held.rule.allows(attributes);
         for (bound, namespace) in self.bound(user, attributes_namespace(attributes)) {
             match self.rules_bound(&bound.binding, namespace) {
-                Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
+                Some(rules) if rules.iter().any(allows) => {
                     return Verdict { decision: Decision::Allow, reason: bound.reason(namespace).into() };
                 }
                 Some(_) => {}
@@ -147,7 +156,7 @@ impl Index {
             }
             seen.push(Arc::as_ptr(&bound.binding));
             match self.rules_bound(&bound.binding, namespace) {
-                Some(rules) => held.rules.extend(rules.iter().cloned()),
+                Some(rules) => held.rules.extend(rules.iter().map(|held| held.rule.clone())),
                 None => held.missing.push(bound.binding.role.clone()),
             }
         }
@@ -241,7 +250,8 @@ impl Bound {
 }
 
 fn rules_of(role: &Object) -> Rules {
-    PolicyRule::all_of(role).map(Arc::new).collect()
+    let held = |rule| Held { sieve: Sieve::of_rule(&rule), rule: Arc::new(rule) };
+    PolicyRule::all_of(role).map(held).collect()
 }
 
 fn attributes_namespace<'a>(attributes: &Attributes<'a>) -> Option<&'a str> {

@@ -19,8 +19,8 @@ use crate::process::Process;
 use crate::server::Server;
 use crate::wire::{Client, Request};
 
-const DEFINITIONS: usize = 3_000;
-const CREATING: usize = 16;
+pub(super) const DEFINITIONS: usize = 3_000;
+pub(super) const CREATING: usize = 16;
 /// Resources of one group.
 const GROUP: usize = 10;
 /// How many more are created one after the other, each until its objects are answered.
@@ -30,9 +30,9 @@ const DIRECTORY: usize = 3_000;
 /// How often it is asked whether something is there yet: also the error of the measured time.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 /// How long something may take to appear.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// How long the server is left alone before its memory is read: allocators give memory back after a while.
-const REST: Duration = Duration::from_secs(5);
+pub(super) const REST: Duration = Duration::from_secs(5);
 /// How many read the document at a time.
 const DOCUMENT_READERS: usize = 2;
 /// How long there is nothing to do between two definitions whose CPU is measured: each is in a document of its own.
@@ -40,9 +40,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Length of the reads before there are definitions, which the reads meanwhile are compared with.
 const READING: Duration = Duration::from_secs(2);
 
-const DEFINED: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(super) const DEFINED: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const READ: &str = "/api/v1/namespaces/kube-system";
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Which of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +227,7 @@ fn objects(number: usize) -> String {
     format!("/apis/{}/v1/things{number}", group(number))
 }
 
-fn definition(number: usize) -> Vec<u8> {
+pub(super) fn definition(number: usize) -> Vec<u8> {
     let schema = json!({
         "type": "object",
         "properties": {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use http::{Method, header};
+use http::{Method, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -61,6 +61,10 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn get(path: impl Into<String>) -> Self {
         Self { method: Method::GET, path: path.into(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    pub(crate) fn head(path: impl Into<String>) -> Self {
+        Self { method: Method::HEAD, ..Self::get(path) }
     }
 
     pub(crate) fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
@@ -133,8 +137,20 @@ impl Connection {
         Ok(reply)
     }
 
+    /// Sends the request and returns the tag of what it is about; fails unless there is one.
+    pub(crate) async fn tag(&mut self, request: Request) -> Result<String> {
+        let response = self.answer(request).await?;
+        let tag = response.headers().get(header::ETAG).context("an answer has no tag")?.to_str()?.to_owned();
+        response.into_body().collect().await?;
+        Ok(tag)
+    }
+
     /// Sends the request and returns the body to be read; fails unless the status is a success.
     pub(crate) async fn open(&mut self, request: Request) -> Result<Incoming> {
+        Ok(self.answer(request).await?.into_body())
+    }
+
+    async fn answer(&mut self, request: Request) -> Result<Response<Incoming>> {
         let what = format_args!("{} {}", request.method, request.path).to_string();
         let mut built = http::Request::builder().method(request.method).uri(request.path);
         built = built.header(header::HOST, &*self.authority);
@@ -143,12 +159,14 @@ impl Connection {
         }
         self.sender.ready().await.with_context(|| format!("{what}: the connection was closed"))?;
         let response = self.sender.send_request(built.body(Full::new(request.body))?).await;
-        let (head, body) = response.with_context(|| format!("{what}: no answer"))?.into_parts();
-        if !head.status.is_success() {
-            let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let response = response.with_context(|| format!("{what}: no answer"))?;
+        let status = response.status();
+        if !status.is_success() {
+            let text =
+                response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]).into_owned();
-            bail!("{what}: {}: {text}", head.status);
+            bail!("{what}: {status}: {text}");
         }
-        Ok(body)
+        Ok(response)
     }
 }

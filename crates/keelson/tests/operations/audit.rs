@@ -50,6 +50,7 @@ impl Audited {
         let (policy, tokens, log) = (path("policy.yaml"), path("tokens.csv"), path("logs/audit.log"));
         let server = TestServer::builder().configure(move |config| {
             config.token_file = Some(tokens);
+            config.registry.revision_wait = PATIENCE;
             config.audit.policy_file = Some(policy);
             config.audit.log.path = Some(log);
         });
@@ -65,6 +66,14 @@ impl Audited {
         self.files.path().join("logs/audit.log")
     }
 
+    /// The events of a request that are written so far.
+    fn written(&self, id: &str) -> Vec<Value> {
+        let lines = fs::read_to_string(self.log()).unwrap_or_default();
+        // The last line may not be whole yet.
+        let events = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.filter(|event| event["auditID"] == id).collect()
+    }
+
     /// Makes a request as a user of the file, and gives its answer with its events, once the last has come.
     async fn events(&self, user: &str, call: impl FnOnce(&Raw) -> Call) -> (Answer, Vec<Value>) {
         let id = format!("{user}-{}", next_number());
@@ -77,10 +86,7 @@ impl Audited {
         assert_eq!(answer.headers["audit-id"], id);
         let begun = Instant::now();
         loop {
-            let lines = fs::read_to_string(self.log()).unwrap_or_default();
-            // The last line may not be whole yet.
-            let events = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            let events: Vec<_> = events.filter(|event| event["auditID"] == id).collect();
+            let events = self.written(&id);
             let is_last = |event: &Value| {
                 event["stage"] == "ResponseComplete"
                     || event["stage"] == "ResponseStarted" && event["user"] == json!({})
@@ -230,6 +236,28 @@ async fn lists_in_any_form_are_written_down_as_json_and_watches_in_three_stages(
     let of = |stage| event("RequestResponse", stage, "watch", &watch, "a");
     let expect = [of("RequestReceived"), answered(of("ResponseStarted"), 200), answered(of("ResponseComplete"), 200)];
     assert_eq!(events, expect);
+}
+
+/// What hangs is found in the log before it has an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_has_to_wait_is_written_down_before_it_is_answered() {
+    let audited = Audited::start().await;
+    let id = format!("waiting-{}", next_number());
+    let future = "/api/v1/namespaces/all/configmaps?resourceVersion=999999999&resourceVersionMatch=NotOlderThan";
+    let waiting = tokio::spawn(audited.admin.get(future).header("audit-id", &id).try_send());
+    let begun = Instant::now();
+    while audited.written(&id).is_empty() {
+        assert!(begun.elapsed() < PATIENCE && !waiting.is_finished());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let stages: Vec<Value> = audited.written(&id).into_iter().map(|mut event| event["stage"].take()).collect();
+    assert_eq!(stages, ["RequestReceived"]);
+    assert!(!waiting.is_finished(), "the revision is one that nobody has written");
+    waiting.abort();
+    while audited.written(&id).len() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "the end of a request whose client has gone is written down too");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

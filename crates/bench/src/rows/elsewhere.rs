@@ -1,0 +1,67 @@
+//! One more definition of custom resources beside three thousand, until the discovery document of another server on the store has it.
+//!
+//! The other server is asked for the document's tag alone, again and again, and for the document when that is another one.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use http_body_util::BodyExt as _;
+
+use super::definitions::{AGGREGATED, CREATING, DEFINED, DEFINITIONS, PATIENCE, REST, definition};
+use crate::bench::Bench;
+use crate::figure::{Quantity, Seen, percentile};
+use crate::load::{Until, load};
+use crate::wire::{Connection, Request};
+
+const SERVERS: usize = 2;
+/// How many more are created one after the other, each until the other server tells of it.
+const MORE: usize = 100;
+/// How often the tag is asked for: also the error of the measured time.
+const ASK_EVERY: Duration = Duration::from_millis(2);
+
+/// The 99th percentile from the create at one server to the document of the other.
+pub(super) async fn figure(bench: &Bench) -> Result<(Quantity, Seen)> {
+    let (_, servers) = bench.together("elsewhere", SERVERS).await?;
+    let first = &servers[0].client;
+    load(first, CREATING, Until::Count(DEFINITIONS), |number| Request::post(DEFINED, definition(number))).await?;
+    let mut other = servers[1].client.connect().await?;
+    until(&mut other, "", DEFINITIONS - 1).await?;
+    // Until the last of them are established.
+    tokio::time::sleep(REST).await;
+    let (mut creating, mut times) = (first.connect().await?, Vec::new());
+    for number in DEFINITIONS..DEFINITIONS + MORE {
+        let before = tag(&mut other).await?;
+        let began = Instant::now();
+        creating.send(Request::post(DEFINED, definition(number))).await?;
+        until(&mut other, &before, number).await?;
+        times.push(began.elapsed());
+    }
+    for server in servers {
+        server.stop().await?;
+    }
+    times.sort_unstable();
+    let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
+    Ok((Quantity::Time(p99), Seen { p50: Some(p50), p99: Some(p99), ..Seen::default() }))
+}
+
+/// Asks until the document has the resource of this number; it has not as long as its tag is the one of before.
+async fn until(server: &mut Connection, before: &str, number: usize) -> Result<()> {
+    let (deadline, mut before) = (Instant::now() + PATIENCE, before.to_owned());
+    let resource = format!("\"resource\":\"things{number}\"");
+    loop {
+        let now = tag(server).await?;
+        if now != before {
+            let body = server.open(Request::get("/apis").header("accept", AGGREGATED)).await?;
+            if String::from_utf8_lossy(&body.collect().await?.to_bytes()).contains(&resource) {
+                return Ok(());
+            }
+            before = now;
+        }
+        ensure!(Instant::now() < deadline, "things{number} did not appear within {PATIENCE:?}");
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+async fn tag(server: &mut Connection) -> Result<String> {
+    server.tag(Request::head("/apis").header("accept", AGGREGATED)).await
+}
