@@ -1,16 +1,18 @@
-//! A text that is made seldom and told often, such as why a binding allows something: a clone of it copies nothing.
+//! A text that is made seldom and told often, such as why a binding allows something.
+//!
+//! A clone of it copies nothing, and two are equal when they say the same.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// A text that is known when the program is built, or shared by all who tell it.
 #[derive(Clone)]
-pub enum SharedText {
-    /// One of the program.
+pub struct SharedText(Text);
+
+#[derive(Clone)]
+enum Text {
     Known(&'static str),
-    /// One that was made.
     Made(Arc<str>),
 }
 
@@ -18,9 +20,9 @@ impl Deref for SharedText {
     type Target = str;
 
     fn deref(&self) -> &str {
-        match self {
-            Self::Known(text) => text,
-            Self::Made(text) => text,
+        match &self.0 {
+            Text::Known(text) => text,
+            Text::Made(text) => text,
         }
     }
 }
@@ -28,34 +30,25 @@ impl Deref for SharedText {
 impl Default for SharedText {
     /// The empty one.
     fn default() -> Self {
-        Self::Known("")
+        Self(Text::Known(""))
     }
 }
 
 impl From<&'static str> for SharedText {
     fn from(text: &'static str) -> Self {
-        Self::Known(text)
+        Self(Text::Known(text))
     }
 }
 
 impl From<String> for SharedText {
     fn from(text: String) -> Self {
-        Self::Made(text.into())
+        Self(Text::Made(text.into()))
     }
 }
 
 impl From<Arc<str>> for SharedText {
     fn from(text: Arc<str>) -> Self {
-        Self::Made(text)
-    }
-}
-
-impl From<Cow<'static, str>> for SharedText {
-    fn from(text: Cow<'static, str>) -> Self {
-        match text {
-            Cow::Borrowed(text) => text.into(),
-            Cow::Owned(text) => text.into(),
-        }
+        Self(Text::Made(text))
     }
 }
 

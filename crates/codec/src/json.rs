@@ -115,11 +115,15 @@ fn least_bytes(element: &Value) -> usize {
     }
 }
 
-/// Appends a JSON string.
+/// Whether a text is a JSON string as it is, between its quotes.
+pub fn is_plain(text: &str) -> bool {
+    // Without an early end, so that it is done for many bytes at a time.
+    text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
+}
+
+/// Appends a JSON string. Nearly every text stands as it is.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
-    // Nearly every text stands as it is. It is looked at without an early end, so that it is done for many bytes at a time.
-    let is_plain = text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'));
-    if !is_plain {
+    if !is_plain(text) {
         return serde_json::to_writer(out, text).expect("memory takes every byte");
     }
     out.reserve(text.len() + 2);

@@ -50,7 +50,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone());
     let mut config = config(args, &versions, &data_dir)?;
     let room = descriptors::raise();
-    let told = Announced { console: config.console, beside_audit: config.audit.log.is_standard_output() };
+    let told = Announced { console: config.console, beside_audit: config.audit.writes_to_standard_output() };
     config.connections = config.connections.min(room.clients);
     config.outbound_connections = config.outbound_connections.min(room.others);
     // ORDER: before the server starts. What it leaves in the store only an end in order takes back.

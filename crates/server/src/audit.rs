@@ -62,8 +62,8 @@ impl Auditing {
         let counts = Arc::new(AuditCounts::default());
         let (mut backends, mut workers) = (Vec::new(), Vec::new());
         let answered = CancellationToken::new();
-        if config.log.path.is_some() {
-            let log = Arc::new(AuditLog::open(&config.log).context("opening the audit log")?);
+        if let Some(path) = &config.log.path {
+            let log = Arc::new(AuditLog::open(path, &config.log).context("opening the audit log")?);
             let AuditBackendConfig { mode, batching, truncation } = config.log.backend;
             let (backend, worker) = Backend::new(mode, batching, truncation, log, counts.clone());
             backends.push(backend);

@@ -4,6 +4,7 @@
 //! the request waits until its event is written, and in `blocking-strict` it is refused where that fails as it begins. An event without
 //! objects is put into its form by the request: its texts are at hand there, and to hand them on would take longer.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::event::Occurrence;
-use super::policy::{Audited, Level, Policy};
+use super::event::{Occurrence, Shown};
+use super::policy::{Audited, Level, Policy, Stage};
 use super::queue::{EventQueue, Offered, OfferedForm};
 use super::record::{AuditRecord, HeldEvent, Telling};
-use super::worker::{AuditWorker, Batching, Forms, Sink, Truncation};
+use super::worker::{AuditWorker, Batching, Forms, STOPPED, Sink, Truncation};
 use crate::authorize::Attributes;
 use crate::user::User;
 
@@ -58,26 +59,16 @@ pub struct AuditCounts {
     rejected: AtomicU64,
     levels: [AtomicU64; Level::ALL.len()],
     lost: [AtomicU64; PARTS.len()],
-    telling: Mutex<TellingLosses>,
+    untold: Mutex<Untold>,
 }
 
-/// What the operator is told of lost events.
+/// What the operator was not told yet of lost events.
 #[derive(Debug, Default)]
-struct TellingLosses {
-    /// When that was last.
-    last: Option<Instant>,
-    /// How many were lost since, and why the latest were, by which part.
-    since: usize,
-    latest: Option<(&'static str, String)>,
-}
-
-impl TellingLosses {
-    /// What is to be told now, if anything is.
-    fn take(&mut self) -> Option<(&'static str, String, usize)> {
-        let (part, why) = self.latest.take()?;
-        self.last = Some(Instant::now());
-        Some((part, why, std::mem::take(&mut self.since)))
-    }
+struct Untold {
+    /// When he was told last.
+    told: Option<Instant>,
+    /// How many events each part has lost since, and why the latest of them.
+    parts: [Option<(usize, Cow<'static, str>)>; PARTS.len()],
 }
 
 impl AuditCounts {
@@ -97,33 +88,32 @@ impl AuditCounts {
     }
 
     /// Counts events that a part has lost, and tells the operator now and then.
-    pub(super) fn lose(&self, part: &'static str, events: usize, why: &str) {
-        if events == 0 {
-            return;
-        }
-        if let Some(at) = PARTS.iter().position(|known| *known == part) {
-            self.lost[at].fetch_add(events as u64, Ordering::Relaxed);
-        }
-        let told = {
-            let mut telling = self.telling.lock();
-            telling.since += events;
-            telling.latest = Some((part, why.to_owned()));
-            let is_due = telling.last.is_none_or(|last| last.elapsed() >= TELL_EVERY);
-            is_due.then(|| telling.take()).flatten()
+    pub(super) fn lose(&self, part: &'static str, events: usize, why: impl Into<Cow<'static, str>>) {
+        let Some(at) = PARTS.iter().position(|known| *known == part).filter(|_| events > 0) else { return };
+        self.lost[at].fetch_add(events as u64, Ordering::Relaxed);
+        let is_due = {
+            let mut untold = self.untold.lock();
+            let before = untold.parts[at].as_ref().map_or(0, |(events, _)| *events);
+            untold.parts[at] = Some((before + events, why.into()));
+            untold.told.is_none_or(|told| told.elapsed() >= TELL_EVERY)
         };
-        tell_lost(told);
+        if is_due {
+            self.tell_losses();
+        }
     }
 
-    /// Tells the operator of what was lost since that was told last.
-    pub(super) fn tell_rest(&self) {
-        let told = self.telling.lock().take();
-        tell_lost(told);
-    }
-}
-
-fn tell_lost(told: Option<(&'static str, String, usize)>) {
-    if let Some((part, why, events)) = told {
-        tracing::error!(part, events, why, "audit events are lost; apiserver_audit_error_total counts them");
+    /// Tells the operator of what was lost since he was told last.
+    pub(super) fn tell_losses(&self) {
+        let parts = {
+            let mut untold = self.untold.lock();
+            untold.told = Some(Instant::now());
+            std::mem::take(&mut untold.parts)
+        };
+        for (part, lost) in PARTS.into_iter().zip(parts) {
+            if let Some((events, why)) = lost {
+                tracing::error!(part, events, %why, "audit events are lost; apiserver_audit_error_total counts them");
+            }
+        }
     }
 }
 
@@ -135,9 +125,16 @@ pub struct Auditor {
     clock: Arc<dyn Clock>,
 }
 
+/// Where a thread puts events into their form.
+#[derive(Default)]
+struct Desk {
+    /// What the events of a request say alike.
+    shown: Shown,
+    lines: Vec<u8>,
+}
+
 thread_local! {
-    /// Where events of this thread are put into their form.
-    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static DESK: RefCell<Desk> = RefCell::default();
 }
 
 impl Auditor {
@@ -180,16 +177,28 @@ impl Auditor {
 
     /// Hands on what has come of a request, where that is written down, and waits for nobody.
     pub fn tell(&self, record: &AuditRecord, occurred: &Occurrence) {
-        self.tell_all(record, [occurred]);
+        self.hand_on(record.telling(occurred).as_slice());
     }
 
-    /// The same of several things that have come of it, in their order.
-    pub fn tell_all<'o>(&self, record: &AuditRecord, occurred: impl IntoIterator<Item = &'o Occurrence>) {
-        // Of one request: `telling` holds its note, and what has only come has none.
-        let tellings: SmallVec<[Telling<'_>; 2]> = occurred.into_iter().filter_map(|one| record.telling(one)).collect();
-        for backend in self.backends.iter().filter(|_| !tellings.is_empty()) {
-            backend.offer(&tellings);
-        }
+    /// The same of a request that has come and was answered at once.
+    pub fn tell_both(&self, record: &AuditRecord, begun: &Occurrence, complete: &Occurrence) {
+        // Of the two it is the second that holds the lock of what is noted.
+        debug_assert_eq!(begun.stage, Stage::RequestReceived, "nothing is noted yet when a request has come");
+        let told = [record.telling(begun), record.telling(complete)];
+        self.hand_on(&told.into_iter().flatten().collect::<SmallVec<[Telling<'_>; 2]>>());
+    }
+
+    /// Hands on what is told of one request.
+    fn hand_on(&self, told: &[Telling<'_>]) {
+        let Some(first) = told.first() else { return };
+        DESK.with_borrow_mut(|desk| {
+            desk.shown.put_together(first.request());
+            for backend in &self.backends {
+                backend.offer(told, desk);
+            }
+            desk.lines.shrink_to(KEPT_BYTES);
+            desk.shown.shrink_to(KEPT_BYTES);
+        });
     }
 
     /// Hands on the first event of a request, and waits where that is asked for. Whether the request may go on.
@@ -214,15 +223,23 @@ impl Auditor {
             let form = {
                 let Some(telling) = record.telling(occurred) else { return true };
                 if backend.mode == AuditMode::Batch {
-                    backend.offer(&[telling]);
+                    DESK.with_borrow_mut(|desk| {
+                        desk.shown.put_together(telling.request());
+                        backend.offer(&[telling], desk);
+                    });
                     continue;
                 }
-                OfferedForm::Held(Box::new(telling.held()), telling.event().weight())
+                let held = telling.held();
+                let weight = held.event().weight();
+                OfferedForm::Held(Box::new(held), weight)
             };
             let (written, told) = oneshot::channel();
-            // A worker that has ended loses what comes; its end is told elsewhere.
-            backend.queue.push(Offered { form, written: Some(written) }).await;
-            waiting.push((backend.mode, told));
+            if backend.queue.push(Offered { form, written: Some(written) }).await {
+                waiting.push((backend.mode, told));
+            } else {
+                backend.forms.lose(1, STOPPED);
+                is_written &= backend.mode != AuditMode::BlockingStrict;
+            }
         }
         for (mode, told) in waiting {
             let written = told.await.unwrap_or_default();
@@ -253,25 +270,29 @@ impl Backend {
         (Self { mode, queue, forms }, worker)
     }
 
-    /// Puts events into the queue, as far as there is room for them.
-    fn offer(&self, tellings: &[Telling<'_>]) {
-        let refused = LINES.with_borrow_mut(|lines| {
-            lines.clear();
-            let forms: SmallVec<[Told; 2]> = tellings.iter().filter_map(|telling| self.form(telling, lines)).collect();
-            let offered = forms.into_iter().map(|told| match told {
-                Told::Line(range) => OfferedForm::Line(&lines[range]),
-                Told::Held(event, weight) => OfferedForm::Held(event, weight),
-            });
-            let refused = self.queue.offer(offered);
-            lines.shrink_to(KEPT_BYTES);
-            refused
+    /// Puts events of one request into the queue, as far as there is room for them.
+    fn offer(&self, told: &[Telling<'_>], desk: &mut Desk) {
+        let Desk { shown, lines } = desk;
+        lines.clear();
+        let forms: SmallVec<[Told; 2]> = told.iter().filter_map(|telling| self.form(telling, shown, lines)).collect();
+        let offered = forms.into_iter().map(|told| match told {
+            Told::Line(range) => OfferedForm::Line(&lines[range]),
+            Told::Held(event, weight) => OfferedForm::Held(event, weight),
         });
-        self.forms.counts.lose(BUFFERED, refused, "the queue of a backend is full");
+        let refused = self.queue.offer(offered);
+        if refused > 0 {
+            let is_over = self.queue.outlook().is_closed;
+            let why = if is_over { STOPPED } else { "the queue of a backend is full" };
+            self.forms.counts.lose(BUFFERED, refused, why);
+            if is_over {
+                self.forms.counts.tell_losses();
+            }
+        }
     }
 
     /// An event as it waits, whose line is put behind the others. What is too long is counted already, and none.
-    fn form(&self, telling: &Telling<'_>, lines: &mut Vec<u8>) -> Option<Told> {
-        let event = telling.event();
+    fn form(&self, telling: &Telling<'_>, shown: &Shown, lines: &mut Vec<u8>) -> Option<Told> {
+        let event = telling.event(shown);
         if event.is_heavy() {
             return Some(Told::Held(Box::new(telling.held()), event.weight()));
         }
@@ -280,11 +301,10 @@ impl Backend {
     }
 }
 
-/// An event that is about to wait.
+/// An event that is about to wait: a line by where it stands in what a thread has written.
 enum Told {
-    /// As a part of the lines of this thread.
     Line(Range<usize>),
-    /// As what it says, with its weight.
+    /// What the event says, with its weight.
     Held(Box<HeldEvent>, usize),
 }
 

@@ -23,10 +23,12 @@ use crate::authorize::{Attributes, ResourceAttributes};
 use crate::shared_text::SharedText;
 use crate::user::User;
 
-/// What is to be known of a request besides its members, by names that end in the domain of whoever says it, and in their order. There
-/// are two or three of most requests.
+/// What is to be known of a request besides its members, by names that end in the domain of whoever says it, and in their order.
 pub(super) type Annotations = Vec<(Cow<'static, str>, SharedText)>;
 
+/// The annotations of what was decided about a request, and why.
+pub(super) const DECISION: &str = "authorization.k8s.io/decision";
+pub(super) const REASON: &str = "authorization.k8s.io/reason";
 /// The annotation of an event whose objects were left out for their size.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
@@ -69,8 +71,29 @@ pub(super) struct Noted {
     pub(super) named: Option<Box<SentNames>>,
     /// What was sent.
     pub(super) request_object: Option<Body>,
+    /// What was decided about it, and why: of nearly every request these are the only annotations.
+    pub(super) decided: Option<(&'static str, SharedText)>,
     /// What else is to be known of it.
     pub(super) annotations: Annotations,
+}
+
+impl Noted {
+    /// Appends all annotations in the order of their names, if there are any.
+    fn write_annotations(&self, event: &mut Members<'_>) {
+        if self.decided.is_none() && self.annotations.is_empty() {
+            return;
+        }
+        let mut members = Members::begin(event.member("annotations"));
+        let (before, behind) =
+            self.annotations.split_at(self.annotations.partition_point(|(key, _)| **key < *DECISION));
+        before.iter().for_each(|(key, value)| members.foreign(key, value));
+        if let Some((decision, reason)) = &self.decided {
+            members.plain(DECISION, decision);
+            members.text(REASON, reason);
+        }
+        behind.iter().for_each(|(key, value)| members.foreign(key, value));
+        members.end();
+    }
 }
 
 /// What an object says of itself. Whatever is empty is left out.
@@ -101,6 +124,8 @@ pub struct AuditEvent<'e> {
     pub(super) request: &'e AuditRequest,
     pub(super) noted: Cow<'e, Noted>,
     pub(super) occurred: Cow<'e, Occurrence>,
+    /// What all events of the request say, where that was put together before.
+    pub(super) shown: Option<&'e Shown>,
 }
 
 /// A `Status` as an event has it: without its type.
@@ -126,6 +151,7 @@ impl AuditEvent<'_> {
         const BARE: usize = 1024;
         let body = |body: &Option<Body>| body.as_ref().map_or(0, |body| body.bytes.len());
         let noted: usize = self.noted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let noted = noted + self.noted.decided.as_ref().map_or(0, |(_, reason)| reason.len());
         let objects = body(&self.noted.request_object) + body(&self.occurred.response_object);
         BARE + noted + self.request.uri().len() + objects
     }
@@ -154,8 +180,15 @@ impl AuditEvent<'_> {
 
     /// Appends it as JSON, with or without its type.
     pub fn write_json(&self, with_type: bool, out: &mut Vec<u8>) {
-        let Self { request, noted, occurred } = self;
-        let shown = &request.shown;
+        let Self { request, noted, occurred, shown } = self;
+        let put_together;
+        let shown = match shown {
+            Some(shown) => *shown,
+            None => {
+                put_together = Shown::of(request);
+                &put_together
+            }
+        };
         out.push(b'{');
         if with_type {
             out.extend_from_slice(br#""kind":"Event","apiVersion":"audit.k8s.io/v1","#);
@@ -171,7 +204,7 @@ impl AuditEvent<'_> {
         event.out.extend_from_slice(&shown.text[shown.user..shown.client]);
         match (request.attributes(), &noted.named) {
             (Attributes::Resource(about), Some(named)) => {
-                write_object(&about, named, event.member("objectRef"));
+                write_object(&about, named, request.is_plain, event.member("objectRef"));
             }
             (Attributes::Resource(_), None) | (Attributes::Path { .. }, _) => {
                 event.out.extend_from_slice(&shown.text[shown.client..shown.object]);
@@ -188,19 +221,13 @@ impl AuditEvent<'_> {
         }
         event.out.extend_from_slice(&shown.text[shown.object..]);
         event.time("stageTimestamp", occurred.at);
-        if !noted.annotations.is_empty() {
-            let mut annotations = Members::begin(event.member("annotations"));
-            for (key, value) in &noted.annotations {
-                annotations.foreign(key, value);
-            }
-            annotations.end();
-        }
+        noted.write_annotations(&mut event);
         event.end();
     }
 
     /// Appends it as a line of upstream's older format, without its end.
     pub fn write_legacy(&self, out: &mut Vec<u8>) {
-        let Self { request, noted, occurred } = self;
+        let Self { request, noted, occurred, .. } = self;
         let list = |texts: &[String]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
         let user = request.user.as_deref().filter(|user| !user.name.is_empty());
         let (name, groups) = user.map_or(("<none>", None), |user| (&*user.name, Some(&user.groups)));
@@ -255,46 +282,67 @@ pub(super) struct Shown {
 
 impl Shown {
     /// For most requests there is room at once.
-    const BYTES: usize = 640;
+    const BYTES: usize = 1024;
 
-    pub(super) fn of(request: &AuditRequest) -> Self {
-        let mut text = Vec::with_capacity(Self::BYTES);
-        let mut event = Members { out: &mut text, first: true };
+    /// What the events of a request say alike.
+    fn of(request: &AuditRequest) -> Self {
+        let mut shown = Self { text: Vec::with_capacity(Self::BYTES), ..Self::default() };
+        shown.put_together(request);
+        shown
+    }
+
+    /// The same in the place of what is there.
+    pub(super) fn put_together(&mut self, request: &AuditRequest) {
+        self.text.clear();
+        let mut event = Members { out: &mut self.text, first: true };
+        let of_request = if request.is_plain { Members::plain } else { Members::text };
         event.plain("level", request.audited.level.as_str());
-        event.text("auditID", request.id());
-        let head = event.out.len();
-        event.text("requestURI", request.uri());
-        event.text("verb", request.verb());
+        of_request(&mut event, "auditID", request.id());
+        self.head = event.out.len();
+        of_request(&mut event, "requestURI", request.uri());
+        of_request(&mut event, "verb", request.verb());
         match &request.user {
             Some(user) => event.user("user", user),
             None => event.member("user").extend_from_slice(b"{}"),
         }
-        let user = event.out.len();
+        self.user = event.out.len();
         if request.addresses().next().is_some() {
             write_texts(request.addresses(), event.member("sourceIPs"));
         }
-        event.text_if_any("userAgent", request.user_agent());
-        let client = event.out.len();
-        if let Attributes::Resource(about) = request.attributes() {
-            write_object(&about, &SentNames::default(), event.member("objectRef"));
+        if !request.user_agent().is_empty() {
+            of_request(&mut event, "userAgent", request.user_agent());
         }
-        let object = event.out.len();
+        self.client = event.out.len();
+        if let Attributes::Resource(about) = request.attributes() {
+            write_object(&about, &SentNames::default(), request.is_plain, event.member("objectRef"));
+        }
+        self.object = event.out.len();
         event.time("requestReceivedTimestamp", request.received);
-        Self { text, head, user, client, object }
+    }
+
+    /// Gives memory back, but for so many bytes.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        self.text.shrink_to(bytes);
     }
 }
 
-/// Appends what a request is for as JSON: as the path has it, and else as the object that was sent says of itself.
-fn write_object(about: &ResourceAttributes<'_>, sent: &SentNames, out: &mut Vec<u8>) {
+/// Appends what a request is for as JSON: as the path has it, whose texts may need no escapes, and else as the object that was sent says of
+/// itself.
+fn write_object(about: &ResourceAttributes<'_>, sent: &SentNames, is_plain: bool, out: &mut Vec<u8>) {
     let mut names = Members::begin(out);
-    names.text_if_any("resource", about.resource);
-    names.text_if_any("namespace", about.namespace.unwrap_or(&sent.namespace));
-    names.text_if_any("name", about.name.unwrap_or(&sent.name));
-    names.text_if_any("uid", &sent.uid);
-    names.text_if_any("apiGroup", about.group);
-    names.text_if_any("apiVersion", about.version);
-    names.text_if_any("resourceVersion", &sent.resource_version);
-    names.text_if_any("subresource", about.subresource.unwrap_or_default());
+    let mut name = |member, in_path: &str, sent: &str| match (in_path, is_plain) {
+        ("", _) => names.text_if_any(member, sent),
+        (text, true) => names.plain(member, text),
+        (text, false) => names.text(member, text),
+    };
+    name("resource", about.resource, "");
+    name("namespace", about.namespace.unwrap_or_default(), &sent.namespace);
+    name("name", about.name.unwrap_or_default(), &sent.name);
+    name("uid", "", &sent.uid);
+    name("apiGroup", about.group, "");
+    name("apiVersion", about.version, "");
+    name("resourceVersion", "", &sent.resource_version);
+    name("subresource", about.subresource.unwrap_or_default(), "");
     names.end();
 }
 
@@ -303,7 +351,8 @@ impl AuditStatus {
     fn write_json(&self, out: &mut Vec<u8>) {
         let Some(status) = self.status.as_deref() else {
             out.extend_from_slice(b"{\"metadata\":{},\"code\":");
-            out.extend_from_slice(self.code.to_string().as_bytes());
+            // Of three digits, as HTTP has them.
+            out.extend([100, 10, 1].map(|place| b'0' + u8::try_from(self.code / place % 10).unwrap_or_default()));
             return out.push(b'}');
         };
         let wire = WireStatus {
@@ -453,7 +502,7 @@ pub(in crate::audit) mod tests {
 
     pub(in crate::audit) fn event(request: &AuditRequest) -> AuditEvent<'_> {
         let noted = Noted { annotations: vec![("a".into(), "b".into())], ..Noted::default() };
-        AuditEvent { request, noted: Cow::Owned(noted), occurred: Cow::Owned(occurrence()) }
+        AuditEvent { request, noted: Cow::Owned(noted), occurred: Cow::Owned(occurrence()), shown: None }
     }
 
     pub(in crate::audit) fn json_of(event: &AuditEvent<'_>, with_type: bool) -> String {

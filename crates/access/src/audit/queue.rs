@@ -73,7 +73,7 @@ pub(super) enum QueuedForm {
 /// An event that is told.
 pub(super) struct Offered<'l> {
     pub(super) form: OfferedForm<'l>,
-    /// Told whether it was written.
+    /// Told whether the request may take it for written.
     pub(super) written: Option<oneshot::Sender<bool>>,
 }
 
@@ -133,18 +133,21 @@ impl EventQueue {
         refused
     }
 
-    /// Puts an event in as soon as there is room for it; one that comes after the end is dropped.
-    pub(super) async fn push(&self, mut event: Offered<'_>) {
+    /// Puts an event in as soon as there is room for it. Whether that came before the end.
+    pub(super) async fn push(&self, mut event: Offered<'_>) -> bool {
         self.waiting.lock().told += 1;
         loop {
             let room = self.room.notified();
             {
                 let mut waiting = self.waiting.lock();
                 if waiting.is_closed {
-                    return;
+                    return false;
                 }
                 match self.put(&mut waiting, event) {
-                    Ok(is_news) => return self.tell(is_news),
+                    Ok(is_news) => {
+                        self.tell(is_news);
+                        return true;
+                    }
                     Err(left) => event = left,
                 }
             }
@@ -299,11 +302,11 @@ mod tests {
         let second = push("b");
         tokio::task::yield_now().await;
         assert_eq!(taken(&queue), Some(("a".to_owned(), 1)));
-        second.await.unwrap();
+        assert!(second.await.unwrap());
         let third = push("c");
         tokio::task::yield_now().await;
         queue.close();
-        third.await.unwrap();
+        assert!(!third.await.unwrap(), "nobody has taken it");
         assert_eq!((taken(&queue), taken(&queue)), (Some(("b".to_owned(), 1)), None));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::event::{self, AuditEvent, Body, Noted, Occurrence};
+use super::event::{self, AuditEvent, Body, Noted, Occurrence, Shown};
 use super::policy::{Level, Stage};
 use super::request::AuditRequest;
 use crate::authorize::{Attributes, ResourceAttributes};
@@ -18,8 +18,6 @@ use crate::user::User;
 
 /// How many bytes the annotations of a request may have together, names included. Whatever comes then is left out.
 const ANNOTATION_BYTES: usize = 64 << 10;
-/// For how many annotations there is room at once: authorization has two.
-const ANNOTATIONS: usize = 3;
 
 /// A note of what the events of a request say. A clone is the same note, and the default is none.
 #[derive(Clone, Default)]
@@ -78,13 +76,18 @@ impl AuditRecord {
         let (key, value) = (key.into(), value.into());
         let mut noted = noting.noted.lock();
         let bytes: usize = noted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if bytes + key.len() + value.len() > ANNOTATION_BYTES {
+        let is_taken = noted.decided.is_some() && matches!(&*key, event::DECISION | event::REASON);
+        if is_taken || bytes + key.len() + value.len() > ANNOTATION_BYTES {
             return;
         }
-        if noted.annotations.is_empty() {
-            noted.annotations.reserve_exact(ANNOTATIONS);
-        }
         event::put(&mut noted.annotations, key, value);
+    }
+
+    /// Notes what was decided about the request, `allow` or `forbid`, and why.
+    pub fn decides(&self, decision: &'static str, reason: SharedText) {
+        if let Some(noting) = &self.0 {
+            noting.noted.lock().decided.get_or_insert((decision, reason));
+        }
     }
 
     /// Notes in whose name the request is made.
@@ -133,12 +136,19 @@ impl AuditRecord {
 }
 
 impl Telling<'_> {
-    pub(super) fn event(&self) -> AuditEvent<'_> {
+    /// The event, with what all events of its request say.
+    pub(super) fn event<'e>(&'e self, shown: &'e Shown) -> AuditEvent<'e> {
         AuditEvent {
+            shown: Some(shown),
             request: &self.noting.request,
             noted: self.noted.as_deref().map_or_else(|| Cow::Owned(Noted::default()), Cow::Borrowed),
             occurred: Cow::Borrowed(self.occurred),
         }
+    }
+
+    /// The request, which all that is told at once is of.
+    pub(super) fn request(&self) -> &AuditRequest {
+        &self.noting.request
     }
 
     /// The event, to be written later.
@@ -151,6 +161,7 @@ impl Telling<'_> {
 impl HeldEvent {
     pub(super) fn event(&self) -> AuditEvent<'_> {
         AuditEvent {
+            shown: None,
             request: &self.noting.request,
             noted: Cow::Borrowed(&self.noted),
             occurred: Cow::Borrowed(&self.occurred),
@@ -178,7 +189,7 @@ mod tests {
     /// What is written of the end of the request.
     fn told(record: &AuditRecord) -> String {
         let occurred = Occurrence { response_object: None, ..occurrence() };
-        json_of(&record.telling(&occurred).unwrap().event(), false)
+        json_of(&record.telling(&occurred).unwrap().held().event(), false)
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::event::Shown;
+use keelson_codec::json::is_plain;
+
 use super::policy::Audited;
 use crate::authorize::{Attributes, ResourceAttributes};
 use crate::user::User;
@@ -26,8 +27,8 @@ pub struct AuditRequest {
     ends: [usize; PARTS],
     /// Whether it is for a resource.
     is_for_resource: bool,
-    /// What its events say alike, once it is known who asks.
-    pub(super) shown: Shown,
+    /// Whether no text needs an escape in JSON.
+    pub(super) is_plain: bool,
 }
 
 /// The texts, in their order.
@@ -76,8 +77,10 @@ impl AuditRequest {
             *end = texts.len();
         }
         for (number, address) in addresses.iter().enumerate() {
-            let comma = if number == 0 { "" } else { "," };
-            write!(texts, "{comma}{address}").expect("memory takes every text");
+            if number > 0 {
+                texts.push(',');
+            }
+            push_address(*address, &mut texts);
         }
         ends[Part::Addresses as usize] = texts.len();
         for (text, end) in behind.zip(&mut ends[Part::Verb as usize..]) {
@@ -85,15 +88,14 @@ impl AuditRequest {
             *end = texts.len();
         }
         let is_for_resource = matches!(attributes, Attributes::Resource(_));
-        let (audited, shown) = (Audited::default(), Shown::default());
-        Self { audited, user: None, received, texts, ends, is_for_resource, shown }
+        let (audited, is_plain) = (Audited::default(), is_plain(&texts));
+        Self { audited, user: None, received, texts, ends, is_for_resource, is_plain }
     }
 
     /// The same, of which so much is written down, and in whose name it was made if that could be found out.
     #[must_use]
     pub fn decided(mut self, audited: Audited, user: Option<Arc<User>>) -> Self {
         (self.audited, self.user) = (audited, user);
-        self.shown = Shown::of(&self);
         self
     }
 
@@ -149,6 +151,21 @@ impl AuditRequest {
             name: named(Part::Name),
             ..ResourceAttributes::default()
         })
+    }
+}
+
+/// Appends an address. Nearly all are of four numbers, which need no formatter.
+fn push_address(address: IpAddr, texts: &mut String) {
+    let IpAddr::V4(address) = address else {
+        return write!(texts, "{address}").expect("memory takes every text");
+    };
+    for (place, octet) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            texts.push('.');
+        }
+        let digits = [octet / 100, octet / 10 % 10, octet % 10];
+        let from = digits[..2].iter().position(|digit| *digit > 0).unwrap_or(2);
+        texts.extend(digits[from..].iter().map(|digit| char::from(b'0' + digit)));
     }
 }
 

@@ -4,6 +4,7 @@
 //! Events with objects are put into their form here, so that the requests that they are about don't wait for that. The worker ends when
 //! nobody can tell it anything any more, or soon after it is told that the server has stopped.
 
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// How long a worker goes on after the server has stopped.
 const LAST_TIME: Duration = Duration::from_secs(5);
 /// Why events are lost then.
-const STOPPED: &str = "the server has stopped";
+pub(super) const STOPPED: &str = "the server has stopped";
 
 /// Writes or sends events.
 pub trait Sink: Send + Sync + 'static {
@@ -142,8 +143,10 @@ impl AuditWorker {
         }
         // What is under way counts what of it is lost as it is dropped.
         drop(sending);
-        self.forms.counts.lose(self.forms.sink.name(), self.queue.len(), STOPPED);
-        self.forms.counts.tell_rest();
+        while let Some(batch) = self.queue.take() {
+            self.forms.lose(batch.events.len(), STOPPED);
+        }
+        self.forms.counts.tell_losses();
     }
 
     /// When the next batch may go out; `None` as long as there is none.
@@ -195,55 +198,61 @@ fn whole(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Events of which it is not known yet whether they are written. Those of which it never is are lost.
-struct Unsettled<'f> {
-    forms: &'f Forms,
+/// Events of which it is not known yet whether they are written. Those of which it never is count as lost, although what was handed to the
+/// system may still be written.
+struct Unsettled {
+    forms: Forms,
     events: usize,
 }
 
-impl Unsettled<'_> {
-    /// So many of them have an end.
-    fn settle(&mut self, events: usize) {
+impl Unsettled {
+    /// So many of them have an end: they are written, or lost for this reason.
+    fn settle(&mut self, events: usize, lost: Option<String>) {
         self.events = self.events.saturating_sub(events);
+        if let Some(why) = lost {
+            self.forms.lose(events, why);
+        }
     }
 }
 
-impl Drop for Unsettled<'_> {
+impl Drop for Unsettled {
     fn drop(&mut self) {
-        self.forms.counts.lose(self.forms.sink.name(), self.events, STOPPED);
+        self.forms.lose(self.events, STOPPED);
     }
 }
 
 impl Forms {
-    async fn send(self, batch: Batch) {
-        let mut unsettled = Unsettled { forms: &self, events: batch.events.len() };
-        // Objects may be megabytes of another format, and the threads here are those of requests.
-        let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.event().is_heavy());
-        let framed = if batch.events.iter().any(is_heavy) {
-            let forms = self.clone();
-            tokio::task::spawn_blocking(move || forms.framed(batch)).await
-        } else {
-            Ok(self.framed(batch))
-        };
-        let batches = match framed {
-            Ok(batches) => batches,
-            Err(error) => {
-                let events = unsettled.events;
-                unsettled.settle(events);
-                return self.counts.lose(self.sink.name(), events, &error.to_string());
-            }
-        };
-        // What is too long for a batch has its end already.
-        unsettled.events = batches.iter().map(|batch| batch.events).sum();
-        for batch in batches {
-            let sent = self.sink.send(batch.bytes).await;
-            unsettled.settle(batch.events);
-            if let Err(why) = &sent {
-                self.counts.lose(self.sink.name(), batch.events, why);
-            }
-            for waiting in batch.waiting {
-                // Whoever waited may have gone away.
-                let _ = waiting.send(sent.is_ok());
+    /// Counts events that were taken out of the queue, and are lost.
+    pub(super) fn lose(&self, events: usize, why: impl Into<Cow<'static, str>>) {
+        self.counts.lose(self.sink.name(), events, why);
+    }
+
+    /// Sends a batch. What of it is not written counts as lost, also where nobody waits for the end of this or it never begins.
+    fn send(self, batch: Batch) -> impl Future<Output = ()> + Send {
+        let mut unsettled = Unsettled { events: batch.events.len(), forms: self.clone() };
+        async move {
+            // Objects may be megabytes of another format, and the threads here are those of requests.
+            let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.event().is_heavy());
+            let framed = if batch.events.iter().any(is_heavy) {
+                let forms = self.clone();
+                tokio::task::spawn_blocking(move || forms.framed(batch)).await
+            } else {
+                Ok(self.framed(batch))
+            };
+            let batches = match framed {
+                Ok(batches) => batches,
+                Err(error) => return unsettled.settle(unsettled.events, Some(error.to_string())),
+            };
+            // What is too long for a batch has its end already.
+            unsettled.events = batches.iter().map(|batch| batch.events).sum();
+            for batch in batches {
+                let sent = self.sink.send(batch.bytes).await;
+                let is_sent = sent.is_ok();
+                unsettled.settle(batch.events, sent.err());
+                for waiting in batch.waiting {
+                    // Whoever waited may have gone away.
+                    let _ = waiting.send(is_sent);
+                }
             }
         }
     }
@@ -470,7 +479,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_dead_sink_does_not_hold_up_the_end_of_the_server() {
         let sink = Taking::with(0);
-        let (auditor, worker) = auditor(AuditMode::Batch, Batching { at_once: 1, ..BATCHING }, None, &sink);
+        let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
         for _ in 0..6 {
             tell(&auditor);
         }
@@ -544,6 +553,24 @@ mod tests {
             drop(auditor);
             running.await.unwrap();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_is_never_sent_is_lost_and_counted() {
+        let sink = Taking::with(0);
+        let (auditor, worker) = auditor(AuditMode::Batch, BATCHING, None, &sink);
+        tell(&auditor);
+        drop(worker.forms.clone().send(worker.queue.take().unwrap()));
+        assert_eq!(lost(&auditor), [("webhook", 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_request_waits_for_at_the_end_is_lost_and_counted() {
+        let sink = Taking::with(0);
+        let (auditor, worker) = auditor(AuditMode::BlockingStrict, BATCHING, None, &sink);
+        worker.run(std::future::ready(())).await;
+        assert!(!auditor.begin(&record(), &end()).await);
+        assert_eq!(lost(&auditor), [("webhook", 1)]);
     }
 
     #[tokio::test(start_paused = true)]

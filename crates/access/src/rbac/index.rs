@@ -3,9 +3,9 @@
 //! A decision looks up the bindings of the user and of each of its groups, those that count everywhere and those of the namespace, so
 //! it costs what these bind, however many others there are.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use hashbrown::HashMap;
 use keelson_cache::Entry;
 use keelson_meta::Object;
 
@@ -26,12 +26,12 @@ pub(super) enum Kind {
     RoleBinding,
 }
 
-type Rules = Vec<Held>;
+type Rules = Vec<RoleRule>;
 /// `<namespace>/<name>`, or `<name>` of what has no namespace, as in the cache.
 type Key = Arc<str>;
 
 /// A rule of a role.
-struct Held {
+struct RoleRule {
     sieve: Sieve,
     /// Shared by whoever is told which rules he has.
     rule: Arc<PolicyRule>,
@@ -129,7 +129,7 @@ impl Index {
     /// for each of its rules.
     pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
         let (mut missing, request) = (Vec::new(), Sieve::of_request(attributes));
-        let allows = |held: &Held| held.sieve.lets_through(request) && held.rule.allows(attributes);
+        let allows = |rule: &RoleRule| rule.sieve.lets_through(request) && rule.rule.allows(attributes);
         for (bound, namespace) in self.bound(user, attributes_namespace(attributes)) {
             match self.rules_bound(&bound.binding, namespace) {
                 Some(rules) if rules.iter().any(allows) => {
@@ -156,7 +156,7 @@ impl Index {
             }
             seen.push(Arc::as_ptr(&bound.binding));
             match self.rules_bound(&bound.binding, namespace) {
-                Some(rules) => held.rules.extend(rules.iter().map(|held| held.rule.clone())),
+                Some(rules) => held.rules.extend(rules.iter().map(|one| one.rule.clone())),
                 None => held.missing.push(bound.binding.role.clone()),
             }
         }
@@ -223,8 +223,8 @@ impl Bindings {
 }
 
 impl Bound {
-    /// Why something is allowed in the namespace of the binding, as the reference server says it. It is put together once: that takes
-    /// longer than the decision.
+    /// Why something is allowed in the namespace of the binding, which is the only one that a binding is asked for, as the reference
+    /// server says it. It is put together once: that takes longer than the decision.
     fn reason(&self, namespace: Option<&str>) -> Arc<str> {
         self.reason.get_or_init(|| self.told(namespace).into()).clone()
     }
@@ -250,8 +250,7 @@ impl Bound {
 }
 
 fn rules_of(role: &Object) -> Rules {
-    let held = |rule| Held { sieve: Sieve::of_rule(&rule), rule: Arc::new(rule) };
-    PolicyRule::all_of(role).map(held).collect()
+    PolicyRule::all_of(role).map(|rule| RoleRule { sieve: Sieve::of_rule(&rule), rule: Arc::new(rule) }).collect()
 }
 
 fn attributes_namespace<'a>(attributes: &Attributes<'a>) -> Option<&'a str> {

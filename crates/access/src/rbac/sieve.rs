@@ -1,6 +1,7 @@
-//! What a rule can't allow, known without a look at its texts: most rules that somebody has are about something else.
+//! The verbs and resources of a rule as bits, by which most rules are passed over without a look at their texts: they are about something
+//! else.
 //!
-//! Verbs and resources are bits, several of which may share one. Where all bits fit, the texts are compared.
+//! Several verbs or resources may share a bit. A rule whose bits fit a request need not allow it, and one whose bits don't never does.
 
 use super::rule::{ALL, PolicyRule};
 use crate::authorize::Attributes;
@@ -51,4 +52,63 @@ fn bit(resource: &str) -> u64 {
 /// FNV-1a: the texts are short, and one that meets another costs a comparison.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::authorize::ResourceAttributes;
+
+    fn text() -> impl Strategy<Value = String> {
+        "[ab*/]{0,3}"
+    }
+
+    fn rule(verbs: &[&str], resources: &[&str]) -> PolicyRule {
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+        let api_groups = vec![String::new()];
+        PolicyRule { verbs: texts(verbs), resources: texts(resources), api_groups, ..PolicyRule::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_rule_allows_is_let_through(
+            (verbs, resources, paths) in (
+                prop::collection::vec(text(), 0..3),
+                prop::collection::vec(text(), 0..3),
+                prop::collection::vec(text(), 0..3),
+            ),
+            (verb, resource, subresource, path) in (text(), text(), prop::option::of(text()), text()),
+        ) {
+            let api_groups = vec![String::new()];
+            let rule = PolicyRule { verbs, resources, non_resource_urls: paths, api_groups, ..PolicyRule::default() };
+            let subresource = subresource.as_deref();
+            let about = ResourceAttributes { verb: &verb, resource: &resource, subresource, ..ResourceAttributes::default() };
+            for request in [Attributes::Resource(about), Attributes::Path { verb: &verb, path: &path }] {
+                if rule.allows(&request) {
+                    prop_assert!(Sieve::of_rule(&rule).lets_through(Sieve::of_request(&request)), "{rule} {request:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_verbs_and_resources_are_held_back_unless_they_share_a_bit() {
+        let asks = |verb, resource| {
+            Attributes::Resource(ResourceAttributes { verb, resource, ..ResourceAttributes::default() })
+        };
+        let lets =
+            |rule: &PolicyRule, request: &Attributes<'_>| Sieve::of_rule(rule).lets_through(Sieve::of_request(request));
+        let pods = rule(&["get"], &["pods"]);
+        assert!(
+            lets(&pods, &asks("get", "pods"))
+                && !lets(&pods, &asks("get", "nodes"))
+                && !lets(&pods, &asks("list", "pods"))
+        );
+        assert!(!lets(&pods, &Attributes::Path { verb: "get", path: "/pods" }));
+        let shares = (0..1000).map(|number| format!("r{number}")).find(|other| bit(other) == bit("pods")).unwrap();
+        let request = asks("get", &shares);
+        assert!(lets(&pods, &request) && !pods.allows(&request));
+    }
 }

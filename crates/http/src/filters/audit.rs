@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -40,6 +40,9 @@ const USER_AGENT_BYTES: usize = 1024;
 const WHOLE_BYTES: u64 = 64 << 10;
 /// How many bytes of an answer are kept to be written down. A longer one is left out, which its event says.
 const ANSWER_BYTES: usize = 10 << 20;
+/// Where proxies say for whom they ask.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// The annotation of an event whose objects were left out.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
@@ -102,11 +105,14 @@ impl Trail {
             None => AuditRecord::default(),
         };
         let record = self.record.get_or_init(|| record);
-        if self.auditor.waits() && self.is_about_to_begin() && !self.auditor.begin(record, &self.begun()).await {
-            *self.end.lock() = End::Told;
-            return Err(ApiError::Internal("failed to store audit event".to_owned()));
+        if !self.auditor.waits() || !self.claims_first_event() {
+            return Ok(record);
         }
-        Ok(record)
+        if self.auditor.begin(record, &self.begun()).await {
+            return Ok(record);
+        }
+        *self.end.lock() = End::Told;
+        Err(ApiError::Internal("failed to store audit event".to_owned()))
     }
 
     /// The first event.
@@ -114,14 +120,14 @@ impl Trail {
         Occurrence { stage: Stage::RequestReceived, at: self.received, status: None, response_object: None }
     }
 
-    /// Whether the first event is to be told now: once, and not before it is known who asks.
-    fn is_about_to_begin(&self) -> bool {
+    /// Whether the caller has to tell the first event now: one does, and nobody before it is known who asks.
+    fn claims_first_event(&self) -> bool {
         self.record.get().is_some() && !self.has_begun.swap(true, Ordering::Relaxed)
     }
 
     /// Tells the first event, if that was not done.
     fn begin_now(&self) {
-        if self.is_about_to_begin() {
+        if self.claims_first_event() {
             self.auditor.tell(self.record(), &self.begun());
         }
     }
@@ -172,8 +178,8 @@ impl Trail {
         *end = End::Told;
         drop(end);
         let complete = self.occurred(Stage::ResponseComplete, status_of(response), None);
-        if self.is_about_to_begin() {
-            self.auditor.tell_all(record, [&self.begun(), &complete]);
+        if self.claims_first_event() {
+            self.auditor.tell_both(record, &self.begun(), &complete);
         } else {
             self.auditor.tell(record, &complete);
         }
@@ -360,10 +366,10 @@ impl Drop for Streamed {
 
 /// The addresses that a request came by: what proxies say, and at the end the one that nobody can make up.
 fn source_ips(headers: &HeaderMap, address: Option<IpAddr>) -> SmallVec<[IpAddr; 2]> {
-    let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let parse = |text: &str| text.trim().parse::<IpAddr>().ok();
-    let mut ips: SmallVec<[IpAddr; 2]> = said("x-forwarded-for").split(',').filter_map(parse).collect();
-    ips.extend(parse(said("x-real-ip")).filter(|ip| !ips.contains(ip)));
+    let mut ips: SmallVec<[IpAddr; 2]> = said(FORWARDED_FOR).split(',').filter_map(parse).collect();
+    ips.extend(parse(said(REAL_IP)).filter(|ip| !ips.contains(ip)));
     let address = address.map(|address| address.to_canonical());
     ips.extend(address.filter(|address| ips.last() != Some(address)));
     ips

@@ -16,10 +16,6 @@ use keelson_resources::Verb;
 use crate::metrics::AccessMetrics;
 use crate::request_info::{RequestInfo, RequestVerb};
 
-/// The annotations of audit that say what was decided, and why.
-const DECISION: &str = "authorization.k8s.io/decision";
-const REASON: &str = "authorization.k8s.io/reason";
-
 /// Lets a request pass, or says why not. Either is written down.
 ///
 /// # Errors
@@ -37,8 +33,7 @@ pub(super) async fn permit(
     let verdict = authorizer.authorize(user, &attributes(info, &selectors)).await;
     metrics.note_authorization(verdict.decision, begun.elapsed());
     if audit.level() > Level::None {
-        audit.annotate(DECISION, if verdict.is_allowed() { "allow" } else { "forbid" });
-        audit.annotate(REASON, verdict.reason.clone());
+        audit.decides(if verdict.is_allowed() { "allow" } else { "forbid" }, verdict.reason.clone());
     }
     if verdict.is_allowed() {
         return Ok(());

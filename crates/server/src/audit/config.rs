@@ -99,9 +99,16 @@ impl Default for AuditWebhookConfig {
     }
 }
 
+impl AuditConfig {
+    /// Whether events are written to standard output, which nothing else may use then.
+    pub fn writes_to_standard_output(&self) -> bool {
+        self.policy_file.is_some() && self.log.is_standard_output()
+    }
+}
+
 impl AuditLogConfig {
-    /// Whether events go to standard output, which nothing else may use then.
-    pub fn is_standard_output(&self) -> bool {
+    /// Whether it is standard output.
+    pub(super) fn is_standard_output(&self) -> bool {
         self.path.as_deref() == Some(Path::new("-"))
     }
 }

@@ -1,6 +1,7 @@
 //! The audit log: a file that grows to a size and is then put aside under the time, as upstream's library does it, or standard output.
 //!
-//! Files that were put aside are compressed and, when they are too many or too old, deleted beside the writing. A write that fails loses
+//! What is no regular file, such as a pipe or a device, is written to and never put aside. Files that were
+//! put aside are compressed and, when they are too many or too old, deleted beside the writing. A write that fails loses
 //! its events, which are counted; the next one opens the file anew and begins a line of its own. A full disk never ends the server, and
 //! neither does a reader of standard output who is slow or gone.
 
@@ -29,9 +30,9 @@ const MEGABYTE: u64 = 1024 * 1024;
 /// How much of a file is compressed at a time, and how well.
 const PIECE_BYTES: usize = 1 << 20;
 const COMPRESSION: u32 = 6;
-/// How long a reader of standard output who takes nothing is waited for where the stream does not wait by itself, and how often it is
-/// tried.
+/// How long a reader of standard output who takes nothing is waited for where the stream does not wait by itself.
 const READER_TIME: Duration = Duration::from_secs(5);
+/// How often it is tried meanwhile.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// A log of audit events.
@@ -50,15 +51,14 @@ impl AuditLog {
     ///
     /// # Errors
     /// When the file can't be written.
-    pub(super) fn open(config: &AuditLogConfig) -> io::Result<Self> {
-        let writer = match config.path.as_deref() {
-            Some(path) if !config.is_standard_output() => {
-                let mut file = Rotated::new(path, config);
-                file.open()?;
-                Writer::File(file)
-            }
+    pub(super) fn open(path: &Path, config: &AuditLogConfig) -> io::Result<Self> {
+        let writer = if config.is_standard_output() {
             // Not by way of the buffer that the process has for it: what that holds when a write fails would come out in another line.
-            Some(_) | None => Writer::Stdout(Stream::new(File::from(io::stdout().as_fd().try_clone_to_owned()?))),
+            Writer::Stdout(Stream::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
+        } else {
+            let mut file = Rotated::new(path, config);
+            file.open()?;
+            Writer::File(file)
         };
         Ok(Self { format: config.format, writer: Arc::new(Mutex::new(writer)) })
     }
@@ -110,7 +110,6 @@ impl<W: Write> Stream<W> {
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
         if self.is_torn {
             self.write_all(b"\n")?;
-            self.is_torn = false;
         }
         self.write_all(batch)
     }
@@ -146,6 +145,8 @@ struct Rotated {
     most_bytes: u64,
     keeping: Keeping,
     file: Option<File>,
+    /// Whether it has a size, and may be given another name.
+    is_regular: bool,
     bytes: u64,
     /// Whether the last write may have left a part of a line.
     is_torn: bool,
@@ -173,7 +174,7 @@ impl Rotated {
             is_busy: Arc::default(),
         };
         let most_bytes = positive(config.max_megabytes).unwrap_or(DEFAULT_MEGABYTES).saturating_mul(MEGABYTE);
-        Self { path: path.to_owned(), most_bytes, keeping, file: None, bytes: 0, is_torn: false }
+        Self { path: path.to_owned(), most_bytes, keeping, file: None, is_regular: false, bytes: 0, is_torn: false }
     }
 
     fn open(&mut self) -> io::Result<&mut File> {
@@ -182,7 +183,9 @@ impl Rotated {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             }
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
-            self.bytes = file.metadata()?.len();
+            let metadata = file.metadata()?;
+            self.bytes = metadata.len();
+            self.is_regular = metadata.is_file();
             // A full disk may have ended the server that wrote it.
             self.is_torn |= self.bytes > 0 && !ends_with_a_line(&self.path, self.bytes).unwrap_or(true);
             self.file = Some(file);
@@ -192,7 +195,7 @@ impl Rotated {
 
     fn write(&mut self, batch: &[u8], now: SystemTime) -> io::Result<()> {
         self.open()?;
-        if self.bytes > 0 && self.bytes + batch.len() as u64 > self.most_bytes {
+        if self.is_regular && self.bytes > 0 && self.bytes + batch.len() as u64 > self.most_bytes {
             self.put_aside(now)?;
         }
         self.open()?;
@@ -368,6 +371,20 @@ mod tests {
         let mut again = Rotated::new(&path, &config(&path, |_| {}));
         again.write(b"more\n", time(5)).unwrap();
         assert_eq!(text("audit.log"), "a line that is too long\nmore\n");
+    }
+
+    /// A device that is renamed is one that the whole system misses.
+    #[test]
+    fn what_is_no_regular_file_is_never_put_aside() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("audit.log");
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        log.most_bytes = 10;
+        for second in 1..4 {
+            log.write(b"a line that is too long\n", time(second)).unwrap();
+        }
+        assert_eq!(names(&directory), ["audit.log"]);
     }
 
     #[test]
