@@ -2,6 +2,8 @@
 //!
 //! Objects are read as they are stored. Whether they may say what they say was judged when they were written.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use keelson_cache::Entry;
@@ -33,6 +35,8 @@ pub struct ApiService {
     pub condition: Option<Condition>,
     /// The revision that wrote it.
     pub revision: Revision,
+    /// A hash of what others write of it: whoever changes a label of it has it looked at, and whoever says how it is does not.
+    pub(crate) written: u64,
 }
 
 /// What was found last of whether an APIService is available.
@@ -79,6 +83,7 @@ impl ApiService {
             },
             condition: Condition::of(object),
             revision,
+            written: written(object),
         }
     }
 
@@ -104,6 +109,15 @@ impl ApiService {
             Backend::Local => None,
         }
     }
+}
+
+/// A hash of what is written of an APIService by others than those who check it.
+fn written(object: &Object) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for path in [&["metadata", "labels"][..], &["metadata", "annotations"], &["metadata", "finalizers"], &["spec"]] {
+        object.get(path).map(ToString::to_string).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// The path of a version of a group.

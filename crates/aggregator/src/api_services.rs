@@ -143,6 +143,7 @@ mod tests {
             backend,
             condition: None,
             revision: Revision::ZERO,
+            written: 0,
         })
     }
 

@@ -50,6 +50,7 @@ pub struct Availability {
 struct LastCheck {
     uid: String,
     backend: Backend,
+    written: u64,
     condition: Condition,
 }
 
@@ -82,11 +83,12 @@ impl Availability {
         }
     }
 
-    /// Has an APIService looked at, unless it is as it was left.
+    /// Has an APIService looked at, unless it is as it was left. Whoever touches one has its server asked, as upstream does.
     fn note(&self, service: &ApiService) {
         let is_as_left = self.last_checks.lock().get(&service.name).is_some_and(|check| {
             check.uid == service.uid
                 && check.backend == service.backend
+                && check.written == service.written
                 && service.condition.as_ref() == Some(&check.condition)
         });
         if !is_as_left {
@@ -139,7 +141,8 @@ impl Availability {
         let is_told = service.condition.as_ref() == Some(&condition);
         let was_available = service.is_available();
         // Before it is written: what was written comes back as a change.
-        let check = LastCheck { uid: service.uid, backend: service.backend, condition: condition.clone() };
+        let ApiService { uid, backend, written, .. } = service;
+        let check = LastCheck { uid, backend, written, condition: condition.clone() };
         self.last_checks.lock().insert(service.name, check);
         if !is_told {
             let mut next = entry.object.decode(entry.revision);

@@ -15,11 +15,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::client::TlsStream;
 
 use crate::dialer::HTTP2;
+use crate::opening::Opening;
 use crate::response_start::{RecordedStream, ResponseStart};
 
 /// A secured connection.
 pub(crate) struct SecureConnection {
-    stream: TokioIo<RecordedStream<TlsStream<TcpStream>>>,
+    stream: TokioIo<RecordedStream<TlsStream<Opening<TcpStream>>>>,
     uses: UseCount,
     response_start: ResponseStart,
     _permit: OwnedSemaphorePermit,
@@ -51,7 +52,7 @@ impl UsedConnection {
 
 impl SecureConnection {
     /// A connection that counts among those that may be open for as long as it is.
-    pub(crate) fn new(stream: TlsStream<TcpStream>, permit: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(stream: TlsStream<Opening<TcpStream>>, permit: OwnedSemaphorePermit) -> Self {
         let response_start = ResponseStart::default();
         let stream = RecordedStream { inner: stream, response_start: response_start.clone() };
         Self { stream: TokioIo::new(stream), uses: UseCount::default(), response_start, _permit: permit }

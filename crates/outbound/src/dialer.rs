@@ -19,6 +19,7 @@ use tower_service::Service;
 
 use crate::connection::SecureConnection;
 use crate::fault::DialError;
+use crate::opening::Opening;
 use crate::presented::Presented;
 use crate::proxy::Proxy;
 use crate::remote_service::service_host;
@@ -147,8 +148,11 @@ impl Dialer {
         let stream = self.stream(&addresses).await?;
         // Requests are small, and wait for nothing.
         let _ = stream.set_nodelay(true);
-        match tokio::time::timeout(HANDSHAKE_TIME, connector.connect(name, stream)).await {
-            Ok(secured) => Ok(SecureConnection::new(secured.map_err(DialError::Tls)?, permit)),
+        let handshake = connector.connect(name, Opening::new(stream)).into_fallible();
+        match tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
+            Ok(Ok(secured)) => Ok(SecureConnection::new(secured, permit)),
+            Ok(Err((_, stream))) if stream.is_plain_http() => Err(DialError::PlainHttp),
+            Ok(Err((error, _))) => Err(DialError::Tls(error)),
             Err(_) => Err(DialError::Setup("net/http: TLS handshake timeout".to_owned())),
         }
     }

@@ -42,6 +42,9 @@ pub(crate) enum DialError {
     /// The peer could not be secured.
     #[error("{}", tls_text(.0))]
     Tls(io::Error),
+    /// The peer answered without securing anything.
+    #[error("http: server gave HTTP response to HTTPS client")]
+    PlainHttp,
     /// The proxy does not lead there.
     #[error("{0}")]
     Proxy(String),

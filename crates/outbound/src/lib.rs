@@ -13,6 +13,7 @@ mod dialer;
 mod exclusive;
 mod fault;
 mod measured;
+mod opening;
 mod outbound;
 mod presented;
 mod proxy;

@@ -19,8 +19,8 @@ use crate::warnings::Warnings;
 
 /// The field manager of a client that names neither itself nor its program.
 const UNKNOWN: &str = "unknown";
-/// The field manager of the server itself.
-const SERVER: &str = "keelson";
+/// The field manager of the server itself, as the reference server has it.
+const SERVER: &str = "kube-apiserver";
 /// Where the service accounts of controllers are.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 

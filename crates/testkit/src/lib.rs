@@ -29,6 +29,6 @@ pub use keelson_teststores::{
 pub use kubectl::{Kubectl, KubectlOutput, KubectlStream, other_kubectls};
 pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};
-pub use record::{check_record, check_records, differences_shown};
+pub use record::{RecordedServer, check_record, check_record_beside, check_records, differences_shown};
 pub use server::{CONTROLLERS, TestServer, TestServerBuilder};
 pub use upstream::{ServerName, UpstreamBody, UpstreamRequest, UpstreamServer, upstream_answer, upstream_echo};

@@ -2,9 +2,9 @@
 //!
 //! A file is a sequence of steps on one server, each a title, a request and the answer that is expected. What differs
 //! from run to run is written as a placeholder: `{uid1}`, `{rv1}`, `{name1}`, numbered by first appearance so that equal
-//! numbers mean equal values, and `{time}`. A request may use the placeholders of earlier answers. Notes after a title say
-//! how the step differs from the reference server, or is done otherwise. With `KEELSON_UPDATE=1` the file is rewritten
-//! with what the server says.
+//! numbers mean equal values, and `{time}`; an ETag is one where the record writes `{tag1}` for it. A request may use the
+//! placeholders of earlier answers, and those of servers that the test runs beside. Notes after a title say how the step differs from the
+//! reference server, or is done otherwise. With `KEELSON_UPDATE=1` the file is rewritten with what the server says.
 
 mod normalise;
 mod step;
@@ -24,18 +24,41 @@ use step::{Expected, Step};
 const UPDATE: &str = "KEELSON_UPDATE";
 /// The headers that a step without an answer yet gets, where they are there.
 const TELLING_HEADERS: [&str; 6] = ["content-type", "cache-control", "retry-after", "warning", "etag", "vary"];
+/// How an ETag begins that the record has a name for, so that it may be another when the document has more in it.
+const TAG_NAME: &str = "{tag";
 /// How long a step that waits for something pauses before it asks again.
 const POLL: Duration = Duration::from_millis(20);
+
+/// A server that a test runs beside the one of a record: `{NAME}` is its address in the record, `{NAME.port}` its port and `{NAME.ca}`
+/// its bundle.
+#[derive(Clone, Debug)]
+pub struct RecordedServer {
+    /// Its name in the record.
+    pub name: &'static str,
+    /// Its port of `localhost`.
+    pub port: u16,
+    /// Whose certificates are believed to be its, as an APIService has them.
+    pub ca_bundle: String,
+}
 
 /// Runs every step of a record against the server and compares the answers.
 ///
 /// # Panics
 /// When the file cannot be read, or an answer differs; the text shows the first difference of each step.
 pub async fn check_record(path: impl AsRef<Path>, server: &Endpoint) {
+    check_record_beside(path, server, &[]).await;
+}
+
+/// The same of a record in which these servers are named.
+///
+/// # Panics
+/// As [`check_record`].
+pub async fn check_record_beside(path: impl AsRef<Path>, server: &Endpoint, beside: &[RecordedServer]) {
     let path = path.as_ref();
     let (preamble, steps) = read(path);
     let (raw, nobody) = (server.raw(), server.anonymous());
     let mut names = Names::of_server(server.url().trim_start_matches("https://"));
+    beside.iter().for_each(|server| names.add_server(server));
     let mut differences = Vec::new();
     let mut seen = Vec::new();
     for step in steps {
@@ -134,8 +157,14 @@ fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
         }
         headers => headers.iter().map(|(name, _)| name.as_str()).collect(),
     };
-    let header = |name: &str| (name.to_owned(), names.hide(answer.header(name)));
-    Expected { status: answer.status, headers: chosen.into_iter().map(header).collect(), body }
+    let written = |name: &str| step.expected.headers.iter().find(|(written, _)| written == name);
+    let mut headers = Vec::new();
+    for name in chosen {
+        let is_named = written(name).is_some_and(|(_, value)| value.starts_with(TAG_NAME));
+        let value = answer.header(name);
+        headers.push((name.to_owned(), if is_named { names.tag(value) } else { names.hide(value) }));
+    }
+    Expected { status: answer.status, headers, body }
 }
 
 fn difference(expected: &Expected, actual: &Expected) -> String {

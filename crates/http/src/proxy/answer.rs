@@ -16,7 +16,7 @@ use keelson_outbound::{ForwardPermit, ForwardedBody, reading_fault};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::headers::drop_of_connection;
+use super::headers::drop_of_answer;
 use crate::body::{BodyError, ResponseBody, stream};
 use crate::respond;
 
@@ -41,9 +41,9 @@ pub(super) fn pass_back(
         return respond::text(StatusCode::BAD_GATEWAY, REFUSED);
     }
     let (mut head, body) = answer.into_parts();
-    drop_of_connection(&mut head.headers);
+    drop_of_answer(&mut head.headers);
     let stopping = stopping.map(|stopping| Box::pin(stopping.cancelled_owned()));
-    let body = Passing { inner: body, stopping, last_line: None, is_at_line_end: true, _permit: permit };
+    let body = Passing { inner: body, stopping, last_line: None, is_at_line_end: true, failed: None, _permit: permit };
     let mut response = Response::new(stream(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
@@ -59,6 +59,8 @@ struct Passing {
     last_line: Option<Pin<Box<Sleep>>>,
     /// Whether the last byte ended a line, or there was none.
     is_at_line_end: bool,
+    /// Why the answer is broken off, which is said once what came before has gone out.
+    failed: Option<BodyError>,
     _permit: ForwardPermit,
 }
 
@@ -68,6 +70,9 @@ impl Body for Passing {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if let Some(failed) = this.failed.take() {
+            return Poll::Ready(Some(Err(failed)));
+        }
         // Looked at first: a stream that never rests has to end too.
         if this.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(context).is_ready()) {
             (this.stopping, this.last_line) = (None, Some(Box::pin(tokio::time::sleep(LAST_LINE_TIME))));
@@ -99,7 +104,17 @@ impl Body for Passing {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Aborted(reading_fault(&error))))),
+            Poll::Ready(Some(Err(error))) => {
+                let failed = BodyError::Aborted(reading_fault(&error));
+                if this.inner.size_hint().exact().is_some() {
+                    return Poll::Ready(Some(Err(failed)));
+                }
+                // ORDER: a connection writes out what it has when a body makes it wait, and drops it when a body fails. Of a stream, what
+                // the server said before it broke off is its client's, the head of the answer too.
+                this.failed = Some(failed);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }

@@ -6,8 +6,9 @@
 use std::net::IpAddr;
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use keelson_access::User;
 use keelson_outbound::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
@@ -34,6 +35,14 @@ const OF_CONNECTION: [HeaderName; 8] =
 /// Fields of a client that don't pass. Cookies are kept back since those that one aggregated server sets would reach all others.
 const KEPT_BACK: [HeaderName; 7] =
     [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
+
+/// Fields of an answer by which pages of other sites may read it. Who may read what comes from this server is not for others to say.
+const FOR_OTHER_SITES: [HeaderName; 4] = [
+    ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    ACCESS_CONTROL_ALLOW_HEADERS,
+    ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN,
+];
 
 /// The fields in which aggregated servers believe who asks: no client may set them.
 #[derive(Debug)]
@@ -102,6 +111,14 @@ pub(super) fn drop_of_connection(headers: &mut HeaderMap) {
         }
     }
     for name in &OF_CONNECTION {
+        headers.remove(name);
+    }
+}
+
+/// Takes away from an answer what is not passed back.
+pub(super) fn drop_of_answer(headers: &mut HeaderMap) {
+    drop_of_connection(headers);
+    for name in &FOR_OTHER_SITES {
         headers.remove(name);
     }
 }

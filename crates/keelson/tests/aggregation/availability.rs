@@ -2,13 +2,17 @@
 //!
 //! The texts are those that `kubectl get apiservices` shows operators of the reference server.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 use keelson_testkit::{HookReply, HookRequest, HookServer, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use super::backend::Backend;
 use super::lab::PATIENCE;
@@ -16,6 +20,9 @@ use super::{MERGE, SERVICES, api_service, condition, until, until_reason};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const CORE_SERVICES: &str = "/api/v1/namespaces/default/services";
+
+/// Sooner than a server is asked of which nothing has changed, so that of two changes one at least is not found by that.
+const SOON: Duration = Duration::from_secs(20);
 
 fn not(message: impl Into<String>) -> (String, String) {
     ("False".to_owned(), message.into())
@@ -151,6 +158,63 @@ async fn whose_certificate_is_not_believed_is_not_available_and_who_hangs_delays
         let at = format!("https://localhost:{}/apis/{group}.example.org/v1", backend.hook.addr().port());
         let message = format!("failing or missing response from {at}: Get {at:?}: {expected}");
         assert_eq!(until_reason(&raw, &format!("v1.{group}.example.org"), "FailedDiscoveryCheck").await, not(message));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_touches_an_api_service_has_its_server_asked() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let backend = Backend::start(&raw, "touched").await;
+    let (path, name) = ("/apis/touched.example.org/v1", format!("{SERVICES}/v1.touched.example.org"));
+    backend.answer(path, HookReply::Json(json!({})));
+    backend.register(&raw, "touched.example.org", "v1").await;
+    until_reason(&raw, "v1.touched.example.org", "Passed").await;
+    for field in ["annotations", "labels"] {
+        let before = backend.asked(path).len();
+        let touched = json!({ "metadata": { field: { "touched": "yes" } } });
+        raw.patch(&name, MERGE, &touched).await.expect(200);
+        let asked = async {
+            while backend.asked(path).len() == before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(SOON, asked).await.unwrap_or_else(|_| panic!("nobody is asked after a change of {field}"));
+    }
+}
+
+/// The port of a server that says this, unsecured, to whoever has said something.
+async fn unsecured(answer: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut peer, _)) = listener.accept().await {
+            let _ = peer.read(&mut [0; 1024]).await;
+            let _ = peer.write_all(answer).await;
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_secures_nothing_is_told_by_what_it_speaks() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let backend = Backend::start(&raw, "plain").await;
+    let spoken: [(&str, &[u8], &str); 3] = [
+        ("http", b"HTTP/1.0 400 Bad Request\r\n\r\nTLS?\n", "http: server gave HTTP response to HTTPS client"),
+        ("mail", b"220 mail.example.org ESMTP\r\n", "tls: first record does not look like a TLS handshake"),
+        ("nearly", b"HTTPS is what I speak\r\n", "tls: first record does not look like a TLS handshake"),
+    ];
+    for (name, answer, expected) in spoken {
+        let port = unsecured(answer).await;
+        let mut service = backend.api_service(&format!("{name}.example.org"), "v1");
+        service["spec"]["service"]["port"] = json!(port);
+        raw.post(SERVICES, &service).await.expect(201);
+        let at = format!("https://localhost:{port}/apis/{name}.example.org/v1");
+        let message = format!("failing or missing response from {at}: Get {at:?}: {expected}");
+        let told = until_reason(&raw, &format!("v1.{name}.example.org"), "FailedDiscoveryCheck").await;
+        assert_eq!(told, not(message));
     }
 }
 

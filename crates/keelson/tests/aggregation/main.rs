@@ -24,6 +24,7 @@ mod peers;
 mod services;
 mod streams;
 mod upgrades;
+mod wire;
 
 use std::time::Duration;
 

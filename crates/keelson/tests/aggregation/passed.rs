@@ -209,6 +209,11 @@ async fn answers_come_back_as_they_were_given() {
             ("x-custom", "1"),
             ("keep-alive", "5"),
             ("proxy-authenticate", "x"),
+            ("access-control-allow-origin", "*"),
+            ("access-control-allow-credentials", "true"),
+            ("access-control-allow-headers", "authorization"),
+            ("access-control-allow-methods", "GET"),
+            ("access-control-max-age", "60"),
         ];
         for (name, value) in fields {
             answer.headers_mut().insert(name, value.parse().unwrap());
@@ -230,6 +235,11 @@ async fn answers_come_back_as_they_were_given() {
     assert_eq!((of("x-custom"), of("x-kubernetes-pf-flowschema-uid")), ("1".to_owned(), "theirs".to_owned()));
     assert!(!of("x-kubernetes-pf-prioritylevel-uid").is_empty());
     assert!(of("keep-alive").is_empty() && of("proxy-authenticate").is_empty());
+    // No page of another site may read what comes from here because one server behind it says so.
+    for field in ["origin", "credentials", "headers", "methods"] {
+        assert_eq!(of(&format!("access-control-allow-{field}")), "", "{field}");
+    }
+    assert_eq!(of("access-control-max-age"), "60");
     for code in [201, 401, 409, 429, 500, 503, 599] {
         let answer = lab.raw.get(format!("{THINGS}/{code}")).await.expect(code);
         assert_eq!(answer.text(), "{\"kind\":\"Status\"}", "{code}");
@@ -270,6 +280,8 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
     let lab = Lab::raw(|head| {
         let bytes: &[u8] = if head.contains("/short") {
             b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfew"
+        } else if head.contains("/unfinished") {
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n5\r\nsome \r\n5\r\nwords\r\n"
         } else if head.contains("/until-close") {
             b"HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\nall of it"
         } else if head.contains("/early") {
@@ -309,6 +321,16 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
     let switched = "error trying to reach service: backend tried to switch protocol \"h2c\" when \"\" was requested\n";
     assert_eq!(lab.raw.get(format!("{THINGS}/switch")).await.expect(503).text(), switched);
     assert!(lab.raw.get(format!("{THINGS}/short")).try_send().await.is_err(), "a part is never taken for the whole");
+    // What came before it broke off is the client's, as a watch's last event is, and so is that it is not all.
+    let mut unfinished = lab.raw.get(format!("{THINGS}/unfinished")).stream().await;
+    let mut came = Vec::new();
+    let end = loop {
+        match unfinished.next_chunk().await {
+            Ok(Some(chunk)) => came.extend_from_slice(&chunk),
+            end => break end,
+        }
+    };
+    assert!(&*came == b"some words" && end.is_err(), "{came:?} {end:?}");
     assert_eq!(lab.raw.get(format!("{THINGS}/until-close")).await.expect(200).text(), "all of it");
     assert_eq!(lab.raw.get(format!("{THINGS}/early")).await.expect(200).text(), "ok");
     let port = lab.upstream.addr().port();

@@ -79,6 +79,19 @@ async fn a_new_server_has_what_every_cluster_has() {
 }
 
 #[tokio::test]
+async fn what_a_server_makes_by_itself_is_owned_by_the_name_that_the_reference_server_has() {
+    let server = TestServer::start().await;
+    for path in ["/api/v1/namespaces", "/api/v1/services", "/apis/networking.k8s.io/v1/ipaddresses", CLASSES] {
+        let list = server.raw().get(path).await.expect(200).json();
+        let items = list["items"].as_array().unwrap();
+        assert!(!items.is_empty(), "{path}");
+        for owner in items.iter().flat_map(|item| item["metadata"]["managedFields"].as_array().unwrap()) {
+            assert_eq!(owner["manager"], "kube-apiserver", "{path}: {items:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn roles_that_are_made_of_others_follow_them() {
     let server = TestServer::start().await;
     let raw = server.raw();

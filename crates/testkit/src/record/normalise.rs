@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::written;
+use super::{RecordedServer, written};
 
 /// A value this short may be part of an unrelated text, so it is replaced only where it stands alone.
 const TELLING_LENGTH: usize = 16;
@@ -14,6 +14,9 @@ const NAME: &str = "name";
 /// Where the server listens, which is a free port.
 const ADDRESS: &str = "address";
 const REVISION: &str = "rv";
+const TAG: &str = "tag";
+/// What is written into requests alone: a number that is too short to be told from others.
+const PORT: &str = "port";
 /// What stands before a resourceVersion in texts, where it is too short to be told from other numbers.
 const BEFORE_REVISIONS: [&str; 4] = ["current: ", "in record (", "resourceVersion: \"", "too old resource version: "];
 /// Random characters at the end of a name made by generateName.
@@ -40,6 +43,19 @@ impl Names {
     pub(super) fn of_server(address: &str) -> Self {
         let placeholder = format!("{{{ADDRESS}}}");
         Self { known: vec![Known { class: ADDRESS, value: address.to_owned(), placeholder }] }
+    }
+
+    /// Knows a server that runs beside.
+    pub(super) fn add_server(&mut self, RecordedServer { name, port, ca_bundle }: &RecordedServer) {
+        let mut known = |class, value: String, placeholder| self.known.push(Known { class, value, placeholder });
+        known(ADDRESS, format!("localhost:{port}"), format!("{{{name}}}"));
+        known(PORT, port.to_string(), format!("{{{name}.port}}"));
+        known(ADDRESS, ca_bundle.clone(), format!("{{{name}.ca}}"));
+    }
+
+    /// The name of an ETag.
+    pub(super) fn tag(&mut self, value: &str) -> String {
+        self.name(TAG, value.to_owned())
     }
 
     /// A request's text with the values of earlier answers in place of their placeholders, and what is written as a
@@ -69,7 +85,9 @@ impl Names {
 
     /// A text with every telling value replaced.
     pub(super) fn hide(&self, text: &str) -> String {
-        let telling = |known: &&Known| matches!(known.class, NAME | ADDRESS) || known.value.len() >= TELLING_LENGTH;
+        let telling = |known: &&Known| {
+            matches!(known.class, NAME | ADDRESS) || known.class != TAG && known.value.len() >= TELLING_LENGTH
+        };
         let hidden = self
             .known
             .iter()
@@ -191,11 +209,20 @@ fn parts(value: &Value, pointers: &str) -> Value {
 }
 
 fn part(value: &Value, pointer: &str) -> Value {
-    let Some((list, rest)) = pointer.split_once("/*") else {
+    let marked = ["/*", "/@"].into_iter().filter_map(|mark| pointer.find(mark)).min();
+    let Some((list, rest)) = marked.map(|place| pointer.split_at(place)) else {
         return value.pointer(pointer).cloned().unwrap_or_default();
     };
-    let items = value.pointer(list).and_then(Value::as_array);
-    items.into_iter().flatten().map(|item| part(item, rest)).collect()
+    let mut items = value.pointer(list).and_then(Value::as_array).into_iter().flatten();
+    let Some(named) = rest.strip_prefix("/@") else {
+        return items.map(|item| part(item, &rest["/*".len()..])).collect();
+    };
+    let (name, rest) = named.split_at(named.find('/').unwrap_or(named.len()));
+    items.find(|item| is_called(item, name)).map_or(Value::Null, |item| part(item, rest))
+}
+
+fn is_called(item: &Value, name: &str) -> bool {
+    item["metadata"]["name"] == name || ["name", "version", "resource"].iter().any(|field| item[field] == name)
 }
 
 /// How many digits the text begins with.
@@ -239,7 +266,7 @@ fn shaped(text: &str, shape: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{Names, parts};
+    use super::{Names, RecordedServer, parts};
 
     const UID: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 
@@ -271,6 +298,23 @@ mod tests {
         );
         let message = format!(r#"{{"message":"UID {UID} at 7"}}"#);
         check(&mut names, &message, r#"{"message":"UID {uid1} at 7"}"#);
+    }
+
+    #[test]
+    fn servers_that_run_beside_have_names() {
+        let mut names = Names::default();
+        names.add_server(&RecordedServer { name: "ferry", port: 4000, ca_bundle: "Y2E=".to_owned() });
+        assert_eq!(names.fill("{ferry} {ferry.port} {ferry.ca}"), "localhost:4000 4000 Y2E=");
+        check(
+            &mut names,
+            r#"{"at":"https://localhost:4000/","ca":"Y2E=","n":"4000"}"#,
+            r#"{"at":"https://{ferry}/","ca":"{ferry.ca}","n":"4000"}"#,
+        );
+        assert_eq!(
+            (names.tag("\"a\""), names.tag("\"b\""), names.tag("\"a\"")),
+            ("{tag1}".to_owned(), "{tag2}".to_owned(), "{tag1}".to_owned())
+        );
+        assert_eq!(names.fill("{tag2}"), "\"b\"");
     }
 
     #[test]
@@ -322,5 +366,11 @@ mod tests {
         assert_eq!(names.normalise(r#"{"a":[1,2]}"#, Some("/a/1")), "2");
         assert_eq!(names.normalise(r#"{"a":[1,2]}"#, Some("/b")), "null");
         assert_eq!(parts(&json!({"a": [{"b": 1}, {"b": 2}], "c": 3}), "/a/*/b /c"), json!({"/a/*/b": [1, 2], "/c": 3}));
+        let named =
+            json!({"a": [{"metadata": {"name": "x"}, "b": [{"version": "v1", "c": 1}, {"version": "v2", "c": 2}]}]});
+        assert_eq!(parts(&named, "/a/@x/b/@v2/c"), json!(2));
+        assert_eq!(parts(&named, "/a/@x/b/*/c"), json!([1, 2]));
+        assert_eq!(parts(&named, "/a/*/b/@v1/c"), json!([1]));
+        assert_eq!(parts(&named, "/a/@y/b"), json!(null));
     }
 }

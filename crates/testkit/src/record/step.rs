@@ -33,7 +33,8 @@ pub(super) struct Notes {
     pub(super) until: Option<Until>,
     /// `% as: nobody`: sent without credentials.
     pub(super) anonymous: bool,
-    /// `% only: /json/pointer /another/*`: the parts of the body that are compared; `*` is every item of a list.
+    /// `% only: /json/pointer /another/*`: the parts of the body that are compared; `*` is every item of a list, and `@NAME` the one of
+    /// this name (or version).
     pub(super) only: Option<String>,
 }
 

@@ -1,0 +1,95 @@
+//! Conversations about registered servers, step by step, as records (`tests/aggregation/wire`): what the documents of discovery and
+//! their tags say when definitions, APIServices and servers come and go.
+//!
+//! The servers are made here, and each does the same from the beginning to the end. What a record changes is where an APIService leads.
+
+use std::path::Path;
+
+use keelson_testkit::{HookReply, RecordedServer, TestServer, check_record, check_record_beside};
+use serde_json::{Value, json};
+
+use super::AGGREGATED;
+use super::backend::{Backend, aggregated, resource};
+
+/// Checks a record on a server of its own.
+async fn check(record: &str) {
+    let server = TestServer::start().await;
+    check_record(path(record), &server).await;
+}
+
+fn path(record: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/aggregation/wire").join(record)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_api_service_may_say_and_what_becomes_of_it() {
+    check("api-services.wire").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn definitions_come_and_go_in_the_documents() {
+    check("definitions.wire").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registered_servers_come_and_go_in_the_documents() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let (ferry, cutter, wreck) = (
+        Backend::start(&raw, "ferry").await,
+        Backend::start(&raw, "cutter").await,
+        Backend::start(&raw, "wreck").await,
+    );
+    ferry.answer("/apis", aggregated(AGGREGATED, &json!([cargo(), stowaway()])));
+    for version in ["v1", "v7"] {
+        let list = json!({ "kind": "APIResourceList", "groupVersion": format!("cargo.example.org/{version}"), "resources": [] });
+        ferry.answer(&format!("/apis/cargo.example.org/{version}"), HookReply::Json(list));
+    }
+    cutter.answer(
+        "/apis/sail.example.org/v1",
+        HookReply::Json(json!({ "kind": "APIResourceList", "resources": sails() })),
+    );
+    wreck.answer("/apis/sunk.example.org/v1", HookReply::Json(json!({})));
+    wreck.answer("/apis", HookReply::Other(503, Vec::new(), "later".to_owned()));
+    let named = |name, backend: &Backend| RecordedServer {
+        name,
+        port: backend.hook.addr().port(),
+        ca_bundle: backend.hook.ca_bundle(),
+    };
+    let beside = [named("ferry", &ferry), named("cutter", &cutter), named("wreck", &wreck)];
+    check_record_beside(path("servers.wire"), &server, &beside).await;
+}
+
+/// A group as a server says it in the one document: what it calls stale, fields that nobody knows, and resources in no order.
+fn cargo() -> Value {
+    let mut crates = resource("crates", "Crate");
+    crates["shortNames"] = json!(["cr"]);
+    crates["categories"] = json!(["all"]);
+    crates["subresources"] = json!([{
+        "subresource": "status", "verbs": ["get"], "responseKind": { "group": "", "version": "", "kind": "Crate" },
+    }]);
+    let mut barrels = resource("barrels", "Barrel");
+    barrels["hoops"] = json!(8);
+    let version = json!({ "version": "v1", "resources": [crates, barrels], "freshness": "Stale", "since": "dawn" });
+    json!({ "metadata": { "name": "cargo.example.org" }, "versions": [version] })
+}
+
+/// A group that nobody registered.
+fn stowaway() -> Value {
+    let version = json!({ "version": "v1", "resources": [resource("rats", "Rat")], "freshness": "Current" });
+    json!({ "metadata": { "name": "stowaway.example.org" }, "versions": [version] })
+}
+
+/// Resources as the older documents list them: a subresource of another kind, one without its resource, one that is not namespaced.
+fn sails() -> Value {
+    let listed = |name: &str, kind: &str, namespaced: bool| json!({ "name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get"] });
+    let mut scale = listed("jibs/scale", "Scale", true);
+    (scale["group"], scale["version"]) = (json!("autoscaling"), json!("v1"));
+    json!([
+        listed("jibs", "Jib", true),
+        listed("jibs/status", "Jib", true),
+        scale,
+        listed("masts", "Mast", false),
+        listed("spars/status", "Spar", true)
+    ])
+}
