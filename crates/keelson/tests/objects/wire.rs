@@ -139,6 +139,11 @@ async fn what_nodes_may_do() {
 }
 
 #[tokio::test]
+async fn who_asks() {
+    check_with_users("authentication.wire").await;
+}
+
+#[tokio::test]
 async fn rights_that_a_server_has_from_the_beginning() {
     // What roles sum up is filled in by a controller, when it comes to that.
     let none = |config: &mut Config| config.controllers = Switches::parse([]).expect("no names");
