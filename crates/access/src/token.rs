@@ -42,12 +42,18 @@ pub enum TokenError {
     /// It names this issuer, and was not signed by it.
     #[error("invalid signature")]
     Signature,
+    /// It names this issuer, and a key that is not one of its keys.
+    #[error("invalid signature, no keys found")]
+    UnknownKey,
     /// It is over.
     #[error("service account token has expired")]
     Expired,
     /// Its time has not come.
     #[error("service account token is not valid yet")]
     NotYet,
+    /// It was signed by somebody whose clock is ahead.
+    #[error("service account token is issued in the future")]
+    InFuture,
     /// It does not claim what every token does.
     #[error("service account token claims could not be validated due to unexpected private claim")]
     Claims,
@@ -108,6 +114,7 @@ impl TokenIssuer {
         match () {
             () if now - leeway > claims.expires => Err(TokenError::Expired),
             () if now + leeway < claims.not_before => Err(TokenError::NotYet),
+            () if now + leeway < claims.issued => Err(TokenError::InFuture),
             () => Ok(claims),
         }
     }
@@ -123,8 +130,14 @@ impl TokenIssuer {
         // As upstream has it, what has no head is no token at all.
         let header = key::decode_json(header).ok_or(TokenError::Foreign)?;
         let algorithm = header.get("alg").and_then(Value::as_str);
+        // One that names no key may be of any.
+        let id = header.get("kid").and_then(Value::as_str).filter(|id| !id.is_empty());
+        let keys = self.key.load();
+        if id.is_some_and(|id| keys.ids().all(|known| known != id)) {
+            return Err(TokenError::UnknownKey);
+        }
         let signature = key::decode(signature).filter(|_| algorithm == Some(ALGORITHM));
-        if !signature.is_some_and(|signature| self.key.load().verifies(signed.as_bytes(), &signature)) {
+        if !signature.is_some_and(|signature| keys.verifies(id, signed.as_bytes(), &signature)) {
             return Err(TokenError::Signature);
         }
         Ok(payload)
@@ -194,6 +207,32 @@ mod tests {
         assert_eq!(issuer.verify(&token, at(660)), Ok(claims()), "clocks differ");
         assert_eq!(issuer.verify(&token, at(661)), Err(TokenError::Expired));
         assert_eq!(issuer.verify(&token, at(-61)), Err(TokenError::NotYet));
+        let early = issuer.sign(&Claims { issued: claims().issued + 61, ..claims() }).unwrap();
+        assert_eq!(issuer.verify(&early, at(0)), Err(TokenError::InFuture));
+        assert!(issuer.verify(&early, at(1)).is_ok(), "clocks differ");
+    }
+
+    #[test]
+    fn a_token_that_names_a_key_is_of_that_key_alone() {
+        let keys = || pki::ephemeral(&PkiOptions::default(), &SystemClock, &SystemRandom).unwrap().service_account;
+        let (first, second) = (keys(), keys());
+        let both = SigningKey { also_verified_by: second.public_pem.clone(), ..first };
+        let (issuer, other) =
+            (TokenIssuer::new("i".into(), &both).unwrap(), TokenIssuer::new("i".into(), &second).unwrap());
+        let ids = issuer.key_ids();
+        let signed_as = |header: Value| {
+            let signed = format!("{}.{}", key::encode(header.to_string()), key::encode(claims().to_json("i")));
+            format!("{signed}.{}", key::encode(other.key.load().sign(signed.as_bytes()).unwrap()))
+        };
+        let check = |header: Value, expect: Result<Claims, TokenError>| {
+            assert_eq!(issuer.verify(&signed_as(header.clone()), SystemTime::UNIX_EPOCH + NOW), expect, "{header}");
+        };
+        check(json!({ "alg": "ES256", "kid": ids[1] }), Ok(claims()));
+        check(json!({ "alg": "ES256" }), Ok(claims()));
+        check(json!({ "alg": "ES256", "kid": "" }), Ok(claims()));
+        check(json!({ "alg": "ES256", "kid": ids[0] }), Err(TokenError::Signature));
+        check(json!({ "alg": "ES256", "kid": "none" }), Err(TokenError::UnknownKey));
+        check(json!({ "alg": "ES512", "kid": ids[1] }), Err(TokenError::Signature));
     }
 
     #[test]
@@ -201,7 +240,7 @@ mod tests {
         let (issuer, other) = (issuer("https://i"), issuer("https://i"));
         let now = SystemTime::UNIX_EPOCH + NOW;
         let token = issuer.sign(&claims()).unwrap();
-        assert_eq!(other.verify(&token, now), Err(TokenError::Signature));
+        assert_eq!(other.verify(&token, now), Err(TokenError::UnknownKey));
         let (signed, signature) = token.rsplit_once('.').unwrap();
         let (header, _) = signed.split_once('.').unwrap();
         let mut forged = claims();
@@ -245,7 +284,7 @@ mod tests {
         assert_eq!((before.change(&next).unwrap(), before.change(&next).unwrap()), (true, false));
         assert_eq!((ids(&before), before.verify(&token, now)), (ids(&after), Ok(claims())));
         assert_eq!(before.change(&new).ok(), Some(true));
-        assert_eq!(before.verify(&token, now), Err(TokenError::Signature));
+        assert_eq!(before.verify(&token, now), Err(TokenError::UnknownKey));
     }
 
     #[test]

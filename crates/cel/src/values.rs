@@ -114,6 +114,23 @@ impl EvalError {
         Self::Failed(Cow::Borrowed("no such overload"))
     }
 
+    /// That a loop can't go over this, in the words of the reference, which names types as its language does.
+    pub fn no_range(value: &Value<'_>) -> Self {
+        let name = match value {
+            Value::Null => "Null",
+            Value::Bool(_) => "Bool",
+            Value::Int(_) => "Int",
+            Value::Uint(_) => "Uint",
+            Value::Double(_) => "Double",
+            Value::String(_) => "String",
+            Value::Bytes(_) => "Bytes",
+            Value::Duration(_) => "Duration",
+            Value::Timestamp(_) => "Timestamp",
+            _ => return Self::no_overload(),
+        };
+        Self::new(format!("got 'types.{name}', expected iterable type"))
+    }
+
     /// That there is no such key or field.
     pub fn no_key(key: &str) -> Self {
         Self::Failed(Cow::Owned(format!("no such key: {key}")))

@@ -21,6 +21,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
@@ -226,7 +227,8 @@ impl Pipeline {
             parts.extensions.insert(Held::new(Arc::new((client.held(), trail.clone()))));
             parts.extensions.extend(with_address(client));
         }
-        let (long_running, is_session) = (info.is_long_running(), info.is_session);
+        let (long_running, has_turn) = (info.is_long_running(), info.waits_its_turn());
+        let is_known = AtomicBool::new(false);
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
             Answerer::Elsewhere(_) => None,
@@ -234,7 +236,7 @@ impl Pipeline {
         let mut observation = Observation::begin(&self.metrics, &info, served);
         let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
-        let asked = (info, answerer, trail.clone());
+        let asked = (info, answerer, trail.clone(), &is_known);
         let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
         let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
@@ -262,7 +264,8 @@ impl Pipeline {
             return response;
         }
         let response = request_id::stamped(without_caching(response), request_id);
-        if is_session { response } else { flow_control::marked(response) }
+        // As upstream has it, who asks is found out before: whoever is refused for that is told nothing of flow control.
+        if has_turn && is_known.load(Ordering::Relaxed) { flow_control::marked(response) } else { response }
     }
 
     /// Whether another server answers, or may be found to when this one has nothing to say.
@@ -309,7 +312,7 @@ impl Pipeline {
     async fn run_filters(
         self: &Arc<Self>,
         client: &dyn ClientConnection,
-        (info, answerer, trail): (RequestInfo, Answerer, Option<Arc<Trail>>),
+        (info, answerer, trail, is_known): (RequestInfo, Answerer, Option<Arc<Trail>>, &AtomicBool),
         mut parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
@@ -323,14 +326,16 @@ impl Pipeline {
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
         let answered = pin!(async {
-            let user = self.permitted_user(client, &info, &parts, trail.as_deref());
+            let user = self.permitted_user(client, &info, &parts, trail.as_deref(), is_known);
             let user = match deadline {
                 Some(_) => user.await,
                 // A watch has no limit, but who asks for it is found out in the time of other requests.
                 None => time_limit::within(Some(begun + time), pin!(user)).await?,
             };
             let user = match user {
-                Err(refusal @ ApiError::Forbidden(_)) => return Ok((respond::forbidden(&refusal, error_form), None)),
+                Err(refusal @ (ApiError::Forbidden(_) | ApiError::BadRequest(_))) => {
+                    return Ok((respond::forbidden(&refusal, error_form), None));
+                }
                 user => user?,
             };
             let audit = trail.as_deref().map(Trail::record).cloned().unwrap_or_default();
@@ -375,13 +380,14 @@ impl Pipeline {
         Ok((time_limit::watched(limit, response), seats))
     }
 
-    /// The user of a request, who may make it.
+    /// The user of a request, who may make it. It is noted when it is known in whose name it is made.
     async fn permitted_user(
         &self,
         client: &dyn ClientConnection,
         info: &RequestInfo,
         parts: &Parts,
         trail: Option<&Trail>,
+        is_known: &AtomicBool,
     ) -> Result<Arc<User>, ApiError> {
         let tokens = self.tokens.as_deref();
         let identity = authentication::identity_for(client.identity(), &parts.headers);
@@ -411,6 +417,7 @@ impl Pipeline {
         if !Arc::ptr_eq(&user, &client) {
             audit.impersonates(&user);
         }
+        is_known.store(true, Ordering::Relaxed);
         authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics).await?;
         Ok(user)
     }

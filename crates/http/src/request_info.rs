@@ -176,6 +176,12 @@ impl RequestInfo {
         self.is_long_running() || self.subresource.as_deref().is_some_and(|name| SESSIONS.contains(&name))
     }
 
+    /// Whether flow control has a say in it: as upstream has it, in all but what takes as long as its client wishes. A watch counts
+    /// until it has told what it begins with.
+    pub(crate) fn waits_its_turn(&self) -> bool {
+        self.verb == RequestVerb::Resource(Verb::Watch) || !self.has_no_end()
+    }
+
     fn non_resource(method: &Method) -> Self {
         Self {
             is_resource_request: false,

@@ -195,7 +195,7 @@ pub fn plain_text(code: StatusCode, body: impl Into<Bytes>) -> Response<Response
     unguessed(text(code, body))
 }
 
-/// The answer to who may not do what was asked for.
+/// The answer to who may not do what was asked for, or does not say rightly in whose name.
 pub fn forbidden(refusal: &ApiError, media: MediaType) -> Response<ResponseBody> {
     unguessed(error(refusal, media))
 }

@@ -203,26 +203,32 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
             version = api_version.rsplit('/').next().unwrap_or(api_version),
         ))
     };
-    let registered = GroupVersion::parse(api_version).is_some_and(|sent| {
-        target.surface.by_kind(&sent.group, kind).is_some_and(|known| known.version(&sent.version).is_some())
-    });
-    if !registered {
+    if !is_known(target, api_version, kind) {
         return Err(wrong_type(format!(
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{}\"",
             scheme(&expected.group)
         )));
     }
     if kind != expected.kind {
-        let version = api_version.rsplit('/').next().unwrap_or(api_version);
-        return Err(wrong_type(format!(
-            "converting ({version}.{kind}) to ({}.{}): unknown conversion",
-            internal_package(&expected.group),
-            expected.kind
-        )));
+        return Err(wrong_type(unknown_conversion(api_version, kind, expected)));
     }
     Err(ApiError::BadRequest(format!(
         "the API version in the data ({api_version}) does not match the expected API version ({expected_version})"
     )))
+}
+
+/// Whether somebody here serves this kind in this version.
+pub(crate) fn is_known(target: &Target, api_version: &str, kind: &str) -> bool {
+    GroupVersion::parse(api_version).is_some_and(|sent| {
+        target.surface.by_kind(&sent.group, kind).is_some_and(|known| known.version(&sent.version).is_some())
+    })
+}
+
+/// What the reference server says of an object of a kind that it knows, where it expects one of another.
+pub(crate) fn unknown_conversion(api_version: &str, kind: &str, expected: &GroupVersionKind) -> String {
+    let version = api_version.rsplit('/').next().unwrap_or(api_version);
+    let package = internal_package(&expected.group);
+    format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", expected.kind)
 }
 
 /// What is said of a custom resource that is of another kind or version: upstream's decoder takes any, and its rules refuse it.

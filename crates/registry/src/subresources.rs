@@ -22,7 +22,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
-use crate::intake::{conform, object_of};
+use crate::intake::{conform, is_known, object_of, unknown_conversion};
 use crate::kinds::Confined;
 use crate::target::Target;
 use crate::warnings::Warnings;
@@ -76,8 +76,12 @@ pub(crate) fn accept(
     let version = kind.group_version().to_string();
     let older = OLDER_VERSIONS.contains(&(stated.0, kind.kind.as_str()));
     if !(stated.0.is_empty() || stated.0 == version || older) || !(stated.1.is_empty() || stated.1 == kind.kind) {
+        let why = match stated.1 != kind.kind && is_known(target, stated.0, stated.1) {
+            true => unknown_conversion(stated.0, stated.1, &kind),
+            false => format!("it has to be of apiVersion {version}"),
+        };
         return Err(ApiError::BadRequest(format!(
-            "{} in version \"{}\" cannot be handled as a {}: it has to be of apiVersion {version}",
+            "{} in version \"{}\" cannot be handled as a {}: {why}",
             if stated.1.is_empty() { &kind.kind } else { stated.1 },
             stated.0.rsplit('/').next().unwrap_or_default(),
             kind.kind,

@@ -139,6 +139,13 @@ impl Call {
         self
     }
 
+    /// One header more, beside those of the same name.
+    #[must_use]
+    pub fn also_header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
     /// A JSON body and its content type.
     #[must_use]
     pub fn json(self, body: &Value) -> Self {

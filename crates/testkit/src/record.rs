@@ -1,7 +1,7 @@
 //! Records: request and answer pairs in text files (`*.wire`), which are read by people and checked against a server.
 //!
 //! A file is a sequence of steps on one server, each a title, a request and the answer that is expected. What differs
-//! from run to run is written as a placeholder: `{uid1}`, `{rv1}`, `{name1}`, numbered by first appearance so that equal
+//! from run to run is written as a placeholder: `{uid1}`, `{rv1}`, `{name1}`, `{token1}`, numbered by first appearance so that equal
 //! numbers mean equal values, and `{time}`; an ETag is one where the record writes `{tag1}` for it. A request may use the
 //! placeholders of earlier answers, and those of servers that the test runs beside. Notes after a title say how the step differs from the
 //! reference server, or is done otherwise. With `KEELSON_UPDATE=1` the file is rewritten with what the server says.
@@ -143,7 +143,7 @@ async fn send(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
         Method::from_bytes(step.method.as_bytes()).unwrap_or_else(|_| panic!("{:?} is no method", step.method));
     let mut call = raw.call(method, names.fill(&step.path)).body(names.fill(&step.body));
     for (name, value) in &step.headers {
-        call = call.header(name, names.fill(value));
+        call = call.also_header(name, names.fill(value));
     }
     call.await
 }

@@ -83,9 +83,11 @@ impl TokenKey {
         Ok(signature.as_ref().to_vec())
     }
 
-    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+    /// Whether the key of this id has signed, or any where there is none.
+    pub(super) fn verifies(&self, id: Option<&str>, message: &[u8], signature: &[u8]) -> bool {
         self.verifying
             .iter()
+            .filter(|key| id.is_none_or(|id| id == key.id))
             .any(|key| UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &key.point).verify(message, signature).is_ok())
     }
 

@@ -269,7 +269,7 @@ impl<'r, 'a> Run<'r, 'a> {
                     }
                 }
             }
-            _ => return Err(EvalError::no_overload()),
+            other => return Err(EvalError::no_range(&other)),
         }
         self.finish(fold)
     }

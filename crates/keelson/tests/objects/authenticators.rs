@@ -151,7 +151,7 @@ async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_al
     // Where nobody knows it, each has said why.
     cluster.knows.store(false, Ordering::SeqCst);
     let told = cluster.review(&elsewhere).await;
-    assert_eq!(told, "[invalid bearer token, invalid signature, it is nobody's]");
+    assert_eq!(told, "[invalid bearer token, invalid signature, no keys found, it is nobody's]");
     let told = cluster.review(&forged).await;
     assert!(
         told.starts_with("[invalid bearer token, oidc: verify token: ") && told.ends_with(", it is nobody's]"),

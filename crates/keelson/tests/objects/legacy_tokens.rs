@@ -28,17 +28,22 @@ fn joined(der: &[u8]) -> Vec<u8> {
     out
 }
 
-fn signed(server: &TestServer, secret: &str, uid: &str) -> String {
+/// A token that the key of a server has signed.
+pub(super) fn signed_by(server: &TestServer, header: &Value, claims: &Value) -> String {
     let key = KeyPair::from_pem(&server.running().pki().service_account.private_pem).unwrap();
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let signed = format!("{}.{}", part(header), part(claims));
+    let signature = key.sign(signed.as_bytes()).unwrap();
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(joined(&signature)))
+}
+
+fn signed(server: &TestServer, secret: &str, uid: &str) -> String {
     let claims = json!({
         "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:default:web",
         "kubernetes.io/serviceaccount/namespace": "default", "kubernetes.io/serviceaccount/secret.name": secret,
         "kubernetes.io/serviceaccount/service-account.name": "web", "kubernetes.io/serviceaccount/service-account.uid": uid,
     });
-    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    let signed = format!("{}.{}", part(&json!({"alg": "ES256"})), part(&claims));
-    let signature = key.sign(signed.as_bytes()).unwrap();
-    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(joined(&signature)))
+    signed_by(server, &json!({"alg": "ES256"}), &claims)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

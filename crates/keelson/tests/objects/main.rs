@@ -35,6 +35,7 @@ mod rights;
 mod rotation;
 mod services;
 mod signed_clients;
+mod signed_tokens;
 mod subresources;
 mod trust_bundles;
 mod validation;

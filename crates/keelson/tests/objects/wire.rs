@@ -19,6 +19,8 @@ const REVISION_WAIT: Duration = Duration::from_millis(100);
 /// A history that ends while a test waits for it, but not before the test has begun its lists.
 const SHORT_HISTORY: Duration = Duration::from_secs(2);
 
+/// Nodes, and who is almost one: token, name, no uid, groups.
+const NODES: &str = "bow,system:node:bow,,system:nodes\nlost,system:node:lost,,system:nodes\nraft,system:node:raft,\ndeck,deckhand,,system:nodes\n";
 /// Those who ask in the records about rights: token, name, no uid, groups.
 const USERS: &str = "ann,ann,,crew\ndan,dan,,\"crew,mates\"\nvera,vera,,lookouts\neva,eva,\nfred,fred,\ngil,gil,\nhal,hal,\nira,ira,\nkit,kit,\ntom,tom,\n";
 
@@ -110,9 +112,13 @@ async fn migrations() {
 
 /// The same with users whose tokens are their names.
 async fn check_with_users(record: &str) {
+    check_with(USERS, record).await;
+}
+
+async fn check_with(users: &str, record: &str) {
     let files = TempDir::new().expect("a directory for the file of tokens");
     let tokens = files.path().join("tokens.csv");
-    fs::write(&tokens, USERS).expect("a file of tokens");
+    fs::write(&tokens, users).expect("a file of tokens");
     let server = TestServer::builder().configure(|config| config.token_file = Some(tokens)).start().await;
     check_record(records().join(record), &server).await;
 }
@@ -125,6 +131,16 @@ async fn rights_by_roles_and_bindings() {
 #[tokio::test]
 async fn reviews_of_rights() {
     check_with_users("reviews.wire").await;
+}
+
+#[tokio::test]
+async fn what_nodes_may_do() {
+    check_with(NODES, "node-access.wire").await;
+}
+
+#[tokio::test]
+async fn who_asks() {
+    check_with_users("authentication.wire").await;
 }
 
 #[tokio::test]

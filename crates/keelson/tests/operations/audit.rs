@@ -3,6 +3,7 @@
 //! What the events say is what the reference server says of the same requests.
 
 mod admission;
+mod requests;
 
 use std::fs;
 use std::path::PathBuf;

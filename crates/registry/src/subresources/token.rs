@@ -450,7 +450,8 @@ fn listed(texts: &[String]) -> String {
 }
 
 fn user_of(claims: &Claims) -> User {
-    let mut extra = vec![("credential-id", format!("JTI={}", claims.id))];
+    let id = Some(&claims.id).filter(|id| !id.is_empty());
+    let mut extra: Vec<_> = id.map(|id| ("credential-id", format!("JTI={id}"))).into_iter().collect();
     let mut tell = |names: [&'static str; 2], object: &Option<ObjectRef>| {
         if let Some(object) = object {
             let told = [(names[0], object.name.clone()), (names[1], object.uid.clone())];

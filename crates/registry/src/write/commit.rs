@@ -12,6 +12,7 @@ use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 
 use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written};
+use crate::admission::WriteOptions;
 use crate::companions::Companions;
 use crate::quota::{Charged, Settled};
 use crate::registry::{Registry, store_error};
@@ -169,8 +170,12 @@ impl Registry {
                 {
                     self.count_at_once(*newest).await;
                 }
-                let revision =
-                    if removes { live.map(|live| live.revision) } else { committed.revisions.first().copied() };
+                // As upstream has it, a deletion tells when the object went, and an update with which it goes what it was.
+                let goes_by_update = removes && !matches!(request.options, WriteOptions::Delete(_));
+                let revision = match live {
+                    Some(live) if goes_by_update => Some(live.revision),
+                    _ => committed.revisions.first().copied(),
+                };
                 Ok(Attempt::Ended(Commit::Done(Written::new(object, revision, effect(live.is_none(), removes)))))
             }
             Err(CommitError::Store(error)) => Err(store_error(error)),

@@ -22,6 +22,11 @@ const BEFORE_REVISIONS: [&str; 4] = ["current: ", "in record (", "resourceVersio
 /// Random characters at the end of a name made by generateName.
 const SUFFIX_LENGTH: usize = 5;
 
+/// How every signed token begins: with an object.
+const JWT: &str = "eyJ";
+/// What stands before the id of a token, among what is known of its user.
+const TOKEN_ID: &str = "JTI=";
+
 /// RFC 3339 in UTC, to the second and to the microsecond; `d` is a digit.
 const TIME_SHAPES: [&str; 2] = ["dddd-dd-ddTdd:dd:ddZ", "dddd-dd-ddTdd:dd:dd.ddddddZ"];
 
@@ -141,16 +146,27 @@ impl Names {
                 });
                 Value::Object(named.collect())
             }
+            Value::String(text) => Value::String(self.credential(text)),
             other => other,
         }
     }
 
     fn name_field(&mut self, key: &str, text: String) -> String {
-        match key {
+        // Of several parts of a body each stands under its pointer.
+        match key.rsplit('/').next().unwrap_or(key) {
             "uid" if is_uuid(&text) => self.name("uid", text),
             "resourceVersion" if !text.is_empty() && text != "0" => self.name(REVISION, text),
             "continue" if !text.is_empty() => self.token(text),
+            "token" if text.starts_with(JWT) => self.name("token", text),
             _ if is_time(&text) => "{time}".to_owned(),
+            _ => text,
+        }
+    }
+
+    /// What tells one token or certificate from others, among what is known of a user.
+    fn credential(&mut self, text: String) -> String {
+        match text.strip_prefix(TOKEN_ID) {
+            Some(id) if is_uuid(id) => format!("{TOKEN_ID}{}", self.name("id", id.to_owned())),
             _ => text,
         }
     }
@@ -286,6 +302,8 @@ mod tests {
         check(&mut names, &body, named);
         check(&mut names, &body.replace(r#""7""#, r#""9""#), &named.replace("rv1", "rv2"));
         check(&mut names, &body, named);
+        let parts = names.normalise(&body, Some("/metadata/uid /metadata/resourceVersion"));
+        assert!(parts.contains("{uid1}") && parts.contains("{rv1}"), "{parts}");
     }
 
     #[test]
@@ -326,6 +344,15 @@ mod tests {
             r#"{"continue":"{continue1}","resourceVersion":"0"}"#,
         );
         assert_eq!(names.fill("/x?continue={continue1}&limit={other}"), "/x?continue=abc&limit={other}");
+    }
+
+    #[test]
+    fn tokens_are_known_and_so_is_who_has_one() {
+        let mut names = Names::default();
+        check(&mut names, r#"{"token":"eyJh.b.c"}"#, r#"{"token":"{token1}"}"#);
+        check(&mut names, r#"{"token":"ann"}"#, r#"{"token":"ann"}"#);
+        assert_eq!(names.fill("Bearer {token1}"), "Bearer eyJh.b.c");
+        check(&mut names, &format!(r#"{{"ids":["JTI={UID}","JTI=x"]}}"#), r#"{"ids":["JTI={id1}","JTI=x"]}"#);
     }
 
     #[test]
