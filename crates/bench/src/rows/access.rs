@@ -1,4 +1,4 @@
-//! What access control costs a request: a user who is bound by a role over the same user where anybody may do anything, and the same with
+//! Access control: the rate of a user who is bound by a role over that of the same user where anybody may do anything, and the same with
 //! each request audited at the level Metadata as well.
 //!
 //! Both sides are whole servers, in turn. They have the roles and bindings of a large cluster, most of them other people's. Creates
@@ -154,7 +154,7 @@ fn role(number: usize, namespace: &str) -> Request {
     Request::post(format!("{RBAC}/namespaces/{namespace}/roles"), body.to_string())
 }
 
-/// A binding of somebody else. The role of the same number is in the same namespace.
+/// A binding of somebody else. Its role is in its namespace, as the namespaces divide the roles.
 fn binding(number: usize, namespace: &str) -> Request {
     let role = format!("role-{}", number % ROLES);
     bind(namespace, &format!("binding-{number}"), &role, &format!("user-{number}"))
