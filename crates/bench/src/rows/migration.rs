@@ -19,7 +19,7 @@ use crate::wire::{Connection, Request};
 const CREATING: usize = 48;
 const NAMESPACE: &str = "bench-migration";
 /// The directory of this row, beside those of the rows about starts.
-const DIRECTORY: usize = 3_000;
+const DIRECTORY: usize = 9_000;
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
 /// How long the client is measured before.
 const BEFORE: Duration = Duration::from_secs(5);
