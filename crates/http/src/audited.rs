@@ -22,13 +22,20 @@ pub(crate) fn form(content_type: Option<&HeaderValue>) -> Option<Form> {
     })
 }
 
-/// Notes the object that a request sends, by what it names and, where that is written down, as it was taken in.
-pub(crate) fn note_object(audit: &AuditRecord, object: &Object) {
+/// Notes the object that a request sends, by what it names and, where that is written down, whole: with its namespace if it
+/// `names_namespace`, and does not only have that of the path.
+pub(crate) fn note_object(audit: &AuditRecord, object: &Object, names_namespace: impl FnOnce() -> bool) {
     if !audit.is_read() {
         return;
     }
     audit.names(object.namespace(), object.name(), object.uid(), object.resource_version());
-    audit.sent(|| Body::new(json::to_vec(&object.clone().into_value()).into(), of_json));
+    audit.sent(|| {
+        let mut shown = object.clone();
+        if !names_namespace() {
+            shown.remove_meta("namespace");
+        }
+        Body::new(json::to_vec(&shown.into_value()).into(), of_json)
+    });
 }
 
 /// The options of a deletion, under the name that upstream's own form of them has.

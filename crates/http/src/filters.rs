@@ -413,9 +413,10 @@ impl Pipeline {
             None => &AuditRecord::default(),
         };
         let client = user.clone();
-        let user = self.impersonation.acting_as(user, &parts.headers, (info, &parts.uri), &*self.authorizer).await?;
+        let acting = self.impersonation.acting_as(user, &parts.headers, (info, &parts.uri), &*self.authorizer);
+        let (user, constraint) = acting.await?;
         if !Arc::ptr_eq(&user, &client) {
-            audit.impersonates(&user);
+            audit.impersonates(&user, constraint);
         }
         is_known.store(true, Ordering::Relaxed);
         authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics).await?;

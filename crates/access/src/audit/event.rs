@@ -67,6 +67,8 @@ impl fmt::Debug for Body {
 pub(super) struct Noted {
     /// In whose name the request is made, where that is not who makes it.
     pub(super) impersonated: Option<Arc<User>>,
+    /// The verb by which that is allowed, where it is a constrained one.
+    pub(super) constraint: Option<&'static str>,
     /// What the object that was sent says of itself, where the path does not say it.
     pub(super) named: Option<Box<SentNames>>,
     /// What was sent.
@@ -200,6 +202,11 @@ impl AuditEvent<'_> {
         event.out.extend_from_slice(&shown.text[shown.head..shown.user]);
         if let Some(user) = &noted.impersonated {
             event.user("impersonatedUser", user);
+        }
+        if let Some(verb) = noted.constraint {
+            let mut metadata = Members::begin(event.member("authenticationMetadata"));
+            metadata.plain("impersonationConstraint", verb);
+            metadata.end();
         }
         event.out.extend_from_slice(&shown.text[shown.user..shown.client]);
         match (request.attributes(), &noted.named) {

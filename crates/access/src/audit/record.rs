@@ -90,10 +90,11 @@ impl AuditRecord {
         }
     }
 
-    /// Notes in whose name the request is made.
-    pub fn impersonates(&self, user: &Arc<User>) {
+    /// Notes in whose name the request is made, and the verb by which that is allowed where it is a constrained one.
+    pub fn impersonates(&self, user: &Arc<User>, constraint: Option<&'static str>) {
         if let Some(noting) = &self.0 {
-            noting.noted.lock().impersonated = Some(user.clone());
+            let mut noted = noting.noted.lock();
+            (noted.impersonated, noted.constraint) = (Some(user.clone()), constraint);
         }
     }
 

@@ -123,7 +123,8 @@ pub(super) struct Impersonation {
 }
 
 impl Impersonation {
-    /// The user in whose name a request is made, which is the one who makes it where the headers name nobody else.
+    /// The user in whose name a request is made, who is the one who makes it where the headers name nobody else, and the verb by which he
+    /// may be impersonated where that is constrained.
     ///
     /// Cost: a look at the names of all header fields, and a decision for each thing that is impersonated.
     ///
@@ -136,8 +137,8 @@ impl Impersonation {
         headers: &HeaderMap,
         (info, uri): (&RequestInfo, &Uri),
         authorizer: &dyn Authorizer,
-    ) -> Result<Arc<User>, ApiError> {
-        let Some(asked) = Asked::of(headers)? else { return Ok(user) };
+    ) -> Result<(Arc<User>, Option<&'static str>), ApiError> {
+        let Some(asked) = Asked::of(headers)? else { return Ok((user, None)) };
         let selectors = Selectors::of(info, uri);
         let attributes = attributes(info, &selectors);
         let last = self.last.lock().get(&user.name).copied();
@@ -150,7 +151,8 @@ impl Impersonation {
                     if Some(mode) != last {
                         self.remember(&user.name, mode);
                     }
-                    return Ok(Arc::new(asked.into_user(mode)));
+                    let constraint = (mode != Mode::Unconstrained).then(|| mode.verb());
+                    return Ok((Arc::new(asked.into_user(mode)), constraint));
                 }
                 Err(refused) => refusal = refusal.or(Some(refused)),
             }
@@ -453,7 +455,7 @@ mod tests {
         let impersonation = Impersonation::default();
         let acting = impersonation.acting_as(user, &headers, (&info, &uri), &PrivilegedGroup).now_or_never();
         let acting = acting.expect("it needs no wait");
-        acting.map(|user| User::clone(&user)).map_err(|error| (error.code(), error.status().message))
+        acting.map(|(user, _)| User::clone(&user)).map_err(|error| (error.code(), error.status().message))
     }
 
     fn check(headers: &[(&str, &str)], expect: Result<(), (u16, &str)>) {

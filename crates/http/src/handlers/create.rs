@@ -10,7 +10,6 @@ use keelson_registry::{Registry, Target};
 
 use super::render::Renderer;
 use super::{decode, writing};
-use crate::audited::note_object;
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::service::ApiRequest;
@@ -24,8 +23,7 @@ pub(super) async fn handle(
     let options = CreateOptions::parse(request.query.pairs())?;
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let (headers, strictness) = (&request.parts.headers, options.field_validation);
-    let object = decode::object(headers, request.body, target, strictness, caller.warnings()).await?;
-    note_object(caller.audit(), &object);
+    let object = decode::object(headers, request.body, target, strictness, &caller).await?;
     let created = registry.create(target, object, &caller, &options).await?;
     renderer.answer(StatusCode::CREATED, &created.object, created.revision).await
 }

@@ -12,9 +12,9 @@ use keelson_codec::{json, yaml};
 use keelson_meta::json::{Map, Value, ValueKind};
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, Object, go_format};
-use keelson_registry::{Target, Warnings, accept, object_of};
+use keelson_registry::{Caller, Target, Warnings, accept, object_of};
 
-use crate::audited;
+use crate::audited::{self, note_object};
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 
 /// Reads the object of a create, or what else the target's URL takes.
@@ -26,9 +26,12 @@ pub(super) async fn object(
     body: RequestBody,
     target: &Target,
     validation: FieldValidation,
-    warnings: &Warnings,
+    caller: &Caller,
 ) -> Result<Object, ApiError> {
-    Document::read(headers, body).await?.object(target, validation, warnings)
+    let document = Document::read(headers, body).await?;
+    let object = document.object(target, validation, caller.warnings())?;
+    document.note(target, &object, caller.audit());
+    Ok(object)
 }
 
 /// A body of which an object can be made as often as one is needed.
@@ -67,6 +70,19 @@ impl Document {
             .and_then(|sent| if target.is_custom_kind() { names_are_texts(&sent) } else { Ok(()) }.map(|()| sent));
         let sent = sent.map_err(|error| unrecognized(&kind.kind, &error, bytes))?;
         accept(target, sent, &faults, validation, warnings)
+    }
+
+    /// Notes for audit an object that was made of it, as it was sent: without the namespace of the path where it names none.
+    pub(super) fn note(&self, target: &Target, object: &Object, audit: &AuditRecord) {
+        note_object(audit, object, || self.names_namespace(target));
+    }
+
+    fn names_namespace(&self, target: &Target) -> bool {
+        let kind = target.taken_kind();
+        let parsed = self.encoding.parse(&self.bytes, (&kind.group_version().to_string(), &kind.kind));
+        let namespace =
+            parsed.as_ref().ok().and_then(|parsed| parsed.value.get("metadata")?.get("namespace")?.as_str());
+        namespace.is_some_and(|namespace| !namespace.is_empty())
     }
 }
 

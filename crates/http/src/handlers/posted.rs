@@ -9,7 +9,6 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::{Caller, Target};
 
 use super::{decode, writing};
-use crate::audited::note_object;
 use crate::body::ResponseBody;
 use crate::negotiation::{MediaType, OBJECT_OFFERS, negotiate_routed};
 use crate::respond;
@@ -41,8 +40,7 @@ impl Posted {
         let options = CreateOptions::parse(query.pairs())?;
         let caller = writing(caller, &parts, options.field_manager.as_deref(), options.dry_run);
         let strictness = options.field_validation;
-        let object = decode::object(&parts.headers, body, target, strictness, caller.warnings()).await?;
-        note_object(caller.audit(), &object);
+        let object = decode::object(&parts.headers, body, target, strictness, &caller).await?;
         Ok(Self { object, caller, answer: AnswerForm { media } })
     }
 }

@@ -10,7 +10,6 @@ use keelson_registry::{PatchKind, Registry, Target, WriteOptions, match_name, ob
 use keelson_resources::Verb;
 
 use super::{decode, patch, resolve, writing};
-use crate::audited::note_object;
 use crate::body::ResponseBody;
 use crate::negotiation::{OBJECT_OFFERS, negotiate_routed};
 use crate::respond;
@@ -34,8 +33,7 @@ pub(super) async fn handle(
             let options = UpdateOptions::parse(query)?;
             let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
             let strictness = options.field_validation;
-            let wanted = decode::object(headers, request.body, target, strictness, caller.warnings()).await?;
-            note_object(caller.audit(), &wanted);
+            let wanted = decode::object(headers, request.body, target, strictness, &caller).await?;
             match_name(name, &wanted)?;
             let options = WriteOptions::Update(&options);
             registry.change_scale(target, name, &caller, options, |_| Ok(wanted.clone())).await?

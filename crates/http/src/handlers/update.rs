@@ -11,7 +11,6 @@ use keelson_registry::{Registry, SentObject, Target};
 use super::decode::Document;
 use super::render::Renderer;
 use super::{resolve, status_of, writing};
-use crate::audited::note_object;
 use crate::body::ResponseBody;
 use crate::negotiation::Subject;
 use crate::service::ApiRequest;
@@ -27,7 +26,7 @@ pub(super) async fn handle(
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let take_in = || document.object(target, options.field_validation, caller.warnings());
     let object = take_in()?;
-    note_object(caller.audit(), &object);
+    document.note(target, &object, caller.audit());
     let sent = SentObject::new(object, take_in);
     let name = resolve::name(target)?;
     let updated = registry.update_or_create(target, name, sent, &caller, &options).await?;

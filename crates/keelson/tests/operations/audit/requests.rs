@@ -1,13 +1,13 @@
 //! The events of all sorts of requests at the level that shows everything: what is asked for, what was sent, and what came of it.
 //!
-//! The reference server was asked the same. Objects stand as keelson takes them in, with the namespace of the path, and in answers that
+//! The reference server was asked the same. Objects stand as they were sent, and in answers that
 //! are no object there is none.
 
 use http::Method;
 use keelson_testkit::{Answer, Raw};
 use serde_json::{Value, json};
 
-use super::{Audited, map, taken_in};
+use super::{Audited, map};
 
 const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
@@ -66,10 +66,10 @@ fn create(path: &str, object: &str, code: u16, sent: &Value) -> Case {
 }
 
 impl Case {
-    /// With this body, of which the event shows the same in the namespace of the path.
+    /// With this body, which the event shows as it is.
     fn sends(mut self, sent: &Value) -> Self {
         self.sent = sent.to_string();
-        self.shown = taken_in(sent.clone(), "all");
+        self.shown = sent.clone();
         if let Some(name) = sent["metadata"]["name"].as_str() {
             self.found["name"] = json!(name);
         }
