@@ -210,7 +210,7 @@ async fn subresources_are_told_apart_and_sessions_have_three_stages() {
             )
             .sends(&scale)
             .shows(json!({
-                "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": { "name": "d", "namespace": "all" },
+                "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": { "name": "d" },
                 "spec": { "replicas": 2 }, "status": { "replicas": 0 },
             })),
             get("~/pods/p/log", "v1 pods p log", 204),
