@@ -66,9 +66,13 @@ pub(crate) struct UserCreate {
     /// The file to write; NAME.kubeconfig unless given. It must not exist.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
-    /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given.
+    /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given, or else the one that KUBECONFIG names.
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Where the user reaches the server, such as https://api.example.org:6443; as this command does, unless given. Its certificate has to
+    /// hold for that name (serve --tls-san).
+    #[arg(long)]
+    pub(crate) server: Option<String>,
     /// The data directory of the server.
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
     pub(crate) data_dir: PathBuf,

@@ -202,6 +202,9 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.identity_duration = args.identity_lease;
     config.allow_other_keys = args.allow_other_keys;
     config.pki.extra_names = args.tls_san;
+    // Those who are told of the address have to find a certificate for it.
+    let advertised = config.advertise_address.filter(|address| !address.is_unspecified());
+    config.pki.extra_names.extend(advertised.map(|address| address.to_string()));
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
     config.pki.client_ca = args.client_ca_file;
     config.pki.front_proxy = args.front_proxy.into_options();

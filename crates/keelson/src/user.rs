@@ -56,7 +56,7 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
         let kubeconfig = Kubeconfig {
             cluster: "keelson",
             user: &settings.name,
-            server: &server.url,
+            server: settings.server.as_deref().unwrap_or(&server.url),
             ca_pem: &server.ca_pem,
             certificate_pem: &certificate_pem,
             key_pem: &key_pem,
@@ -76,9 +76,15 @@ struct Server {
 
 impl Server {
     async fn of(settings: &UserCreate) -> anyhow::Result<Self> {
-        let file = settings.kubeconfig.clone().unwrap_or_else(|| settings.data_dir.join("kubeconfig"));
+        let file = kubeconfig_of(settings);
         let reading =
             || format!("reading {} (--kubeconfig says which; a server writes one into its --data-dir)", file.display());
+        if !file.exists() {
+            bail!(
+                "{} is not there: --data-dir says where the server keeps its own, --kubeconfig names another",
+                file.display()
+            );
+        }
         let read = kube::config::Kubeconfig::read_from(&file).with_context(reading)?;
         let cluster = cluster_of(&read).with_context(reading)?.clone();
         let mut config =
@@ -206,6 +212,17 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
+/// The kubeconfig of whoever gives the command.
+fn kubeconfig_of(settings: &UserCreate) -> PathBuf {
+    let of_server = settings.data_dir.join("kubeconfig");
+    let named = || std::env::var_os("KUBECONFIG").filter(|file| !file.is_empty()).map(PathBuf::from);
+    match &settings.kubeconfig {
+        Some(file) => file.clone(),
+        None if of_server.exists() => of_server,
+        None => named().unwrap_or(of_server),
+    }
+}
+
 /// The file of a user whose name may hold what paths are made of.
 fn file_of(user: &str) -> PathBuf {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '@') { c } else { '-' };
@@ -228,7 +245,7 @@ fn told(settings: &UserCreate, bound: Option<&str>, out: &Path) -> String {
     };
     let may = match (&settings.role, bound) {
         (Some(role), Some(place)) => format!("  may:        {role} {place}"),
-        _ => "  may:        what is bound to it or its groups; nothing yet if nothing is".to_owned(),
+        _ => "  may:        what is bound to the user or a group of it; until something is, nothing".to_owned(),
     };
     format!("the user {}{groups} is made\n{may}\n  kubeconfig: {}", settings.name, out.display())
 }

@@ -44,6 +44,14 @@ impl Auditing {
     /// When it, or another setting, can't be used.
     pub(crate) fn policy(config: &AuditConfig) -> anyhow::Result<Option<Policy>> {
         config.check().map_err(|why| anyhow!(why))?;
+        let has_backend = config.log.path.is_some() || config.webhook.config_file.is_some();
+        match (&config.policy_file, has_backend) {
+            (None, true) => tracing::warn!("nothing is audited without --audit-policy-file"),
+            (Some(_), false) => {
+                tracing::warn!("nothing is audited without --audit-log-path or --audit-webhook-config-file");
+            }
+            (None, false) | (Some(_), true) => {}
+        }
         let Some(file) = &config.policy_file else { return Ok(None) };
         read_policy(file).map(Some).map_err(|why| anyhow!("loading audit policy file: {why}"))
     }
@@ -63,7 +71,10 @@ impl Auditing {
         let (mut backends, mut workers) = (Vec::new(), Vec::new());
         let answered = CancellationToken::new();
         if let Some(path) = &config.log.path {
-            let log = Arc::new(AuditLog::open(path, &config.log).context("opening the audit log")?);
+            let log = Arc::new(
+                AuditLog::open(path, &config.log)
+                    .with_context(|| format!("opening the audit log {}", path.display()))?,
+            );
             let AuditBackendConfig { mode, batching, truncation } = config.log.backend;
             let (backend, worker) = Backend::new(mode, batching, truncation, log, counts.clone());
             backends.push(backend);

@@ -82,3 +82,24 @@ async fn what_can_not_be_made_leaves_nothing_behind() {
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     assert_eq!(server.raw().get(requests).await.expect(200).json()["items"], json!([]));
 }
+
+/// The administrator is who runs the server, or whom `KUBECONFIG` names; the user may reach it by another name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it() {
+    let server = TestServer::start().await;
+    let files = TempDir::new().unwrap();
+    let out = files.path().join("eve");
+    let create = async |kubeconfig: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keelson"));
+        command.current_dir(files.path()).env_remove("KEELSON_DATA_DIR").env("KUBECONFIG", kubeconfig);
+        command.args(["user", "create", "eve", "--server", "https://api.example.org:6443", "--out"]).arg(&out);
+        command.stdin(Stdio::null()).output().await.unwrap()
+    };
+    let nowhere = create(&files.path().join("nowhere")).await;
+    let err = String::from_utf8(nowhere.stderr).unwrap();
+    assert!(!nowhere.status.success() && err.contains("nowhere is not there: --data-dir says where"), "{err}");
+    let made = create(server.kubeconfig()).await;
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert!(text.contains("server: https://api.example.org:6443\n"), "{text}");
+}

@@ -84,11 +84,14 @@ impl Sink for AuditLog {
         let writer = self.writer.clone();
         Box::pin(async move {
             let written = tokio::task::spawn_blocking(move || match &mut *writer.lock() {
-                Writer::Stdout(stream) => stream.write(&batch),
-                Writer::File(file) => file.write(&batch, SystemTime::now()),
+                Writer::Stdout(stream) => stream.write(&batch).map_err(|error| format!("standard output: {error}")),
+                Writer::File(file) => {
+                    let written = file.write(&batch, SystemTime::now());
+                    written.map_err(|error| format!("{}: {error}", file.path.display()))
+                }
             });
             match written.await {
-                Ok(written) => written.map_err(|error| error.to_string()),
+                Ok(written) => written,
                 Err(error) => Err(error.to_string()),
             }
         })
