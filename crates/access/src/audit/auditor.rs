@@ -32,6 +32,8 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 const PARTS: [&str; 4] = [BUFFERED, "log", "truncate", "webhook"];
 /// The most bytes that a thread keeps to put events into their form.
 const KEPT_BYTES: usize = 64 << 10;
+/// Why an event is lost for whose place in a queue its request no longer waits.
+const LEFT: &str = "the client has gone before there was room for its event";
 /// The part that loses what does not fit.
 const BUFFERED: &str = "buffered";
 
@@ -234,10 +236,13 @@ impl Auditor {
                 OfferedForm::Held(Box::new(held), weight)
             };
             let (written, told) = oneshot::channel();
-            if backend.queue.push(Offered { form, written: Some(written) }).await {
+            let mut untaken = Untaken { forms: &backend.forms, why: Some(LEFT) };
+            let is_taken = backend.queue.push(Offered { form, written: Some(written) }).await;
+            untaken.why = (!is_taken).then_some(STOPPED);
+            drop(untaken);
+            if is_taken {
                 waiting.push((backend.mode, told));
             } else {
-                backend.forms.lose(1, STOPPED);
                 is_written &= backend.mode != AuditMode::BlockingStrict;
             }
         }
@@ -298,6 +303,20 @@ impl Backend {
         }
         let begin = lines.len();
         self.forms.write(&event, lines).then(|| Told::Line(begin..lines.len()))
+    }
+}
+
+/// An event for which there was no room yet. It is lost for this reason where none comes any more.
+struct Untaken<'b> {
+    forms: &'b Forms,
+    why: Option<&'static str>,
+}
+
+impl Drop for Untaken<'_> {
+    fn drop(&mut self) {
+        if let Some(why) = self.why {
+            self.forms.lose(1, why);
+        }
     }
 }
 

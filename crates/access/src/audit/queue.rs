@@ -230,6 +230,7 @@ impl EventQueue {
     }
 
     /// How many events wait.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.waiting.lock().events
     }

@@ -574,6 +574,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_a_client_no_longer_waits_for_is_lost_and_counted() {
+        let sink = Taking::with(0);
+        let batching = Batching { buffer: 1, most: 1, ..BATCHING };
+        let (auditor, _worker) = auditor(AuditMode::Blocking, batching, None, &sink);
+        let (record, end) = (record(), end());
+        let waits = async || tokio::time::timeout(Duration::from_secs(1), auditor.begin(&record, &end)).await.is_err();
+        assert!(waits().await && lost(&auditor).is_empty(), "the first has a place in the queue");
+        assert!(waits().await);
+        assert_eq!(lost(&auditor), [("webhook", 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_request_is_not_refused_for_the_size_of_its_event() {
         let sink = Taking::with(100);
         let truncation = Some(Truncation { event: 10, batch: 100 });

@@ -100,10 +100,9 @@ impl PolicyRule {
 
     /// Whether it is for this path.
     pub(super) fn allows_path(&self, path: &str) -> bool {
-        self.non_resource_urls.iter().any(|allowed| match allowed.strip_suffix('*') {
-            Some(start) => path.starts_with(start),
-            None => allowed == path,
-        })
+        // Of several stars at the end each is as good as one.
+        let is_under = |allowed: &str| allowed.ends_with('*') && path.starts_with(allowed.trim_end_matches('*'));
+        self.non_resource_urls.iter().any(|allowed| allowed == path || is_under(allowed))
     }
 
     /// Whether everything that `part` allows is allowed by this rule.
@@ -206,6 +205,8 @@ mod tests {
         check("/healthz", "/healthz/ping", false);
         check("/healthz*", "/healthz/ping", true);
         check("*", "/metrics", true);
+        check("/logs/**", "/logs/a", true);
+        check("/logs/**", "/log", false);
         check("/a*b", "/a*b", true);
         check("/a*b", "/acb", false);
     }

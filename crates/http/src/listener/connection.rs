@@ -67,8 +67,9 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The same for all streams of a connection: one body of the largest size, and some.
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-/// Bytes of all header fields of one HTTP/2 request. Long selectors and continue tokens stand in the path.
-const MAX_HEADER_BYTES: u32 = 256 * 1024;
+/// Bytes of all header fields of one HTTP/2 request. Long selectors and continue tokens stand in the path, which can't be longer than this:
+/// a stream with a longer one is reset, and clients try that again and again. Those who are told the bound tell their user.
+const MAX_HEADER_BYTES: u32 = 64 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 
@@ -163,6 +164,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     let outcome = tokio::select! {
         outcome = handshake => outcome,
         () = ticket.displaced() => return,
+        () = standing.displaced() => return,
         // Nothing was asked yet, and nothing will be.
         () = shared.pipeline.stopping().cancelled() => return,
         () = shared.cut.cancelled() => return,
@@ -170,6 +172,9 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     match outcome {
         Ok(Ok(stream)) => {
             let client = Client::new(&stream, address, shared.pipeline.certificates().clone(), standing, ticket);
+            if client.identity().is_some() {
+                client.is_known();
+            }
             serve_http(stream, shared, Arc::new(client), place).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
@@ -206,6 +211,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
             // A client that leaves the end of its last answer lying does not let the connection end by itself.
             () = activity.idle_for(IDLE_TIMEOUT + STALL_GRACE) => {}
             () = client.ticket.displaced() => {}
+            () = client.standing.displaced() => {}
             () = shared.cut.cancelled() => {}
         }
         End::Cut

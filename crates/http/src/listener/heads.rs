@@ -1,17 +1,20 @@
 //! The bound for what a stranger may send before it has proved who it is.
 //!
 //! The head of a request may be large, since selectors and continue tokens stand in its path, and it has to be read before anybody knows
-//! whose it is. So strangers' connections that have sent more than a small head are counted, and only a bounded
-//! number of them is read on.
+//! whose it is. So strangers' connections that have sent more than a small head are counted. When there are as many as there may be, the
+//! oldest of them gives way to the newest: who can prove who it is has done so by then, and nobody without credentials can keep those out
+//! who have some.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use super::layer::{Layer, Layered};
 use crate::metrics::Edge;
@@ -24,8 +27,27 @@ const LARGE_HEADS: usize = 128;
 /// All strangers with large heads. A clone is the same.
 #[derive(Clone, Debug)]
 pub(super) struct LargeHeads {
-    places: Arc<Semaphore>,
+    places: Arc<Mutex<Places>>,
     metrics: Arc<Edge>,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    next: u64,
+    /// Who has a place, by the order in which they took it.
+    taken: BTreeMap<u64, Standing>,
+}
+
+/// A place, until this is dropped or its client had to give way.
+struct Place {
+    places: Arc<Mutex<Places>>,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().taken.remove(&self.number);
+    }
 }
 
 /// What is known of the client of one connection. A clone is the same.
@@ -37,6 +59,8 @@ struct State {
     is_known: AtomicBool,
     /// Bytes since the last request began.
     read: AtomicUsize,
+    /// Cancelled when the connection has to give way to another with a large head.
+    displaced: CancellationToken,
 }
 
 impl Standing {
@@ -51,6 +75,11 @@ impl Standing {
         !self.0.is_known.load(Ordering::Relaxed)
     }
 
+    /// Waits until the connection has to give way, which one of somebody who is known never has.
+    pub(super) async fn displaced(&self) {
+        self.0.displaced.cancelled().await;
+    }
+
     /// A head has come whole.
     pub(super) fn head_is_whole(&self) {
         self.0.read.store(0, Ordering::Relaxed);
@@ -59,7 +88,24 @@ impl Standing {
 
 impl LargeHeads {
     pub(super) fn new(metrics: Arc<Edge>) -> Self {
-        Self { places: Arc::new(Semaphore::new(LARGE_HEADS)), metrics }
+        Self { places: Arc::default(), metrics }
+    }
+
+    /// A place for a client; the oldest of those who have one gives way where there are too many.
+    fn take(&self, standing: &Standing) -> Place {
+        let mut places = self.places.lock();
+        if places.taken.len() >= LARGE_HEADS
+            && let Some((_, oldest)) = places.taken.pop_first()
+            // One that has become known keeps its connection, and needs no place.
+            && oldest.is_strange()
+        {
+            self.metrics.count_large_head();
+            oldest.0.displaced.cancel();
+        }
+        let number = places.next;
+        places.next += 1;
+        places.taken.insert(number, standing.clone());
+        Place { places: self.places.clone(), number }
     }
 }
 
@@ -71,7 +117,7 @@ pub(super) struct HeadLimit {
     heads: LargeHeads,
     standing: Standing,
     /// Kept until the client is known or gone, since a buffer that has grown stays large.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
 }
 
 impl<S> HeadGuard<S> {
@@ -82,20 +128,15 @@ impl<S> HeadGuard<S> {
 
 impl HeadLimit {
     /// Counts what was read.
-    fn count(&mut self, bytes: usize) -> io::Result<()> {
-        if self.standing.0.is_known.load(Ordering::Relaxed) {
+    fn count(&mut self, bytes: usize) {
+        if !self.standing.is_strange() {
             self.place = None;
-            return Ok(());
+            return;
         }
         let read = self.standing.0.read.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if read > SMALL_BYTES && self.place.is_none() {
-            self.place = self.heads.places.clone().try_acquire_owned().ok();
-            if self.place.is_none() {
-                self.heads.metrics.count_large_head();
-                return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "too many strangers send much"));
-            }
+            self.place = Some(self.heads.take(&self.standing));
         }
-        Ok(())
     }
 }
 
@@ -106,13 +147,13 @@ impl Layer for HeadLimit {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.standing.0.displaced.is_cancelled() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::QuotaExceeded, "too many strangers send much")));
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(inner).poll_read(context, buffer))?;
-        let counted = self.count(buffer.filled().len() - before);
-        if counted.is_err() {
-            buffer.set_filled(before);
-        }
-        Poll::Ready(counted)
+        self.count(buffer.filled().len() - before);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -132,21 +173,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_so_many_strangers_may_send_much() {
+    async fn of_strangers_who_send_much_the_oldest_gives_way_and_nobody_who_is_known() {
         const MUCH: usize = SMALL_BYTES + 1;
         let heads = LargeHeads::new(Arc::new(Edge::default()));
         let mut held = Vec::new();
         for _ in 0..LARGE_HEADS {
-            let (outcome, guard) = read(&heads, &Standing::default(), MUCH).await;
+            let standing = Standing::default();
+            let (outcome, guard) = read(&heads, &standing, MUCH).await;
             outcome.unwrap();
-            held.push(guard);
+            held.push((standing, guard));
         }
-        assert!(read(&heads, &Standing::default(), MUCH).await.0.is_err());
-        assert!(read(&heads, &Standing::default(), SMALL_BYTES).await.0.is_ok());
-        let known = Standing::default();
-        known.is_known();
-        assert!(read(&heads, &known, MUCH).await.0.is_ok());
-        held.pop();
-        assert!(read(&heads, &Standing::default(), MUCH).await.0.is_ok());
+        let is_displaced = |(standing, _): &(Standing, _)| standing.0.displaced.is_cancelled();
+        assert!(read(&heads, &Standing::default(), SMALL_BYTES).await.0.is_ok() && !held.iter().any(is_displaced));
+        held[1].0.is_known();
+        let newest = read(&heads, &Standing::default(), MUCH).await;
+        assert!(newest.0.is_ok() && held.iter().map(is_displaced).eq((0..LARGE_HEADS).map(|number| number == 0)));
+        assert!(held[0].1.read(&mut [0]).await.is_err(), "nothing more is read of it");
+        let another = read(&heads, &Standing::default(), MUCH).await;
+        assert!(another.0.is_ok() && !is_displaced(&held[1]) && !is_displaced(&held[2]), "who is known needs no place");
+        drop((newest, another, held));
+        assert!(heads.places.lock().taken.is_empty());
     }
 }

@@ -160,6 +160,36 @@ async fn strangers_connections_give_way() {
     }
 }
 
+/// Heads with a long selector are large, and users have such too.
+#[tokio::test]
+async fn strangers_with_large_heads_give_way() {
+    let server = Server::start().await;
+    let long = |path: &str| format!("{path}?{}", "q".repeat(40_000));
+    let mut strangers = Vec::new();
+    for _ in 0..140 {
+        let mut stranger = server.connect(Protocol::Http1, Credentials::None).await;
+        assert_eq!(stranger.get(&long("/livez")).await.status, 200);
+        strangers.push(stranger);
+    }
+    assert!(strangers[0].try_get("/livez").await.is_err(), "the oldest has given way");
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let mut admin = server.connect(protocol, Credentials::Admin).await;
+        assert_eq!(admin.get(&long(SMALL)).await.status, 200);
+    }
+    assert_eq!(strangers[139].get("/livez").await.status, 200, "who is known took nobody's place");
+}
+
+/// A path of more bytes than a head may have can't be read, and clients try again and again what is reset for it.
+#[tokio::test]
+async fn a_head_that_is_too_large_is_answered() {
+    let server = Server::start().await;
+    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    assert_eq!(admin.get(&format!("{SMALL}?{}", "q".repeat(60_000))).await.status, 200);
+    let refused = admin.send("GET", SMALL, &[("x-long", &"q".repeat(66_000))], "").await;
+    assert_eq!(refused.status, 431);
+    assert_eq!(admin.get(SMALL).await.status, 200);
+}
+
 /// Whoever asks for health over a new connection does not wait for threads that requests hold.
 #[test]
 fn health_is_told_while_requests_hold_all_threads() {

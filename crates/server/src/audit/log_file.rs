@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,8 @@ use keelson_access::audit::{AuditEvent, Sink};
 use keelson_codec::{DeflateBlock, MemberWriter};
 use keelson_meta::clock::rfc3339_micro;
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::config::{AuditLogConfig, AuditLogFormat};
 
@@ -111,26 +113,27 @@ impl<W: Write> Stream<W> {
     }
 
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
-        if self.is_torn {
-            self.write_all(b"\n")?;
-        }
-        self.write_all(batch)
+        write_lines(&mut self.out, batch, &mut self.is_torn)
     }
+}
 
-    /// Waits for a reader who is slow, also where another process has made the stream one that does not wait (`O_NONBLOCK`).
-    fn write_all(&mut self, mut left: &[u8]) -> io::Result<()> {
-        let mut end = None;
+/// Writes lines, and before them the end of one that is torn. Waits for a reader who is slow, also where a stream is one that does not wait
+/// (`O_NONBLOCK`).
+fn write_lines(out: &mut impl Write, batch: &[u8], is_torn: &mut bool) -> io::Result<()> {
+    let end: &[u8] = if *is_torn { b"\n" } else { b"" };
+    for mut left in [end, batch] {
+        let mut deadline = None;
         while !left.is_empty() {
-            match self.out.write(left) {
+            match out.write(left) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
-                    self.is_torn = left[written - 1] != b'\n';
+                    *is_torn = left[written - 1] != b'\n';
                     left = &left[written..];
-                    end = None;
+                    deadline = None;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + READER_TIME) {
+                    if Instant::now() >= *deadline.get_or_insert_with(|| Instant::now() + READER_TIME) {
                         return Err(error);
                     }
                     thread::sleep(TRY_EVERY);
@@ -138,8 +141,8 @@ impl<W: Write> Stream<W> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// A file that is put aside when it has grown to a size.
@@ -162,8 +165,9 @@ struct Keeping {
     most_age: Option<Duration>,
     most_files: Option<usize>,
     compress: bool,
-    /// Whether somebody sees to it now.
+    /// Whether somebody sees to it now, and whether there is more to see to since he has looked.
     is_busy: Arc<AtomicBool>,
+    is_wanted: Arc<AtomicBool>,
 }
 
 impl Rotated {
@@ -175,17 +179,27 @@ impl Rotated {
             most_files: positive(config.max_backups).and_then(|files| usize::try_from(files).ok()),
             compress: config.compress,
             is_busy: Arc::default(),
+            is_wanted: Arc::default(),
         };
         let most_bytes = positive(config.max_megabytes).unwrap_or(DEFAULT_MEGABYTES).saturating_mul(MEGABYTE);
         Self { path: path.to_owned(), most_bytes, keeping, file: None, is_regular: false, bytes: 0, is_torn: false }
     }
 
-    fn open(&mut self) -> io::Result<&mut File> {
+    fn open(&mut self) -> io::Result<()> {
         if self.file.is_none() {
             if let Some(directory) = self.path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             }
-            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).mode(0o600);
+            // To open a pipe would wait for whoever reads it, which may be nobody ever.
+            if fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_fifo()) {
+                options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+            }
+            let file = options.open(&self.path).map_err(|error| match error.raw_os_error() {
+                Some(code) if code == Errno::NXIO.raw_os_error() => io::Error::other("nobody reads the pipe"),
+                _ => error,
+            })?;
             let metadata = file.metadata()?;
             self.bytes = metadata.len();
             self.is_regular = metadata.is_file();
@@ -193,7 +207,7 @@ impl Rotated {
             self.is_torn |= self.bytes > 0 && !ends_with_a_line(&self.path, self.bytes).unwrap_or(true);
             self.file = Some(file);
         }
-        self.file.as_mut().ok_or_else(|| io::Error::other("the file was just opened"))
+        Ok(())
     }
 
     fn write(&mut self, batch: &[u8], now: SystemTime) -> io::Result<()> {
@@ -202,17 +216,14 @@ impl Rotated {
             self.put_aside(now)?;
         }
         self.open()?;
-        let is_torn = self.is_torn;
-        let file = self.open()?;
-        let written = if is_torn { file.write_all(b"\n") } else { Ok(()) }.and_then(|()| file.write_all(batch));
-        match written {
+        let Some(file) = &mut self.file else { return Err(io::Error::other("the file was just opened")) };
+        let before = u64::from(self.is_torn);
+        match write_lines(file, batch, &mut self.is_torn) {
             Ok(()) => {
-                self.bytes += batch.len() as u64 + u64::from(is_torn);
-                self.is_torn = false;
+                self.bytes += batch.len() as u64 + before;
                 Ok(())
             }
             Err(error) => {
-                self.is_torn = true;
                 self.file = None;
                 Err(error)
             }
@@ -222,7 +233,16 @@ impl Rotated {
     /// Gives the file the name of the time, and begins another.
     fn put_aside(&mut self, now: SystemTime) -> io::Result<()> {
         self.file = None;
-        fs::rename(&self.path, self.keeping.aside(now))?;
+        let mut time = now;
+        // Two in one millisecond have a name each.
+        let aside = loop {
+            let aside = self.keeping.aside(time);
+            if !aside.try_exists()? && !with_gz(&aside).try_exists()? {
+                break aside;
+            }
+            time += Duration::from_millis(1);
+        };
+        fs::rename(&self.path, aside)?;
         self.is_torn = false;
         self.open()?;
         self.keeping.see_to_it(now);
@@ -255,17 +275,28 @@ impl Keeping {
 
     /// Compresses and deletes on a thread of its own, one at a time.
     fn see_to_it(&self, now: SystemTime) {
-        let keeping = self.clone();
-        if (self.compress || self.most_age.is_some() || self.most_files.is_some())
-            && !self.is_busy.swap(true, Ordering::AcqRel)
-        {
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = keeping.tidy(now) {
-                    tracing::warn!(%error, path = %keeping.path.display(), "older audit logs can't be tidied up");
-                }
-                keeping.is_busy.store(false, Ordering::Release);
-            });
+        if !self.compress && self.most_age.is_none() && self.most_files.is_none() {
+            return;
         }
+        // ORDER: it is wanted before it is looked whether somebody is at it, who looks whether it is wanted after he has ended.
+        self.is_wanted.store(true, Ordering::SeqCst);
+        if self.is_busy.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let keeping = self.clone();
+        tokio::task::spawn_blocking(move || {
+            loop {
+                while keeping.is_wanted.swap(false, Ordering::SeqCst) {
+                    if let Err(error) = keeping.tidy(now) {
+                        tracing::warn!(%error, path = %keeping.path.display(), "older audit logs can't be tidied up");
+                    }
+                }
+                keeping.is_busy.store(false, Ordering::SeqCst);
+                if !keeping.is_wanted.load(Ordering::SeqCst) || keeping.is_busy.swap(true, Ordering::SeqCst) {
+                    return;
+                }
+            }
+        });
     }
 
     fn tidy(&self, now: SystemTime) -> io::Result<()> {
@@ -305,11 +336,17 @@ impl Keeping {
     }
 }
 
-/// Puts the compressed form of a file in its place.
-fn compress(path: &Path) -> io::Result<()> {
+/// The name of the compressed form of a file.
+fn with_gz(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".gz");
-    let (target, mut unfinished) = (PathBuf::from(&name), name);
+    PathBuf::from(name)
+}
+
+/// Puts the compressed form of a file in its place.
+fn compress(path: &Path) -> io::Result<()> {
+    let target = with_gz(path);
+    let mut unfinished = target.clone().into_os_string();
     unfinished.push(".tmp");
     let unfinished = PathBuf::from(unfinished);
     let mut from = File::open(path)?;
@@ -374,6 +411,34 @@ mod tests {
         let mut again = Rotated::new(&path, &config(&path, |_| {}));
         again.write(b"more\n", time(5)).unwrap();
         assert_eq!(text("audit.log"), "a line that is too long\nmore\n");
+    }
+
+    #[test]
+    fn files_of_one_millisecond_have_a_name_each() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        log.most_bytes = 10;
+        for line in ["line one\n", "line two\n", "line three\n", "line four\n"] {
+            log.write(line.as_bytes(), time(1)).unwrap();
+        }
+        let aside = ["000", "001", "002"].map(|millis| format!("audit-2026-01-02T03-04-01.{millis}.log"));
+        assert_eq!(names(&directory), [&aside[0], &aside[1], &aside[2], "audit.log"]);
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_told_of_and_waited_for_by_nobody() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("audit.log");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let mut log = Rotated::new(&path, &config(&path, |_| {}));
+        assert_eq!(log.write(b"lost\n", time(1)).unwrap_err().to_string(), "nobody reads the pipe");
+        let mut reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        log.write(b"one\n", time(2)).unwrap();
+        let mut line = [0; 4];
+        reader.read_exact(&mut line).unwrap();
+        assert_eq!(line, *b"one\n");
     }
 
     /// A device that is renamed is one that the whole system misses.
