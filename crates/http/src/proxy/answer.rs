@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, LOCATION, TRANSFER_ENCODING};
+use http::header::LOCATION;
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use keelson_outbound::{ForwardPermit, ForwardedBody, reading_fault};
@@ -41,10 +41,6 @@ pub(super) fn pass_back(
         return respond::text(StatusCode::BAD_GATEWAY, REFUSED);
     }
     let (mut head, body) = answer.into_parts();
-    // RFC 9112, section 6.3: where the body comes in chunks, a length beside them says nothing.
-    if head.headers.contains_key(TRANSFER_ENCODING) {
-        head.headers.remove(CONTENT_LENGTH);
-    }
     drop_of_answer(&mut head.headers);
     let stopping = stopping.map(|stopping| Box::pin(stopping.cancelled_owned()));
     let body = Passing { inner: body, stopping, last_line: None, is_at_line_end: true, failed: None, _permit: permit };

@@ -7,8 +7,9 @@ use std::net::IpAddr;
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap,
+    HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use keelson_access::User;
 use keelson_outbound::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
@@ -117,6 +118,10 @@ pub(super) fn drop_of_connection(headers: &mut HeaderMap) {
 
 /// Takes away from an answer what is not passed back.
 pub(super) fn drop_of_answer(headers: &mut HeaderMap) {
+    // RFC 9112, section 6.3: where the body comes in chunks, a length beside them says nothing.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     drop_of_connection(headers);
     for name in &FOR_OTHER_SITES {
         headers.remove(name);
@@ -253,6 +258,17 @@ mod tests {
         ]));
         let expected = ["accept: a/b", "forwarded: for=a", "sec-websocket-protocol: v4.channel.k8s.io", "te: trailers"];
         assert_eq!(texts(&passed), expected);
+    }
+
+    #[test]
+    fn a_length_beside_chunks_is_none() {
+        let passed_back = |fields: &[(&str, &str)]| {
+            let mut headers = headers(fields);
+            drop_of_answer(&mut headers);
+            headers.contains_key(CONTENT_LENGTH)
+        };
+        assert!(passed_back(&[("content-length", "2")]));
+        assert!(!passed_back(&[("content-length", "2"), ("transfer-encoding", "chunked")]));
     }
 
     #[test]
