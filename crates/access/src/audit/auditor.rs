@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -21,7 +20,7 @@ use tokio::time::Instant;
 use super::event::{Occurrence, Shown};
 use super::policy::{Audited, Level, Policy, Stage};
 use super::queue::{EventQueue, Offered, OfferedForm};
-use super::record::{AuditRecord, HeldEvent, Telling};
+use super::record::{AuditRecord, Telling};
 use super::worker::{AuditWorker, Batching, Forms, STOPPED, Sink, Truncation};
 use crate::authorize::Attributes;
 use crate::user::User;
@@ -179,7 +178,7 @@ impl Auditor {
 
     /// Hands on what has come of a request, where that is written down, and waits for nobody.
     pub fn tell(&self, record: &AuditRecord, occurred: &Occurrence) {
-        self.hand_on(record.telling(occurred).as_slice());
+        Self::hand_on(record.telling(occurred).as_slice(), &self.backends);
     }
 
     /// The same of a request that has come and was answered at once.
@@ -187,15 +186,17 @@ impl Auditor {
         // Of the two it is the second that holds the lock of what is noted.
         debug_assert_eq!(begun.stage, Stage::RequestReceived, "nothing is noted yet when a request has come");
         let told = [record.telling(begun), record.telling(complete)];
-        self.hand_on(&told.into_iter().flatten().collect::<SmallVec<[Telling<'_>; 2]>>());
+        Self::hand_on(&told.into_iter().flatten().collect::<SmallVec<[Telling<'_>; 2]>>(), &self.backends);
     }
 
     /// Hands on what is told of one request.
-    fn hand_on(&self, told: &[Telling<'_>]) {
+    fn hand_on<'b>(told: &[Telling<'_>], backends: impl IntoIterator<Item = &'b Backend>) {
         let Some(first) = told.first() else { return };
         DESK.with_borrow_mut(|desk| {
-            desk.shown.put_together(first.request());
-            for backend in &self.backends {
+            if !told.iter().all(Telling::is_heavy) {
+                desk.shown.put_together(first.request());
+            }
+            for backend in backends {
                 backend.offer(told, desk);
             }
             desk.lines.shrink_to(KEPT_BYTES);
@@ -221,23 +222,13 @@ impl Auditor {
         }
         let mut is_written = true;
         let mut waiting = Vec::new();
-        for backend in &self.backends {
-            let form = {
-                let Some(telling) = record.telling(occurred) else { return true };
-                if backend.mode == AuditMode::Batch {
-                    DESK.with_borrow_mut(|desk| {
-                        desk.shown.put_together(telling.request());
-                        backend.offer(&[telling], desk);
-                    });
-                    continue;
-                }
-                let held = telling.held();
-                let weight = held.event().weight();
-                OfferedForm::Held(Box::new(held), weight)
-            };
+        let is_batched = |backend: &&Backend| backend.mode == AuditMode::Batch;
+        Self::hand_on(record.telling(occurred).as_slice(), self.backends.iter().filter(is_batched));
+        for backend in self.backends.iter().filter(|backend| !is_batched(backend)) {
+            let Some(form) = record.telling(occurred).map(|telling| telling.held()) else { return true };
             let (written, told) = oneshot::channel();
             let mut untaken = Untaken { forms: &backend.forms, why: Some(LEFT) };
-            let is_taken = backend.queue.push(Offered { form, written: Some(written) }).await;
+            let is_taken = backend.queue.push(&[], Offered { form, written: Some(written) }).await;
             untaken.why = (!is_taken).then_some(STOPPED);
             drop(untaken);
             if is_taken {
@@ -279,12 +270,9 @@ impl Backend {
     fn offer(&self, told: &[Telling<'_>], desk: &mut Desk) {
         let Desk { shown, lines } = desk;
         lines.clear();
-        let forms: SmallVec<[Told; 2]> = told.iter().filter_map(|telling| self.form(telling, shown, lines)).collect();
-        let offered = forms.into_iter().map(|told| match told {
-            Told::Line(range) => OfferedForm::Line(&lines[range]),
-            Told::Held(event, weight) => OfferedForm::Held(event, weight),
-        });
-        let refused = self.queue.offer(offered);
+        let forms: SmallVec<[OfferedForm; 2]> =
+            told.iter().filter_map(|telling| self.form(telling, shown, lines)).collect();
+        let refused = self.queue.offer(lines, forms);
         if refused > 0 {
             let is_over = self.queue.outlook().is_closed;
             let why = if is_over { STOPPED } else { "the queue of a backend is full" };
@@ -296,13 +284,12 @@ impl Backend {
     }
 
     /// An event as it waits, whose line is put behind the others. What is too long is counted already, and none.
-    fn form(&self, telling: &Telling<'_>, shown: &Shown, lines: &mut Vec<u8>) -> Option<Told> {
-        let event = telling.event(shown);
-        if event.is_heavy() {
-            return Some(Told::Held(Box::new(telling.held()), event.weight()));
+    fn form(&self, telling: &Telling<'_>, shown: &Shown, lines: &mut Vec<u8>) -> Option<OfferedForm> {
+        if telling.is_heavy() {
+            return Some(telling.held());
         }
         let begin = lines.len();
-        self.forms.write(&event, lines).then(|| Told::Line(begin..lines.len()))
+        self.forms.write(&telling.event(shown), lines).then(|| OfferedForm::Line(begin..lines.len()))
     }
 }
 
@@ -318,13 +305,6 @@ impl Drop for Untaken<'_> {
             self.forms.lose(1, why);
         }
     }
-}
-
-/// An event that is about to wait: a line by where it stands in what a thread has written.
-enum Told {
-    Line(Range<usize>),
-    /// What the event says, with its weight.
-    Held(Box<HeldEvent>, usize),
 }
 
 impl Drop for Backend {

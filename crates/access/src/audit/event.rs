@@ -80,6 +80,14 @@ pub(super) struct Noted {
 }
 
 impl Noted {
+    /// How many bytes all annotations have, names included.
+    pub(super) fn annotation_bytes(&self) -> usize {
+        let decided = self.decided.as_ref();
+        let decided =
+            decided.map_or(0, |(decision, reason)| DECISION.len() + decision.len() + REASON.len() + reason.len());
+        decided + self.annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+    }
+
     /// Appends all annotations in the order of their names, if there are any.
     fn write_annotations(&self, event: &mut Members<'_>) {
         if self.decided.is_none() && self.annotations.is_empty() {
@@ -152,15 +160,9 @@ impl AuditEvent<'_> {
     pub(super) fn weight(&self) -> usize {
         const BARE: usize = 1024;
         let body = |body: &Option<Body>| body.as_ref().map_or(0, |body| body.bytes.len());
-        let noted: usize = self.noted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
-        let noted = noted + self.noted.decided.as_ref().map_or(0, |(_, reason)| reason.len());
+        let noted = self.noted.annotation_bytes();
         let objects = body(&self.noted.request_object) + body(&self.occurred.response_object);
         BARE + noted + self.request.uri().len() + objects
-    }
-
-    /// Whether it has an object that takes time to write.
-    pub(super) fn is_heavy(&self) -> bool {
-        self.noted.request_object.is_some() || self.occurred.response_object.is_some()
     }
 
     /// How much of its request is written down.

@@ -5,6 +5,7 @@
 //! worker is woken when a batch begins and when one is full, not for each event.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -71,16 +72,16 @@ pub(super) enum QueuedForm {
 }
 
 /// An event that is told.
-pub(super) struct Offered<'l> {
-    pub(super) form: OfferedForm<'l>,
+pub(super) struct Offered {
+    pub(super) form: OfferedForm,
     /// Told whether the request may take it for written.
     pub(super) written: Option<oneshot::Sender<bool>>,
 }
 
 /// How an event is told.
-pub(super) enum OfferedForm<'l> {
-    /// As it is written.
-    Line(&'l [u8]),
+pub(super) enum OfferedForm {
+    /// As it is written, by where it stands among the lines that come with it.
+    Line(Range<usize>),
     /// As what it says, with about how many bytes that has.
     Held(Box<HeldEvent>, usize),
 }
@@ -115,14 +116,15 @@ impl EventQueue {
         }
     }
 
-    /// Puts events in for which nobody waits, as far as there is room for them, and says how many there was none for.
-    pub(super) fn offer<'l>(&self, events: impl IntoIterator<Item = OfferedForm<'l>>) -> usize {
+    /// Puts events in for which nobody waits, some of them as parts of `lines`, as far as there is room for them, and says how many there
+    /// was none for.
+    pub(super) fn offer(&self, lines: &[u8], events: impl IntoIterator<Item = OfferedForm>) -> usize {
         let (mut refused, mut is_news) = (0, false);
         {
             let mut waiting = self.waiting.lock();
             for form in events {
                 waiting.told += 1;
-                let put = (!waiting.is_closed).then(|| self.put(&mut waiting, Offered { form, written: None }));
+                let put = (!waiting.is_closed).then(|| self.put(&mut waiting, lines, Offered { form, written: None }));
                 match put {
                     Some(Ok(news)) => is_news |= news,
                     Some(Err(_)) | None => refused += 1,
@@ -133,8 +135,8 @@ impl EventQueue {
         refused
     }
 
-    /// Puts an event in as soon as there is room for it. Whether that came before the end.
-    pub(super) async fn push(&self, mut event: Offered<'_>) -> bool {
+    /// Puts an event in, which may be a part of `lines`, as soon as there is room for it. Whether that came before the end.
+    pub(super) async fn push(&self, lines: &[u8], mut event: Offered) -> bool {
         self.waiting.lock().told += 1;
         loop {
             let room = self.room.notified();
@@ -143,7 +145,7 @@ impl EventQueue {
                 if waiting.is_closed {
                     return false;
                 }
-                match self.put(&mut waiting, event) {
+                match self.put(&mut waiting, lines, event) {
                     Ok(is_news) => {
                         self.tell(is_news);
                         return true;
@@ -156,7 +158,7 @@ impl EventQueue {
     }
 
     /// Whether the worker has to hear of it; the event again where there is no room.
-    fn put<'l>(&self, waiting: &mut Waiting, event: Offered<'l>) -> Result<bool, Offered<'l>> {
+    fn put(&self, waiting: &mut Waiting, lines: &[u8], event: Offered) -> Result<bool, Offered> {
         let bytes = match &event.form {
             OfferedForm::Line(line) => line.len() + self.between.len(),
             OfferedForm::Held(_, weight) => *weight,
@@ -169,7 +171,7 @@ impl EventQueue {
         let open = &mut waiting.open;
         let form = match event.form {
             OfferedForm::Line(line) => {
-                open.lines.extend_from_slice(line);
+                open.lines.extend_from_slice(&lines[line.clone()]);
                 open.lines.extend_from_slice(self.between);
                 QueuedForm::Line(line.len())
             }
@@ -257,12 +259,8 @@ mod tests {
 
     use super::*;
 
-    fn line(text: &str) -> OfferedForm<'_> {
-        OfferedForm::Line(text.as_bytes())
-    }
-
     fn takes(queue: &EventQueue, text: &str) -> bool {
-        queue.offer([line(text)]) == 0
+        queue.offer(text.as_bytes(), [OfferedForm::Line(0..text.len())]) == 0
     }
 
     fn taken(queue: &EventQueue) -> Option<(String, usize)> {
@@ -287,7 +285,7 @@ mod tests {
     #[test]
     fn of_events_that_come_together_each_is_taken_or_refused_by_itself() {
         let queue = EventQueue::new(3, 2, b"\n");
-        assert_eq!(queue.offer(["a", "b", "c", "d"].map(line)), 1);
+        assert_eq!(queue.offer(b"abcd", (0..4).map(|place| OfferedForm::Line(place..place + 1))), 1);
         let all = [taken(&queue), taken(&queue), taken(&queue)];
         assert_eq!(all, [Some(("a\nb\n".to_owned(), 2)), Some(("c\n".to_owned(), 1)), None]);
     }
@@ -298,7 +296,8 @@ mod tests {
         assert!(takes(&queue, "a"));
         let push = |text: &'static str| {
             let queue = queue.clone();
-            tokio::spawn(async move { queue.push(Offered { form: line(text), written: None }).await })
+            let event = Offered { form: OfferedForm::Line(0..text.len()), written: None };
+            tokio::spawn(async move { queue.push(text.as_bytes(), event).await })
         };
         let second = push("b");
         tokio::task::yield_now().await;

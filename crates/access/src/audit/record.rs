@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::event::{self, AuditEvent, Body, Noted, Occurrence, Shown};
 use super::policy::{Level, Stage};
+use super::queue::OfferedForm;
 use super::request::AuditRequest;
 use crate::authorize::{Attributes, ResourceAttributes};
 use crate::shared_text::SharedText;
@@ -75,9 +76,8 @@ impl AuditRecord {
         let Some(noting) = &self.0 else { return };
         let (key, value) = (key.into(), value.into());
         let mut noted = noting.noted.lock();
-        let bytes: usize = noted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
         let is_taken = noted.decided.is_some() && matches!(&*key, event::DECISION | event::REASON);
-        if is_taken || bytes + key.len() + value.len() > ANNOTATION_BYTES {
+        if is_taken || noted.annotation_bytes() + key.len() + value.len() > ANNOTATION_BYTES {
             return;
         }
         event::put(&mut noted.annotations, key, value);
@@ -85,6 +85,10 @@ impl AuditRecord {
 
     /// Notes what was decided about the request, `allow` or `forbid`, and why.
     pub fn decides(&self, decision: &'static str, reason: SharedText) {
+        // A reason that is too long is left out, like any other annotation.
+        if event::DECISION.len() + decision.len() + event::REASON.len() + reason.len() > ANNOTATION_BYTES {
+            return self.annotate(event::DECISION, decision);
+        }
         if let Some(noting) = &self.0 {
             noting.noted.lock().decided.get_or_insert((decision, reason));
         }
@@ -152,14 +156,30 @@ impl Telling<'_> {
         &self.noting.request
     }
 
+    /// Whether the event has an object that takes time to write.
+    pub(super) fn is_heavy(&self) -> bool {
+        is_heavy(self.noted.as_deref(), self.occurred)
+    }
+
     /// The event, to be written later.
-    pub(super) fn held(&self) -> HeldEvent {
+    pub(super) fn held(&self) -> OfferedForm {
         let noted = self.noted.as_deref().cloned().unwrap_or_default();
-        HeldEvent { noting: self.noting.clone(), noted, occurred: self.occurred.clone() }
+        let held = HeldEvent { noting: self.noting.clone(), noted, occurred: self.occurred.clone() };
+        let weight = held.event().weight();
+        OfferedForm::Held(Box::new(held), weight)
     }
 }
 
+fn is_heavy(noted: Option<&Noted>, occurred: &Occurrence) -> bool {
+    occurred.response_object.is_some() || noted.is_some_and(|noted| noted.request_object.is_some())
+}
+
 impl HeldEvent {
+    /// Whether it has an object that takes time to write.
+    pub(super) fn is_heavy(&self) -> bool {
+        is_heavy(Some(&self.noted), &self.occurred)
+    }
+
     pub(super) fn event(&self) -> AuditEvent<'_> {
         AuditEvent {
             shown: None,
@@ -190,7 +210,8 @@ mod tests {
     /// What is written of the end of the request.
     fn told(record: &AuditRecord) -> String {
         let occurred = Occurrence { response_object: None, ..occurrence() };
-        json_of(&record.telling(&occurred).unwrap().held().event(), false)
+        let OfferedForm::Held(held, _) = record.telling(&occurred).unwrap().held() else { unreachable!() };
+        json_of(&held.event(), false)
     }
 
     #[test]
@@ -202,6 +223,21 @@ mod tests {
         record.annotate("c", "3");
         let told = told(&record);
         assert!(told.ends_with(r#""annotations":{"a":"1","c":"3"}}"#), "{told}");
+    }
+
+    #[test]
+    fn a_reason_that_is_too_long_is_left_out_and_one_that_is_long_leaves_no_room() {
+        let decided = |reason: usize| {
+            let record = record("Metadata");
+            record.decides("allow", "x".repeat(reason).into());
+            record.annotate("z", "y".repeat(100));
+            told(&record)
+        };
+        assert!(decided(10).contains(r#""authorization.k8s.io/reason":"xxxxxxxxxx","z":"y"#));
+        let too_long = decided(ANNOTATION_BYTES);
+        assert!(too_long.contains(r#""annotations":{"authorization.k8s.io/decision":"allow","z":"y"#), "{too_long}");
+        let long = decided(ANNOTATION_BYTES - 100);
+        assert!(long.contains("authorization.k8s.io/reason") && !long.contains(r#""z":"#));
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Forms {
         let mut unsettled = Unsettled { events: batch.events.len(), forms: self.clone() };
         async move {
             // Objects may be megabytes of another format, and the threads here are those of requests.
-            let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.event().is_heavy());
+            let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.is_heavy());
             let framed = if batch.events.iter().any(is_heavy) {
                 let forms = self.clone();
                 tokio::task::spawn_blocking(move || forms.framed(batch)).await
