@@ -14,7 +14,6 @@ mod connections;
 mod door;
 mod heads;
 mod idle;
-mod layer;
 mod pinned;
 mod sending;
 mod stall;

@@ -54,7 +54,7 @@ impl SecureConnection {
     /// A connection that counts among those that may be open for as long as it is.
     pub(crate) fn new(stream: TlsStream<Opening<TcpStream>>, permit: OwnedSemaphorePermit) -> Self {
         let response_start = ResponseStart::default();
-        let stream = RecordedStream { inner: stream, response_start: response_start.clone() };
+        let stream = RecordedStream::new(stream, response_start.clone());
         Self { stream: TokioIo::new(stream), uses: UseCount::default(), response_start, _permit: permit }
     }
 

@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use crate::connection::SecureConnection;
 use crate::fault::DialError;
-use crate::opening::Opening;
+use crate::opening::{FirstBytes, Opening};
 use crate::presented::Presented;
 use crate::proxy::Proxy;
 use crate::remote_service::service_host;
@@ -148,10 +148,10 @@ impl Dialer {
         let stream = self.stream(&addresses).await?;
         // Requests are small, and wait for nothing.
         let _ = stream.set_nodelay(true);
-        let handshake = connector.connect(name, Opening::new(stream)).into_fallible();
+        let handshake = connector.connect(name, Opening::new(stream, FirstBytes::default())).into_fallible();
         match tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
             Ok(Ok(secured)) => Ok(SecureConnection::new(secured, permit)),
-            Ok(Err((_, stream))) if stream.is_plain_http() => Err(DialError::PlainHttp),
+            Ok(Err((_, stream))) if stream.layer.are_plain_http() => Err(DialError::PlainHttp),
             Ok(Err((error, _))) => Err(DialError::Tls(error)),
             Err(_) => Err(DialError::Setup("net/http: TLS handshake timeout".to_owned())),
         }

@@ -7,25 +7,26 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::layer::{Layer, Layered};
 
 /// How an answer begins that is not secured.
 const PLAIN_HTTP: [u8; 5] = *b"HTTP/";
 
 /// A stream of which the first bytes are kept.
-pub(crate) struct Opening<S> {
-    inner: S,
+pub(crate) type Opening<S> = Layered<S, FirstBytes>;
+
+/// The first bytes that came.
+#[derive(Debug, Default)]
+pub(crate) struct FirstBytes {
     first: [u8; PLAIN_HTTP.len()],
     kept: usize,
 }
 
-impl<S> Opening<S> {
-    pub(crate) fn new(inner: S) -> Self {
-        Self { inner, first: Default::default(), kept: 0 }
-    }
-
-    /// Whether what came began as an answer in plain HTTP does.
-    pub(crate) fn is_plain_http(&self) -> bool {
+impl FirstBytes {
+    /// Whether they are those of an answer in plain HTTP.
+    pub(crate) fn are_plain_http(&self) -> bool {
         self.first == PLAIN_HTTP
     }
 
@@ -37,38 +38,16 @@ impl<S> Opening<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Opening<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut this.inner).poll_read(context, buffer);
-        this.note(&buffer.filled()[before..]);
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Opening<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
+impl Layer for FirstBytes {
+    fn read<S: AsyncRead + Unpin>(
+        &mut self,
+        inner: &mut S,
         context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write_vectored(context, slices)
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(inner).poll_read(context, buffer);
+        self.note(&buffer.filled()[before..]);
+        read
     }
 }

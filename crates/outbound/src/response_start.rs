@@ -10,7 +10,9 @@ use std::task::{Context, Poll};
 
 use keelson_meta::go_format::quote;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::layer::{Layer, Layered};
 
 /// How many bytes are kept: more lines than it takes to find the one that is wrong in most answers.
 const KEPT_BYTES: usize = 1 << 10;
@@ -63,50 +65,26 @@ fn broken(why: &str) -> String {
 }
 
 /// A stream of which the beginning of each response is kept.
-pub(crate) struct RecordedStream<S> {
-    pub(crate) inner: S,
-    pub(crate) response_start: ResponseStart,
-}
+pub(crate) type RecordedStream<S> = Layered<S, ResponseStart>;
 
-impl<S: AsyncRead + Unpin> AsyncRead for RecordedStream<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+impl Layer for ResponseStart {
+    fn read<S: AsyncRead + Unpin>(
+        &mut self,
+        inner: &mut S,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut this.inner).poll_read(context, buffer);
+        let read = Pin::new(inner).poll_read(context, buffer);
         if read.is_ready() {
-            this.response_start.note(&buffer.filled()[before..]);
+            self.note(&buffer.filled()[before..]);
         }
         read
     }
-}
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for RecordedStream<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.response_start.forget();
-        Pin::new(&mut this.inner).poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.response_start.forget();
-        Pin::new(&mut this.inner).poll_write_vectored(context, slices)
+    fn written(&mut self, _: &mut Context<'_>, write: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.forget();
+        write
     }
 }
 

@@ -9,9 +9,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
+use keelson_outbound::{Layer, Layered};
 use tokio::io::{AsyncRead, ReadBuf};
-
-use super::layer::{Layer, Layered};
 
 /// How many bytes are read at once: as many as a record of TLS has at the most (RFC 8446, section 5.1).
 const READ_BYTES: usize = 16 * 1024;
@@ -22,13 +21,6 @@ pub(super) type ReadAhead<S> = Layered<S, Ahead>;
 /// What was read and not asked for yet.
 #[derive(Default)]
 pub(super) struct Ahead(Bytes);
-
-impl<S> ReadAhead<S> {
-    /// Reads from `inner`.
-    pub(super) fn new(inner: S) -> Self {
-        Self { inner, layer: Ahead::default() }
-    }
-}
 
 impl Layer for Ahead {
     fn read<S: AsyncRead + Unpin>(
@@ -78,7 +70,7 @@ mod tests {
             }
         }
         let bytes: Vec<u8> = (0..sent).map(|place| place as u8).collect();
-        let mut stream = ReadAhead::new(Counted(&bytes, 0));
+        let mut stream = ReadAhead::new(Counted(&bytes, 0), Ahead::default());
         let mut read = Vec::new();
         let mut buffer = vec![0; piece];
         loop {
@@ -104,7 +96,7 @@ mod tests {
     #[tokio::test]
     async fn writes_pass() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut stream = ReadAhead::new(near);
+        let mut stream = ReadAhead::new(near, Ahead::default());
         stream.write_all(b"abc").await.unwrap();
         let mut taken = [0; 3];
         far.read_exact(&mut taken).await.unwrap();

@@ -28,12 +28,12 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Shared;
-use super::ahead::ReadAhead;
+use super::ahead::{Ahead, ReadAhead};
 use super::connections::Ticket;
-use super::heads::{HeadGuard, Standing};
+use super::heads::{HeadGuard, HeadLimit, Standing};
 use super::idle::{Activity, Busy};
 use super::sending::{Sending, SentBody, Streams};
-use super::stall::StallGuard;
+use super::stall::{Patience, StallGuard};
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::filters::{ClientConnection, LongRunning};
 use crate::health;
@@ -158,8 +158,11 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     }
     let address = stream.peer_addr().ok().map(|address| address.ip());
     let standing = Standing::default();
-    let guarded = HeadGuard::new(ReadAhead::new(stream), shared.heads.clone(), standing.clone());
-    let guarded = StallGuard::new(guarded, shared.unread);
+    let guarded = HeadGuard::new(
+        ReadAhead::new(stream, Ahead::default()),
+        HeadLimit::new(shared.heads.clone(), standing.clone()),
+    );
+    let guarded = StallGuard::new(guarded, Patience::new(shared.unread));
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, shared.tls.acceptor().accept(guarded));
     let outcome = tokio::select! {
         outcome = handshake => outcome,

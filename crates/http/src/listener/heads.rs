@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use keelson_outbound::{Layer, Layered};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
-use super::layer::{Layer, Layered};
 use crate::metrics::Edge;
 
 /// How many bytes of a request a stranger may send without being counted, the handshake included.
@@ -120,13 +120,11 @@ pub(super) struct HeadLimit {
     place: Option<Place>,
 }
 
-impl<S> HeadGuard<S> {
-    pub(super) fn new(inner: S, heads: LargeHeads, standing: Standing) -> Self {
-        Self { inner, layer: HeadLimit { heads, standing, place: None } }
-    }
-}
-
 impl HeadLimit {
+    pub(super) fn new(heads: LargeHeads, standing: Standing) -> Self {
+        Self { heads, standing, place: None }
+    }
+
     /// Counts what was read.
     fn count(&mut self, bytes: usize) {
         if !self.standing.is_strange() {
@@ -167,7 +165,8 @@ mod tests {
         standing: &Standing,
         bytes: usize,
     ) -> (io::Result<usize>, HeadGuard<io::Cursor<Vec<u8>>>) {
-        let mut guard = HeadGuard::new(io::Cursor::new(vec![0; bytes]), heads.clone(), standing.clone());
+        let mut guard =
+            HeadGuard::new(io::Cursor::new(vec![0; bytes]), HeadLimit::new(heads.clone(), standing.clone()));
         let read = guard.read_to_end(&mut Vec::new()).await;
         (read, guard)
     }

@@ -7,9 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use keelson_outbound::{Layer, Layered};
 use tokio::time::{Instant, Sleep, sleep};
-
-use super::layer::{Layer, Layered};
 
 /// A stream whose writes fail once the peer took nothing for a while.
 pub(super) type StallGuard<S> = Layered<S, Patience>;
@@ -20,10 +19,10 @@ pub(super) struct Patience {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> StallGuard<S> {
-    /// Fails writes to `inner` once the peer took nothing for `patience`.
-    pub(super) fn new(inner: S, patience: Duration) -> Self {
-        Self { inner, layer: Patience { patience, timer: None } }
+impl Patience {
+    /// Fails writes once the peer took nothing for so long.
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { patience, timer: None }
     }
 }
 
@@ -54,7 +53,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_reads_nothing_is_cut() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut guarded = StallGuard::new(near, Duration::from_secs(60));
+        let mut guarded = StallGuard::new(near, Patience::new(Duration::from_secs(60)));
         let started = Instant::now();
         let refused = guarded.write_all(&[0; 17]).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);

@@ -1,7 +1,7 @@
 //! Layers around the stream of a connection: each looks at what is read or at how writes go, and passes all the rest on.
 //!
 //! A layer is a [`Layer`] in a [`Layered`] stream, which hands on every call of the traits for reading and writing, so that none
-//! of them has to repeat that. What the layers do is in `heads`, `ahead` and `stall`.
+//! of them has to repeat that. The streams of clients have layers too.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What is done with the calls to a stream.
-pub(super) trait Layer: Unpin {
+pub trait Layer: Unpin {
     /// Reads from the stream below.
     fn read<S: AsyncRead + Unpin>(
         &mut self,
@@ -28,9 +28,19 @@ pub(super) trait Layer: Unpin {
 }
 
 /// A stream with a layer around it.
-pub(super) struct Layered<S, L> {
-    pub(super) inner: S,
-    pub(super) layer: L,
+#[derive(Debug)]
+pub struct Layered<S, L> {
+    /// The stream below.
+    pub inner: S,
+    /// What is around it.
+    pub layer: L,
+}
+
+impl<S, L> Layered<S, L> {
+    /// A stream with this layer around it.
+    pub fn new(inner: S, layer: L) -> Self {
+        Self { inner, layer }
+    }
 }
 
 impl<S: AsyncRead + Unpin, L: Layer> AsyncRead for Layered<S, L> {
