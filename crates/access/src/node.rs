@@ -16,6 +16,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, Either, ready};
 use keelson_cache::Cache;
 use keelson_meta::field_selector::FieldSelector;
+use keelson_supervision::error_repeated;
 use tokio::sync::{Notify, OnceCell};
 
 use crate::authorize::{Attributes, Authorizer, Deciding, Decision, ResourceAttributes, Verdict};
@@ -104,7 +105,7 @@ impl NodeAuthorizer {
         match self.graph().await {
             Ok(graph) => related(graph, node, asked, object),
             Err(error) => {
-                tracing::error!(error, "what pods use can't be read");
+                error_repeated!(""; error, "what pods use can't be read");
                 no_opinion("what pods use can't be read")
             }
         }

@@ -24,6 +24,7 @@ use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_outbound::Outbound;
 use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, key_prefix};
+use keelson_supervision::RepeatLog;
 
 use crate::conditions::Met;
 use crate::matching::Endpoint;
@@ -111,6 +112,7 @@ pub(crate) struct Webhooks {
     hooks: Follower<Hooks>,
     outbound: Arc<Outbound>,
     stats: Arc<WebhookStats>,
+    failures: RepeatLog,
 }
 
 impl fmt::Debug for Webhooks {
@@ -129,7 +131,7 @@ impl Webhooks {
         let prefix = key_prefix(GROUP, kind.configurations())?;
         let hooks = Follower::new(cache.clone(), [((), prefix.as_str())]);
         let hooks = hooks.map_err(|error| ApiError::Internal(error.to_string()))?;
-        Ok(Self { kind, hooks, outbound: outbound.clone(), stats: stats.clone() })
+        Ok(Self { kind, hooks, outbound: outbound.clone(), stats: stats.clone(), failures: RepeatLog::new() })
     }
 
     fn hooks(&self) -> Arc<[Arc<Hook>]> {
@@ -283,6 +285,23 @@ impl Webhooks {
         refused
     }
 
+    fn log_failure(&self, hook: &Hook, why: &str) {
+        let Some(due) = self.failures.failed(&hook.id) else { return };
+        let (name, configuration, repeats) = (&hook.name, &hook.configuration, due.repeats);
+        if hook.fails_open {
+            tracing::warn!(name, configuration, repeats, why, "a webhook failed, and requests go on without it");
+        } else {
+            tracing::warn!(name, configuration, repeats, why, "a webhook failed, and requests with it");
+        }
+    }
+
+    fn log_success(&self, hook: &Hook) {
+        if let Some(due) = self.failures.worked(&hook.id) {
+            let (name, configuration, repeats) = (&hook.name, &hook.configuration, due.repeats);
+            tracing::info!(name, configuration, repeats, "a webhook that failed works again");
+        }
+    }
+
     /// What becomes of a request of which a webhook says nothing that can be used, or no.
     fn failed(
         &self,
@@ -301,23 +320,14 @@ impl Webhooks {
                 Err(error)
             }
             CallFault::Calling(why) if hook.fails_open => {
-                let (name, configuration) = (&hook.name, &hook.configuration);
-                tracing::warn!(
-                    name,
-                    configuration,
-                    round,
-                    place,
-                    why,
-                    "a webhook failed, and the request goes on without it"
-                );
+                self.log_failure(hook, &why);
                 self.stats.failed_open(&hook.name, self.kind);
                 noted::failed_open(attributes.caller.audit(), self.kind, hook, (round, place));
                 Ok(())
             }
             CallFault::Calling(why) => {
                 self.stats.rejected(hook, self.kind, attributes.operation, "calling_webhook_error", 0);
-                let (name, configuration) = (&hook.name, &hook.configuration);
-                tracing::warn!(name, configuration, round, place, why, "a webhook failed, and the request with it");
+                self.log_failure(hook, &why);
                 Err(ApiError::Internal(format!("failed calling webhook {}: {why}", quote(&hook.name))))
             }
         }

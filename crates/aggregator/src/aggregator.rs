@@ -13,6 +13,7 @@ use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_outbound::Outbound;
 use keelson_registry::{Registry, Target};
+use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -77,7 +78,7 @@ impl Aggregator {
     pub fn current_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
         let name = format!("{version}.{group}");
         if let Err(error) = self.read(&HashSet::from([name])) {
-            tracing::warn!(%error, "an API service could not be read; what was known of it is used");
+            warn_repeated!(&group; %error, "an API service could not be read; what was known of it is used");
         }
         self.current()
     }
@@ -145,7 +146,7 @@ impl Aggregator {
             Ok(()) => Outcome::Done,
             Err(error) => {
                 self.changed.lock().extend(changed);
-                tracing::warn!(%error, "the API services could not be read; trying again");
+                warn_repeated!(""; %error, "the API services could not be read; trying again");
                 Outcome::Again
             }
         }

@@ -14,6 +14,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Surface;
+use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -143,7 +144,7 @@ impl AutomaticServices {
             }
             Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(name, %error, "an automatic API service could not be written; trying again");
+                warn_repeated!(&name; name, %error, "an automatic API service could not be written; trying again");
                 Outcome::Again
             }
         }

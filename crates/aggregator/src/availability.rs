@@ -17,6 +17,7 @@ use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object};
 use keelson_outbound::{RemoteService, RestClient, SERVICE_NAME_LABEL};
 use keelson_registry::Target;
+use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -124,7 +125,7 @@ impl Availability {
             Ok(true) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Ok(false) | Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(name, %error, "whether an API service is available could not be written; trying again");
+                warn_repeated!(&name; name, %error, "whether an API service is available could not be written; trying again");
                 Outcome::Again
             }
         }

@@ -19,6 +19,7 @@ use keelson_discovery::{
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
 use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient, RestResponse};
+use keelson_supervision::{RepeatLog, warn_repeated};
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 
@@ -26,6 +27,9 @@ use crate::api_service::ApiService;
 use crate::api_services::ApiServices;
 use crate::openapi::{self, ServerOpenApi};
 use crate::requester::{AGGREGATOR, Requester};
+
+/// The failures of aggregated servers to say what they serve.
+static SILENT: RepeatLog = RepeatLog::new();
 
 /// How often a server is asked again of which nothing has changed, as upstream has it.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -255,7 +259,13 @@ async fn fetch(
             let mut failed = String::new();
             for client in clients {
                 match of_peer(&client, versions, known, kept).await {
-                    Ok(fetched) => return fetched,
+                    Ok(fetched) => {
+                        if let Some(due) = SILENT.worked(remote) {
+                            let (service, repeats) = (remote.to_string(), due.repeats);
+                            tracing::info!(service, repeats, "an aggregated server says again what it serves");
+                        }
+                        return fetched;
+                    }
                     Err(why) => failed = why,
                 }
             }
@@ -263,7 +273,10 @@ async fn fetch(
         }
         Err(why) => why,
     };
-    tracing::warn!(service = remote.to_string(), why, "an aggregated server does not say what it serves");
+    if let Some(due) = SILENT.failed(remote) {
+        let (service, repeats) = (remote.to_string(), due.repeats);
+        tracing::warn!(service, repeats, why, "an aggregated server does not say what it serves");
+    }
     ServerDiscovery { is_silent: true, ..ServerDiscovery::default() }
 }
 
@@ -320,7 +333,7 @@ async fn by_version(client: &RestClient, versions: &[Arc<ApiService>], kept: &By
                 document._reservations.push(reservation);
             }
             Err(why) => {
-                tracing::warn!(name = service.name, why, "an aggregated server does not say what it serves");
+                warn_repeated!(&service.name; name = service.name, why, "an aggregated server does not say what it serves");
                 fetched.failed.insert(name);
             }
         }

@@ -13,6 +13,7 @@ use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
 use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient};
+use keelson_supervision::warn_repeated;
 
 use crate::api_service::ApiService;
 use crate::discovery::read;
@@ -228,5 +229,5 @@ pub(crate) async fn of_version(
 }
 
 fn left_out(what: &str, why: &str) {
-    tracing::warn!(what, why, "the OpenAPI document of an aggregated server is left out");
+    warn_repeated!(what; what, why, "the OpenAPI document of an aggregated server is left out");
 }

@@ -24,6 +24,7 @@ use keelson_discovery::{DiscoveredResource, PeerDocuments, ServedVersion};
 use keelson_meta::field_selector::FieldSelector;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
 use keelson_outbound::{ByteBudget, ClientConfig, Destination, Upstream};
+use keelson_supervision::{RepeatLog, warn_repeated};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -62,6 +63,8 @@ pub struct PeerServers {
     kept: ByteBudget,
     turn: AtomicUsize,
     failures: AtomicU64,
+    /// The failures of peers to say what they serve.
+    silent: RepeatLog,
     rerouted: Mutex<BTreeMap<Rerouted, u64>>,
 }
 
@@ -149,6 +152,7 @@ impl PeerServers {
             kept: ByteBudget::new(KEPT_BYTES),
             turn: AtomicUsize::new(0),
             failures: AtomicU64::new(0),
+            silent: RepeatLog::new(),
             rerouted: Mutex::default(),
         })
     }
@@ -259,7 +263,7 @@ impl PeerServers {
             let has_changed = match self.servers.all().await {
                 Ok(servers) => self.take_in(servers),
                 Err(error) => {
-                    tracing::warn!(%error, "which servers live is not known; it is looked again");
+                    warn_repeated!(""; %error, "which servers live is not known; it is looked again");
                     false
                 }
             };
@@ -326,11 +330,16 @@ impl PeerServers {
         match asked.await {
             Ok(openapi) => {
                 self.take(&id, &known.holder, |peer| peer.openapi = openapi);
+                if let Some(due) = self.silent.worked(&id) {
+                    tracing::info!(server_id = id, repeats = due.repeats, "a peer says again what it serves");
+                }
                 Outcome::Done
             }
             Err::<_, String>(why) => {
                 self.failures.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(server_id = id, why, "a peer does not say what it serves");
+                if let Some(due) = self.silent.failed(&id) {
+                    tracing::warn!(server_id = id, repeats = due.repeats, why, "a peer does not say what it serves");
+                }
                 self.take(&id, &known.holder, |peer| peer.answers = false);
                 Outcome::Again
             }

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use keelson_access::User;
 use keelson_http::filters::TokenAuthenticator;
 use keelson_meta::ApiError;
+use keelson_supervision::warn_repeated;
 use kube::Client;
 use kube::api::{Api, PostParams};
 
@@ -36,7 +37,7 @@ impl TokenReviews {
         let params = PostParams::default();
         let asked = tokio::time::timeout(ANSWER_TIME, self.api.create(&params, &review)).await;
         let failed = |cause: String| {
-            tracing::warn!(cause, "the main server can't be asked whose a token is");
+            warn_repeated!(""; cause, "the main server can't be asked whose a token is");
             ApiError::Internal("the main server can't be asked whose the token is".to_owned())
         };
         let answer = asked.map_err(|_| failed(format!("no answer in {ANSWER_TIME:?}")))?;

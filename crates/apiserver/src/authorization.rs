@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use keelson_access::{
     Attributes, Authorizer, Deciding, Decision, PrivilegedGroup, ResourceAttributes, SharedText, User, Verdict,
 };
+use keelson_supervision::warn_repeated;
 use kube::Client;
 use kube::api::{Api, PostParams};
 
@@ -62,7 +63,7 @@ impl AccessReviews {
 
 /// Nothing is allowed that nobody could be asked for, and it is asked again with the next request.
 fn failed(cause: &str) -> Verdict {
-    tracing::warn!(cause, "the main server can't be asked what a user may do");
+    warn_repeated!(""; cause, "the main server can't be asked what a user may do");
     Verdict { decision: Decision::NoOpinion, reason: "the main server can't be asked".into() }
 }
 

@@ -10,6 +10,7 @@ use keelson_meta::ApiError;
 use keelson_meta::clock::rfc3339_micro;
 use keelson_meta::json::{Value, json};
 use keelson_registry::Registry;
+use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +81,7 @@ impl MainLease {
             match self.renew().await {
                 Ok(()) => drop(self.acknowledged.send_replace(self.renewed)),
                 Err(error) => {
-                    tracing::warn!(server_id = self.server_id, %error, "the lease of this server was not renewed; it is tried again");
+                    warn_repeated!(&self.server_id; server_id = self.server_id, %error, "the lease of this server was not renewed; it is tried again");
                     self.judge().await;
                 }
             }

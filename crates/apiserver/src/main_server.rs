@@ -14,6 +14,7 @@ use keelson_access::{AuthenticationInfo, PublishedAuthorities};
 use keelson_meta::error::ConflictKind;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, GroupResource};
+use keelson_supervision::warn_repeated;
 use kube::Client;
 use kube::api::{Api, PartialObjectMeta};
 use kube::core::{ObjectMeta, Status};
@@ -98,7 +99,7 @@ impl MainServer {
             match change {
                 Ok(map) => authorities.publish(read(map)),
                 Err(error) => {
-                    tracing::warn!(%error, "the authorities of the main server can't be followed; it is tried again");
+                    warn_repeated!(""; %error, "the authorities of the main server can't be followed; it is tried again");
                 }
             }
         }
@@ -169,7 +170,7 @@ impl Namespaces {
         // It may have been made, or gone and been made anew, a moment ago.
         let asked = tokio::time::timeout(QUESTION_TIME, self.api.get_opt(name)).await;
         let unavailable = |cause: String| {
-            tracing::warn!(namespace = name, cause, "the main server can't be asked for a namespace");
+            warn_repeated!(""; namespace = name, cause, "the main server can't be asked for a namespace");
             ApiError::ServiceUnavailable {
                 message: format!("the main server can't be asked for the namespace {name:?}, please try again later"),
                 retry_after_seconds: Some(1),

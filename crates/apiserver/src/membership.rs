@@ -16,7 +16,7 @@ use keelson_storage::{
     CommitError, Condition, Fence, FencedStore, Identity, KeyValue, RangeRequest, Store, StoreError, StoreKey,
     Transaction,
 };
-use keelson_supervision::Supervisor;
+use keelson_supervision::{Supervisor, warn_repeated};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -192,7 +192,7 @@ impl Membership {
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                tracing::warn!(server_id = self.server_id, %error, "the record of this server was not renewed; it is tried again");
+                warn_repeated!(&self.server_id; server_id = self.server_id, %error, "the record of this server was not renewed; it is tried again");
                 tokio::time::sleep(RETRY).await;
             }
         }

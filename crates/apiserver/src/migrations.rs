@@ -17,6 +17,7 @@ use keelson_controllers::{Outcome, StorageVersionEntry, Stored, retry_conflicts}
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, GroupResource, Object, Revision};
 use keelson_registry::Registry;
+use keelson_supervision::{info_repeated, warn_repeated};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -87,7 +88,7 @@ impl Migrations {
                 Ok(Outcome::Done) => LOOK_INTERVAL,
                 Ok(Outcome::Again) => AGAIN,
                 Err(error) => {
-                    tracing::warn!(%error, "migrations of what is stored did not get on; they are looked at again");
+                    warn_repeated!(""; %error, "migrations of what is stored did not get on; they are looked at again");
                     AGAIN
                 }
             };
@@ -187,7 +188,7 @@ impl Migrations {
         request.total = stated_total(migration).unwrap_or_else(|| stored.stale());
         if !is_running(migration) {
             let (resource, version, objects) = (stored.resource(), stored.version(), request.total);
-            tracing::info!(migration = migration.name(), %resource, version, objects, "a migration begins");
+            info_repeated!(&resource; migration = migration.name(), %resource, version, objects, "a migration begins");
             self.say_running(&request, None).await?;
         }
         let failures = match self.walk(&request, stored, entry).await? {
@@ -199,7 +200,7 @@ impl Migrations {
             Walked::CutOff => return Ok(Outcome::Again),
         };
         if let Some(hindrance) = failures.hindrance(stored.unreadable()) {
-            tracing::warn!(migration = migration.name(), hindrance, "a migration can't end yet");
+            warn_repeated!(migration.name(); migration = migration.name(), hindrance, "a migration can't end yet");
             self.say_running(&request, Some(&hindrance)).await?;
             return Ok(Outcome::Again);
         }
@@ -213,7 +214,7 @@ impl Migrations {
             return Ok(Outcome::Again);
         }
         self.end(&request, &End::Succeeded).await?;
-        tracing::info!(migration = migration.name(), resource = %stored.resource(), "a migration succeeded");
+        info_repeated!(stored.resource(); migration = migration.name(), resource = %stored.resource(), "a migration succeeded");
         Ok(Outcome::Done)
     }
 

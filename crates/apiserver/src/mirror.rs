@@ -17,6 +17,7 @@ use keelson_resources::{Collection, Resource};
 use keelson_storage::{
     CommitError, Committed, KeyValue, RangeRequest, Store, StoreError, StoreKey, Transaction, Write,
 };
+use keelson_supervision::warn_repeated;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -143,7 +144,7 @@ impl Mirror {
                 outcome = self.refresh_one(&key).await;
             }
             if let Err(fault) = outcome {
-                tracing::warn!(kind = self.kind.kind, %fault, "objects can't be followed; it is tried again");
+                warn_repeated!(&self.kind.kind; kind = self.kind.kind, %fault, "objects can't be followed; it is tried again");
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -163,7 +164,7 @@ impl Mirror {
                 continue;
             }
             if let Err(fault) = self.refresh().await {
-                tracing::warn!(kind = self.kind.kind, %fault, "objects can't be computed for who watches them");
+                warn_repeated!(&self.kind.kind; kind = self.kind.kind, %fault, "objects can't be computed for who watches them");
             }
         }
     }

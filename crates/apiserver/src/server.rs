@@ -25,7 +25,7 @@ use keelson_registry::{Admission, Contribution, Registry, RegistryConfig};
 use keelson_resources::{Resource, Verb};
 use keelson_storage::bounded::DEFAULT_BOUND;
 use keelson_storage::{BoundedStore, Store, StoreProbe};
-use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup};
+use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup, warn_repeated};
 use kube::Client;
 use kube::runtime::watcher;
 use tokio::net::TcpListener;
@@ -268,7 +268,7 @@ impl Parts {
         background.spawn("authorities", until(&stopping, following));
         let following = namespaces.for_each(|change| {
             if let Err(error) = change {
-                tracing::warn!(%error, "the namespaces of the main server can't be followed; it is tried again");
+                warn_repeated!(""; %error, "the namespaces of the main server can't be followed; it is tried again");
             }
             std::future::ready(())
         });

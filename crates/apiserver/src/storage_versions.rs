@@ -10,6 +10,7 @@ use http::Method;
 use keelson_controllers::{StorageVersionEntry, retry_conflicts};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Registry;
+use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -87,7 +88,7 @@ impl StorageVersions {
                     self.interval
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "storage versions could not be published; trying again");
+                    warn_repeated!(""; %error, "storage versions could not be published; trying again");
                     RETRY
                 }
             };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::{Store, StoreError, TailBatch};
+use keelson_supervision::warn_repeated;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -108,7 +109,7 @@ impl Addition {
             Purpose::Add(done) => drop(done.send(Err(error))),
             Purpose::Repair => {
                 let prefix = self.collections.first().map(|collection| collection.prefix());
-                tracing::warn!(prefix, %error, "a collection that differs from the store could not be loaded anew");
+                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "a collection that differs from the store could not be loaded anew");
             }
         }
     }
@@ -324,7 +325,7 @@ impl Additions {
         let reached = self.shared.watermark().get();
         collection.restart(reached, loaded.trees, loaded.unreadable);
         self.shared.counters().repairs.add(1);
-        tracing::warn!(collection = collection.prefix(), revision = %reached, "the cache was repaired");
+        warn_repeated!(collection.prefix(); collection = collection.prefix(), revision = %reached, "the cache was repaired");
     }
 
     /// Closes those with these prefixes, which will not be spliced in.

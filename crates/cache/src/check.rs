@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
 use keelson_storage::{KeyValue, Store, StoreError, behind};
+use keelson_supervision::error_repeated;
 use tokio::sync::mpsc;
 
 use crate::collection::Collection;
@@ -56,8 +57,7 @@ impl Checker {
                 Ok(differing) => {
                     for Compared { collection, differences, named, .. } in differing {
                         let prefix = collection.prefix();
-                        tracing::error!(
-                            prefix,
+                        error_repeated!(prefix; prefix,
                             differences,
                             ?named,
                             "the cache differs from the store; loading it anew"

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use keelson_meta::{Clock, Revision};
 use keelson_storage::Store;
+use keelson_supervision::warn_repeated;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +49,7 @@ impl Compactor {
                 _ = ticks.tick() => {}
             }
             if let Err(error) = self.step().await {
-                tracing::warn!(%error, "history could not be moved on; the next step tries again");
+                warn_repeated!(""; %error, "history could not be moved on; the next step tries again");
             }
         }
     }

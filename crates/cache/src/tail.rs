@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use futures::StreamExt;
 use keelson_meta::Revision;
 use keelson_storage::{Store, StoreError, Tail, TailBatch};
+use keelson_supervision::RepeatLog;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::additions::{AddRequest, Additions};
@@ -20,6 +21,9 @@ use crate::collection::{Change, Collection};
 use crate::config::CacheConfig;
 use crate::load;
 use crate::shared::Shared;
+
+/// The breaks of tails.
+static BROKEN: RepeatLog = RepeatLog::new();
 
 /// How often loading begins again because the store was compacted meanwhile.
 const LOAD_ATTEMPTS: u32 = 6;
@@ -172,7 +176,10 @@ impl Follower {
         let mut error = error;
         loop {
             let reached = self.shared.watermark().get();
-            tracing::warn!(%error, revision = %reached, "the store's tail has broken; trying again");
+            if let Some(due) = BROKEN.failed("") {
+                let repeats = due.repeats;
+                tracing::warn!(%error, revision = %reached, repeats, "the store's tail has broken; trying again");
+            }
             self.shared.set_fault(self.config.clock.now(), &error);
             self.shared.counters().tail_restarts.add(1);
             self.pause(*backoff).await;
@@ -186,6 +193,9 @@ impl Follower {
                     // A tail at rest says nothing. One with more to tell has to show first that it does.
                     if self.shared.watermark().get() >= newest {
                         self.shared.clear_fault();
+                    }
+                    if let Some(due) = BROKEN.worked("") {
+                        tracing::info!(repeats = due.repeats, "the store's tail is followed again");
                     }
                     return tail;
                 }

@@ -14,6 +14,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object, Random};
 use keelson_registry::{Registry, Target};
+use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +76,7 @@ impl CertificateSigning {
             Ok(()) => Outcome::Done,
             Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(name, %error, "a certificate could not be signed; trying again");
+                warn_repeated!(&name; name, %error, "a certificate could not be signed; trying again");
                 Outcome::Again
             }
         }

@@ -11,6 +11,7 @@ use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::options::{ListOptions, ResourceVersionMatch};
 use keelson_registry::{Caller, Registry, Target, WatchOutput};
+use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 
 /// How long after a failure a collection is followed anew.
@@ -35,7 +36,7 @@ pub async fn follow(
     };
     loop {
         if let Err(error) = watch(registry, caller, target, &options, &seen).await {
-            tracing::warn!(resource = %target.group_resource(), %error, "following objects failed and is begun anew");
+            warn_repeated!(target.group_resource(); resource = %target.group_resource(), %error, "following objects failed and is begun anew");
             tokio::time::sleep(FOLLOW_AGAIN).await;
         }
     }

@@ -24,6 +24,7 @@ use keelson_meta::ApiError;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use keelson_meta::options::PropagationPolicy;
 use keelson_registry::{Burst, Registry, Surface};
+use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -135,10 +136,10 @@ impl GarbageCollection {
                             Err(overtaken) => break overtaken,
                         }
                     };
-                    tracing::warn!(error = %overtaken, "garbage collection has missed events and loads everything anew");
+                    warn_repeated!(""; error = %overtaken, "garbage collection has missed events and loads everything anew");
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "garbage collection could not load and tries again");
+                    warn_repeated!(""; %error, "garbage collection could not load and tries again");
                     tokio::time::sleep(LOAD_AGAIN).await;
                 }
             }
@@ -184,7 +185,7 @@ impl GarbageCollection {
                 Outcome::Again
             }
             Err(error) => {
-                tracing::warn!(key = %id.key, %error, "garbage collection of an object failed and is tried again");
+                warn_repeated!(&id.key; key = %id.key, %error, "garbage collection of an object failed and is tried again");
                 Outcome::Again
             }
         }

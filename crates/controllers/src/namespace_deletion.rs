@@ -14,6 +14,7 @@ use std::time::Duration;
 use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_registry::{Caller, Registry, Target};
+use keelson_supervision::{info_repeated, warn_repeated};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{CONTROLLER_MANAGER, Client, Stored};
@@ -97,7 +98,7 @@ impl NamespaceDeletion {
             // Somebody else changed the namespace; what they left is looked at.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(namespace, %error, "emptying a namespace failed and is tried again");
+                warn_repeated!(&namespace; namespace, %error, "emptying a namespace failed and is tried again");
                 Outcome::Again
             }
         }
@@ -120,7 +121,7 @@ impl NamespaceDeletion {
             self.client.update(&status, told).await?;
         }
         if !findings.is_empty() {
-            tracing::info!(namespace = name, %findings, "a namespace being deleted still has content");
+            info_repeated!(&name; namespace = name, %findings, "a namespace being deleted still has content");
             return Ok(false);
         }
         self.registry.finalize_namespace(name, namespace.uid(), &self.releasing).await?;

@@ -10,6 +10,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
+use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +130,7 @@ impl NamespaceObjects {
             Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
             Err(error) => {
                 let resource = self.plural;
-                tracing::warn!(namespace, resource, %error, "what every namespace has could not be made; trying again");
+                warn_repeated!(format_args!("{namespace}/{resource}"); namespace, resource, %error, "what every namespace has could not be made; trying again");
                 Outcome::Again
             }
         }

@@ -14,6 +14,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::{GetOptions, ListOptions};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Caller, Registry, Target};
+use keelson_supervision::{info_repeated, warn_repeated};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -65,7 +66,7 @@ impl PodGarbageCollection {
                 // Twice within the time of a node, so that it is over by half of it at the most.
                 sleep(self.quarantine / 2).await;
                 if let Err(error) = self.pass(&mut missing).await {
-                    tracing::warn!(%error, "the collection of pods failed and is tried again");
+                    warn_repeated!(""; %error, "the collection of pods failed and is tried again");
                 }
             }
         };
@@ -147,7 +148,9 @@ impl PodGarbageCollection {
         let mut target = self.pods.clone();
         target.namespace = Some(namespace.to_owned());
         match self.registry.end_lost_pod(&target, name, pod.uid(), condition, &self.caller).await {
-            Ok(()) => tracing::info!(namespace, name, "a pod that nobody else ends is deleted"),
+            Ok(()) => {
+                info_repeated!(format_args!("{namespace:?}"); namespace, name, "a pod that nobody else ends is deleted")
+            }
             Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => return Err(error),
         }

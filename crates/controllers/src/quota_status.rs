@@ -14,6 +14,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::json;
 use keelson_meta::{Amounts, ApiError, Object, Revision};
 use keelson_registry::{QuotaUse, Registry, quota_use};
+use keelson_supervision::warn_repeated;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -93,7 +94,7 @@ impl QuotaStatus {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(key, %error, "what is used of a quota could not be counted; trying again");
+                warn_repeated!(&key; key, %error, "what is used of a quota could not be counted; trying again");
                 Outcome::Again
             }
         }

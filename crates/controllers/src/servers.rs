@@ -10,6 +10,7 @@ use std::time::Duration;
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Revision};
 use keelson_registry::Registry;
+use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -190,7 +191,7 @@ impl IdentityCollection {
                 _ = ticks.tick() => {}
             }
             if let Err(error) = self.collect().await {
-                tracing::warn!(%error, "leases of dead servers were not collected; it is tried again");
+                warn_repeated!(""; %error, "leases of dead servers were not collected; it is tried again");
             }
         }
     }

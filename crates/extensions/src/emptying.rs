@@ -7,6 +7,7 @@
 use keelson_controllers::Outcome;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{CLEANUP_FINALIZER, Target};
+use keelson_supervision::warn_repeated;
 
 use crate::conditions::{self, Condition, TERMINATING};
 use crate::definition::Definition;
@@ -20,7 +21,7 @@ impl Extensions {
             Ok(true) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Ok(false) | Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(definition = name, %error, "deleting the objects of a definition failed and is tried again");
+                warn_repeated!(&name; definition = name, %error, "deleting the objects of a definition failed and is tried again");
                 Outcome::Again
             }
         }

@@ -16,6 +16,7 @@ use keelson_meta::{ApiError, Revision};
 use keelson_outbound::Outbound;
 use keelson_registry::{Contribution, Registry, SurfaceError, Target, WatchOutput};
 use keelson_schema::ProgramStats;
+use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -146,7 +147,7 @@ impl Extensions {
         let mut served = self.served_up_to.subscribe();
         let waited = tokio::time::timeout(CATCH_UP, served.wait_for(|revision| *revision >= definition.revision)).await;
         if waited.is_err() {
-            tracing::warn!(definition = name, "a definition that is stored is not served yet");
+            warn_repeated!(&name; definition = name, "a definition that is stored is not served yet");
         }
     }
 
@@ -170,7 +171,7 @@ impl Extensions {
     async fn follow(&self) -> Infallible {
         loop {
             if let Err(error) = self.watch().await {
-                tracing::warn!(%error, "following the definitions of custom resources failed and is begun anew");
+                warn_repeated!(""; %error, "following the definitions of custom resources failed and is begun anew");
                 tokio::time::sleep(AGAIN).await;
             }
         }
@@ -219,7 +220,7 @@ impl Extensions {
                 }
             }
             while let Err(error) = self.serve(&changed).await {
-                tracing::warn!(%error, "custom resources can't be served as they are defined; it is tried again");
+                warn_repeated!(""; %error, "custom resources can't be served as they are defined; it is tried again");
                 tokio::time::sleep(AGAIN).await;
             }
             self.served_up_to.send_if_modified(|before| std::mem::replace(before, up_to.max(*before)) < up_to);

@@ -9,6 +9,7 @@ use keelson_cache::Entry;
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::Value;
 use keelson_schema::{KeptPrograms, Schema, SchemaDocument, StructuralError};
+use keelson_supervision::warn_repeated;
 
 /// The schema of a version of a stored definition, whose expressions are compiled when an object is first judged by them; `None` where it
 /// says nothing that can be used, and then objects are taken as they are.
@@ -22,7 +23,7 @@ pub(crate) fn of_version(
         Ok(schema) => Some(schema),
         Err(error) => {
             // Only an older server can have stored it.
-            tracing::warn!(group = kind.group, version = kind.version, kind = kind.kind, %error, "a schema can't be used, so that objects are taken as they are");
+            warn_repeated!(format_args!("{kind:?}"); group = kind.group, version = kind.version, kind = kind.kind, %error, "a schema can't be used, so that objects are taken as they are");
             None
         }
     }

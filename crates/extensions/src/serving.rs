@@ -10,7 +10,7 @@ use keelson_meta::GroupResource;
 use keelson_outbound::Outbound;
 use keelson_registry::{Contribution, Registry, Surface, SurfaceError};
 use keelson_schema::KeptPrograms;
-use keelson_supervision::outcome;
+use keelson_supervision::{outcome, warn_repeated};
 use tokio::sync::Mutex;
 
 use crate::by_group::ByGroup;
@@ -82,7 +82,7 @@ impl Serving {
                     match registry.surfaces().put(vec![contribution]).await {
                         Ok(_) => drop(served.insert(&known.read.name, known.read.clone())),
                         Err(error @ SurfaceError::Taken(_)) => {
-                            tracing::warn!(definition = known.read.name, %error, "a definition is not served");
+                            warn_repeated!(&known.read.name; definition = known.read.name, %error, "a definition is not served");
                         }
                         Err(error) => return Err(error),
                     }

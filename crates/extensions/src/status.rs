@@ -7,6 +7,7 @@
 use keelson_controllers::{Outcome, Stored};
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object};
+use keelson_supervision::warn_repeated;
 
 use crate::approval;
 use crate::conditions::{self, Condition, ESTABLISHED};
@@ -21,7 +22,7 @@ impl Extensions {
             // Somebody else changed it; what they left is looked at.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(definition = name, %error, "the status of a definition could not be written; trying again");
+                warn_repeated!(&name; definition = name, %error, "the status of a definition could not be written; trying again");
                 Outcome::Again
             }
         }

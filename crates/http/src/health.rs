@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::StatusCode;
-use keelson_supervision::{Failure, Supervisor};
+use keelson_supervision::{Failure, Supervisor, warn_repeated};
 use tokio_util::sync::CancellationToken;
 
 /// What a check found: nothing wrong, or what is.
@@ -79,6 +79,10 @@ impl Health {
     }
 }
 
+fn log_failure(check: &str, reason: &str) {
+    warn_repeated!(check; check, reason, "health check failed");
+}
+
 impl HealthChecks {
     /// No checks but `ping`, which never fails.
     #[allow(clippy::new_without_default, reason = "an empty set without `ping` is what Default gives")]
@@ -131,7 +135,7 @@ impl HealthChecks {
             Some(result) => match result {
                 Ok(()) => HealthAnswer { code: StatusCode::OK, text: "ok".to_owned() },
                 Err(reason) => {
-                    tracing::warn!(check = name, reason, "health check failed");
+                    log_failure(name, &reason);
                     let text = format!("internal server error: {reason}\n");
                     HealthAnswer { code: StatusCode::INTERNAL_SERVER_ERROR, text }
                 }
@@ -153,7 +157,7 @@ impl HealthChecks {
                 None => format!("[+]{name} excluded: ok\n"),
                 Some(Ok(())) => format!("[+]{name} ok\n"),
                 Some(Err(reason)) => {
-                    tracing::warn!(check = name, reason, "health check failed");
+                    log_failure(name, reason);
                     healthy = false;
                     format!("[-]{name} failed: reason withheld\n")
                 }

@@ -4,6 +4,7 @@
 
 mod args;
 mod descriptors;
+mod log_fields;
 mod output;
 mod serve;
 mod storage;

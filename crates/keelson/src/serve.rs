@@ -18,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{FeatureGate, LogFormat, Serve};
 use crate::descriptors;
+use crate::log_fields::EscapedFields;
 use crate::output::{self, Log};
 use crate::storage_versions::StorageVersions;
 
@@ -246,7 +247,7 @@ fn init_log(format: LogFormat) {
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Log).log_internal_errors(false);
     let log = log.with_ansi(colours);
     match format {
-        LogFormat::Text => log.init(),
+        LogFormat::Text => log.fmt_fields(EscapedFields).init(),
         LogFormat::Json => log.json().init(),
     }
 }

@@ -13,6 +13,7 @@ use keelson_codec::stored::DecodeError;
 use keelson_meta::{ApiError, Clock, GroupResource, Random, Revision};
 use keelson_resources::Text;
 use keelson_storage::{Store, StoreError, StoreKey};
+use keelson_supervision::{RepeatLog, error_repeated, warn_repeated};
 
 use crate::admission::AdmissionChain;
 use crate::caller::Caller;
@@ -255,7 +256,7 @@ impl Registry {
     pub async fn catch_up(&self) -> Result<(), ApiError> {
         let newest = self.newest_revision().await?;
         self.cache.wait_for(newest, self.config.revision_wait).await.map_err(|behind| {
-            tracing::warn!(%newest, reached = %behind.current, "the cache is behind the store");
+            warn_repeated!(""; %newest, reached = %behind.current, "the cache is behind the store");
             ApiError::ServiceUnavailable {
                 message: "the server is behind its store, please try again later".to_owned(),
                 retry_after_seconds: Some(1),
@@ -288,7 +289,7 @@ impl Registry {
 
     /// The error for stored bytes that are not an object. The operator reads which key; the client does not.
     pub(crate) fn corrupt(&self, key: &StoreKey, error: &DecodeError) -> ApiError {
-        tracing::error!(%key, %error, "a stored object can't be read");
+        error_repeated!(key; %key, %error, "a stored object can't be read");
         ApiError::Internal("a stored object can't be read".to_owned())
     }
 }
@@ -363,6 +364,18 @@ fn being_replaced(target: &Target) -> ApiError {
     }
 }
 
+/// The times that the store did not answer, or refused a write.
+static STORE_FAILURES: RepeatLog = RepeatLog::new();
+
+/// Notes that the store took a write.
+///
+/// Cost: one atomic read while the store works.
+pub(crate) fn note_store_works() {
+    if let Some(due) = STORE_FAILURES.worked("") {
+        tracing::info!(repeats = due.repeats, "the store is available again");
+    }
+}
+
 /// What a client reads when the store fails. The operator finds the cause in the log.
 pub(crate) fn store_error(error: StoreError) -> ApiError {
     match error {
@@ -371,7 +384,9 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
             ApiError::Expired { message: keelson_meta::error::ExpiredKind::ListRevision, continue_token: None }
         }
         StoreError::Unavailable(cause) => {
-            tracing::warn!(%cause, "the store is unavailable");
+            if let Some(due) = STORE_FAILURES.failed("") {
+                tracing::warn!(%cause, repeats = due.repeats, "the store is unavailable");
+            }
             ApiError::ServiceUnavailable {
                 message: "the store is unavailable, please try again later".to_owned(),
                 retry_after_seconds: Some(1),
@@ -379,16 +394,16 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
         }
         // No time to try again is named: clients would repeat the write by themselves, and it may have happened.
         StoreError::Unknown(cause) => {
-            tracing::warn!(%cause, "whether a write took effect is not known");
+            warn_repeated!(""; %cause, "whether a write took effect is not known");
             ApiError::Timeout("the store has not said whether the write took effect".to_owned())
         }
         // The reference server passes etcd's words on, and clients know them.
         StoreError::TooLarge(cause) => {
-            tracing::warn!(%cause, "a write was refused for its size");
+            warn_repeated!(""; %cause, "a write was refused for its size");
             ApiError::Unclassified("etcdserver: request is too large".to_owned())
         }
         StoreError::Corrupt(cause) => {
-            tracing::error!(%cause, "the store is damaged");
+            error_repeated!(""; %cause, "the store is damaged");
             ApiError::Internal("the store is damaged".to_owned())
         }
     }

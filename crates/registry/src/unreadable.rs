@@ -15,6 +15,7 @@ use keelson_meta::options::DeleteOptions;
 use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Condition, StoreKey, Transaction};
+use keelson_supervision::warn_repeated;
 
 use crate::admission::{AdmissionAttributes, Operation, Reinvocation, WriteOptions, none_inherent};
 use crate::caller::Caller;
@@ -99,7 +100,8 @@ impl Registry {
             if request.caller.is_dry_run() {
                 return Ok(());
             }
-            tracing::warn!(
+            warn_repeated!(
+                &store_key;
                 key = %store_key, revision = %found.revision, user = caller.user().name,
                 "deleting an object that can't be read"
             );

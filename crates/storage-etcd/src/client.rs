@@ -12,6 +12,7 @@ use futures::FutureExt as _;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
 use http::uri::PathAndQuery;
+use keelson_supervision::warn_repeated;
 use prost::Message;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -251,7 +252,7 @@ impl Client {
         if self.current.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             count(&self.counters.failovers);
             let (from, to) = (&self.members[place].endpoint, &self.members[next].endpoint);
-            tracing::warn!(%from, %to, %cause, "turning to another etcd member");
+            warn_repeated!(to; %from, %to, %cause, "turning to another etcd member");
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::StoreError;
+use keelson_supervision::warn_repeated;
 use tokio::time::Instant;
 
 use crate::client::{COMPACT, TXN};
@@ -89,8 +90,7 @@ async fn do_it(shared: &Shared, revision: i64) -> Result<(), Failure> {
         // Since 3.4.42, 3.5.28 and 3.6.9 only who has the role root may. That is for the operator to know and to decide; the
         // store is whole without, and etcd can compact by itself.
         Err(Failure::Refused(cause)) => {
-            tracing::warn!(
-                %cause,
+            warn_repeated!(""; %cause,
                 "etcd does not let its user compact, so its history grows: give the user the role root, or start etcd with \
                  --auto-compaction-retention"
             );

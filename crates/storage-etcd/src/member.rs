@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use keelson_supervision::warn_repeated;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -155,7 +156,7 @@ impl Member {
 
     /// Whatever is under way on its connections is lost, and so are they: they may lead nowhere.
     fn give_up(&self) {
-        tracing::warn!(endpoint = %self.endpoint, "an etcd member hangs, or has lost the others");
+        warn_repeated!(&self.endpoint; endpoint = %self.endpoint, "an etcd member hangs, or has lost the others");
         self.leaderless.store(0, Ordering::Relaxed);
         // ORDER: who is told tries again at once, and must find the new connections.
         *self.connections.write() = Connections { calls: self.connector.connect(), watches: self.connector.connect() };

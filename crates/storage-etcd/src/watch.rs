@@ -14,6 +14,7 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream};
 use keelson_meta::Revision;
 use keelson_storage::{StoreError, Tail, TailBatch};
+use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -125,7 +126,7 @@ impl Driver {
             }
             Action::Close { cause } => {
                 count(&self.shared.client.counters().watches_broken);
-                tracing::warn!(%cause, "the watch on etcd has broken; opening another");
+                warn_repeated!(""; %cause, "the watch on etcd has broken; opening another");
                 self.stream = None;
             }
             Action::TurnFrom { cause } => {

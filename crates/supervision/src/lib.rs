@@ -8,10 +8,11 @@
 //!
 //! Tasks that belong to one connection or one request are not started here; what becomes of them concerns nobody else but who
 //! waits for them, for whom there is [`outcome`]. This crate does not know what the tasks do, and ends nothing itself: that is
-//! for the composition of a server.
+//! for the composition of a server. Lines about failures that repeat pass a [`RepeatLog`] before they are logged.
 
 mod group;
 mod keeper;
+mod repeats;
 mod serving;
 
 use std::any::Any;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use group::TaskGroup;
 pub use keeper::Keeper;
+pub use repeats::{DueLine, MAX_SUBJECTS, REPEAT_INTERVAL, RepeatLog};
 pub use serving::Serving;
 
 /// What a task comes to, for the one that waits for it.

@@ -24,11 +24,11 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ("query", &["meta", "cel", "codec"]),
     // state
     ("storage", &["meta"]),
-    ("storage-etcd", &["meta", "storage"]),
+    ("storage-etcd", &["meta", "storage", "supervision"]),
     ("storage-sql", &["meta", "storage", "supervision"]),
     ("cache", &["meta", "codec", "storage", "supervision"]),
     // rules
-    ("access", &["meta", "codec", "cache"]),
+    ("access", &["meta", "supervision", "codec", "cache"]),
     (
         "registry",
         &[
@@ -50,9 +50,9 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ),
     // calls to others
     ("outbound", &["meta", "supervision", "codec", "cache", "registry"]),
-    ("access-config", &["meta", "cel", "codec", "access", "outbound"]),
+    ("access-config", &["meta", "supervision", "cel", "codec", "access", "outbound"]),
     // what runs inside a server as a client of the registry
-    ("controllers", &["meta", "resources", "storage", "cache", "access", "registry"]),
+    ("controllers", &["meta", "supervision", "resources", "storage", "cache", "access", "registry"]),
     // what is asked of each write, and who
     (
         "admission",

@@ -12,6 +12,7 @@ use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use keelson_codec::json;
 use keelson_outbound::{ClientConfig, Destination, Outbound, RestClient, RestRequest, failure_text};
+use keelson_supervision::{RepeatLog, warn_repeated};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -41,6 +42,7 @@ pub(super) struct IssuerKeys {
     known: ArcSwapOption<Known>,
     last: Mutex<Option<Attempt>>,
     waiting: Semaphore,
+    failures: RepeatLog,
 }
 
 /// An issuer that was reached.
@@ -67,7 +69,8 @@ struct Attempt {
 impl IssuerKeys {
     pub(super) fn new(issuer: Issuer, outbound: Arc<Outbound>) -> Self {
         let waiting = Semaphore::new(WAITING);
-        Self { issuer, outbound, known: ArcSwapOption::empty(), last: Mutex::default(), waiting }
+        let (known, last, failures) = (ArcSwapOption::empty(), Mutex::default(), RepeatLog::new());
+        Self { issuer, outbound, known, last, waiting, failures }
     }
 
     /// Whether it was reached.
@@ -125,22 +128,35 @@ impl IssuerKeys {
                     tracing::info!(issuer = url, keys, "an issuer of tokens is known");
                     REFRESH
                 }
-                (true, Ok(_)) => REFRESH,
+                (true, Ok(_)) => {
+                    if let Some(due) = self.failures.worked(url) {
+                        tracing::info!(issuer = url, repeats = due.repeats, "an issuer of tokens can be reached again");
+                    }
+                    REFRESH
+                }
                 (false, Err(error)) => {
-                    tracing::error!(
-                        issuer = url,
-                        error,
-                        "an issuer of tokens can't be reached; its tokens are refused"
-                    );
+                    if let Some(due) = self.failures.failed(url) {
+                        let (issuer, repeats) = (url, due.repeats);
+                        tracing::error!(
+                            issuer,
+                            error,
+                            repeats,
+                            "an issuer of tokens can't be reached; its tokens are refused"
+                        );
+                    }
                     again = (again * 2).min(LAST_AGAIN);
                     again
                 }
                 (true, Err(error)) => {
-                    tracing::warn!(
-                        issuer = url,
-                        error,
-                        "an issuer of tokens can't be reached; its keys of before hold"
-                    );
+                    if let Some(due) = self.failures.failed(url) {
+                        let (issuer, repeats) = (url, due.repeats);
+                        tracing::warn!(
+                            issuer,
+                            error,
+                            repeats,
+                            "an issuer of tokens can't be reached; its keys of before hold"
+                        );
+                    }
                     REFRESH
                 }
             };
@@ -167,7 +183,7 @@ impl IssuerKeys {
         let keys = match key_set.keys().await {
             Ok(keys) => keys,
             Err(error) if is_new => {
-                tracing::warn!(issuer = self.issuer.url, error, "the keys of an issuer of tokens can't be fetched");
+                warn_repeated!(&self.issuer.url; issuer = self.issuer.url, error, "the keys of an issuer of tokens can't be fetched");
                 KeySet::default()
             }
             Err(error) => return Err(error),

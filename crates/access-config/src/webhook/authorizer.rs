@@ -18,6 +18,7 @@ use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::label_selector::{LabelSelector, Operator};
 use keelson_outbound::Outbound;
+use keelson_supervision::error_repeated;
 
 use super::MatchConditions;
 use super::client::{ReviewClient, ReviewVersion};
@@ -190,6 +191,7 @@ impl WebhookAuthorizer {
                 }
                 Err(why) => {
                     self.counts.unmatched.fetch_add(1, Ordering::Relaxed);
+                    error_repeated!(&self.name; webhook = self.name, why, "a match condition of a webhook failed");
                     return self.failed(why);
                 }
             }
@@ -213,7 +215,6 @@ impl WebhookAuthorizer {
     }
 
     fn failed(&self, why: String) -> Verdict {
-        tracing::error!(webhook = self.name, why, "a webhook can't be asked what somebody may do");
         Verdict { decision: self.on_failure, reason: why.into() }
     }
 

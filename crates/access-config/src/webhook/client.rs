@@ -3,7 +3,7 @@
 //! What may be better the next time (a connection that broke, a server that is busy) is tried again after a while, as upstream does it:
 //! five times, longer apart each time. How long that may take in all is for whoever waits.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use keelson_codec::json;
 use keelson_meta::Random;
 use keelson_meta::json::Value;
 use keelson_outbound::{CallError, Outbound, RetryWaits, failure_text};
+use keelson_supervision::RepeatLog;
 use tokio::time::sleep;
 
 use super::connection::WebhookConnection;
@@ -51,8 +52,10 @@ impl ReviewVersion {
 
 /// A webhook that is sent reviews.
 pub(super) struct ReviewClient {
+    file: PathBuf,
     connection: WebhookConnection,
     random: Arc<dyn Random>,
+    failures: RepeatLog,
 }
 
 impl std::fmt::Debug for ReviewClient {
@@ -69,7 +72,8 @@ impl ReviewClient {
         outbound: &Arc<Outbound>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
-        Ok(Self { connection: WebhookConnection::of_file(file, time, outbound)?, random })
+        let connection = WebhookConnection::of_file(file, time, outbound)?;
+        Ok(Self { file: file.to_owned(), connection, random, failures: RepeatLog::new() })
     }
 
     /// Keeps up with the files that say where the webhook is. Never ends.
@@ -77,8 +81,26 @@ impl ReviewClient {
         self.connection.follow().await;
     }
 
-    /// The answer to a review.
+    /// The answer to a review. A webhook that fails is logged, and when it answers again.
     pub(super) async fn ask(&self, review: &Value) -> Result<Value, String> {
+        let answer = self.ask_repeatedly(review).await;
+        let file = self.file.display();
+        match &answer {
+            Ok(_) => {
+                if let Some(due) = self.failures.worked("") {
+                    tracing::info!(%file, repeats = due.repeats, "a webhook that failed answers again");
+                }
+            }
+            Err(why) => {
+                if let Some(due) = self.failures.failed("") {
+                    tracing::error!(%file, why, repeats = due.repeats, "a webhook can't be called");
+                }
+            }
+        }
+        answer
+    }
+
+    async fn ask_repeatedly(&self, review: &Value) -> Result<Value, String> {
         let body = Bytes::from(json::to_vec(review));
         let mut waits = RetryWaits::new(FIRST_WAIT, self.random.clone());
         loop {

@@ -10,6 +10,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
+use keelson_supervision::warn_repeated;
 use tokio_util::sync::CancellationToken;
 
 use super::GROUP;
@@ -59,7 +60,7 @@ impl PolicyStatus {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(policy = name, %error, "the expressions of a policy could not be checked; trying again");
+                warn_repeated!(&name; policy = name, %error, "the expressions of a policy could not be checked; trying again");
                 Outcome::Again
             }
         }

@@ -64,6 +64,7 @@ impl Webhooks {
         };
         self.stats.called(key, code, begun.elapsed());
         let answer = answered?;
+        self.log_success(invocation.hook);
         let name = &invocation.hook.name;
         attributes.caller.warnings().extend(answer.warnings.iter().cloned());
         for (key, value) in &answer.annotations {

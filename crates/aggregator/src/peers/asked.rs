@@ -10,6 +10,7 @@ use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use keelson_discovery::{Freshness, ServedVersion, served_versions};
 use keelson_openapi::{ForeignDocument, ForeignPaths};
 use keelson_outbound::{ByteBudget, ByteReservation, PEER_PROXIED, RestClient};
+use keelson_supervision::warn_repeated;
 
 use crate::aggregator::Aggregator;
 use crate::api_service;
@@ -139,12 +140,12 @@ impl Asked<'_> {
         if !paths.is_empty()
             && let Err(why) = self.published(paths, &mut found.documents).await
         {
-            tracing::warn!(why, "a peer does not say what it publishes");
+            warn_repeated!(""; why, "a peer does not say what it publishes");
         }
         if !of_versions.is_empty() {
             match self.parts(of_versions, &known.parts).await {
                 Ok(parts) => found.parts = parts,
-                Err(why) => tracing::warn!(why, "a peer does not say what it publishes in version 2"),
+                Err(why) => warn_repeated!(""; why, "a peer does not say what it publishes in version 2"),
             }
         }
         found

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use keelson_cache::Entry;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
+use keelson_supervision::warn_repeated;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -116,7 +117,7 @@ pub(super) struct OwnerReference<'e> {
 impl<'e> Metadata<'e> {
     pub(super) fn read(entry: &'e Entry) -> Self {
         serde_json::from_slice(entry.object.metadata()).unwrap_or_else(|error| {
-            tracing::warn!(key = %entry.key, %error, "the metadata of an object can't be read");
+            warn_repeated!(&entry.key; key = %entry.key, %error, "the metadata of an object can't be read");
             Self::default()
         })
     }

@@ -13,6 +13,7 @@ use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
 use keelson_storage::{Compare, Condition};
+use keelson_supervision::warn_repeated;
 use tokio_util::sync::CancellationToken;
 
 use super::agreement::{is_published, servers, withdraw};
@@ -114,7 +115,7 @@ impl StorageVersionCollection {
             // Somebody else changed it; what they left is looked at.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(?look, %error, "entries of servers that are gone could not be collected; trying again");
+                warn_repeated!(""; ?look, %error, "entries of servers that are gone could not be collected; trying again");
                 Outcome::Again
             }
         }

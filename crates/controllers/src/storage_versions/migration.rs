@@ -25,6 +25,7 @@ use keelson_meta::{ApiError, GroupResource, Object};
 use keelson_registry::{Registry, Target};
 use keelson_resources::Verb;
 use keelson_storage::Compare;
+use keelson_supervision::{info_repeated, warn_repeated};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -189,7 +190,7 @@ impl StorageVersionMigrator {
             Ok(outcome) => outcome,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(%resource, %error, "a migration did not get on; trying again");
+                warn_repeated!(&resource; %resource, %error, "a migration did not get on; trying again");
                 Outcome::Again
             }
         }
@@ -412,7 +413,7 @@ impl StorageVersionMigrator {
             Walked::Through(failures) => match failures.hindrance(subject.unreadable()) {
                 None => self.succeed(&request, subject).await,
                 Some(hindrance) => {
-                    tracing::warn!(migration = request.name, hindrance, "a migration can't end yet");
+                    warn_repeated!(&request.name; migration = request.name, hindrance, "a migration can't end yet");
                     let now = self.client.now();
                     let say =
                         |migration: &mut Object| !has_ended(migration) && say_running(migration, Some(&hindrance), now);
@@ -446,7 +447,7 @@ impl StorageVersionMigrator {
         let now = self.client.now();
         if !is_running(&migration.object) {
             let (resource, objects) = (&subject.resource, request.total);
-            tracing::info!(migration = request.name, %resource, objects, version = subject.version(), "a migration begins");
+            info_repeated!(&resource; migration = request.name, %resource, objects, version = subject.version(), "a migration begins");
             let say = |migration: &mut Object| !has_ended(migration) && say_running(migration, None, now);
             if !self.edit(&self.status(request), request, say, Vec::new()).await? {
                 return Ok(false);
@@ -479,12 +480,12 @@ impl StorageVersionMigrator {
         self.settle_definition(subject, &End::Succeeded, Some(stands.clone())).await?;
         self.states.settle(&subject.resource, &subject.kind, stands.clone()).await?;
         self.end(request, &End::Succeeded, Some(stands)).await?;
-        tracing::info!(migration = request.name, resource = %subject.resource, "a migration succeeded");
+        info_repeated!(&subject.resource; migration = request.name, resource = %subject.resource, "a migration succeeded");
         Ok(Outcome::Done)
     }
 
     async fn fail(&self, request: &Request, subject: &Subject, why: String) -> Result<Outcome, ApiError> {
-        tracing::warn!(migration = request.name, resource = %subject.resource, why, "a migration failed");
+        warn_repeated!(&subject.resource; migration = request.name, resource = %subject.resource, why, "a migration failed");
         let end = End::Failed(why);
         self.settle_definition(subject, &end, None).await?;
         self.end(request, &end, None).await?;

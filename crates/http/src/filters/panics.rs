@@ -10,6 +10,7 @@ use std::pin::Pin;
 
 use futures::FutureExt;
 use keelson_meta::ApiError;
+use keelson_supervision::error_repeated;
 
 /// Turns a panic into an error, once somebody is told what it said. State shared between requests must be whole after one: locks do not
 /// poison, and writes happen in the store's transactions.
@@ -20,7 +21,7 @@ pub(super) async fn caught<T>(
 ) -> Result<T, ApiError> {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
         let text = text(panic.as_ref());
-        tracing::error!(panic = text, "a request panicked");
+        error_repeated!(text; panic = text, "a request panicked");
         told(text);
         Err(ApiError::Internal("this request caused the server to panic; its log has the details".to_owned()))
     })
@@ -29,7 +30,7 @@ pub(super) async fn caught<T>(
 /// Does what goes on for a client after its answer; a panic ends that alone.
 pub(crate) async fn logged(work: impl Future<Output = ()>) {
     if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
-        tracing::error!(panic = text(panic.as_ref()), "what went on after an answer panicked");
+        error_repeated!(text(panic.as_ref()); panic = text(panic.as_ref()), "what went on after an answer panicked");
     }
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 
 use super::sending::Sending;
@@ -69,7 +70,7 @@ impl PinnedLists {
                 }
                 oldest.remove().1
             };
-            tracing::warn!("a list was cut: its client is slow, and its snapshot keeps memory that others need");
+            warn_repeated!(""; "a list was cut: its client is slow, and its snapshot keeps memory that others need");
             self.metrics.count_cut_list();
             oldest.cut();
         }

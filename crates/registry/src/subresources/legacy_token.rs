@@ -10,6 +10,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, Object};
+use keelson_supervision::warn_repeated;
 
 use super::token::{ServiceAccountTokens, TokenFault, refused};
 use crate::caller::Caller;
@@ -75,7 +76,7 @@ impl ServiceAccountTokens {
             return;
         }
         if let Err(error) = self.label(claims, today).await {
-            tracing::warn!(namespace = claims.namespace, secret = claims.secret, %error, "the use of a legacy token can't be noted");
+            warn_repeated!(format_args!("{}/{}", claims.namespace, claims.secret); namespace = claims.namespace, secret = claims.secret, %error, "the use of a legacy token can't be noted");
         }
     }
 

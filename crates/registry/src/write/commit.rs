@@ -10,12 +10,13 @@ use keelson_cache::{Collection, Entry};
 use keelson_codec::stored::{Checked, StoredObject};
 use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
+use keelson_supervision::warn_repeated;
 
 use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written};
 use crate::admission::WriteOptions;
 use crate::companions::Companions;
 use crate::quota::{Charged, Settled};
-use crate::registry::{Registry, store_error};
+use crate::registry::{Registry, note_store_works, store_error};
 use crate::target::Target;
 
 /// How often a commit is tried again because its guards changed in between.
@@ -165,6 +166,7 @@ impl Registry {
         };
         match committed {
             Ok(committed) => {
+                note_store_works();
                 if let Some(newest) = committed.revisions.last()
                     && request.target.strategy().counts_at_once()
                 {
@@ -198,7 +200,7 @@ impl Registry {
     /// also where that takes too long.
     async fn count_at_once(&self, revision: Revision) {
         if let Err(behind) = self.cache().wait_for(revision, self.config.revision_wait).await {
-            tracing::warn!(%revision, reached = %behind.current, "a rule counts later, since the cache is behind the store");
+            warn_repeated!(""; %revision, reached = %behind.current, "a rule counts later, since the cache is behind the store");
         }
     }
 

@@ -10,6 +10,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::Owners;
+use keelson_supervision::error_repeated;
 
 use crate::intake::conform;
 use crate::managed::{set_managed, take_managed};
@@ -149,7 +150,7 @@ fn put_in_canonical_order(target: &Target, object: &mut Object) {
     let Some(GroupVersion { group, version }) = object.api_version().and_then(GroupVersion::parse) else { return };
     let kind = GroupVersionKind { group, version, kind: target.resource.kind.to_string() };
     if let Err(fault) = conform(target, &kind, object, &[], FieldValidation::Ignore) {
-        tracing::error!(?kind, %fault, "what the server added to an object does not fit its schema");
+        error_repeated!(format_args!("{kind:?}"); ?kind, %fault, "what the server added to an object does not fit its schema");
     }
 }
 

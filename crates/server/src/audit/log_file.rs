@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 use keelson_access::audit::{AuditEvent, Sink};
 use keelson_codec::{DeflateBlock, MemberWriter};
 use keelson_meta::clock::rfc3339_micro;
+use keelson_supervision::warn_repeated;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -288,7 +289,7 @@ impl Keeping {
             loop {
                 while keeping.is_wanted.swap(false, Ordering::SeqCst) {
                     if let Err(error) = keeping.tidy(now) {
-                        tracing::warn!(%error, path = %keeping.path.display(), "older audit logs can't be tidied up");
+                        warn_repeated!(""; %error, path = %keeping.path.display(), "older audit logs can't be tidied up");
                     }
                 }
                 keeping.is_busy.store(false, Ordering::SeqCst);

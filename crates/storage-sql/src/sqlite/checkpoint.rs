@@ -7,7 +7,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-use keelson_supervision::Supervisor;
+use keelson_supervision::{Supervisor, warn_repeated};
 use rusqlite::Connection;
 use tokio_util::sync::CancellationToken;
 
@@ -78,6 +78,6 @@ impl Drop for Checkpoints {
 fn move_log(connection: &Connection) {
     let moved = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(0));
     if let Err(error) = moved {
-        tracing::warn!(%error, "the store's log could not be moved into its file; it grows until that works");
+        warn_repeated!(""; %error, "the store's log could not be moved into its file; it grows until that works");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Committed, StoreError, Transaction};
-use keelson_supervision::Supervisor;
+use keelson_supervision::{Supervisor, error_repeated};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -226,7 +226,7 @@ impl Writer {
 
     /// Takes back what a failed group has written. Returns what its callers are told.
     fn undo(&mut self, connection: &Connection, error: &rusqlite::Error) -> StoreError {
-        tracing::error!(%error, "a group of writes has failed");
+        error_repeated!(""; %error, "a group of writes has failed");
         self.full |= error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         // SQLite has ended the transaction by itself after some errors.
         let undone = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();

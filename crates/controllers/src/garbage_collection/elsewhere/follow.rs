@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use keelson_meta::ApiError;
+use keelson_supervision::warn_repeated;
 
 use super::{Elsewhere, EventElsewhere, NumberElsewhere, Objects, ObjectsElsewhere, ResourceElsewhere};
 use crate::queue::Backoff;
@@ -87,8 +88,7 @@ impl Elsewhere {
         wanted.retain(|wanted| !known.collections.values().any(|it| *it.resource == *wanted));
         let room = MOST_KINDS.saturating_sub(known.collections.len());
         if wanted.len() > room {
-            tracing::warn!(
-                left_out = wanted.len() - room,
+            warn_repeated!(""; left_out = wanted.len() - room,
                 "garbage collection does not follow all kinds of aggregated servers"
             );
             wanted.truncate(room);
@@ -119,7 +119,7 @@ impl Elsewhere {
                     tracing::debug!(resource = %resource.name(), %error, "a kind of another server can't be followed now");
                 }
                 Err(error) => {
-                    tracing::warn!(resource = %resource.name(), %error, "a kind of an aggregated server can't be followed now");
+                    warn_repeated!(resource.name(); resource = %resource.name(), %error, "a kind of an aggregated server can't be followed now");
                 }
                 Ok(never) => match never {},
             }
