@@ -35,15 +35,27 @@ const EMBEDDED_KIND: &str = "kind is a string value representing the type of thi
 /// The definitions that these refer to, of those that all documents share.
 pub(crate) const SHARED: [&str; 2] = ["ObjectMeta", "ListMeta"];
 
-/// The name of the definition of a custom kind: the group in reverse, the version and the kind.
-pub(crate) fn definition_name(kind: &GroupVersionKind) -> String {
+/// The name of the definition of a custom kind: the group in reverse, the version and the kind. A group can be chosen so that a built-in
+/// definition has that name, which it keeps; the custom kind gets a number behind it then, as in the reference server.
+pub(crate) fn definition_name(kind: &GroupVersionKind, schemas: &Schemas) -> String {
     let group: Vec<&str> = kind.group.rsplit('.').collect();
-    format!("{}.{}.{}", group.join("."), kind.version, kind.kind)
+    let name = format!("{}.{}.{}", group.join("."), kind.version, kind.kind);
+    if schemas.definition(&name).is_none() {
+        return name;
+    }
+    let numbered = (2_u32..).map(|number| format!("{name}_v{number}"));
+    let mut free = numbered.filter(|candidate| schemas.definition(candidate).is_none());
+    free.next().expect("there are more numbers than built-in definitions")
 }
 
 /// The kind of the lists of a custom kind.
 pub(crate) fn list_kind(resource: &ResourceDescription, custom: &CustomKind) -> GroupVersionKind {
     GroupVersionKind { kind: custom.list_kind.clone(), ..resource.kind.clone() }
+}
+
+/// The names of the definitions of a resource's kind and of its lists.
+pub(crate) fn definition_names(resource: &ResourceDescription, custom: &CustomKind, schemas: &Schemas) -> [String; 2] {
+    [&resource.kind, &list_kind(resource, custom)].map(|kind| definition_name(kind, schemas))
 }
 
 /// The definitions of a resource's kind and of its lists, by name.
@@ -58,7 +70,8 @@ pub(crate) fn definitions(
     let lists = list_kind(resource, custom);
     let of_object = named(object(custom, dialect, schemas), &resource.kind, custom);
     let of_list = named(list(resource, &lists, dialect, schemas), &lists, custom);
-    [(definition_name(&resource.kind), of_object), (definition_name(&lists), of_list)]
+    let [object_name, list_name] = definition_names(resource, custom, schemas);
+    [(object_name, of_object), (list_name, of_list)]
 }
 
 fn object(custom: &CustomKind, dialect: Dialect, schemas: &Schemas) -> Map {
@@ -76,7 +89,7 @@ fn list(resource: &ResourceDescription, lists: &GroupVersionKind, dialect: Diale
     let items = json!({
         "description": format!("List of {}. More info: {LIST_ITEMS}", resource.plural),
         "type": "array",
-        "items": dialect.reference(&definition_name(&resource.kind)),
+        "items": dialect.reference(&definition_name(&resource.kind, schemas)),
     });
     let mut definition = map(json!({
         "description": format!("{} is a list of {}", lists.kind, resource.kind.kind),

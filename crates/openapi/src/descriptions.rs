@@ -4,10 +4,12 @@
 //! bytes. Making the document of version 2 takes longer than a request may hold a thread: whoever serves it asks
 //! [`Descriptions::is_ready`] first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
+use crate::custom::{self, CustomKind};
 use crate::definitions::needed;
+use crate::description::ResourceDescription;
 use crate::document::{self, Document};
 use crate::document_scope::DocumentScope;
 use crate::foreign::ForeignDocument;
@@ -15,6 +17,7 @@ use crate::foreign_paths::{ForeignDefinitions, ForeignPaths, own_definition};
 use crate::fragment::Fragment;
 use crate::json::join;
 use crate::piece::Piece;
+use crate::schema::Dialect;
 use crate::shared::{Rendering, SharedDefinitions};
 use crate::v2;
 
@@ -162,12 +165,31 @@ impl Descriptions {
         Arc::new(Document::hashed(bytes, document::hash(&digests)))
     }
 
+    /// The names of the definitions of custom kinds, which those of other servers must not replace.
+    fn custom_definitions<'d>(
+        &self,
+        parts: &[(DocumentScope<'d>, &Piece)],
+    ) -> HashMap<String, (&'d ResourceDescription, &'d CustomKind)> {
+        if self.foreign_paths.is_empty() {
+            return HashMap::new();
+        }
+        parts.iter().flat_map(|(scope, _)| scope.own_names(self.shared.schemas)).collect()
+    }
+
     fn v2(&self, rendering: Rendering) -> Arc<Document> {
         let mut parts = self.parts();
         // All paths of a part begin with its own, so that in this order of the parts all paths are in order.
         parts.sort_by_cached_key(|(scope, _)| format!("{}/", scope.path()));
         let mut definitions = ForeignDefinitions::default();
-        let own = |name: &str| own_definition(&self.shared, name);
+        let custom = self.custom_definitions(&parts);
+        let own = |name: &str| {
+            let of_custom = || {
+                let (resource, kind) = custom.get(name)?;
+                let of_kind = custom::definitions(resource, kind, Dialect::V2, self.shared.schemas);
+                of_kind.into_iter().find(|(known, _)| known == name).map(|(_, definition)| definition)
+            };
+            own_definition(&self.shared, name).or_else(of_custom)
+        };
         let mut foreign = self.foreign_paths.iter().peekable();
         let (mut paths, mut shared, mut own_definitions) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
         for (scope, piece) in parts {

@@ -5,9 +5,9 @@ use keelson_meta::json::{Value, json};
 use keelson_schema::Schemas;
 
 use crate::action::{Action, Origin};
-use crate::custom;
+use crate::custom::{self, CustomKind};
 use crate::definitions::META;
-use crate::description::VersionDescription;
+use crate::description::{ResourceDescription, VersionDescription};
 use crate::operations::{self, Operation, PathItem};
 use crate::schema::Dialect;
 use crate::shared::SharedDefinitions;
@@ -29,7 +29,7 @@ pub(crate) enum DocumentScope<'d> {
     CodeVersion,
 }
 
-impl DocumentScope<'_> {
+impl<'d> DocumentScope<'d> {
     /// Its path without slashes at the ends, such as `apis/apps/v1`.
     pub(crate) fn path(self) -> String {
         match self {
@@ -71,9 +71,29 @@ impl DocumentScope<'_> {
     ///
     /// Cost: that of reading the schemas of its custom kinds.
     pub(crate) fn own_definitions(self, dialect: Dialect, schemas: &Schemas) -> Vec<(String, Value)> {
-        let Self::Version(version) = self else { return Vec::new() };
-        let custom = version.resources.iter().filter_map(|resource| Some((resource, resource.custom.as_ref()?)));
-        custom.flat_map(|(resource, custom)| custom::definitions(resource, custom, dialect, schemas)).collect()
+        let definitions = |(resource, custom)| custom::definitions(resource, custom, dialect, schemas);
+        self.custom_kinds().flat_map(definitions).collect()
+    }
+
+    /// Its custom kinds, each with its resource.
+    fn custom_kinds(self) -> impl Iterator<Item = (&'d ResourceDescription, &'d CustomKind)> {
+        let resources = match self {
+            Self::Version(version) => version.resources.as_slice(),
+            Self::CoreVersions | Self::Groups | Self::Group(_) | Self::CodeVersion => &[],
+        };
+        resources.iter().filter_map(|resource| Some((resource, resource.custom.as_ref()?)))
+    }
+
+    /// The names of the definitions of its own, each with the kind that it belongs to.
+    ///
+    /// Cost: none of reading schemas.
+    pub(crate) fn own_names(
+        self,
+        schemas: &Schemas,
+    ) -> impl Iterator<Item = (String, (&'d ResourceDescription, &'d CustomKind))> {
+        self.custom_kinds().flat_map(|(resource, custom)| {
+            custom::definition_names(resource, custom, schemas).map(|name| (name, (resource, custom)))
+        })
     }
 
     /// The names of the definitions that these operations refer to, or definitions of its own.

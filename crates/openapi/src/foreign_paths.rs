@@ -141,8 +141,8 @@ pub(crate) struct ForeignDefinitions<'d> {
 }
 
 impl<'d> ForeignDefinitions<'d> {
-    /// Takes in the definitions of a document, and tells how they are named. `own` has those of this server, as members of what holds
-    /// all of them in JSON.
+    /// Takes in the definitions of a document, and tells how they are named. `own` has those of this server in JSON: built-in
+    /// ones and those of custom kinds.
     pub(crate) fn take(&mut self, paths: &'d ForeignPaths, own: &impl Fn(&str) -> Option<Value>) -> Arc<Names> {
         let document = Arc::as_ptr(&paths.definitions);
         if let Some(names) = self.documents.get(&document) {

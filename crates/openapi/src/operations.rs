@@ -299,7 +299,7 @@ impl<'a> Naming<'a> {
     /// The name of the definition of a kind that a resource takes.
     fn definition(&self, resource: &ResourceDescription, kind: &GroupVersionKind) -> Option<String> {
         if resource.custom.is_some() && *kind == resource.kind {
-            return Some(custom::definition_name(kind));
+            return Some(custom::definition_name(kind, self.schemas));
         }
         let schema = self.schemas.kind(&kind.group, &kind.version, &kind.kind);
         schema.and_then(SchemaRef::definition_name).map(str::to_owned)
@@ -307,7 +307,7 @@ impl<'a> Naming<'a> {
 
     fn list_definition(&self, resource: &ResourceDescription, kind: &GroupVersionKind) -> Option<String> {
         if let Some(custom) = &resource.custom {
-            return Some(custom::definition_name(&custom::list_kind(resource, custom)));
+            return Some(custom::definition_name(&custom::list_kind(resource, custom), self.schemas));
         }
         let schema = self.schemas.kind(&kind.group, &kind.version, &format!("{}List", kind.kind));
         schema.and_then(SchemaRef::definition_name).map(str::to_owned)

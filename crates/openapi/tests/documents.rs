@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
 use keelson_openapi::{
-    CustomKind, Descriptions, Document, DocumentEncoding, Fragment, ResourceDescription, SharedDefinitions,
-    VersionDescription, Wanted,
+    CustomKind, Descriptions, Document, DocumentEncoding, ForeignPaths, Fragment, ResourceDescription,
+    SharedDefinitions, VersionDescription, Wanted,
 };
 use keelson_resources::{Catalogue, Verb};
 use keelson_schema::{SchemaDocument, Schemas};
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// The documents of the built-in resources and of these versions, by a server of this version.
 fn assembled(server_version: &str, further: &[VersionDescription]) -> Descriptions {
@@ -358,6 +360,75 @@ fn a_custom_kind_has_its_definition_and_that_of_its_lists_in_every_form() {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
     }
+}
+
+#[test]
+fn a_custom_kind_never_takes_the_name_of_a_built_in_definition() {
+    // Groups that are the names of built-in definitions in reverse.
+    for (group, kind) in [
+        ("apiextensions.apis.pkg.apiextensions-apiserver.k8s.io", "CustomResourceDefinition"),
+        ("core.api.k8s.io", "Pod"),
+        ("meta.apis.pkg.apimachinery.k8s.io", "ObjectMeta"),
+        ("meta.apis.pkg.apimachinery.k8s.io", "Status"),
+    ] {
+        let mut added = custom(group, "widgets");
+        added.resources[0].kind.kind = kind.to_owned();
+        added.resources[0].custom.as_mut().unwrap().list_kind = format!("{kind}List");
+        let (before, after) = (openapi(), assembled("v1.36.2", &[added]));
+        let name = format!("{}.v1.{kind}", group.split('.').rev().collect::<Vec<_>>().join("."));
+        let (before, whole) = (v2(&before, DocumentEncoding::Json), v2(&after, DocumentEncoding::Json));
+        let (before, whole) = (parsed(&before), parsed(&whole));
+        assert_eq!(whole["definitions"][&name], before["definitions"][&name], "{name}");
+        let own = parsed(&document(&after, &format!("apis/{group}/v1")).expect("a document"));
+        let core = parsed(&document(&after, "api/v1").expect("a document"));
+        assert_eq!(core["components"], v3("api/v1")["components"]);
+        for (document, definitions) in [(&whole, &whole["definitions"]), (&own, &own["components"]["schemas"])] {
+            all_references_lead_somewhere(document, &name);
+            assert_eq!(definitions[format!("{name}_v2")]["description"], "It is small.", "{name}");
+            let path = format!("/apis/{group}/v1/namespaces/{{namespace}}/widgets");
+            let mut found = Vec::new();
+            references(&document["paths"][&path]["post"], &mut found);
+            assert!(found.iter().any(|to| to.ends_with(&format!("{name}_v2"))), "{found:?}");
+        }
+        assert_eq!(own["components"]["schemas"][OBJECT_META], core["components"]["schemas"][OBJECT_META]);
+        let names = wire::texts(&v2(&after, DocumentEncoding::Protobuf).bytes(), &[9, 1, 1]);
+        assert_eq!(names.iter().filter(|known| **known == name).count(), 1);
+        assert!(names.contains(&format!("{name}_v2")));
+    }
+}
+
+#[test]
+fn definitions_of_other_servers_replace_none_of_this_one() {
+    let definition = |text: &str| json!({ "type": "object", "description": text });
+    let foreign = |widget: Value| {
+        let document = json!({
+            "swagger": "2.0",
+            "paths": { "/apis/far.example.org/v1/things": { "get": { "responses": { "200": {
+                "schema": { "$ref": "#/definitions/org.example.apps.v1.Widget" } } } } } },
+            "definitions": {
+                "org.example.apps.v1.Widget": widget,
+                "io.k8s.api.core.v1.Pod": definition("posed"),
+                (OBJECT_META): definition("posed"),
+            },
+        });
+        ForeignPaths::of_document(&document, &["apis/far.example.org/v1".to_owned()]).unwrap()
+    };
+    let before = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);
+    let own = parsed(&v2(&before, DocumentEncoding::Json));
+    let widget = own["definitions"]["org.example.apps.v1.Widget"].clone();
+    let with = |widget: Value| {
+        let all = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]).with_foreign([], foreign(widget));
+        parsed(&v2(&all, DocumentEncoding::Json))
+    };
+    let posed = with(definition("posed"));
+    for name in ["org.example.apps.v1.Widget", "io.k8s.api.core.v1.Pod", OBJECT_META] {
+        assert_eq!(posed["definitions"][name], own["definitions"][name], "{name}");
+        assert_eq!(posed["definitions"][format!("{name}_v2")]["description"], "posed", "{name}");
+    }
+    let answer = &posed["paths"]["/apis/far.example.org/v1/things"]["get"]["responses"]["200"]["schema"]["$ref"];
+    assert_eq!(answer, "#/definitions/org.example.apps.v1.Widget_v2");
+    // A server that shares the store describes the same custom kinds alike.
+    assert!(with(widget)["definitions"].get("org.example.apps.v1.Widget_v2").is_none());
 }
 
 /// A schema that counts how often it was read.
