@@ -12,6 +12,8 @@ use crate::user::User;
 
 const GROUP_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "Policy";
+/// The group of a rule that names resources of all groups.
+const ALL_GROUPS: &str = "*";
 
 /// How much of a request is written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -204,7 +206,7 @@ impl Rule {
 
 impl GroupResources {
     fn fit(&self, asked: &ResourceAttributes<'_>) -> bool {
-        if self.group != asked.group {
+        if self.group != ALL_GROUPS && self.group != asked.group {
             return false;
         }
         if self.resources.is_empty() {
@@ -267,7 +269,7 @@ fn rule_faults(rule: &Value, place: &str) -> Vec<FieldError> {
     }
     for resources in list(&rule["resources"]) {
         let group = resources["group"].as_str().unwrap_or_default();
-        if !group.is_empty() {
+        if !group.is_empty() && group != ALL_GROUPS {
             let why = dns_subdomain_faults(group);
             if !why.is_empty() {
                 faults.push(FieldError::invalid(format!("{place}.resources.group"), group, why.join(",")));
@@ -359,6 +361,32 @@ mod tests {
         );
         let two = policy(json!([{ "level": "Foo" }, {}])).unwrap_err();
         assert!(two.starts_with("[rules[0].level: ") && two.ends_with("rules[1].level: Required value]"), "{two}");
+    }
+
+    #[test]
+    fn one_group_stands_for_all_and_no_other_pattern_does() {
+        let policy = policy(json!([
+            { "level": "None", "resources": [{ "group": "*", "resources": ["*/status", "leases"] }] },
+            { "level": "Request", "resources": [{ "group": "*", "resources": ["pods/*"], "resourceNames": ["one"] }] },
+            { "level": "Metadata", "resources": [{ "group": "*" }] },
+        ]))
+        .unwrap();
+        for (group, resource, expect) in [
+            ("", "pods/status", Level::None),
+            ("example.org", "widgets/status", Level::None),
+            ("coordination.k8s.io", "leases", Level::None),
+            ("", "pods", Level::Request),
+            ("metrics.k8s.io", "pods/exec", Level::Request),
+            ("apps", "deployments/scale", Level::Metadata),
+        ] {
+            assert_eq!(policy.decide(None, &asked("get", "a", group, resource)).level, expect, "{group} {resource}");
+        }
+        assert_eq!(policy.decide(None, &Attributes::Path { verb: "get", path: "/version" }).level, Level::None);
+        for group in ["*.k8s.io", "apps/v1", "Apps", "**"] {
+            let refused = super::Policy::of(&json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+                "rules": [{ "level": "None", "resources": [{ "group": group }] }] }));
+            assert!(refused.unwrap_err().starts_with("rules[0].resources.group: Invalid value: "), "{group}");
+        }
     }
 
     #[test]
