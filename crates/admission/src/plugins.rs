@@ -200,6 +200,12 @@ impl Selection {
     }
 }
 
+/// Returns whether a plugin of upstream's is off by default and can't be switched on here.
+pub(crate) fn is_never_on(name: &str) -> bool {
+    let is_so = |plugin: &Plugin| plugin.is_on == IsOn::Never && matches!(plugin.built, Missing);
+    PLUGINS.iter().any(|plugin| plugin.name == name && is_so(plugin))
+}
+
 /// The plugins that are switched on, in their order.
 ///
 /// # Errors

@@ -164,6 +164,13 @@ plugins:
     std::fs::write(&path, text.replace("baseline", "high")).unwrap();
     let error = PodSecurityConfiguration::from_file(&path).unwrap_err();
     assert!(error.contains("defaults.enforce: Invalid value: \"high\""), "{error}");
+    // Plugins without settings, those that are always off here, and the version of before are taken.
+    let others = "- name: ResourceQuota\n- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {}}\n- name: EventRateLimit\n  path: none.yaml\n";
+    std::fs::write(&path, format!("{text}{others}").replace("apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"))
+        .unwrap();
+    PodSecurityConfiguration::from_file(&path).unwrap();
+    std::fs::write(&path, format!("{text}- name: ResourceQuota\n  configuration: {{limitedResources: []}}\n")).unwrap();
+    assert!(PodSecurityConfiguration::from_file(&path).is_err());
 }
 
 /// A profile that is stated as before Kubernetes 1.30 becomes the field that stands for it.
