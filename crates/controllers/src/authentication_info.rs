@@ -12,6 +12,7 @@ use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
+use keelson_supervision::{info_repeated, warn_repeated};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +48,7 @@ impl AuthenticationPublication {
         own: watch::Receiver<AuthenticationInfo>,
         published: impl Fn(&RequestHeaders) + Send + Sync + 'static,
     ) -> Self {
-        let client = Client::of_server(registry.clone(), SERVER_MANAGER);
+        let client = Client::of_upkeep(registry.clone(), SERVER_MANAGER);
         Self { registry, client, own, published: Box::new(published), queue: Queue::new(BACKOFF) }
     }
 
@@ -77,7 +78,7 @@ impl AuthenticationPublication {
         match self.ensure().await {
             Ok(()) => Outcome::Done,
             Err(error) => {
-                tracing::warn!(%error, "what aggregated servers are told could not be written; trying again");
+                warn_repeated!(""; %error, "what aggregated servers are told could not be written; trying again");
                 Outcome::Again
             }
         }
@@ -118,7 +119,7 @@ impl AuthenticationPublication {
         if data == told {
             return Ok(());
         }
-        tracing::info!("adding what this server tells aggregated ones");
+        info_repeated!(""; "adding what this server tells aggregated ones");
         let with = |data: BTreeMap<String, String>| {
             let mut next = current.clone();
             next.0.insert("data", json!(data));

@@ -3,6 +3,10 @@
 //!
 //! An object that exists belongs to the operator. Of it only roles and bindings are touched: what they lack is added, as
 //! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
+//!
+//! No authorizer, webhook or policy is called for any of it. An object can be refused all the same, such as by a quota or because the
+//! stored one can't be read. It is tried again at growing intervals, the others are made, and the server becomes ready. Only a store
+//! that does not answer holds readiness back.
 
 mod flow_control;
 mod policy;
@@ -11,11 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, StreamExt as _};
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
+use keelson_supervision::{info_repeated, warn_repeated};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -23,12 +28,15 @@ use crate::authentication_info::AuthenticationPublication;
 use crate::client::{Client, SERVER_MANAGER};
 use crate::cluster_role_aggregation::ClusterRoleAggregation;
 use crate::kubernetes_service::KubernetesService;
+use crate::queue::Backoff;
 use policy::Piece;
 
 /// How many objects are made at once: enough for a few commits to hold them all.
 const AT_ONCE: usize = 64;
-/// How long after a failure a step is tried again.
-const AGAIN: Duration = Duration::from_millis(500);
+/// The pauses before a failed step is tried again.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
+/// The number of attempts in a row to write a role or binding that others change meanwhile.
+const TRIES: usize = 8;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const LEGACY_TOKENS: &str = "kube-apiserver-legacy-service-account-token-tracking";
@@ -86,16 +94,23 @@ impl Progress {
         HOOKS.iter().map(|(name, _)| *name)
     }
 
-    /// Whether a step is done.
+    /// Returns true once a step is done, or once the rest of it was refused and is tried again.
     pub fn is_done(&self, step: &str) -> bool {
         let place = HOOKS.iter().position(|(name, _)| *name == step);
         place.is_some_and(|place| self.done[place].load(Ordering::Acquire))
     }
 
-    /// Waits until all steps are done.
+    /// Waits until all steps are done, as far as that is not refused.
     pub async fn finished(&self) {
         // The sender is in `self`, so waiting can't end otherwise.
         let _ = self.finished.subscribe().wait_for(|finished| *finished).await;
+    }
+
+    fn note_done(&self, place: usize) {
+        self.done[place].store(true, Ordering::Release);
+        if self.done.iter().all(|done| done.load(Ordering::Acquire)) {
+            self.finished.send_replace(true);
+        }
     }
 }
 
@@ -109,7 +124,7 @@ impl Bootstrap {
         aggregation: Option<Arc<ClusterRoleAggregation>>,
     ) -> Self {
         let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
-        let (client, progress) = (Client::of_server(registry, SERVER_MANAGER), Arc::new(progress));
+        let (client, progress) = (Client::of_upkeep(registry, SERVER_MANAGER), Arc::new(progress));
         Self { client, authentication, service, aggregation, api_services: Vec::new(), progress }
     }
 
@@ -130,17 +145,21 @@ impl Bootstrap {
         let all = async {
             let steps = HOOKS.iter().enumerate().map(|(place, (name, hook))| self.take(place, name, *hook));
             futures::future::join_all(steps).await;
-            self.progress.finished.send_replace(true);
         };
         stopping.run_until_cancelled(all).await;
     }
 
     async fn take(&self, place: usize, name: &str, hook: Hook) {
+        let mut failures = 0;
         while let Err(error) = self.run_hook(hook).await {
-            tracing::warn!(hook = name, %error, "a hook of the bootstrap failed and is tried again");
-            tokio::time::sleep(AGAIN).await;
+            if !holds_readiness_back(&error) {
+                self.progress.note_done(place);
+            }
+            warn_repeated!(name; hook = name, %error, "a hook of the bootstrap failed and is tried again");
+            tokio::time::sleep(BACKOFF.after(failures)).await;
+            failures = failures.saturating_add(1);
         }
-        self.progress.done[place].store(true, Ordering::Release);
+        self.progress.note_done(place);
     }
 
     async fn run_hook(&self, hook: Hook) -> Result<(), ApiError> {
@@ -151,16 +170,17 @@ impl Bootstrap {
             Hook::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,
             Hook::Roles => {
                 let pieces = policy::pieces().map_err(ApiError::Internal)?;
-                self.each(pieces, |piece| self.reconcile(piece)).await?;
+                let reconciled = self.each(pieces, |piece| self.reconcile(piece)).await;
                 match &self.aggregation {
-                    Some(aggregation) => aggregation.fill_all().await,
-                    None => Ok(()),
+                    Some(aggregation) => worse(reconciled, aggregation.fill_all().await),
+                    None => reconciled,
                 }
             }
             Hook::FlowControl => {
                 let group = "flowcontrol.apiserver.k8s.io";
-                self.ensure_all(group, "prioritylevelconfigurations", flow_control::priority_levels()).await?;
-                self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await
+                let levels = flow_control::priority_levels();
+                let levels = self.ensure_all(group, "prioritylevelconfigurations", levels).await;
+                worse(levels, self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await)
             }
             Hook::LegacyTokens => {
                 let maps = self.client.collection("", "v1", "configmaps", Some("kube-system"))?;
@@ -172,12 +192,14 @@ impl Bootstrap {
         }
     }
 
+    /// Makes all of these, whatever becomes of the others; of several errors one that holds readiness back.
     async fn each<T, F: Future<Output = Result<(), ApiError>>>(
         &self,
         things: Vec<T>,
         make: impl Fn(T) -> F,
     ) -> Result<(), ApiError> {
-        stream::iter(things).map(make).buffer_unordered(AT_ONCE).try_collect().await
+        let made = stream::iter(things).map(make).buffer_unordered(AT_ONCE);
+        made.fold(Ok(()), async |before, made| worse(before, made)).await
     }
 
     async fn ensure_all(&self, group: &str, plural: &str, objects: Vec<Value>) -> Result<(), ApiError> {
@@ -187,6 +209,10 @@ impl Bootstrap {
 
     /// Makes an object where there is none of its name.
     async fn ensure(&self, target: &Target, object: Value) -> Result<(), ApiError> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if self.client.get(target, name).await?.is_some() {
+            return Ok(());
+        }
         match self.client.create(target, object).await {
             Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -198,7 +224,7 @@ impl Bootstrap {
         let Piece { plural, namespace, object } = piece;
         let target = self.client.collection(RBAC, "v1", plural, namespace.as_deref())?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        loop {
+        for _ in 0..TRIES {
             let Some(current) = self.client.get(&target, &name).await? else {
                 match self.client.create(&target, object.clone()).await {
                     Err(ApiError::AlreadyExists { .. }) => continue,
@@ -210,6 +236,10 @@ impl Bootstrap {
             }
             if current.object.get(&["roleRef"]) != object.get("roleRef").filter(|role| !role.is_null()) {
                 // A binding can't be bound to another role, only made anew.
+                if current.object.deletion_timestamp().is_some() {
+                    let what = target.group_resource();
+                    return Err(ApiError::Internal(format!("{what} {name:?} is being deleted; finalizers hold it")));
+                }
                 self.client.delete(&target, &current).await?;
                 continue;
             }
@@ -218,12 +248,28 @@ impl Bootstrap {
             if next == current.object {
                 return Ok(());
             }
-            tracing::info!(resource = %target.group_resource(), name, "adding what the cluster's policy says is missing");
+            info_repeated!(&name; resource = %target.group_resource(), name, "adding what the cluster's policy says is missing");
             match self.client.update(&target, next).await {
                 Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
                 other => return other.map(|_| ()),
             }
         }
+        Err(ApiError::Internal(format!("{} {name:?} was changed {TRIES} times by others", target.group_resource())))
+    }
+}
+
+/// Returns true for failures that end by themselves: the store does not answer, or another server is at work on the same objects.
+/// Other failures last until an operator changes something, and operators need a server that is ready.
+fn holds_readiness_back(error: &ApiError) -> bool {
+    error.is_retryable() || matches!(error, ApiError::Conflict { .. } | ApiError::AlreadyExists { .. })
+}
+
+/// Of two outcomes the one that says more about readiness.
+fn worse(one: Result<(), ApiError>, other: Result<(), ApiError>) -> Result<(), ApiError> {
+    match (one, other) {
+        (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
+        (Err(error), Err(other)) => Err(if holds_readiness_back(&other) { other } else { error }),
+        (Ok(()), Ok(())) => Ok(()),
     }
 }
 
@@ -282,6 +328,20 @@ fn priority_classes() -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_store_that_does_not_answer_holds_readiness_back() {
+        let away = || ApiError::ServiceUnavailable { message: "away".to_owned(), retry_after_seconds: None };
+        let refused = || ApiError::Internal("a stored object can't be read".to_owned());
+        assert!(holds_readiness_back(&away()) && holds_readiness_back(&ApiError::Timeout("late".to_owned())));
+        assert!(!holds_readiness_back(&refused()));
+        assert!(!holds_readiness_back(&ApiError::BadRequest("it is wrong".to_owned())));
+        for (one, other) in [(Err(away()), Err(refused())), (Err(refused()), Err(away())), (Ok(()), Err(away()))] {
+            assert!(holds_readiness_back(&worse(one, other).unwrap_err()));
+        }
+        assert!(!holds_readiness_back(&worse(Err(refused()), Ok(())).unwrap_err()));
+        assert!(worse(Ok(()), Ok(())).is_ok());
+    }
 
     #[test]
     fn what_is_there_stays_and_what_is_missing_is_added() {

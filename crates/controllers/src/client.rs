@@ -53,6 +53,11 @@ impl Client {
         Self { registry, caller: Caller::server().managing(manager) }
     }
 
+    /// The verbs for the server itself where it needs the objects to become ready or to stay known to others ([`Caller::upkeep`]).
+    pub fn of_upkeep(registry: Arc<Registry>, manager: &'static str) -> Self {
+        Self { registry, caller: Caller::upkeep().managing(manager) }
+    }
+
     /// The verbs for a controller with this service account, which owns fields by another name.
     pub fn of_controller(registry: Arc<Registry>, account: &str, manager: &'static str) -> Self {
         let caller = registry.controller(account).managing(manager);

@@ -9,6 +9,7 @@ use keelson_meta::json::Value;
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
+use keelson_supervision::warn_repeated;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored, collection};
@@ -23,6 +24,8 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Du
 pub struct ClusterRoleAggregation {
     registry: Arc<Registry>,
     client: Client,
+    /// The verbs for the server itself, by which the bootstrap fills roles before authorizers may answer.
+    own: Client,
     roles: Target,
     /// There is one thing to look at: all roles. They are few, and any may be part of any.
     queue: Queue<()>,
@@ -36,7 +39,8 @@ impl ClusterRoleAggregation {
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
         let roles = collection(&registry, "rbac.authorization.k8s.io", "v1", "clusterroles", None)?;
         let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
-        Ok(Self { client, registry, roles, queue: Queue::new(BACKOFF) })
+        let own = Client::of_upkeep(registry.clone(), MANAGER);
+        Ok(Self { client, own, registry, roles, queue: Queue::new(BACKOFF) })
     }
 
     /// Runs until the server stops.
@@ -51,44 +55,40 @@ impl ClusterRoleAggregation {
         }
     }
 
-    /// Fills all roles, those too that are made of roles that are made of others.
+    /// Fills all roles, those too that are made of roles that are made of others, as a part of the bootstrap: no authorizer, webhook
+    /// or policy is called.
     ///
     /// # Errors
     /// Those of reading and writing roles.
     pub(crate) async fn fill_all(&self) -> Result<(), ApiError> {
-        while self.fill().await? {}
+        while self.fill(&self.own).await? {}
         Ok(())
     }
 
     async fn turn(&self) -> Outcome {
-        match self.fill().await {
+        match self.fill(&self.client).await {
             // What was changed is told of, and looked at again.
             Ok(_) => Outcome::Done,
             Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Outcome::Again,
             Err(error) => {
-                tracing::warn!(%error, "cluster roles could not be aggregated; trying again");
+                warn_repeated!(""; %error, "cluster roles could not be aggregated; trying again");
                 Outcome::Again
             }
         }
     }
 
     /// Fills all roles with what the others hold now; whether that changed any.
-    async fn fill(&self) -> Result<bool, ApiError> {
+    async fn fill(&self, client: &Client) -> Result<bool, ApiError> {
         let mut changed = false;
-        let mut all: Vec<Object> = self
-            .client
-            .list(&self.roles, LabelSelector::everything())
-            .await?
-            .into_iter()
-            .map(|Stored { object, .. }| object)
-            .collect();
+        let found = client.list(&self.roles, LabelSelector::everything()).await?;
+        let mut all: Vec<Object> = found.into_iter().map(|Stored { object, .. }| object).collect();
         all.sort_by(|left, right| left.name().cmp(right.name()));
         for role in &all {
             let Some(rules) = aggregate(role, &all) else { continue };
             if role.get(&["rules"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice) != rules.as_slice() {
                 let mut next = role.clone();
                 next.0.insert("rules", Value::Array(rules));
-                self.client.update(&self.roles, next).await?;
+                client.update(&self.roles, next).await?;
                 changed = true;
             }
         }

@@ -15,6 +15,7 @@ use keelson_meta::names::label_value_faults;
 use keelson_meta::{ApiError, Object, Random, Revision};
 use keelson_registry::Registry;
 use keelson_storage::{Fence, Identity, StoreKey};
+use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -94,7 +95,7 @@ impl IdentityLease {
         random: &dyn Random,
         config: IdentityConfig,
     ) -> Result<Self, ApiError> {
-        let client = Client::of_server(registry, SERVER_MANAGER);
+        let client = Client::of_upkeep(registry, SERVER_MANAGER);
         let key = identity_key(&config.server_id)?;
         let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
         let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };
@@ -138,7 +139,7 @@ impl IdentityLease {
                 Ok(()) = self.config.annotations.changed() => {}
             }
             if let Err(error) = self.step().await {
-                tracing::warn!(server_id = self.config.server_id, %error, "the identity lease was not renewed; it is tried again");
+                warn_repeated!(&self.config.server_id; server_id = self.config.server_id, %error, "the identity lease was not renewed; it is tried again");
                 tokio::select! {
                     () = stopping.cancelled() => return,
                     () = tokio::time::sleep(RETRY) => {}

@@ -15,6 +15,7 @@ use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Family, Registry, ServiceRanges, Target};
+use keelson_supervision::warn_repeated;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, SERVER_MANAGER, Stored, clean_up};
@@ -48,7 +49,7 @@ pub struct KubernetesService {
 impl KubernetesService {
     /// For a server that listens on `port`.
     pub fn new(registry: Arc<Registry>, ranges: ServiceRanges, servers: Arc<RegisteredServers>, port: u16) -> Self {
-        Self { client: Client::of_server(registry, SERVER_MANAGER), ranges, servers, port }
+        Self { client: Client::of_upkeep(registry, SERVER_MANAGER), ranges, servers, port }
     }
 
     /// Runs until the server stops, and takes its address away then.
@@ -64,7 +65,7 @@ impl KubernetesService {
             }
             for done in [self.ensure_range().await, self.ensure_service().await] {
                 if let Err(error) = done {
-                    tracing::warn!(%error, "the service of the API servers could not be kept; trying again");
+                    warn_repeated!(""; %error, "the service of the API servers could not be kept; trying again");
                 }
             }
         }
@@ -106,7 +107,7 @@ impl KubernetesService {
         let had = current.object.get(&["spec", "cidrs"]);
         if cidrs.len() != 2 || had != Some(&json!([cidrs[0]])) {
             if had != Some(&json!(cidrs)) {
-                tracing::warn!(?had, ?cidrs, "the range of services is not the one that this server is set to");
+                warn_repeated!(""; ?had, ?cidrs, "the range of services is not the one that this server is set to");
             }
             return Ok(current);
         }

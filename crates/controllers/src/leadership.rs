@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Registry;
+use keelson_supervision::warn_repeated;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +44,7 @@ impl Leadership {
     /// A candidate. `server_id` is stable over restarts, `holder` is of this process: a server that comes back takes the
     /// lease of its earlier process up again at once. That can't lead any longer, since the server has registered anew.
     pub fn new(registry: Arc<Registry>, server_id: impl Into<String>, holder: impl Into<String>) -> Self {
-        let client = Client::of_server(registry, MANAGER);
+        let client = Client::of_upkeep(registry, MANAGER);
         Self { client, server_id: server_id.into(), holder: holder.into(), first_seen: OnceLock::new() }
     }
 
@@ -67,7 +68,7 @@ impl Leadership {
             match self.try_acquire(&mut observed).await {
                 Ok(Some(lease)) => return lease,
                 Ok(None) | Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => {}
-                Err(error) => tracing::warn!(%error, "looking for who leads failed; it is tried again"),
+                Err(error) => warn_repeated!(""; %error, "looking for who leads failed; it is tried again"),
             }
             tokio::time::sleep(INTERVAL).await;
         }
@@ -114,7 +115,7 @@ impl Leadership {
                 Ok(Ok(Some(next))) => (lease, renewed) = (next, attempt),
                 Ok(Ok(None)) => break,
                 Ok(Err(error)) if renewed.elapsed() < RENEW_DEADLINE => {
-                    tracing::warn!(%error, "the lead was not renewed");
+                    warn_repeated!(""; %error, "the lead was not renewed");
                 }
                 Ok(Err(_)) | Err(_) => break,
             }

@@ -2,8 +2,9 @@
 //! `metadata.managedFields`), whether it only rehearses, how long it waits, the authorizer that knows its rights, and the
 //! notes of what it should be told besides and of what is written down of its request.
 //!
-//! Clients, controllers and the server itself call alike, each by a name of its own. The subresource and the version of
-//! an entry in `managedFields` are those of the target; they are no matter of the caller.
+//! Clients, controllers and the server itself call alike, each by a name of its own. The server's own calls are known by their
+//! origin, which constructors here set: a client that authenticates or impersonates under the server's name stays a client. The
+//! subresource and the version of an entry in `managedFields` are those of the target; they are no matter of the caller.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use keelson_meta::go_format::is_print;
 use keelson_meta::options::FIELD_MANAGER_MAX;
 use tokio::time::{Instant, timeout_at};
 
+use crate::target::Target;
 use crate::warnings::Warnings;
 
 /// The field manager of a client that names neither itself nor its program.
@@ -24,9 +26,21 @@ const SERVER: &str = "kube-apiserver";
 /// Where the service accounts of controllers are.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
+/// The origin of a call. It is private, so that no authenticator, filter or impersonation can set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A request, or a controller that calls as a service account.
+    Client,
+    /// The server itself.
+    Server,
+    /// The server itself, for objects that the server needs to become ready or to stay known to others.
+    Upkeep,
+}
+
 /// Who calls a verb.
 #[derive(Clone, Debug)]
 pub struct Caller {
+    origin: Origin,
     user: Arc<User>,
     authorizer: Arc<dyn Authorizer>,
     field_manager: Cow<'static, str>,
@@ -42,12 +56,21 @@ impl Caller {
     pub fn new(user: Arc<User>, authorizer: Arc<dyn Authorizer>) -> Self {
         let field_manager = Cow::Borrowed(UNKNOWN);
         let (warnings, audit) = (Warnings::default(), AuditRecord::default());
-        Self { user, authorizer, field_manager, dry_run: false, deadline: None, warnings, audit }
+        let origin = Origin::Client;
+        Self { origin, user, authorizer, field_manager, dry_run: false, deadline: None, warnings, audit }
     }
 
-    /// The server itself.
+    /// The server itself. It needs no right; admission plugins see its writes, as the reference server's plugins see those of its
+    /// loopback client.
     pub fn server() -> Self {
-        Self::new(Arc::new(User::api_server()), Arc::new(PrivilegedGroup)).managing(SERVER)
+        let caller = Self::new(Arc::new(User::api_server()), Arc::new(PrivilegedGroup)).managing(SERVER);
+        Self { origin: Origin::Server, ..caller }
+    }
+
+    /// The server itself, for objects that it needs to become ready or to stay known to others. No admission plugin sees these
+    /// writes: a webhook or policy that refuses everything must not keep a server from starting.
+    pub fn upkeep() -> Self {
+        Self { origin: Origin::Upkeep, ..Self::server() }
     }
 
     /// A controller, which has a service account as it has where controllers are programs of their own.
@@ -96,6 +119,23 @@ impl Caller {
     #[must_use]
     pub fn audited_in(self, audit: AuditRecord) -> Self {
         Self { audit, ..self }
+    }
+
+    /// Returns true for calls of the server itself. The name of the user says nothing about that.
+    pub fn is_server(&self) -> bool {
+        match self.origin {
+            Origin::Server | Origin::Upkeep => true,
+            Origin::Client => false,
+        }
+    }
+
+    /// Returns true where no admission plugin sees a write to this target: upkeep, and writes of the server that precede all others.
+    pub(crate) fn passes_admission(&self, target: &Target) -> bool {
+        match self.origin {
+            Origin::Upkeep => true,
+            Origin::Server => target.strategy().precedes_publication(target),
+            Origin::Client => false,
+        }
     }
 
     /// The user.
@@ -177,6 +217,22 @@ mod tests {
         check(None, "/x", "unknown");
         check(None, "a\u{7}b/1", "ab");
         check(None, &"é".repeat(65), &"é".repeat(64));
+    }
+
+    #[test]
+    fn the_server_is_known_by_its_origin_and_not_by_its_name() {
+        let namesake = Caller::new(Arc::new(User::api_server()), Arc::new(PrivilegedGroup));
+        let controller = Caller::controller("namespace-controller", Arc::new(PrivilegedGroup));
+        let changed = Caller::upkeep().managing("x").rehearsing_if(true).until(None);
+        for (caller, expected) in [
+            (Caller::server(), true),
+            (Caller::upkeep(), true),
+            (changed, true),
+            (namesake, false),
+            (controller, false),
+        ] {
+            assert_eq!(caller.is_server(), expected, "{caller:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use keelson_access::User;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
@@ -16,6 +15,7 @@ use keelson_meta::{ApiError, Object};
 
 use keelson_patch::equal::equal;
 
+use crate::caller::Caller;
 use crate::kinds::{self, MetadataRules};
 use crate::registry::Registry;
 use crate::subresources::scale_faults;
@@ -27,7 +27,7 @@ const SERVER_OWNED: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp"
 
 /// Gives a new object, which is in the version that it is stored in, what only the server can: its uid and its birth.
 /// Drops what a client may not set on creation.
-pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Object, creator: &User) {
+pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Object, creator: &Caller) {
     for field in SERVER_OWNED {
         object.remove_meta(field);
     }

@@ -14,6 +14,7 @@ use keelson_meta::json::Value;
 use keelson_meta::{ApiError, GroupResource, GroupVersionKind};
 use keelson_registry::{Registry, ServedResource, Surface, Target};
 use keelson_storage::Compare;
+use keelson_supervision::warn_repeated;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -101,7 +102,7 @@ impl StorageVersionPublication {
     /// # Errors
     /// 500 when storage versions are not served.
     pub fn new(registry: Arc<Registry>, server_id: &str) -> Result<Self, ApiError> {
-        let client = Client::of_server(registry.clone(), SERVER_MANAGER);
+        let client = Client::of_upkeep(registry.clone(), SERVER_MANAGER);
         let versions = target(&client)?;
         let progress = Arc::new(Publication { state: watch::Sender::default() });
         let (server_id, queue) = (server_id.to_owned(), Queue::new(BACKOFF));
@@ -222,7 +223,7 @@ impl StorageVersionPublication {
     fn done(&self, resource: &GroupResource, result: Result<(), ApiError>) -> Outcome {
         self.progress.note(resource, result.is_ok());
         let Err(error) = result else { return Outcome::Done };
-        tracing::warn!(%resource, %error, "a storage version could not be published; trying again");
+        warn_repeated!(resource; %resource, %error, "a storage version could not be published; trying again");
         Outcome::Again
     }
 

@@ -72,7 +72,7 @@ impl Asked {
 }
 
 /// A kubeconfig that leads to a webhook, which knows its caller by a token.
-fn kubeconfig(directory: &Path, name: &str, url: &str, ca_bundle: &str) -> PathBuf {
+pub(super) fn kubeconfig(directory: &Path, name: &str, url: &str, ca_bundle: &str) -> PathBuf {
     let file = directory.join(name);
     let text = json!({
         "kind": "Config", "apiVersion": "v1", "current-context": "hook",

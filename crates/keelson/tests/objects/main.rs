@@ -27,6 +27,7 @@ mod nodes;
 mod odd_quotas;
 mod old_data;
 mod optional_admission;
+mod own_calls;
 mod pod_security;
 mod pods;
 mod protobuf;

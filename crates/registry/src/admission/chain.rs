@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use keelson_access::user::API_SERVER;
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
@@ -41,11 +40,11 @@ impl AdmissionChain {
         self.plugins.iter().map(|plugin| plugin.name())
     }
 
-    /// How much the plugins have to see of such a write together: nothing of what a server writes by itself to be one of those on a
-    /// store. Or a webhook that refuses everything would keep all servers from writing, and nobody could take it away.
+    /// How much the plugins have to see of such a write together: nothing of what the server writes to become ready and to be one of
+    /// those on a store. A webhook that refuses everything would keep all servers from writing otherwise, and could not be deleted.
     pub(crate) fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
         let AdmissionAttributes { caller, target, .. } = attributes;
-        if caller.user().name == API_SERVER && target.strategy().precedes_publication(target) {
+        if caller.passes_admission(target) {
             return Interest::None;
         }
         self.plugins.iter().map(|plugin| plugin.interest(attributes)).max().unwrap_or(Interest::None)

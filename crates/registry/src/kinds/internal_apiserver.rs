@@ -2,10 +2,8 @@
 //!
 //! They are written before a server has published anything, by the server itself.
 
-use keelson_access::User;
-use keelson_access::user::API_SERVER;
-
 use super::strategy::{FieldPath, Strategy, metadata_of_status};
+use crate::caller::Caller;
 use crate::target::Target;
 
 /// The strategy of storage versions.
@@ -13,8 +11,8 @@ pub(super) struct StorageVersions;
 
 impl Strategy for StorageVersions {
     /// A server that is the first to publish writes once.
-    fn keeps_status_on_create(&self, creator: &User) -> bool {
-        creator.name == API_SERVER
+    fn keeps_status_on_create(&self, creator: &Caller) -> bool {
+        creator.is_server()
     }
 
     fn precedes_publication(&self, _target: &Target) -> bool {

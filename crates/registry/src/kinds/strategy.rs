@@ -14,6 +14,7 @@ use keelson_meta::json::Map;
 use keelson_meta::options::DeleteOptions;
 use keelson_meta::{ApiError, Object};
 
+use crate::caller::Caller;
 use crate::companions::Companions;
 use crate::prepare::same_specification;
 use crate::registry::Registry;
@@ -62,7 +63,7 @@ pub(crate) trait Strategy: Send + Sync {
     }
 
     /// Whether the creator of an object also states its status.
-    fn keeps_status_on_create(&self, _creator: &User) -> bool {
+    fn keeps_status_on_create(&self, _creator: &Caller) -> bool {
         false
     }
 

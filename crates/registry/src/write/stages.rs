@@ -343,7 +343,7 @@ impl Registry {
     fn prepare_new(&self, target: &Target, object: &mut Object, caller: &Caller) -> bool {
         let strategy = target.strategy();
         let mut is_changed = strategy.attribute(object, caller.user());
-        stamp_new(self, target, object, caller.user());
+        stamp_new(self, target, object, caller);
         drop_closed(target, None, object);
         is_changed |= strategy.prepare_create(object, caller.warnings());
         is_changed

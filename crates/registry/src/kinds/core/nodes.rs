@@ -2,10 +2,10 @@
 //!
 //! The taint is upstream's, and is taken off by whoever watches over nodes. The creator of a node also states its status.
 
-use keelson_access::User;
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
 
+use crate::caller::Caller;
 use crate::kinds::strategy::Strategy;
 use crate::warnings::Warnings;
 
@@ -28,7 +28,7 @@ pub(super) struct Nodes;
 
 impl Strategy for Nodes {
     /// A kubelet registers its node whole.
-    fn keeps_status_on_create(&self, _: &User) -> bool {
+    fn keeps_status_on_create(&self, _: &Caller) -> bool {
         true
     }
 
