@@ -71,8 +71,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 /// Bytes of all header fields of one HTTP/2 request. Long selectors and continue tokens stand in the path, which can't be longer than this:
 /// a stream with a longer one is reset, and clients try that again and again. Those who are told the bound tell their user.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
-/// The largest HTTP/2 frame. Twice the largest head and more, so that a client sends one that is too large in few frames and gets 431: h2
-/// ends the whole connection, with the watches on it, after a handful of CONTINUATION frames.
+/// The largest HTTP/2 frame. h2 ends the whole connection, with its watches, after a handful of CONTINUATION frames. In large frames a head
+/// over the limit needs few of them, and its request alone gets 431.
 const MAX_FRAME_BYTES: u32 = 1024 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;

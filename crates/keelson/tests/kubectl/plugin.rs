@@ -107,7 +107,7 @@ async fn refusals_are_told_as_kubectl_tells_them() {
     assert_eq!((done, &*printed, &*told), (true, "", "No resources found in default namespace.\n"));
 }
 
-/// Whoever writes an object must not write to the terminal of whoever looks at it.
+/// An object's author could otherwise retitle the reader's window or erase the screen.
 #[tokio::test]
 async fn control_characters_of_objects_reach_no_terminal() {
     let shell = Shell::start().await;
