@@ -181,7 +181,7 @@ impl Checker<'_> {
         let target = of.as_optional().unwrap_or(&of).clone();
         let found = match &target {
             Type::Map(of) => of.1.clone(),
-            Type::Object(object) => match object.fields.get(field) {
+            Type::Object(object) => match object.field(field) {
                 Some(found) => found.decl.ty.clone(),
                 None => {
                     self.issue(id, format!("undefined field '{field}'"));

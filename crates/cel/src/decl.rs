@@ -6,6 +6,7 @@
 mod escape;
 mod schema;
 
+use escape::is_reserved;
 pub use escape::{escape, is_identifier};
 pub use schema::from_schema;
 
@@ -71,6 +72,13 @@ pub struct ObjectType {
     pub name: String,
     /// The fields under their names in expressions.
     pub fields: BTreeMap<String, Field>,
+}
+
+impl ObjectType {
+    /// The field of this name in expressions. A reserved word names its field plainly after a dot (`self.namespace`), as well as escaped.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.get(name).or_else(|| if is_reserved(name) { self.fields.get(&escape(name)?) } else { None })
+    }
 }
 
 /// A declared field.
@@ -186,7 +194,7 @@ impl Decl {
 
     /// The field of that name in expressions, if it has one.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        if let DeclKind::Object(object) = &self.kind { object.fields.get(name) } else { None }
+        if let DeclKind::Object(object) = &self.kind { object.field(name) } else { None }
     }
 }
 

@@ -13,7 +13,9 @@ fn faults(expression: &str) -> Vec<String> {
         "l": {"type": "array", "items": {"type": "string"}},
         "o": {"type": "object", "properties": {"a": {"type": "string"}}},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-        "any": {"x-kubernetes-preserve-unknown-fields": true}
+        "any": {"x-kubernetes-preserve-unknown-fields": true},
+        "namespace": {"type": "string"},
+        "if": {"type": "object", "properties": {"while": {"type": "boolean"}}}
     }});
     let decl = decl::from_schema(&schema, "self", false).expect("a schema that is seen");
     let environment = Environment::kubernetes().with_declared("self", &decl).with_declared("oldSelf", &decl);
@@ -36,6 +38,17 @@ fn check(table: &[(&str, &[&str])]) {
 
 const OPERAND: &str = "expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
                        STRING, BYTES, IDENTIFIER}";
+
+/// Since Kubernetes 1.31 a reserved word names a field after a dot and in `has()`, where it can't be anything else.
+#[test]
+fn reserved_words_name_fields_after_a_dot() {
+    check(&[
+        ("self.namespace == 'a' && self.__namespace__ == 'a'", &[]),
+        ("has(self.if) && self.if.while && self.?if.?while.orValue(true)", &[]),
+        ("self.for == 1", &["1:5: undefined field 'for'"]),
+        ("namespace == 'a'", &["1:1: reserved identifier: namespace"]),
+    ]);
+}
 
 #[test]
 fn the_parser_goes_on_after_a_mistake() {

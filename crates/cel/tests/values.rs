@@ -40,6 +40,19 @@ fn check(table: &[(&str, &str)]) {
 }
 
 #[test]
+fn reserved_words_name_fields_after_a_dot() {
+    let part = json!({"type": "object", "properties": {"while": {"type": "boolean"}}});
+    let schema = json!({"type": "object", "properties": {"namespace": {"type": "string"}, "if": part}});
+    let table = [
+        ("self.namespace + self.__namespace__", "aa"),
+        ("has(self.if) && has(self.__if__)", "true"),
+        ("self.if.while", "true"),
+        ("self.?if.?while.orValue(false)", "true"),
+    ];
+    check_on(&json!({"namespace": "a", "if": {"while": true}}), Some(&schema), &table);
+}
+
+#[test]
 fn numbers_overflow_and_divide_as_go_has_it() {
     check(&[
         ("2 + 3 * 4 - 1", "13"),

@@ -1,7 +1,7 @@
 //! The TLS port: accepts connections, bounds what they may take, and ends them in order when the server stops.
 //!
 //! Connections are accepted by a thread of their own (`door.rs`), counted (`connections.rs`), and served by the runtime
-//! (`connection.rs`). What a client holds is bounded: what it may send before it is known (`heads.rs`), how long it may leave its answers
+//! (`connection.rs`), which refuses malformed heads (`request_head.rs`). What a client holds is bounded: what it may send before it is known (`heads.rs`), how long it may leave its answers
 //! lying (`sending.rs`, `stall.rs`), and what the snapshots of slow lists may keep (`pinned.rs`).
 //!
 //! Stopping: no new connection is accepted, every open one is told to finish (GOAWAY on HTTP/2, no keep-alive on
@@ -15,6 +15,7 @@ mod door;
 mod heads;
 mod idle;
 mod pinned;
+mod request_head;
 mod sending;
 mod stall;
 

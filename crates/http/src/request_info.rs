@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::{Method, Uri};
+use keelson_meta::field_selector::FieldSelector;
 use keelson_resources::Verb;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
@@ -263,15 +264,14 @@ fn wants_watch(query: &str) -> bool {
         .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
 }
 
-/// The name that a field selector demands, when it is one that a path could hold.
+/// The name that a field selector demands, when it is one that a path could hold. Storage reads the selector by the same parser: a decision for
+/// a name must hold for what is then listed.
 fn selected_name(query: &str) -> Option<String> {
     let (_, selector) = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "fieldSelector")?;
-    selector.split(',').find_map(|term| {
-        let value = term.strip_prefix("metadata.name=")?;
-        let value = value.strip_prefix('=').unwrap_or(value);
-        let valid = !value.is_empty() && value != "." && value != ".." && !value.contains(['/', '%', '\\']);
-        valid.then(|| value.to_owned())
-    })
+    let selector = FieldSelector::parse(&selector).ok()?;
+    let name = selector.require_exact("metadata.name")?;
+    let valid = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%']);
+    valid.then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -349,6 +349,10 @@ mod tests {
         check("GET", "/api/v1/pods?fieldSelector=a%3Db,metadata.name%3D%3Dp&watch=1", "watch /v1 pods/- -/~p");
         check("GET", "/api/v1/pods?fieldSelector=metadata.name!%3Dp", "list /v1 pods/- -/-");
         check("GET", "/api/v1/pods?fieldSelector=metadata.name%3D..", "list /v1 pods/- -/-");
+        // A backslash keeps a comma from ending its term, in which `metadata.name=p` is then part of a value.
+        check("GET", r"/api/v1/pods?fieldSelector=a%3Db%5C%2Cmetadata.name%3Dp", "list /v1 pods/- -/-");
+        check("GET", r"/api/v1/pods?fieldSelector=metadata.name%3Da%5C%2Cb", "list /v1 pods/- -/~a,b");
+        check("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp,!", "list /v1 pods/- -/-");
     }
 
     #[test]

@@ -226,7 +226,7 @@ pub fn mark_gzip(headers: &mut HeaderMap) {
 
 /// Adds warnings in their order.
 pub fn add_warnings(headers: &mut HeaderMap, texts: &[String]) {
-    for text in texts.iter().take(Warnings::CHARACTERS_OF_ALL) {
+    for text in texts.iter().take(Warnings::MOST) {
         add_warning(headers, text);
     }
 }
@@ -239,7 +239,7 @@ pub fn add_warning(headers: &mut HeaderMap, text: &str) {
 }
 
 /// Bounds the warnings of an answer as upstream does: when all together have more than 4,096 characters, each is cut after
-/// 256, and those after the one that passes the bound are left out. None is told twice.
+/// 256, and those after the one that passes the bound are left out. Equal ones are sent once, and at most [`Warnings::MOST`] of them.
 pub fn bound_warnings(headers: &mut HeaderMap) {
     let mut values = headers.get_all(WARNING).iter();
     // Most answers have none, or one that is short.
@@ -256,7 +256,7 @@ pub fn bound_warnings(headers: &mut HeaderMap) {
     let most_for_one = if all > Warnings::CHARACTERS_OF_ALL { Warnings::CHARACTERS_OF_EACH } else { usize::MAX };
     headers.remove(WARNING);
     let mut told = 0;
-    for text in texts {
+    for text in texts.into_iter().take(Warnings::MOST) {
         if told >= Warnings::CHARACTERS_OF_ALL {
             break;
         }
@@ -374,6 +374,8 @@ mod tests {
         check(&["same".to_owned(), "same".to_owned()], &[4]);
         let many: Vec<_> = (0..100_000).map(|number| format!("{number:0>512}")).collect();
         check(&many, &[256; 16]);
+        let short: Vec<_> = (0..505).map(|number| number.to_string()).collect();
+        check(&short, &[&[1; 10][..], &[2; 54]].concat());
         let mut headers = HeaderMap::new();
         bound_warnings(&mut headers);
         assert!(headers.is_empty());

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::Context as _;
+use keelson_meta::control_characters::visible;
 
 /// Standard error, for the log: takes everything, and loses what can't be written.
 pub(crate) struct Log;
@@ -30,13 +31,13 @@ impl Write for Log {
 
 /// Tells a line on standard error, to whom it may concern.
 pub(crate) fn note(line: impl fmt::Display) {
-    let _ = Log.write_all(format!("{line}\n").as_bytes());
+    let _ = Log.write_all(format!("{}\n", visible(&line.to_string())).as_bytes());
 }
 
 /// Tells a line on standard error in the place of the last one, where that is a terminal.
 pub(crate) fn note_over(line: impl fmt::Display) {
     // Back to the beginning of the line, what is there erased.
-    let _ = Log.write_all(format!("\r\x1b[2K{line}").as_bytes());
+    let _ = Log.write_all(format!("\r\x1b[2K{}", visible(&line.to_string())).as_bytes());
 }
 
 /// Tells a line on standard output, where the work goes on although nobody reads it.
@@ -54,6 +55,6 @@ pub(crate) fn answer(line: impl fmt::Display) -> anyhow::Result<()> {
 
 fn print(line: impl fmt::Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
+    writeln!(out, "{}", visible(&line.to_string()))?;
     out.flush()
 }

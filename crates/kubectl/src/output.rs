@@ -1,6 +1,6 @@
 //! Output: the answer on standard output, and what is said about it on standard error.
 //!
-//! An answer that can't be written is a failure, a note that can't be is lost.
+//! Control characters of objects and errors are made visible. An answer that can't be written is a failure, a note that can't be is lost.
 
 mod documents;
 mod progress;
@@ -10,8 +10,9 @@ use std::fmt;
 use std::io::{self, Write as _};
 
 use anyhow::Context as _;
+use keelson_meta::control_characters::visible;
 
-pub(crate) use self::documents::Documents;
+pub(crate) use self::documents::{Documents, line};
 pub(crate) use self::progress::Progress;
 pub(crate) use self::table::Table;
 
@@ -20,10 +21,14 @@ pub(crate) use self::table::Table;
 /// # Errors
 /// When it can't be written.
 pub(crate) fn answer(line: impl fmt::Display) -> anyhow::Result<()> {
-    writeln!(io::stdout().lock(), "{line}").context("writing to standard output")
+    print(&visible(&line.to_string()))
 }
 
-/// Says something about the answer. What can't be said is lost.
+/// Prints a note about the answer on standard error.
 pub(crate) fn note(line: impl fmt::Display) {
-    let _lost = writeln!(io::stderr().lock(), "{line}");
+    let _lost = writeln!(io::stderr().lock(), "{}", visible(&line.to_string()));
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    writeln!(io::stdout().lock(), "{text}").context("writing to standard output")
 }

@@ -8,7 +8,7 @@ use keelson_meta::json::Value;
 
 use crate::args::{Get, Output};
 use crate::client::Server;
-use crate::output::{Documents, Table, answer, note};
+use crate::output::{Documents, Table, answer, line, note};
 use crate::question::Question;
 use crate::resources::{self, Resource};
 use crate::walk::Walk;
@@ -70,7 +70,7 @@ async fn groups(server: &Server, get: &Get, question: &Question) -> anyhow::Resu
     let mut table = Table::new(&["VALUE", "COUNT"]);
     for group in values {
         if get.output == Output::Ndjson {
-            answer(group)?;
+            line(group)?;
             continue;
         }
         let value = match group.get("value") {

@@ -283,6 +283,7 @@ impl ApiError {
         if !matches!(self, Self::Invalid { .. }) {
             answer::bound(&mut status);
         }
+        answer::make_visible(&mut status);
         status
     }
 

@@ -26,6 +26,9 @@ impl Warnings {
     /// After how many characters each is cut then.
     pub const CHARACTERS_OF_EACH: usize = 256;
 
+    /// The largest number of warnings in an answer. HTTP clients of several languages read at most 100 header fields.
+    pub const MOST: usize = 64;
+
     /// A note that somebody is going to read.
     pub fn noted() -> Self {
         Self(Some(Arc::default()))
@@ -41,7 +44,7 @@ impl Warnings {
         let Some(noted) = &self.0 else { return };
         let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = text.into();
-        if text.is_empty() || noted.characters >= Self::CHARACTERS_OF_ALL {
+        if text.is_empty() || noted.characters >= Self::CHARACTERS_OF_ALL || noted.texts.len() >= Self::MOST {
             return;
         }
         // What is longer than all may be together is cut in any case, so it need not be kept.
@@ -100,6 +103,6 @@ mod tests {
         assert_eq!(many.take().len(), Warnings::CHARACTERS_OF_ALL / Warnings::CHARACTERS_OF_EACH);
         let short = Warnings::noted();
         short.extend((0..100_000).map(|number| format!("{number:06}")));
-        assert_eq!(short.take().len(), Warnings::CHARACTERS_OF_ALL.div_ceil(6));
+        assert_eq!(short.take().len(), Warnings::MOST);
     }
 }

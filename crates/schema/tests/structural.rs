@@ -314,6 +314,22 @@ fn objects_are_pruned_and_get_their_defaults() {
     check(json!({ "s": { "a": 1 } }), json!({ "s": {} }), &["spec.s.a"]);
 }
 
+/// Items of an array that keeps unknown fields keep theirs; below a declared field, pruning begins again.
+#[test]
+fn items_of_a_preserving_array_keep_unknown_fields() {
+    let part = json!({ "type": "object", "properties": { "z": { "type": "string" } } });
+    let item = json!({ "type": "object", "properties": { "z": { "type": "string" }, "part": part } });
+    let array =
+        |items: &Value| json!({ "type": "array", "x-kubernetes-preserve-unknown-fields": true, "items": items });
+    let object = json!({ "z": "1", "w": { "deep": [1] }, "part": { "z": "2", "gone": 3 } });
+    let kept = json!({ "part": { "z": "2" }, "w": { "deep": [1] }, "z": "1" });
+    let schema = schema(json!({ "flat": array(&item), "nested": array(&json!({ "type": "array", "items": item })) }));
+    let (mut walked, unknown) = walked(&schema, json!({ "flat": [object], "nested": [[object]] }));
+    walked.sort_all_keys();
+    assert_eq!(walked, json!({ "flat": [kept], "nested": [[kept]] }));
+    assert_eq!(unknown, ["spec.flat[0].part.gone", "spec.nested[0][0].part.gone"]);
+}
+
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!(null)),

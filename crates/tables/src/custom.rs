@@ -128,8 +128,8 @@ fn cell(kind: CellType, found: Item<'_>, of: Subject<'_>) -> Value {
         (CellType::Integer, Content::Number(number)) => whole(number).map_or(Value::Null, Value::from),
         (CellType::Number, Content::Number(number)) => {
             number.parse().map_or(Value::Null, |float: f64| match whole(number) {
-                // A whole number is written without a fraction.
-                Some(whole) if float.fract() == 0.0 => whole.into(),
+                // A whole number is written without a fraction, unless it is beyond 64 bits.
+                Some(whole) if float.fract() == 0.0 && float.abs() < BEYOND_INTEGERS => whole.into(),
                 _ => float.into(),
             })
         }
@@ -146,6 +146,9 @@ fn cell(kind: CellType, found: Item<'_>, of: Subject<'_>) -> Value {
 const NO_VALUE: &str = "<no value>";
 /// The time that stands for none.
 const NO_TIME: &str = "0001-01-01T00:00:00Z";
+
+/// The smallest float that is no 64-bit integer, 2^63.
+const BEYOND_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
 
 /// A number without its fraction.
 #[allow(clippy::cast_possible_truncation, reason = "what is too large is the largest there is")]
@@ -222,5 +225,18 @@ mod tests {
         check(CellType::Boolean, [null(), null(), null(), json!(true), null(), null(), null(), null()]);
         let invalid = || json!("<invalid>");
         check(CellType::Date, [invalid(), null(), null(), null(), json!("5m"), null(), null(), null()]);
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_stay_floats() {
+        let now = SystemTime::UNIX_EPOCH;
+        for (number, expected) in
+            [("1e19", json!(1e19)), ("-1e21", json!(-1e21)), ("1e18", json!(1_000_000_000_000_000_000_i64))]
+        {
+            let text = format!("{{\"n\":{number}}}");
+            let outline = Outline::read(&text);
+            let found = Path::parse(".n").expect("the path is good").first(outline.root()).expect("there is a number");
+            assert_eq!(cell(CellType::Number, found, Subject { object: outline.root(), now }), expected, "{number}");
+        }
     }
 }

@@ -28,6 +28,12 @@ impl<'a> Subject<'a> {
         self.at("metadata").at("name").cell()
     }
 
+    /// The cell with the name of a class, which says whether one of these annotations makes it the default.
+    pub(crate) fn name_of_class(&self, marks: &[&str]) -> Value {
+        let is_default = marks.iter().any(|key| self.annotation(key) == Some("true"));
+        format!("{}{}", self.at("metadata").at("name").text(), if is_default { " (default)" } else { "" }).into()
+    }
+
     /// The cell that says how old the object is.
     pub(crate) fn age(&self) -> Value {
         self.since(self.at("metadata").at("creationTimestamp")).into()

@@ -156,7 +156,7 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ),
     // a client of the API alone
     ("kubectl", &["meta", "codec"]),
-    ("keelson", &["server", "kubectl"]),
+    ("keelson", &["meta", "server", "kubectl"]),
     // beside
     ("teststores", &[]),
     ("testkit", &["meta", "storage", "server", "teststores"]),

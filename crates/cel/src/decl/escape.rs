@@ -13,7 +13,8 @@ pub fn is_identifier(text: &str) -> bool {
     text.bytes().all(plain) && !text.starts_with(|first: char| first.is_ascii_digit()) && !is_reserved(text)
 }
 
-fn is_reserved(name: &str) -> bool {
+/// Whether the name is a word of the language.
+pub(super) fn is_reserved(name: &str) -> bool {
     WORDS.contains(&name) || RESERVED.contains(&name)
 }
 

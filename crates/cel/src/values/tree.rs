@@ -79,7 +79,7 @@ impl<'a> TreeMap<'a> {
     fn decl_of(&self, name: &str) -> Option<&'a Decl> {
         match &self.decl?.kind {
             DeclKind::Map(values) => Some(values),
-            DeclKind::Object(object) => match object.fields.get(name) {
+            DeclKind::Object(object) => match object.field(name) {
                 Some(field) if field.property == name => Some(&field.decl),
                 _ => object.fields.values().find(|field| field.property == name).map(|field| &*field.decl),
             },
@@ -92,7 +92,7 @@ impl<'a> TreeMap<'a> {
         match self.decl {
             None => self.fields.get(name).map(|value| from_tree(value, None)),
             Some(Decl { kind: DeclKind::Object(object), .. }) => {
-                let field = object.fields.get(name)?;
+                let field = object.field(name)?;
                 let value = self.fields.get(&field.property).filter(|value| !value.is_null())?;
                 Some(from_tree(value, Some(&field.decl)))
             }

@@ -153,11 +153,16 @@ impl Encoding {
             return Ok(Self::Json);
         };
         let media = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        match media {
-            "" | "application/json" => Ok(Self::Json),
-            "application/yaml" => Ok(Self::Yaml),
-            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
-            _ => Err(ApiError::UnsupportedMediaType { accepted: MEDIA_TYPES }),
+        // Media types are compared without regard to case (RFC 9110, section 8.3.1).
+        let is = |name: &str| media.eq_ignore_ascii_case(name);
+        if media.is_empty() || is("application/json") {
+            Ok(Self::Json)
+        } else if is("application/yaml") {
+            Ok(Self::Yaml)
+        } else if is("application/vnd.kubernetes.protobuf") {
+            Ok(Self::Protobuf)
+        } else {
+            Err(ApiError::UnsupportedMediaType { accepted: MEDIA_TYPES })
         }
     }
 

@@ -32,6 +32,7 @@ use super::ahead::{Ahead, ReadAhead};
 use super::connections::Ticket;
 use super::heads::{HeadGuard, HeadLimit, Standing};
 use super::idle::{Activity, Busy};
+use super::request_head;
 use super::sending::{Sending, SentBody, Streams};
 use super::stall::{Patience, StallGuard};
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
@@ -70,6 +71,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 /// Bytes of all header fields of one HTTP/2 request. Long selectors and continue tokens stand in the path, which can't be longer than this:
 /// a stream with a longer one is reset, and clients try that again and again. Those who are told the bound tell their user.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
+/// The largest HTTP/2 frame. h2 ends the whole connection, with its watches, after a handful of CONTINUATION frames. In large frames a head
+/// over the limit needs few of them, and its request alone gets 431.
+const MAX_FRAME_BYTES: u32 = 1024 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 
@@ -258,11 +262,12 @@ async fn answer(
     let sending = Sending::current();
     let (parts, body) = request.into_parts();
     let body = RequestBody::new(busy.intake(body), &parts.headers);
-    let response = match place {
-        Threads::Door(runtime) if !health::is_health_path(parts.uri.path()) => {
+    let response = match (request_head::refusal(&parts), place) {
+        (Some(refusal), _) => refusal,
+        (None, Threads::Door(runtime)) if !health::is_health_path(parts.uri.path()) => {
             hand_over(&runtime, shared.clone(), client.clone(), parts, body).await
         }
-        Threads::Runtime | Threads::Door(_) => shared.pipeline.answer(&*client, parts, body).await,
+        (None, Threads::Runtime | Threads::Door(_)) => shared.pipeline.answer(&*client, parts, body).await,
     };
     if client.standing.is_strange() {
         return to_stranger(shared, response, sending, busy);
@@ -320,6 +325,7 @@ fn builder(streams: Streams) -> Builder<Streams> {
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_header_list_size(MAX_HEADER_BYTES)
+        .max_frame_size(MAX_FRAME_BYTES)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     builder

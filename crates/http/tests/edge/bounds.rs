@@ -190,6 +190,43 @@ async fn a_head_that_is_too_large_is_answered() {
     assert_eq!(admin.get(SMALL).await.status, 200);
 }
 
+/// A connection carries the watches of a whole process, which must outlive one request with a head that is far too large.
+#[tokio::test]
+async fn an_http2_connection_outlives_a_head_that_is_too_large() {
+    let server = Server::start().await;
+    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut watch = admin.beside().open("/api/v1/namespaces/a/configmaps?watch=1").await.into_body();
+    next_frame(&mut watch).await.unwrap().unwrap();
+    let field = "q".repeat(30_000);
+    for fields in [3, 10, 20] {
+        let names: Vec<_> = (0..fields).map(|number| format!("x-long-{number}")).collect();
+        let headers: Vec<_> = names.iter().map(|name| (name.as_str(), field.as_str())).collect();
+        assert_eq!(admin.send("GET", SMALL, &headers, "").await.status, 431, "{fields} fields");
+    }
+    assert_eq!(admin.get(SMALL).await.status, 200);
+    assert!(tokio::time::timeout(SOON, watch.frame()).await.is_err(), "the watch goes on");
+}
+
+/// A proxy in front of the server and the server must read the same request.
+#[tokio::test]
+async fn heads_that_can_be_read_in_two_ways_are_refused() {
+    let server = Server::start().await;
+    let chunked = ("transfer-encoding", "gzip, chunked");
+    for (method, target, headers, code) in [
+        ("GET", SMALL, &[][..], 400),
+        ("GET", SMALL, &[("host", "a"), ("host", "b")][..], 400),
+        ("GET", SMALL, &[("host", "a b")][..], 400),
+        ("POST", SMALL, &[("host", "localhost"), chunked][..], 501),
+        ("CONNECT", "localhost:443", &[("host", "localhost:443")][..], 405),
+    ] {
+        let mut admin = server.connect(Protocol::Http1, Credentials::Admin).await;
+        let answer = admin.send_bare(method, target, headers).await;
+        assert_eq!((answer.status, answer.headers.get("connection").is_some()), (code, true), "{method} {headers:?}");
+    }
+    let mut admin = server.connect(Protocol::Http1, Credentials::Admin).await;
+    assert_eq!(admin.send_bare("GET", SMALL, &[("host", "localhost")]).await.status, 200);
+}
+
 /// Whoever asks for health over a new connection does not wait for threads that requests hold.
 #[test]
 fn health_is_told_while_requests_hold_all_threads() {

@@ -243,6 +243,15 @@ impl Client {
         answer(self.raw(request.body(full(body)).unwrap()).await.unwrap()).await.unwrap()
     }
 
+    /// Sends a request with these header fields alone: HTTP/1.1 without a `Host` unless it is among them.
+    pub(crate) async fn send_bare(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        answer(self.raw(request.body(full("")).unwrap()).await.unwrap()).await.unwrap()
+    }
+
     /// Posts that many bytes without saying beforehand how many.
     pub(crate) async fn send_in_pieces(&mut self, method: &str, path: &str, bytes: usize) -> Answer {
         const PIECE: usize = 16 * 1024;

@@ -107,6 +107,42 @@ async fn refusals_are_told_as_kubectl_tells_them() {
     assert_eq!((done, &*printed, &*told), (true, "", "No resources found in default namespace.\n"));
 }
 
+/// An object's author could otherwise retitle the reader's window or erase the screen.
+#[tokio::test]
+async fn control_characters_of_objects_reach_no_terminal() {
+    let shell = Shell::start().await;
+    let event = json!({
+        "metadata": { "name": "e" },
+        "involvedObject": { "kind": "Pod", "namespace": "default", "name": "p" },
+        "reason": "\x1b]0;owned\x07", "message": "a\x1b[2J\u{9b}31mb\rc", "type": "Normal", "source": { "component": "\u{202e}x" },
+    });
+    shell.server.raw().post("/api/v1/namespaces/default/events", &event).await.expect(201);
+    for line in [
+        "get events",
+        "get events -o wide",
+        "get events -o json",
+        "get events -o ndjson",
+        "get events -o yaml",
+        "get events -o name",
+        "get events --group-by .reason",
+        "get events --group-by .reason -o ndjson",
+        "get events --search owned",
+    ] {
+        let printed = ok(&shell, line).await;
+        let acts = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+        assert!(!printed.contains(acts), "{line}: {printed:?}");
+        if line.ends_with("json") && !line.contains("group") {
+            let document: Value = serde_json::from_str(&printed).unwrap();
+            let stored = document.get("items").map_or(&document, |items| &items[0]);
+            assert_eq!((&stored["reason"], &stored["message"]), (&event["reason"], &event["message"]), "{line}");
+        }
+    }
+    let table = ok(&shell, "get events").await;
+    assert!(table.contains("^[]0;owned^G") && table.contains("a^[[2J<U+009B>31mb\\rc"), "{table}");
+    let (done, _, said) = run(&shell, "get pods --sort-by \u{9b}2J").await;
+    assert!(!done && !said.contains('\u{9b}'), "{said:?}");
+}
+
 #[tokio::test]
 async fn the_past_is_shown_and_kubectl_finds_the_plugin() {
     let shell = shell().await;

@@ -3,11 +3,20 @@
 //! Lines and names are printed as objects come, so that a pipeline begins with the first one.
 
 use keelson_codec::{json, yaml};
+use keelson_meta::control_characters::escaped_json;
 use keelson_meta::json::{Map, Value};
 
-use super::answer;
+use super::{answer, print};
 use crate::args::Output;
 use crate::resources::Resource;
+
+/// Prints a value as one line of JSON.
+///
+/// # Errors
+/// When it can't be written.
+pub(crate) fn line(value: &Value) -> anyhow::Result<()> {
+    print(&escaped_json(&value.to_string()))
+}
 
 /// Objects that are printed as they come, where the form lets that be.
 pub(crate) struct Documents<'r> {
@@ -31,7 +40,7 @@ impl<'r> Documents<'r> {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
                 answer(format_args!("{}/{name}", self.resource.name()))
             }
-            Output::Ndjson => answer(self.typed(object)),
+            Output::Ndjson => line(&self.typed(object)),
             Output::Json | Output::Yaml | Output::Table | Output::Wide => {
                 let typed = self.typed(object);
                 self.kept.push(typed);
@@ -63,11 +72,11 @@ impl<'r> Documents<'r> {
     /// # Errors
     /// When it can't be written.
     pub(crate) fn print(output: Output, document: &Value) -> anyhow::Result<()> {
-        let text = match output {
-            Output::Yaml => yaml::to_vec(document),
-            _ => json::to_vec_pretty(document),
-        };
-        answer(String::from_utf8_lossy(&text).trim_end())
+        if output == Output::Yaml {
+            // YAML's writer escapes every character that is not printable.
+            return print(String::from_utf8_lossy(&yaml::to_vec(document)).trim_end());
+        }
+        print(&escaped_json(String::from_utf8_lossy(&json::to_vec_pretty(document)).trim_end()))
     }
 
     /// The object with its kind, which the items of lists leave out.

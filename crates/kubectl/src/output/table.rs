@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use keelson_meta::control_characters::visible;
 use keelson_meta::json::Value;
 
 use super::answer;
@@ -36,8 +37,9 @@ impl Table {
         (Self::new(&names.collect::<Vec<_>>()), shown.iter().map(|(place, _)| *place).collect())
     }
 
+    /// Adds a row. Control characters are made visible here, since the widths of columns depend on it.
     pub(crate) fn add(&mut self, row: Vec<String>) {
-        self.rows.push(row);
+        self.rows.push(row.into_iter().map(|cell| visible(&cell).into_owned()).collect());
     }
 
     /// Prints all rows.
@@ -82,5 +84,8 @@ mod tests {
         assert_eq!(shown, [0, 1, 2]);
         let cells = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
         assert_eq!(line(&cells(&["a", "bc", "d"]), &[6, 7, 6]), "a     bc     d");
+        let mut table = Table::new(&["NAME"]);
+        table.add(cells(&["\x1b[31mred"]));
+        assert_eq!(table.rows[1], ["^[[31mred"]);
     }
 }

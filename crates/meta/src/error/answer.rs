@@ -2,7 +2,10 @@
 //!
 //! Only [`ApiError::status`](super::ApiError::status) calls these.
 
+use std::borrow::Cow;
+
 use super::{ConflictKind, ExpiredKind, ForbiddenDetail, MediaTypes, NotAcceptableForm};
+use crate::control_characters::visible;
 use crate::field_error::{self, FieldError, TOLD_BYTES_MAX, TOLD_MAX};
 use crate::go_format::quote;
 use crate::gvk::{GroupKind, GroupResource};
@@ -122,6 +125,17 @@ pub(super) fn bound(status: &mut Status) {
     }
     if let Some(details) = &mut status.details {
         details.causes.truncate(TOLD_MAX);
+    }
+}
+
+/// Makes control characters visible in the texts of a status. They can come from webhooks, converters, policies and stored objects, and clients
+/// print them to terminals.
+pub(super) fn make_visible(status: &mut Status) {
+    let causes = status.details.iter_mut().flat_map(|details| &mut details.causes);
+    for text in std::iter::once(&mut status.message).chain(causes.map(|cause| &mut cause.message)) {
+        if let Cow::Owned(shown) = visible(text) {
+            *text = shown;
+        }
     }
 }
 

@@ -17,7 +17,7 @@ const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// `whole`: whether the schema is that of objects with metadata of their own.
 pub(super) fn compile(kind: &GroupVersionKind, document: &Value, whole: bool) -> Schemas {
     let mut tables = Tables { builder: Builder::default() };
-    let root = tables.node(document, whole);
+    let root = tables.node(document, if whole { Role::Object } else { Role::Part });
     tables.builder.kind(&kind.group, &kind.version, &kind.kind, root);
     Schemas::from_compiled(tables.builder.finish())
 }
@@ -31,9 +31,19 @@ struct Tables {
     builder: Builder,
 }
 
+/// The role of a schema within the one around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// That of an object with metadata of its own.
+    Object,
+    /// That of a field, of an entry of a map or of an item.
+    Part,
+    /// That of an item whose array keeps unknown fields. The item keeps its own too; below a declared field, pruning begins again.
+    PreservedItem,
+}
+
 impl Tables {
-    /// `whole` for what is an object with metadata of its own.
-    fn node(&mut self, document: &Value, whole: bool) -> NodeId {
+    fn node(&mut self, document: &Value, role: Role) -> NodeId {
         let empty = Map::new();
         let schema = document.as_object().unwrap_or(&empty);
         let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -42,7 +52,7 @@ impl Tables {
         if flag("nullable") {
             node.flags |= NULLABLE;
         }
-        if flag("x-kubernetes-preserve-unknown-fields") {
+        if flag("x-kubernetes-preserve-unknown-fields") || role == Role::PreservedItem {
             node.flags |= PRESERVE_UNKNOWN;
         }
         node.of = match text("type") {
@@ -61,7 +71,9 @@ impl Tables {
             _ => MapType::Unset,
         };
         match node.of {
-            Type::Object => self.object(schema, &mut node, whole || flag("x-kubernetes-embedded-resource")),
+            Type::Object => {
+                self.object(schema, &mut node, role == Role::Object || flag("x-kubernetes-embedded-resource"));
+            }
             Type::Array => self.list(schema, &mut node),
             _ => {}
         }
@@ -74,7 +86,7 @@ impl Tables {
             // Of those that are forbidden, too, none is taken out: the rules refuse it.
             Some(values) if declared.is_none_or(Map::is_empty) => {
                 node.of = Type::Map;
-                node.child = Some(self.node(values, false));
+                node.child = Some(self.node(values, Role::Part));
                 return;
             }
             _ => {}
@@ -86,7 +98,7 @@ impl Tables {
             .map(|(name, schema)| {
                 let is_required = required.iter().any(|required| required.as_str() == Some(name));
                 let default = schema.get("default").map(Value::to_string).unwrap_or_default();
-                field(name, self.node(schema, false), if is_required { REQUIRED } else { 0 }, default)
+                field(name, self.node(schema, Role::Part), if is_required { REQUIRED } else { 0 }, default)
             })
             .collect();
         if whole {
@@ -98,7 +110,8 @@ impl Tables {
     }
 
     fn list(&mut self, schema: &Map, node: &mut NodeSpec) {
-        node.child = Some(self.node(schema.get("items").unwrap_or(&Value::Null), false));
+        let role = if node.flags & PRESERVE_UNKNOWN == 0 { Role::Part } else { Role::PreservedItem };
+        node.child = Some(self.node(schema.get("items").unwrap_or(&Value::Null), role));
         node.list_type = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
             Some("set") => ListType::Set,
             Some("map") => ListType::Map,

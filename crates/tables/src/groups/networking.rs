@@ -71,9 +71,12 @@ const INGRESS_CLASS: &[Column<'_>] = &[
     AGE,
 ];
 
+/// Marks the class of Ingresses that name none.
+const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
+
 fn ingress_class(of: Subject<'_>) -> Vec<Value> {
     let spec = of.at("spec");
-    vec![of.name(), spec.at("controller").cell(), parameters(spec.at("parameters")), of.age()]
+    vec![of.name_of_class(&[DEFAULT_CLASS]), spec.at("controller").cell(), parameters(spec.at("parameters")), of.age()]
 }
 
 fn parameters(parameters: FieldValue<'_>) -> Value {

@@ -35,10 +35,8 @@ const STORAGE_CLASS: &[Column<'_>] = &[
 ];
 
 fn storage_class(of: Subject<'_>) -> Vec<Value> {
-    let default = DEFAULT_CLASS.iter().any(|key| of.annotation(key) == Some("true"));
-    let mark = if default { " (default)" } else { "" };
     vec![
-        format!("{}{mark}", of.at("metadata").at("name").text()).into(),
+        of.name_of_class(&DEFAULT_CLASS),
         of.at("provisioner").cell(),
         of.at("reclaimPolicy").cell_or("Delete"),
         of.at("volumeBindingMode").cell_or("Immediate"),

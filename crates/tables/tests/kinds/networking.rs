@@ -28,6 +28,9 @@ fn ingress_classes_show_their_parameters() {
     let row = |parameters: &str| json!(["x", "example.org/in", parameters, "3d4h"]);
     check(GROUP, "IngressClass", spec(Value::Null), row("<none>"));
     check(GROUP, "IngressClass", spec(json!({"kind": "ConfigMap", "name": "c"})), row("ConfigMap/c"));
+    let mut default = spec(Value::Null);
+    default["metadata"] = json!({"annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}});
+    check(GROUP, "IngressClass", default, json!(["x (default)", "example.org/in", "<none>", "3d4h"]));
     let grouped = json!({"apiGroup": "example.org", "kind": "Params", "name": "p"});
     check(GROUP, "IngressClass", spec(grouped), row("Params.example.org/p"));
 }

@@ -18,6 +18,13 @@ pub(super) fn answer(request: &HookRequest) -> HookReply {
     match path {
         "/denied" => review(request, json!({ "allowed": false })),
         "/message" => denied(json!({ "message": "not on my watch" })),
+        "/control" => {
+            denied(json!({ "message": "\x1b[2Jgone\u{9b}", "details": { "causes": [{ "message": "\x07" }] } }))
+        }
+        "/warns-on" => {
+            let warnings: Vec<_> = (0..505).map(|number| number.to_string()).collect();
+            review(request, json!({ "allowed": true, "warnings": warnings }))
+        }
         "/reason" => denied(json!({ "reason": "Because" })),
         "/low" => denied(json!({ "message": "m", "code": 302 })),
         "/details" => denied(
@@ -79,6 +86,11 @@ async fn a_refusal_is_told_with_what_the_webhook_says_of_it() {
         let plain = check("denied", 400, &denied("denied", " without explanation"), "").await;
         assert_eq!((&plain["reason"], &plain["code"]), (&Value::Null, &json!(400)));
         check("message", 400, &denied("message", ": not on my watch"), "").await;
+        let control = check("control", 400, &denied("control", ": ^[[2Jgone<U+009B>"), "").await;
+        assert_eq!(control["details"]["causes"][0]["message"], "^G");
+        // HTTP clients of several languages read at most 100 header fields.
+        let many: Vec<_> = (0..64).map(|number| format!("299 - \"{number}\"")).collect();
+        check("warns-on", 201, "", &many.join(", ")).await;
         let reason = check("reason", 400, &denied("reason", ": Because"), "").await;
         assert_eq!(reason["reason"], "Because");
         check("low", 400, &denied("low", ": m"), "").await;

@@ -40,12 +40,17 @@ fn keep_allocated(old: &Map, new: &mut Map) {
             new.put("clusterIPs", old.get("clusterIPs").cloned());
         }
     }
-    if needs_node_ports(old) && needs_node_ports(new) {
+    if needs_node_ports(old) && needs_node_ports(new) && !leaves_node_ports_out(new) {
         keep_node_ports(old, new);
     }
     if needs_health_check(old) && needs_health_check(new) && new.port("healthCheckNodePort") == 0 {
         new.put("healthCheckNodePort", old.get("healthCheckNodePort").cloned());
     }
+}
+
+/// Whether the load balancer reaches pods without node ports, so that a port that is left out is given up.
+fn leaves_node_ports_out(spec: &Map) -> bool {
+    is_balanced(spec) && spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false))
 }
 
 /// Ports keep their node ports by their names, as far as no other port has these now.
@@ -96,6 +101,7 @@ fn drop_what_the_type_has_not(old: &Map, new: &mut Map) {
     drop(is_balanced, &["allocateLoadBalancerNodePorts"]);
     drop(is_balanced, &["loadBalancerClass"]);
     drop(is_reached_from_outside, &["externalTrafficPolicy"]);
+    drop(needs_addresses, &["internalTrafficPolicy"]);
     if left(needs_node_ports, new) && same_node_ports(old, new) {
         let Some(Value::Array(ports)) = new.get_mut("ports") else { return };
         ports.iter_mut().filter_map(Value::as_object_mut).for_each(|port| port.put("nodePort", None));
@@ -163,13 +169,13 @@ mod tests {
 
     #[test]
     fn what_was_allocated_is_kept_by_those_who_do_not_state_it() {
-        let old = json!({"type": "NodePort", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"],
+        let old = json!({"type": "NodePort", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "internalTrafficPolicy": "Local",
             "ports": [{"name": "a", "port": 1, "nodePort": 30001}, {"name": "b", "port": 2, "nodePort": 30002}]});
         check(
             old.clone(),
-            json!({"type": "NodePort", "ports": [{"name": "b", "port": 2}, {"name": "c", "port": 3, "nodePort": 30001},
-                {"name": "a", "port": 1}]}),
-            json!({"type": "NodePort", "ports": [{"name": "b", "port": 2, "nodePort": 30002},
+            json!({"type": "NodePort", "internalTrafficPolicy": "Local",
+                "ports": [{"name": "b", "port": 2}, {"name": "c", "port": 3, "nodePort": 30001}, {"name": "a", "port": 1}]}),
+            json!({"type": "NodePort", "internalTrafficPolicy": "Local", "ports": [{"name": "b", "port": 2, "nodePort": 30002},
                 {"name": "c", "port": 3, "nodePort": 30001}, {"name": "a", "port": 1}],
                 "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"]}),
         );
@@ -182,6 +188,15 @@ mod tests {
         name["type"] = json!("ExternalName");
         let ports = json!([{"name": "a", "port": 1}, {"name": "b", "port": 2}]);
         check(old, name, json!({"type": "ExternalName", "ports": ports}));
+    }
+
+    #[test]
+    fn a_load_balancer_without_node_ports_gives_up_those_that_are_left_out() {
+        let with = |allocates: bool, port: Value| json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": allocates, "ports": [port]});
+        let held = json!({"name": "a", "port": 1, "nodePort": 30001});
+        let bare = json!({"name": "a", "port": 1});
+        check(with(true, held.clone()), with(false, bare.clone()), with(false, bare.clone()));
+        check(with(true, held.clone()), with(true, bare), with(true, held));
     }
 
     #[test]

@@ -1,0 +1,84 @@
+//! Control characters in texts that others wrote, made visible.
+//!
+//! A terminal acts on control characters: an object, a webhook or an aggregated server could move the cursor, retitle the window or hide text.
+//! Bidirectional controls reorder what a person reads. Both are replaced in every text that a command prints and in every `Status`.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The text with its control characters made visible: ESC becomes `^[`, as kubectl shows it, and U+202E becomes `<U+202E>`.
+///
+/// Line feeds and tabs stay. Borrowed where there is nothing to replace. O(n).
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|character| acts(character) && !is_layout(character)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\r' => shown.push_str("\\r"),
+            _ if is_layout(character) || !acts(character) => shown.push(character),
+            '\0'..='\x1f' => shown.extend(['^', char::from(character as u8 + b'@')]),
+            '\x7f' => shown.push_str("^?"),
+            // Memory can be written to.
+            _ => {
+                let _done = write!(shown, "<U+{:04X}>", u32::from(character));
+            }
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// The JSON text with its control characters as JSON escapes. Decoding it yields the same value.
+///
+/// `json` must be well-formed: such characters can then stand in strings only. Line feeds and tabs stay, since they indent.
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
+    if !json.chars().any(|character| acts(character) && !is_layout(character)) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if acts(character) && !is_layout(character) {
+            // Memory can be written to.
+            let _done = write!(escaped, "\\u{:04x}", u32::from(character));
+        } else {
+            escaped.push(character);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Whether a terminal or the bidirectional algorithm acts on the character instead of showing it. All of these are below U+10000.
+fn acts(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn is_layout(character: char) -> bool {
+    matches!(character, '\n' | '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_visible() {
+        let check = |text: &str, expect: &str| assert_eq!(visible(text), expect);
+        check("plain \u{e4} \u{1f600}\n\ttext", "plain \u{e4} \u{1f600}\n\ttext");
+        check("\x1b]0;title\x07", "^[]0;title^G");
+        check("\x1b[2J\r\0\x08\x7f", "^[[2J\\r^@^H^?");
+        check("\u{9b}31m", "<U+009B>31m");
+        check("user\u{202e}txt.exe\u{2066}", "user<U+202E>txt.exe<U+2066>");
+        assert!(matches!(visible("nothing to replace"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn escaped_json_decodes_to_the_same_value() {
+        let value = serde_json::json!({ "a\u{9b}": ["\u{202e}b\x7f", "\x1b\u{85}\u{2028}"] });
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let escaped = escaped_json(&text);
+        assert!(!escaped.chars().any(|character| acts(character) && !is_layout(character)), "{escaped}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+    }
+}
