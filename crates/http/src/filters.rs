@@ -1,7 +1,7 @@
 //! The filters that every request passes before a handler sees it, in one readable order.
 //!
 //! request id → counting → panics → the console's files → service workers → time limit → authentication → audit →
-//! impersonation → authorization → flow control → long work → router, or the proxy in its place for what an aggregated server answers. The
+//! impersonation → authorization → flow control → long work → router. The proxy takes the router's place for aggregated servers. The
 //! stamps of the way back (the policy for browsers, `Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, seats, stalled bodies) are put on
 //! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 

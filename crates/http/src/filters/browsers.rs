@@ -1,8 +1,8 @@
-//! What a browser may make of answers: the console and everything else that is served here share one origin.
+//! Confines answers in browsers: the console and everything else that is served here share one origin.
 //!
 //! A document of an aggregated server, opened in a browser, would run as script beside the console, with the client certificate of the
 //! user. So every answer but the console's own files has a policy under which a document runs nothing, loads nothing and belongs to no
-//! origin, and a media type that is not guessed. Service workers outlive the page that registers them, so that no answer may become one.
+//! origin. Its media type is not guessed. Service workers outlive the page that registers them, so that no answer may become one.
 
 use http::Response;
 use http::header::{CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -13,7 +13,7 @@ use crate::negotiation::MediaType;
 use crate::proxy::PassedOn;
 use crate::respond;
 
-/// What a document may do that is no file of the console.
+/// The policy of documents that are no files of the console.
 const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox; frame-ancestors 'none'");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// Sent with each request for the script of a service worker (Service Workers, section 4.3); no page can set or omit it.

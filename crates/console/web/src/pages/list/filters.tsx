@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { type ListQuery, readGroups, readSample } from '../../api/lists';
 import type { Json, Row } from '../../api/types';
+import { isMap } from '../../lib/json';
 import { counted } from '../../lib/time';
 import { equals, literal, pathsIn, step } from '../../lib/paths';
 import { go, place as current, type Place, withParams } from '../../state/router';
@@ -82,7 +83,7 @@ function useTermSuggestions(query: ListQuery) {
         const counts = await readGroups(query, path, 200, signal);
         return counts.values.flatMap((one) => {
           const written = literal(one.value);
-          const name = typeof one.value === 'object' ? '' : String(one.value);
+          const name = isMap(one.value) || Array.isArray(one.value) ? '' : String(one.value);
           if (written === undefined || !name.includes(begun)) return [];
           const taken = `${before}${path} ${operator} ${written}`;
           return [{ value: taken, label: name, detail: counted(one.count) }];
