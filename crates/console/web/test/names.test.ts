@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { apiPath, collectionPath, objectPath } from '../src/api/paths';
+import { isLater } from '../src/lib/objects';
 import { replicasOf } from '../src/lib/replicas';
 import { unseenIn, visible } from '../src/lib/visible';
 
@@ -37,6 +38,15 @@ test('only a whole number from 0 to that of an int32 is a number of replicas', (
   ]) {
     check(text, null);
   }
+});
+
+test('states are ordered by their resourceVersions, where these are numbers', () => {
+  assert.equal(isLater('10', '9'), true);
+  assert.equal(isLater('9', '10'), false);
+  assert.equal(isLater('10', '10'), false);
+  assert.equal(isLater('18446744073709551615', '18446744073709551614'), true);
+  assert.equal(isLater('a', 'b'), true);
+  assert.equal(isLater('a', 'a'), false);
 });
 
 test('characters that can not be seen are shown', () => {

@@ -258,7 +258,10 @@ async fn trailers_pass_but_those_for_browsers() {
     wire.write_all(asked.as_bytes()).await.unwrap();
     let mut answer = String::new();
     wire.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.contains("trailer: x-t, link\r\n") && answer.ends_with("\r\nok\r\n0\r\nx-t: end\r\n\r\n"), "{answer}");
+    assert!(
+        answer.contains("trailer: x-t, link\r\n") && answer.ends_with("\r\nok\r\n0\r\nx-t: end\r\n\r\n"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]

@@ -10,6 +10,12 @@ export function shown(object: KubeObject): KubeObject {
   return { ...object, metadata };
 }
 
+/** Whether one resourceVersion is of a later state than another one. Those that are no numbers have no order: another one counts as later. */
+export function isLater(one: string, than: string): boolean {
+  const areNumbers = [one, than].every((text) => /^\d+$/.test(text));
+  return areNumbers ? BigInt(one) > BigInt(than) : one !== than;
+}
+
 const MADE_BY_SERVER = ['managedFields', 'resourceVersion', 'uid', 'creationTimestamp', 'generation', 'selfLink'];
 
 /** What of an object somebody may want to be so: what is applied. */

@@ -22,7 +22,7 @@ fn deployment() -> Value {
 /// Waits for the text of the editor.
 pub(super) async fn edit(lab: &Lab, from: &str, to: &str) {
     let area = "document.querySelector('.editor textarea')";
-    lab.browser.until(&format!("{area}?.value.includes({})", json!(from))).await;
+    lab.browser.until(&format!("{area}?.readOnly === false && {area}.value.includes({})", json!(from))).await;
     let changed = format!("{area}.value.replace({}, {})", json!(from), json!(to));
     // What a paste does; typing a whole object would take long.
     let typed = format!("({area}.value = {changed}, {area}.dispatchEvent(new Event('input', {{bubbles: true}})))");

@@ -159,7 +159,6 @@ async fn odd_answers_and_addresses_break_neither_the_session_nor_the_next_page()
         lab.shows("This address can't be read").await;
     }
     go("r/core/v1/configmaps/default/map?tab=toString").await;
-    lab.shows("note: ").await;
     // Characters that turn the order of others are shown.
     lab.browser.click(".yaml button.fold[aria-label='Unfold annotations']").await;
     lab.shows("user⟨U+202E⟩txt.exe⟨U+2066⟩ ⟨U+200B⟩zero").await;

@@ -8,7 +8,7 @@ import type { JsonObject, KubeObject } from '../../api/types';
 import { applied } from '../../lib/apply';
 import { stepsIn, withValue } from '../../lib/fieldpath';
 import { merge, type Merged } from '../../lib/merge';
-import { asJson, shown } from '../../lib/objects';
+import { asJson, isLater, shown } from '../../lib/objects';
 import { objectOf, yamlOf } from '../../lib/text';
 import { unseenIn } from '../../lib/visible';
 import { announce } from '../../ui/announce';
@@ -44,7 +44,7 @@ export function Editor({ subject }: { subject: Subject }) {
   const [asksAnew, setAsksAnew] = useState(false);
   const area = useRef<HTMLTextAreaElement>(null);
   const below = useRef<HTMLDivElement>(null);
-  const isNewer = subject.object.metadata.resourceVersion !== base.metadata.resourceVersion;
+  const isNewer = isLater(subject.object.metadata.resourceVersion ?? '', base.metadata.resourceVersion ?? '');
 
   useEffect(() => area.current?.focus(), [text === null]); // eslint-disable-line react-hooks/exhaustive-deps
   useEffect(() => {
@@ -60,14 +60,26 @@ export function Editor({ subject }: { subject: Subject }) {
     const { object: sent, unsayable } = applied(base, object, subject.object, MANAGER, await shape());
     if (unsayable.length === 0) return apply(target, sent, force);
     const heading = 'Server-side apply can not say these changes: save them by Replace';
-    setOutcome({ kind: 'places', places: { heading, places: unsayable, without: null } });
+    setOutcome({ kind: 'places', places: { heading, places: unsayable, newest: null } });
     return null;
   };
 
-  const write = async (dryRun: boolean, force: boolean) => {
+  /** Does something with the text, which stays as it is meanwhile. */
+  const act = async (run: () => Promise<void>, failed: (error: unknown) => Promise<Refused>) => {
     setBusy(true);
-    setOutcome(null);
     try {
+      await run();
+    } catch (error) {
+      setOutcome({ kind: 'refused', refused: await failed(error) });
+    } finally {
+      setBusy(false);
+    }
+  };
+  const plain = (error: unknown) => Promise.resolve({ error, conflicts: [], newest: null });
+
+  const write = (dryRun: boolean, force: boolean) => {
+    setOutcome(null);
+    return act(async () => {
       const made = await send(await objectOf(text ?? ''), dryRun, force);
       if (made === null) return;
       if (dryRun) {
@@ -75,20 +87,15 @@ export function Editor({ subject }: { subject: Subject }) {
         const [before, after] = [await yamlOf(shown(now)), await yamlOf(quiet(made.object, now))];
         setOutcome({ kind: 'preview', preview: { before, after, warnings: made.warnings } });
       } else {
-        announce(`${of.name} is saved`);
         await begin(made.object);
+        announce(`${of.name} is saved`);
         made.warnings.forEach((warning) => announce(warning));
       }
-    } catch (error) {
-      setOutcome({ kind: 'refused', refused: await refusal(error) });
-    } finally {
-      setBusy(false);
-    }
+    }, refusal);
   };
 
   const refusal = async (error: unknown): Promise<Refused> => {
-    const none = { error, conflicts: [], newest: null };
-    if (!hasCode(error, 409)) return none;
+    if (!hasCode(error, 409)) return plain(error);
     try {
       const object = await objectOf(text ?? '');
       const newest = await readObject(resource, of);
@@ -98,43 +105,40 @@ export function Editor({ subject }: { subject: Subject }) {
           : mergeConflicts(await mergedWith(newest), newest);
       return { error, conflicts, newest };
     } catch {
-      return none;
+      return plain(error);
     }
   };
 
   const mergedWith = async (newest: KubeObject): Promise<Merged> =>
     merge(asJson(base), await objectOf(text ?? ''), asJson(shown(newest)), await shape());
 
-  /** Takes changes of others over below those of the text. Changes that have no place are left out only on request. */
-  const take = async (newest: KubeObject, withoutUnplaced = false) => {
-    try {
+  /** Takes changes of others over below those of the text. Changes that have no place are left out if `without` names them. */
+  const take = (newest: KubeObject, without: string[] = []) =>
+    act(async () => {
       const merged = await mergedWith(newest);
-      if (merged.unplaced.length > 0 && !withoutUnplaced) {
-        const without = { text: 'Leave these changes of mine out', run: () => void take(newest, true) };
+      if (merged.unplaced.some(({ path }) => !without.includes(path))) {
         const heading = 'These changes of yours have no place in what others have made of the object';
-        setOutcome({ kind: 'places', places: { heading, places: merged.unplaced, without } });
+        setOutcome({ kind: 'places', places: { heading, places: merged.unplaced, newest } });
         return;
       }
       await begin(newest, await yamlOf(merged.value));
       setOutcome(merged.kept.length === 0 ? null : { kind: 'kept', paths: merged.kept });
-    } catch (error) {
-      setOutcome({ kind: 'refused', refused: { error, conflicts: [], newest: null } });
-    }
-  };
+    }, plain);
 
   /** Gives up the fields that others own. */
-  const giveUp = async (conflicts: Conflict[]) => {
-    let object = asJson((await objectOf(text ?? '')) as unknown as KubeObject);
-    const places: Places['places'] = [];
-    for (const { path, theirs } of conflicts) {
-      const steps = stepsIn(object, path);
-      if (steps === null) places.push({ path, why: 'is not in the text' });
-      else object = withValue(object, steps, theirs);
-    }
-    editing.setText(await yamlOf(object));
-    const heading = 'These fields are not found in the text, and are left as they are';
-    setOutcome(places.length === 0 ? null : { kind: 'places', places: { heading, places, without: null } });
-  };
+  const giveUp = (conflicts: Conflict[]) =>
+    act(async () => {
+      let object = asJson((await objectOf(text ?? '')) as unknown as KubeObject);
+      const places: Places['places'] = [];
+      for (const { path, theirs } of conflicts) {
+        const steps = stepsIn(object, path);
+        if (steps === null) places.push({ path, why: 'is not in the text' });
+        else object = withValue(object, steps, theirs);
+      }
+      editing.setText(await yamlOf(object));
+      const heading = 'These fields are not found in the text, and are left as they are';
+      setOutcome(places.length === 0 ? null : { kind: 'places', places: { heading, places, newest: null } });
+    }, plain);
 
   const beginAnew = () => {
     setAsksAnew(false);
@@ -175,7 +179,7 @@ export function Editor({ subject }: { subject: Subject }) {
       {isNewer && outcome === null && (
         <p class="notice" role="status">
           It has changed since you began.{' '}
-          <button type="button" class="quiet" onClick={() => void take(subject.object)}>
+          <button type="button" class="quiet" disabled={busy} onClick={() => void take(subject.object)}>
             Take the changes over into the text
           </button>
         </p>
@@ -223,12 +227,15 @@ export function Editor({ subject }: { subject: Subject }) {
         <Refusal
           refused={outcome.refused}
           mode={mode}
+          busy={busy}
           onMerge={(newest) => void take(newest)}
           onForce={() => void write(false, true)}
           onGiveUp={(conflicts) => void giveUp(conflicts)}
         />
       )}
-      {outcome?.kind === 'places' && <PlacesRefused refused={outcome.places} />}
+      {outcome?.kind === 'places' && (
+        <PlacesRefused refused={outcome.places} busy={busy} onLeaveOut={(newest, paths) => void take(newest, paths)} />
+      )}
       {outcome?.kind === 'kept' && (
         <p class="notice" role="status">
           Others have changed these too, and yours is in the text: <code>{outcome.paths.join(', ')}</code>

@@ -18,19 +18,20 @@ export interface Refused {
 export interface Places {
   heading: string;
   places: { path: string; why: string }[];
-  /** The action without them. */
-  without: { text: string; run: () => void } | null;
+  /** The state to merge with, if these can be left out of the text. */
+  newest: KubeObject | null;
 }
 
 interface RefusalProps {
   refused: Refused;
   mode: Mode;
+  busy: boolean;
   onMerge: (newest: KubeObject) => void;
   onForce: () => void;
   onGiveUp: (conflicts: Conflict[]) => void;
 }
 
-export function Refusal({ refused, mode, onMerge, onForce, onGiveUp }: RefusalProps) {
+export function Refusal({ refused, mode, busy, onMerge, onForce, onGiveUp }: RefusalProps) {
   const { error, conflicts, newest } = refused;
   if (!(error instanceof ApiError || error instanceof Unreachable)) {
     return (
@@ -45,15 +46,15 @@ export function Refusal({ refused, mode, onMerge, onForce, onGiveUp }: RefusalPr
       <Conflicts conflicts={conflicts} />
       <div class="buttons">
         {mode === 'replace' ? (
-          <button type="button" class="main" onClick={() => onMerge(newest)}>
+          <button type="button" class="main" disabled={busy} onClick={() => onMerge(newest)}>
             Take their changes over, and keep mine
           </button>
         ) : (
           <>
-            <button type="button" class="main" onClick={() => onGiveUp(conflicts)}>
+            <button type="button" class="main" disabled={busy} onClick={() => onGiveUp(conflicts)}>
               Leave these fields to them
             </button>
-            <button type="button" class="danger" onClick={onForce}>
+            <button type="button" class="danger" disabled={busy} onClick={onForce}>
               Take the fields over
             </button>
           </>
@@ -63,20 +64,28 @@ export function Refusal({ refused, mode, onMerge, onForce, onGiveUp }: RefusalPr
   );
 }
 
-export function PlacesRefused({ refused }: { refused: Places }) {
+interface PlacesProps {
+  refused: Places;
+  busy: boolean;
+  onLeaveOut: (newest: KubeObject, paths: string[]) => void;
+}
+
+export function PlacesRefused({ refused, busy, onLeaveOut }: PlacesProps) {
+  const { newest, places } = refused;
+  const paths = places.map(({ path }) => path);
   return (
     <div class="problem" role="alert">
       <h2>{refused.heading}</h2>
       <ul>
-        {refused.places.map(({ path, why }) => (
+        {places.map(({ path, why }) => (
           <li key={path}>
             <code>{visible(path)}</code> {why}
           </li>
         ))}
       </ul>
-      {refused.without !== null && (
-        <button type="button" class="danger" onClick={refused.without.run}>
-          {refused.without.text}
+      {newest !== null && (
+        <button type="button" class="danger" disabled={busy} onClick={() => onLeaveOut(newest, paths)}>
+          Leave these changes of mine out
         </button>
       )}
     </div>
