@@ -20,12 +20,23 @@ const PAUSE = 120;
 function SearchField(props: { place: Place; value: string }) {
   const [text, setText] = useState(props.value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => setText(props.value), [props.value]);
+  /** Values that this field has asked for, and that have not come back as the value of the page yet. */
+  const asked = useRef<string[]>([]);
+  useEffect(() => {
+    const at = asked.current.indexOf(props.value);
+    // More may have been typed since.
+    if (at >= 0) asked.current.splice(0, at + 1);
+    else setText(props.value);
+  }, [props.value]);
   useEffect(() => () => clearTimeout(timer.current), []);
   const typed = (value: string) => {
     setText(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => ask(current.get(), { q: value.trim() }, true), PAUSE);
+    timer.current = setTimeout(() => {
+      const next = value.trim();
+      if (next !== (current.get().params.get('q') ?? '')) asked.current.push(next);
+      ask(current.get(), { q: next }, true);
+    }, PAUSE);
   };
   return (
     <input
