@@ -4,9 +4,9 @@ import { defineConfig } from 'eslint/config';
 import tseslint from 'typescript-eslint';
 
 export default defineConfig(
-  { ignores: ['node_modules', '*.js'] },
+  { ignores: ['node_modules', '*.js', 'test/run.js'] },
   {
-    files: ['src/**/*.{ts,tsx}'],
+    files: ['src/**/*.{ts,tsx}', 'test/*.ts'],
     extends: [tseslint.configs.strictTypeChecked],
     plugins: { 'react-hooks': hooks },
     languageOptions: { parserOptions: { projectService: true } },

@@ -1,14 +1,15 @@
 //! The filters that every request passes before a handler sees it, in one readable order.
 //!
-//! request id → counting → panics → the console's files → time limit → authentication → audit → impersonation → authorization → flow
-//! control → long work → router, or the proxy in its place for what an aggregated server answers. The
-//! stamps of the way back (`Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, seats, stalled bodies) are put on
+//! request id → counting → panics → the console's files → service workers → time limit → authentication → audit →
+//! impersonation → authorization → flow control → long work → router. The proxy takes the router's place for aggregated servers. The
+//! stamps of the way back (the policy for browsers, `Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, seats, stalled bodies) are put on
 //! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 
 mod audit;
 mod authentication;
 mod authorization;
 mod bearer;
+pub(crate) mod browsers;
 mod flow_control;
 mod impersonation;
 mod long_work;
@@ -260,6 +261,7 @@ impl Pipeline {
         }
         let response =
             response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, seats))) });
+        let response = browsers::confined(response);
         if passed_on.is_some_and(|passed_on| passed_on.as_it_is) {
             return response;
         }
@@ -320,6 +322,9 @@ impl Pipeline {
         // Before anybody is asked who he is: it is the page on which he says so.
         if let Some(page) = self.console.then(|| console::answer(&info.path, &parts)).flatten() {
             return Ok((page, None));
+        }
+        if let Some(refused) = browsers::refused_worker(&parts.headers, &info.path, error_form) {
+            return Ok((refused, None));
         }
         let limit = time_limit::of(&info, &parts)?;
         let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);

@@ -25,6 +25,8 @@ use crate::negotiation::{MediaKind, MediaType};
 /// Answers larger than this many bytes are compressed for clients that accept it (128 KiB, as the reference has it).
 pub const GZIP_THRESHOLD_BYTES: usize = 128 * 1024;
 
+/// Header fields that there is room for from the start: most answers have fewer, those of filters and the connection included.
+const USUAL_FIELDS: usize = 12;
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 const NOSNIFF: (HeaderName, HeaderValue) = (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
@@ -306,6 +308,7 @@ pub fn add_first_warning(headers: &mut HeaderMap, text: &str) {
 fn with_body(code: StatusCode, content_type: HeaderValue, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
+    *response.headers_mut() = HeaderMap::with_capacity(USUAL_FIELDS);
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }

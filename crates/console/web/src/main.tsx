@@ -1,22 +1,25 @@
 // The console: which page is shown, and what is around it.
 
+import './guard';
 import { render } from 'preact';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { whoAmI } from './api/access';
+import { whoAmI } from './api/client';
 import { discover, discovery } from './api/discovery';
 import { logOut, session } from './api/session';
 import { HomePage } from './pages/home';
 import { ListPage } from './pages/list/list';
-import { LoginPage } from './pages/login';
+import { LoginDialog, LoginPage } from './pages/login';
 import { ObjectPage } from './pages/object/object';
 import { ServerPage } from './pages/server';
 import { StoragePage } from './pages/storage';
-import { go, href, place, type Place } from './state/router';
+import { go, href, leave, place, type Place } from './state/router';
 import { useStore } from './state/store';
 import { nextTheme, theme } from './state/theme';
 import { announce, Announcements } from './ui/announce';
+import { Boundary } from './ui/boundary';
 import { Help } from './ui/help';
 import { type Key, useKeys } from './ui/keys';
+import { LeaveQuestion } from './ui/leave';
 import { Palette, resourceHref } from './ui/palette';
 import { Sidebar } from './ui/sidebar';
 
@@ -34,6 +37,7 @@ document.addEventListener('click', followLinks);
 
 function Page({ at }: { at: Place }) {
   const [kind, , , , , name] = at.path;
+  if (at.malformed) return <p class="problem">This address can&apos;t be read: its escapes stand for no text.</p>;
   switch (kind) {
     case undefined:
       return <HomePage />;
@@ -84,7 +88,7 @@ function Shell() {
   useEffect(() => {
     void discover();
     if (session.get().user !== null) return;
-    whoAmI()
+    whoAmI(session.get().credentials?.token ?? '')
       .then((found) => session.set({ ...session.get(), user: found }))
       // Where it matters the page itself says what does not work.
       .catch(() => undefined);
@@ -142,15 +146,18 @@ function Shell() {
           <button type="button" class="quiet" aria-label="Keys" onClick={() => setOverlay('help')}>
             ?
           </button>
-          <button type="button" class="quiet" onClick={logOut}>
+          <button type="button" class="quiet" onClick={() => leave(logOut, true)}>
             Log out
           </button>
         </div>
       </header>
       <Sidebar onGo={() => setMenu(false)} />
       <main id="main" tabIndex={-1}>
-        <Page at={at} />
+        <Boundary place={at}>
+          <Page at={at} />
+        </Boundary>
       </main>
+      <LeaveQuestion />
       {overlay === 'help' && <Help onClose={close} />}
       {overlay === 'palette' && <Palette onClose={close} />}
     </div>
@@ -158,10 +165,11 @@ function Shell() {
 }
 
 function App() {
-  const { credentials } = useStore(session);
+  const { credentials, ended, user, visit } = useStore(session);
   return (
     <>
-      {credentials === null ? <LoginPage /> : <Shell />}
+      {credentials === null && ended === null ? <LoginPage /> : <Shell key={visit} />}
+      {ended !== null && <LoginDialog why={ended} username={user?.username ?? ''} />}
       <Announcements />
     </>
   );

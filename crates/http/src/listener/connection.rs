@@ -36,7 +36,7 @@ use super::request_head;
 use super::sending::{Sending, SentBody, Streams};
 use super::stall::{Patience, StallGuard};
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
-use crate::filters::{ClientConnection, LongRunning};
+use crate::filters::{ClientConnection, LongRunning, browsers};
 use crate::health;
 use crate::negotiation::MediaType;
 use crate::proxy::PassedOn;
@@ -310,7 +310,7 @@ async fn hand_over(
     let answered = runtime.spawn(async move { shared.pipeline.answer(&*client, parts, body).await });
     AbortOnDropHandle::new(answered).await.unwrap_or_else(|error| {
         let error = ApiError::Internal(error.to_string());
-        respond::error(&error, MediaType::JSON)
+        browsers::confined(respond::error(&error, MediaType::JSON))
     })
 }
 

@@ -16,7 +16,7 @@ use keelson_outbound::{ForwardPermit, ForwardedBody, reading_fault};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::headers::drop_of_answer;
+use super::headers::{drop_for_browsers, drop_of_answer};
 use crate::body::{BodyError, ResponseBody, stream};
 use crate::respond;
 
@@ -101,6 +101,9 @@ impl Body for Passing {
                 }
                 if let Some(last) = frame.data_ref().and_then(|data| data.last()) {
                     this.is_at_line_end = *last == b'\n';
+                }
+                if let Some(trailers) = frame.trailers_mut() {
+                    drop_for_browsers(trailers);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }

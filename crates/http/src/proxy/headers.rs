@@ -6,10 +6,8 @@
 use std::net::IpAddr;
 
 use http::header::{
-    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap,
-    HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use keelson_access::User;
 use keelson_outbound::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
@@ -37,12 +35,50 @@ const OF_CONNECTION: [HeaderName; 8] =
 const KEPT_BACK: [HeaderName; 7] =
     [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
 
-/// Fields of an answer by which pages of other sites may read it. Who may read what comes from this server is not for others to say.
-const FOR_OTHER_SITES: [HeaderName; 4] = [
-    ACCESS_CONTROL_ALLOW_CREDENTIALS,
-    ACCESS_CONTROL_ALLOW_HEADERS,
-    ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN,
+/// Prefixes of field names that are removed from answers of other servers. They hold rules for browsers about the origin, which is this
+/// server's, and names of users.
+const NOT_PASSED_BACK_PREFIXES: [&str; 8] = [
+    "access-control-",
+    "content-security-policy",
+    "cross-origin-",
+    "impersonate-",
+    "public-key-pins",
+    "service-worker",
+    "set-cookie",
+    "x-remote-",
+];
+/// Further names of such fields, sorted.
+const NOT_PASSED_BACK: [&str; 30] = [
+    "accept-ch",
+    "accept-ch-lifetime",
+    "activate-storage-access",
+    "alt-svc",
+    "clear-site-data",
+    "critical-ch",
+    "delta-base",
+    "document-policy",
+    "expect-ct",
+    "feature-policy",
+    "integrity-policy",
+    "link",
+    "nel",
+    "observe-browsing-topics",
+    "origin-agent-cluster",
+    "permissions-policy",
+    "referrer-policy",
+    "refresh",
+    "report-to",
+    "reporting-endpoints",
+    "set-login",
+    "sourcemap",
+    "speculation-rules",
+    "strict-transport-security",
+    "supports-loading-mode",
+    "timing-allow-origin",
+    "use-as-dictionary",
+    "www-authenticate",
+    "x-sourcemap",
+    "x-webkit-csp",
 ];
 
 /// The fields in which aggregated servers believe who asks: no client may set them.
@@ -123,7 +159,17 @@ pub(super) fn drop_of_answer(headers: &mut HeaderMap) {
         headers.remove(CONTENT_LENGTH);
     }
     drop_of_connection(headers);
-    for name in &FOR_OTHER_SITES {
+    drop_for_browsers(headers);
+}
+
+/// Removes the fields of an answer, or of its trailers, by which only this server may instruct browsers.
+pub(super) fn drop_for_browsers(headers: &mut HeaderMap) {
+    let is_not_passed = |name: &HeaderName| {
+        let name = name.as_str();
+        NOT_PASSED_BACK.binary_search(&name).is_ok()
+            || NOT_PASSED_BACK_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    while let Some(name) = headers.keys().find(|name| is_not_passed(name)).cloned() {
         headers.remove(name);
     }
 }
@@ -269,6 +315,31 @@ mod tests {
         };
         assert!(passed_back(&[("content-length", "2")]));
         assert!(!passed_back(&[("content-length", "2"), ("transfer-encoding", "chunked")]));
+    }
+
+    #[test]
+    fn an_answer_says_nothing_to_browsers() {
+        assert!(NOT_PASSED_BACK.is_sorted(), "they are searched by halves");
+        let mut fields: Vec<(&str, &str)> = NOT_PASSED_BACK.iter().map(|name| (*name, "x")).collect();
+        fields.extend([
+            ("access-control-max-age", "60"),
+            ("content-security-policy", "default-src *"),
+            ("content-security-policy-report-only", "default-src *"),
+            ("cross-origin-opener-policy", "unsafe-none"),
+            ("public-key-pins-report-only", "x"),
+            ("service-worker-allowed", "/"),
+            ("set-cookie", "a=b"),
+            ("set-cookie", "c=d"),
+            ("set-cookie2", "a=b"),
+            ("x-remote-user", "root"),
+            ("etag", "e"),
+            ("location", "/a"),
+            ("warning", "299 - w"),
+            ("x-custom", "1"),
+        ]);
+        let mut answer = headers(&fields);
+        drop_of_answer(&mut answer);
+        assert_eq!(texts(&answer), ["etag: e", "location: /a", "warning: 299 - w", "x-custom: 1"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::time::timeout;
 
 use super::answer::{PassedOn, pass_back};
-use super::headers::wants_upgrade;
+use super::headers::{drop_for_browsers, wants_upgrade};
 use crate::body::{ResponseBody, empty};
 use crate::filters::panics;
 use crate::respond;
@@ -92,6 +92,7 @@ pub(super) fn open(
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *response.headers_mut() = std::mem::take(answer.headers_mut());
     response.headers_mut().remove(CONTENT_LENGTH);
+    drop_for_browsers(response.headers_mut());
     response.extensions_mut().insert(PassedOn { as_it_is: true });
     response
 }

@@ -59,6 +59,7 @@ async fn greeting() -> (Lab, mpsc::Receiver<Vec<String>>) {
                 .header("connection", "Upgrade")
                 .header("upgrade", protocol)
                 .header("x-custom", "1")
+                .header("set-cookie", "a=b")
                 .body(body)
                 .unwrap()
         }
@@ -103,6 +104,7 @@ async fn a_client_and_a_server_talk_in_another_protocol() {
         assert!(head.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{head}");
         assert!(head.contains("x-custom: 1\r\n") && head.contains(&format!("{protocol}\r\n")), "{head}");
         assert!(!head.contains("audit-id") && !head.contains("cache-control"), "{head}");
+        assert!(!head.contains("set-cookie") && head.contains("content-security-policy"), "{head}");
         let seen = saw.recv().await.unwrap();
         assert_eq!(seen[0], format!("{method} HTTP/1.1"));
         for expected in ["connection: Upgrade", protocol, "x-remote-user: keelson-admin", "x-forwarded-for: 127.0.0.1"]

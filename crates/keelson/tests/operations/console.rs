@@ -6,8 +6,11 @@
 mod access;
 mod accessibility;
 mod changes;
+mod drafts;
+mod edits;
 mod lists;
 mod objects;
+mod others;
 
 use std::sync::Arc;
 

@@ -2,7 +2,6 @@
 
 import { postJson } from './client';
 import type { Resource } from './discovery';
-import type { UserInfo } from './session';
 
 interface ResourceRule {
   verbs: string[];
@@ -14,16 +13,6 @@ interface ResourceRule {
 export interface Rules {
   rules: ResourceRule[];
   incomplete: boolean;
-}
-
-export async function whoAmI(token?: string): Promise<UserInfo> {
-  const body = { kind: 'SelfSubjectReview', apiVersion: 'authentication.k8s.io/v1' };
-  const answer = await postJson<{ status?: { userInfo?: Partial<UserInfo> } }>(
-    '/apis/authentication.k8s.io/v1/selfsubjectreviews',
-    body,
-    { token },
-  );
-  return { username: '', ...answer.status?.userInfo };
 }
 
 export async function rulesIn(namespace: string): Promise<Rules> {

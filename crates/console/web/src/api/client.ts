@@ -1,11 +1,14 @@
 // Requests to the server that the page came from. Failures are one error type, which carries the server's Status.
 
-import { logOut, session } from './session';
+import { readJson, jsonText } from '../lib/json';
+import { credentialsAgain, end, isEnded, session, type UserInfo } from './session';
 import type { Status } from './types';
 
 export class ApiError extends Error {
   readonly code: number;
   readonly status: Status | null;
+  /** Whether an aggregated server refused the request: this one knows the user. */
+  isOfAnother = false;
 
   constructor(code: number, status: Status | null, text: string) {
     super(status?.message ?? text);
@@ -44,7 +47,7 @@ function isStatus(value: unknown): value is Status {
 async function failure(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => '');
   try {
-    const value: unknown = JSON.parse(text);
+    const value = readJson(text);
     if (isStatus(value)) return new ApiError(response.status, value, response.statusText);
   } catch {
     // Some refusals are plain text.
@@ -56,38 +59,88 @@ export function isAborted(error: unknown): boolean {
   return error instanceof DOMException && error.name === 'AbortError';
 }
 
-/** Sends a request; the answer is a good one. */
-export async function send(path: string, call: Call = {}): Promise<Response> {
-  const headers: Record<string, string> = { Accept: call.accept ?? JSON_TYPE };
-  const token = call.token ?? session.get().credentials?.token ?? '';
-  if (token !== '') headers['Authorization'] = `Bearer ${token}`;
-  if (call.body !== undefined) headers['Content-Type'] = call.contentType ?? JSON_TYPE;
-  let response: Response;
+/** A call with its own members alone, whatever else an object may inherit. */
+function ownMembers(call: Call): Call {
+  return Object.assign(Object.create(null) as Call, call);
+}
+
+async function request(path: string, call: Call, token: string): Promise<Response> {
+  const headers: [string, string][] = [['Accept', call.accept ?? JSON_TYPE]];
+  if (token !== '') headers.push(['Authorization', `Bearer ${token}`]);
+  if (call.body !== undefined) headers.push(['Content-Type', call.contentType ?? JSON_TYPE]);
+  const init: RequestInit = {
+    method: call.method ?? 'GET',
+    headers,
+    body: call.body ?? null,
+    signal: call.signal ?? null,
+    cache: 'no-cache',
+    redirect: 'error',
+    referrerPolicy: 'no-referrer',
+  };
   try {
-    response = await fetch(path, {
-      method: call.method ?? 'GET',
-      headers,
-      body: call.body ?? null,
-      signal: call.signal ?? null,
-      cache: 'no-cache',
-      redirect: 'error',
-      referrerPolicy: 'no-referrer',
-    });
+    return await fetch(path, Object.assign(Object.create(null) as RequestInit, init));
   } catch (error) {
     throw isAborted(error) ? error : new Unreachable();
   }
-  if (response.ok) return response;
-  const error = await failure(response);
-  if (error.code === 401 && call.token === undefined) logOut();
-  throw error;
+}
+
+/** Sends a request; the answer is a good one. When the credentials have ended, a read waits until the user has logged in again. */
+export async function send(path: string, given: Call = {}): Promise<Response> {
+  const call = ownMembers(given);
+  const isRead = (call.method ?? 'GET') === 'GET';
+  for (;;) {
+    if (call.token === undefined && isRead && isEnded()) await credentialsAgain(call.signal);
+    const token = call.token ?? session.get().credentials?.token ?? '';
+    const response = await request(path, call, token);
+    if (response.ok) return response;
+    const error = await failure(response);
+    if (error.code !== 401 || call.token !== undefined) throw error;
+    error.isOfAnother = await isKnown(token);
+    if (error.isOfAnother) throw error;
+    // Another request may have brought this about, and the user may have logged in meanwhile.
+    if (session.get().credentials?.token === token) end(error.message);
+    const { credentials, ended } = session.get();
+    if (!isRead || (credentials === null && ended === null)) throw error;
+  }
+}
+
+/** The user of a token, as the server knows it. */
+export async function whoAmI(token: string): Promise<UserInfo> {
+  const body = { kind: 'SelfSubjectReview', apiVersion: 'authentication.k8s.io/v1' };
+  const answer = await postJson<{ status?: { userInfo?: Partial<UserInfo> } }>(
+    '/apis/authentication.k8s.io/v1/selfsubjectreviews',
+    body,
+    { token },
+  );
+  return { username: '', ...answer.status?.userInfo };
+}
+
+export const ANONYMOUS = 'system:anonymous';
+
+const asked = new Map<string, Promise<boolean>>();
+
+/** Whether the server still knows the user of a token. An aggregated server may answer 401 for reasons of its own. */
+function isKnown(token: string): Promise<boolean> {
+  const before = asked.get(token);
+  if (before !== undefined) return before;
+  const answer = whoAmI(token)
+    .then((user) => user.username !== ANONYMOUS)
+    .catch((error: unknown) => !hasCode(error, 401))
+    .finally(() => asked.delete(token));
+  asked.set(token, answer);
+  return answer;
+}
+
+export async function bodyOf<T>(response: Response): Promise<T> {
+  return readJson(await response.text()) as T;
 }
 
 export async function getJson<T>(path: string, call: Call = {}): Promise<T> {
-  return (await (await send(path, call)).json()) as T;
+  return bodyOf<T>(await send(path, call));
 }
 
 export async function postJson<T>(path: string, body: unknown, call: Call = {}): Promise<T> {
-  return getJson<T>(path, { ...call, method: 'POST', body: JSON.stringify(body) });
+  return getJson<T>(path, { ...call, method: 'POST', body: jsonText(body) });
 }
 
 /** What to tell the user. */

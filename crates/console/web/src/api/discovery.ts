@@ -126,18 +126,3 @@ export function isBuiltIn(group: string): boolean {
 export function fullName(of: { group: string; plural: string }): string {
   return of.group === '' ? of.plural : `${of.plural}.${of.group}`;
 }
-
-/** The path of a collection, in a namespace if one is named. */
-export function collectionPath(of: { group: string; version: string; plural: string }, namespace = ''): string {
-  const root = of.group === '' ? `/api/${of.version}` : `/apis/${of.group}/${of.version}`;
-  const scope = namespace === '' ? '' : `/namespaces/${encodeURIComponent(namespace)}`;
-  return `${root}${scope}/${of.plural}`;
-}
-
-export function objectPath(
-  of: { group: string; version: string; plural: string },
-  namespace: string,
-  name: string,
-): string {
-  return `${collectionPath(of, namespace)}/${encodeURIComponent(name)}`;
-}

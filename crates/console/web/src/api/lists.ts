@@ -1,7 +1,7 @@
 // Pages of any collection: Tables of one snapshot, sorted, selected and counted by the server. A page is all that is held.
 
-import { getJson, send, TABLE } from './client';
-import { collectionPath } from './discovery';
+import { bodyOf, getJson, send, TABLE } from './client';
+import { collectionPath } from './paths';
 import type { Column, Json, ObjectList, Row, Table, ValueCounts } from './types';
 
 export interface Collection {
@@ -72,6 +72,19 @@ function count(headers: Headers, name: string): number | undefined {
   return text === null ? undefined : Number(text);
 }
 
+/** The rows of a table. Aggregated servers may send anything, so each is checked to be a row. */
+export function rowsOf(table: Table): Row[] {
+  const isRow = (row: Partial<Row> | null) =>
+    Array.isArray(row?.cells) && typeof (row.object as Partial<Row['object']> | null)?.metadata?.name === 'string';
+  const rows = table.rows ?? [];
+  if (!Array.isArray(rows) || !rows.every(isRow)) {
+    throw new Error(
+      'The server that has these objects answers with a table that can not be shown: rows name no object.',
+    );
+  }
+  return rows;
+}
+
 export async function readPage(query: ListQuery, signal?: AbortSignal): Promise<Page> {
   const params = selection(query);
   params.set('limit', String(query.limit));
@@ -87,9 +100,9 @@ export async function readPage(query: ListQuery, signal?: AbortSignal): Promise<
   const begun = performance.now();
   const path = collectionPath(query.collection, query.namespace);
   const response = await send(`${path}?${params.toString()}`, { accept: TABLE, signal });
-  const table = (await response.json()) as Table;
+  const table = await bodyOf<Table>(response);
   const total = count(response.headers, 'Keelson-Total-Count');
-  const rows = table.rows ?? [];
+  const rows = rowsOf(table);
   const left = table.metadata.remainingItemCount;
   const isWhole = query.token === '' && (table.metadata.continue ?? '') === '';
   return {

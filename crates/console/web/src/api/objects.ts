@@ -1,7 +1,9 @@
 // One object: reading it now and in the past, writing it, rehearsing what a write would do.
 
-import { getJson, METADATA_LIST, send } from './client';
-import { collectionPath, objectPath, type Resource } from './discovery';
+import { jsonText, readJson } from '../lib/json';
+import { bodyOf, getJson, METADATA_LIST, send } from './client';
+import { type Resource } from './discovery';
+import { collectionPath, objectPath } from './paths';
 import type { JsonObject, KubeObject, ObjectList, Status, WatchEvent } from './types';
 
 export interface Name {
@@ -56,7 +58,7 @@ async function written(
 ): Promise<{ object: KubeObject; warnings: string[] }> {
   const response = await send(path, call);
   const warnings = [...(response.headers.get('Warning') ?? '').matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)];
-  const object = (await response.json()) as KubeObject;
+  const object = await bodyOf<KubeObject>(response);
   return { object, warnings: warnings.map((match) => (match[1] ?? '').replaceAll(/\\(.)/g, '$1')) };
 }
 
@@ -64,7 +66,7 @@ async function written(
 export async function replace(write: Write, object: JsonObject) {
   const path = objectPath(write.resource, write.of.namespace, write.of.name);
   const search = params(write, { fieldValidation: 'Strict' });
-  return written(`${path}?${search}`, { method: 'PUT', body: JSON.stringify(object) });
+  return written(`${path}?${search}`, { method: 'PUT', body: jsonText(object) });
 }
 
 /** Server-side apply of what the object says. */
@@ -73,18 +75,18 @@ export async function apply(write: Write, object: JsonObject, force: boolean) {
   const search = params(write, { fieldValidation: 'Strict', ...(force ? { force: 'true' } : {}) });
   const contentType = 'application/apply-patch+yaml';
   // JSON is YAML.
-  return written(`${path}?${search}`, { method: 'PATCH', body: JSON.stringify(object), contentType });
+  return written(`${path}?${search}`, { method: 'PATCH', body: jsonText(object), contentType });
 }
 
 export async function readScale(resource: Collection, of: Name): Promise<number> {
-  const path = `${objectPath(resource, of.namespace, of.name)}/scale`;
+  const path = objectPath(resource, of.namespace, of.name, 'scale');
   const scale = await getJson<{ spec?: { replicas?: number } }>(path);
   return scale.spec?.replicas ?? 0;
 }
 
 export async function scale(resource: Collection, of: Name, replicas: number): Promise<void> {
-  const path = `${objectPath(resource, of.namespace, of.name)}/scale?fieldManager=${MANAGER}`;
-  const body = JSON.stringify({ spec: { replicas } });
+  const path = `${objectPath(resource, of.namespace, of.name, 'scale')}?fieldManager=${MANAGER}`;
+  const body = jsonText({ spec: { replicas } });
   await send(path, { method: 'PATCH', body, contentType: 'application/merge-patch+json' });
 }
 
@@ -94,7 +96,7 @@ export type Propagation = 'Background' | 'Foreground' | 'Orphan';
 export async function remove(resource: Collection, of: Name, uid: string | undefined, how: Propagation): Promise<void> {
   const preconditions = uid === undefined ? undefined : { uid };
   const body = { kind: 'DeleteOptions', apiVersion: 'v1', propagationPolicy: how, preconditions };
-  await send(objectPath(resource, of.namespace, of.name), { method: 'DELETE', body: JSON.stringify(body) });
+  await send(objectPath(resource, of.namespace, of.name), { method: 'DELETE', body: jsonText(body) });
 }
 
 export interface Reach {
@@ -169,7 +171,7 @@ export async function versionsSince(
     const lines = rest.split('\n');
     rest = lines.pop() ?? '';
     for (const line of lines) {
-      const event = JSON.parse(line) as WatchEvent<KubeObject | Status>;
+      const event = readJson(line) as WatchEvent<KubeObject | Status>;
       if (event.type !== 'ADDED' && event.type !== 'MODIFIED' && event.type !== 'DELETED') continue;
       versions.push(event.object as KubeObject);
       if (event.object.metadata?.resourceVersion === until || versions.length >= MOST_VERSIONS) {

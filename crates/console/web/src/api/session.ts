@@ -1,7 +1,10 @@
 // Who the user is: a bearer token, or nothing, where the browser shows a certificate of its own.
 //
-// A token lives in this tab alone: in memory, and in sessionStorage so that it outlives a reload. Nothing is stored longer.
+// A token lives in this tab alone: in memory, and in sessionStorage so that it outlives a reload. Nothing is stored longer. Credentials
+// that end do not end the page: it stays, with its text, until the same user logs in again.
 
+import { dropDrafts, dropDraftsOfOthers } from '../state/drafts';
+import { forgetPlace } from '../state/router';
 import { store } from '../state/store';
 
 export interface Credentials {
@@ -18,6 +21,10 @@ export interface UserInfo {
 export interface Session {
   credentials: Credentials | null;
   user: UserInfo | null;
+  /** The reason for which the credentials have ended, while the page waits for others. */
+  ended: string | null;
+  /** Another number stands for another user. */
+  visit: number;
 }
 
 const KEY = 'keelson.credentials';
@@ -33,14 +40,49 @@ function stored(): Credentials | null {
   }
 }
 
-export const session = store<Session>({ credentials: stored(), user: null });
+export const session = store<Session>({ credentials: stored(), user: null, ended: null, visit: 0 });
 
 export function logIn(credentials: Credentials, user: UserInfo): void {
+  dropDraftsOfOthers(user.username);
   sessionStorage.setItem(KEY, JSON.stringify(credentials));
-  session.set({ credentials, user });
+  const before = session.get();
+  const isSame = before.user !== null && before.user.username === user.username;
+  session.set({ credentials, user, ended: null, visit: before.visit + (isSame ? 0 : 1) });
 }
 
+/** Forgets the user. Neither text nor address of the page is left for the next one. */
 export function logOut(): void {
+  dropDrafts();
+  forgetPlace();
   sessionStorage.removeItem(KEY);
-  session.set({ credentials: null, user: null });
+  session.set({ ...session.get(), credentials: null, user: null, ended: null });
+}
+
+/** Whether the page waits for other credentials. What asks again and again rests until then. */
+export function isEnded(): boolean {
+  return session.get().ended !== null;
+}
+
+/** Asks for other credentials over the page that is shown. */
+export function end(why: string): void {
+  if (session.get().credentials === null) return;
+  sessionStorage.removeItem(KEY);
+  session.set({ ...session.get(), credentials: null, ended: why });
+}
+
+/** Resolves once there are credentials; rejects when the user logs out, or the request is no longer wanted. */
+export function credentialsAgain(signal?: AbortSignal | null): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = session.follow(() => settle());
+    const settle = () => {
+      const { credentials, ended } = session.get();
+      const isOver = signal?.aborted === true || (credentials === null && ended === null);
+      if (credentials === null && !isOver) return;
+      stop();
+      if (isOver) reject(new DOMException('The user has logged out.', 'AbortError'));
+      else resolve();
+    };
+    signal?.addEventListener('abort', settle);
+    settle();
+  });
 }

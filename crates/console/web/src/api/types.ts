@@ -1,6 +1,8 @@
 // The parts of the API's objects that the console reads.
 
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+import type { NumberText } from '../lib/json';
+
+export type Json = null | boolean | number | NumberText | string | Json[] | { [key: string]: Json };
 export type JsonObject = Record<string, Json>;
 
 export interface OwnerReference {

@@ -1,6 +1,8 @@
 // A watch, which tells changes in batches and begins again by itself behind what it told last.
 
+import { readJson } from '../lib/json';
 import { ApiError, isAborted, send, TABLE } from './client';
+import { rowsOf } from './lists';
 import type { Row, Status, Table, WatchEvent } from './types';
 
 /** A change of one object, as a row of the list. */
@@ -84,12 +86,14 @@ export async function follow(
       if (response.body === null) return;
       for await (const line of linesOf(response.body)) {
         wait = FIRST_WAIT;
-        const event = JSON.parse(line) as WatchEvent<Table | Status>;
+        const event = readJson(line) as WatchEvent<Table | Status>;
         if (event.type === 'ERROR') {
           const status = event.object as Status;
           throw new ApiError(status.code ?? 500, status, 'the watch failed');
         }
-        const row = (event.object as Table).rows?.[0];
+        const table = event.object as Table;
+        // A bookmark has a row that is no object's.
+        const row = event.type === 'BOOKMARK' ? table.rows?.[0] : rowsOf(table)[0];
         at = row?.object.metadata.resourceVersion ?? event.object.metadata?.resourceVersion ?? at;
         if (event.type === 'BOOKMARK' || row === undefined) continue;
         gathered.push({ kind: event.type, row });

@@ -6,6 +6,7 @@
 import { getJson } from '../api/client';
 import { isBuiltIn, type Resource } from '../api/discovery';
 import type { Column } from '../api/types';
+import { own } from './own';
 
 export type SortPaths = Record<string, string>;
 
@@ -161,13 +162,13 @@ async function ofDefinition(resource: Resource): Promise<SortPaths> {
   const definition = await getJson<Definition>(path);
   const version = definition.spec?.versions?.find((one) => one.name === resource.version);
   const columns = (version?.additionalPrinterColumns ?? []).filter((column) => STEPS.test(column.jsonPath));
-  return Object.fromEntries(columns.map((column) => [column.name, column.jsonPath + (TYPES[column.type] ?? '')]));
+  return Object.fromEntries(columns.map((column) => [column.name, column.jsonPath + (own(TYPES, column.type) ?? '')]));
 }
 
 /** By which paths the columns of a resource are sorted. Whoever may not read definitions sorts by name and age alone. */
 export async function sortPaths(resource: Resource): Promise<SortPaths> {
   const key = resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
-  const known = KNOWN[key];
+  const known = own(KNOWN, key);
   if (known !== undefined || isBuiltIn(resource.group)) return { ...ANY, ...known };
   const defined = await ofDefinition(resource).catch(() => ({}));
   return { ...ANY, ...defined };
@@ -182,7 +183,7 @@ export function isNumeric(column: Column): boolean {
 
 /** What a list of the resource is usually divided by. */
 export function usualFacets(resource: Resource, namespace: string): string[] {
-  const own: Record<string, string[]> = {
+  const facets: Record<string, string[]> = {
     pods: ['.status.phase', '.spec.nodeName', '.spec.containers[*].image'],
     events: ['.type', '.reason', '.involvedObject.kind'],
     services: ['.spec.type'],
@@ -197,5 +198,5 @@ export function usualFacets(resource: Resource, namespace: string): string[] {
   };
   const key = resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
   const first = resource.namespaced && namespace === '' ? ['.metadata.namespace'] : [];
-  return [...first, ...(own[key] ?? [])];
+  return [...first, ...(own(facets, key) ?? [])];
 }

@@ -1,7 +1,4 @@
-// The difference of two texts by lines (Myers' greedy algorithm, bounded), and of two objects by paths.
-
-import type { Json } from '../api/types';
-import { step } from './paths';
+// The difference of two texts by lines (Myers' greedy algorithm, bounded).
 
 export interface DiffLine {
   kind: 'same' | 'gone' | 'new';
@@ -87,66 +84,4 @@ export function hunks(all: DiffLine[], around: number): (DiffLine | null)[] {
     else if (shown.at(-1) !== null) shown.push(null);
   });
   return shown;
-}
-
-export interface FieldChange {
-  path: string;
-  before: Json | undefined;
-  after: Json | undefined;
-}
-
-/** The fields in which two values differ. Lists are compared item by item. */
-export function changedFields(before: Json | undefined, after: Json | undefined, path = ''): FieldChange[] {
-  if (isMap(before) && isMap(after)) {
-    const names = new Set([...Object.keys(before), ...Object.keys(after)]);
-    return [...names].flatMap((name) => changedFields(before[name], after[name], path + step(name)));
-  }
-  if (Array.isArray(before) && Array.isArray(after) && before.length === after.length) {
-    return before.flatMap((item, at) => changedFields(item, after[at], `${path}[${at}]`));
-  }
-  return JSON.stringify(before) === JSON.stringify(after) ? [] : [{ path, before, after }];
-}
-
-/** What nobody edits differs between any two writes. */
-const NOISE = /^\.metadata\.(resourceVersion|generation|managedFields)/;
-
-/** The fields that somebody has changed. */
-export function editedFields(before: Json, after: Json): FieldChange[] {
-  return changedFields(before, after).filter((change) => !NOISE.test(change.path));
-}
-
-function isMap(value: Json | undefined): value is { [key: string]: Json } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** The object with these changes made to it. Places of lists that are not there are left out. */
-export function withChanges(object: Json, changes: FieldChange[]): Json {
-  const made = structuredClone(object);
-  for (const change of changes) setAt(made, stepsOf(change.path), change.after);
-  return made;
-}
-
-export function stepsOf(path: string): (string | number)[] {
-  const steps: (string | number)[] = [];
-  for (const match of path.matchAll(/\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]/g)) {
-    if (match[1] !== undefined) steps.push(match[1]);
-    else if (match[2] !== undefined) steps.push(Number(match[2]));
-    else steps.push((match[3] ?? '').replaceAll(/\\(.)/g, '$1'));
-  }
-  return steps;
-}
-
-function setAt(object: Json, steps: (string | number)[], value: Json | undefined): void {
-  let at: Json = object;
-  steps.forEach((name, index) => {
-    const isLast = index === steps.length - 1;
-    if (Array.isArray(at) && typeof name === 'number') {
-      if (isLast && value !== undefined) at[name] = value;
-      else at = at[name] ?? null;
-    } else if (isMap(at) && typeof name === 'string') {
-      if (!isLast) at = at[name] ??= {};
-      else if (value === undefined) Reflect.deleteProperty(at, name);
-      else at[name] = value;
-    }
-  });
 }

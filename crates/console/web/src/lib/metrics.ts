@@ -1,5 +1,7 @@
 // The text form of metrics (Prometheus 0.0.4), as numbers by name and labels.
 
+import { own } from './own';
+
 export interface Sample {
   labels: Record<string, string>;
   value: number;
@@ -28,7 +30,7 @@ export function readMetrics(text: string): Metrics {
 export function sum(metrics: Metrics, name: string, labels: Record<string, string> = {}): number | undefined {
   const all = metrics.get(name);
   if (all === undefined) return undefined;
-  const fits = (sample: Sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value);
+  const fits = (sample: Sample) => Object.entries(labels).every(([key, value]) => own(sample.labels, key) === value);
   return all.filter(fits).reduce((total, sample) => total + sample.value, 0);
 }
 

@@ -1,6 +1,7 @@
 // Objects as people look at them: without what the server notes for itself.
 
 import type { Json, JsonObject, KubeObject } from '../api/types';
+import { isMap, jsonText } from './json';
 
 /** Without managedFields, which have a page of their own. */
 export function shown(object: KubeObject): KubeObject {
@@ -9,14 +10,20 @@ export function shown(object: KubeObject): KubeObject {
   return { ...object, metadata };
 }
 
+/** Whether one resourceVersion is of a later state than another one. Those that are no numbers have no order: another one counts as later. */
+export function isLater(one: string, than: string): boolean {
+  const areNumbers = [one, than].every((text) => /^\d+$/.test(text));
+  return areNumbers ? BigInt(one) > BigInt(than) : one !== than;
+}
+
 const MADE_BY_SERVER = ['managedFields', 'resourceVersion', 'uid', 'creationTimestamp', 'generation', 'selfLink'];
 
 /** What of an object somebody may want to be so: what is applied. */
 export function wanted(object: JsonObject): JsonObject {
   const made = { ...object };
   delete made['status'];
-  const metadata = made['metadata'];
-  if (typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata)) {
+  const { metadata } = made;
+  if (isMap(metadata)) {
     const kept = Object.entries(metadata).filter(([name]) => !MADE_BY_SERVER.includes(name));
     made['metadata'] = Object.fromEntries(kept);
   }
@@ -27,14 +34,14 @@ export function at(object: unknown, ...steps: (string | number)[]): unknown {
   let value = object;
   for (const one of steps) {
     if (typeof value !== 'object' || value === null) return undefined;
-    value = (value as Record<string | number, unknown>)[one];
+    value = Object.hasOwn(value, one) ? (value as Record<string | number, unknown>)[one] : undefined;
   }
   return value;
 }
 
 export function text(value: unknown): string {
   if (typeof value === 'string') return value;
-  return value === undefined || value === null ? '' : JSON.stringify(value);
+  return value === undefined || value === null ? '' : jsonText(value);
 }
 
 export function asJson(object: KubeObject): Json {

@@ -1,6 +1,8 @@
 // Who owns which fields, as metadata.managedFields says it, with paths in place of its keys.
 
 import type { Json, JsonObject, KubeObject, ManagedFields } from '../api/types';
+import { isMap, isSame, readJson } from './json';
+import { own } from './own';
 import { step } from './paths';
 
 export interface Owner {
@@ -11,17 +13,15 @@ export interface Owner {
   paths: string[];
 }
 
-function isMap(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function indexOf(list: Json | undefined, key: string): number {
   if (!Array.isArray(list)) return -1;
-  const wanted = JSON.parse(key.slice(2)) as Json;
-  if (key.startsWith('v:')) return list.findIndex((item) => JSON.stringify(item) === JSON.stringify(wanted));
+  const wanted = readJson(key.slice(2)) as Json;
+  if (key.startsWith('v:')) return list.findIndex((item) => isSame(item, wanted));
   if (key.startsWith('i:')) return Number(wanted);
   if (!isMap(wanted)) return -1;
-  return list.findIndex((item) => isMap(item) && Object.entries(wanted).every(([name, value]) => item[name] === value));
+  return list.findIndex(
+    (item) => isMap(item) && Object.entries(wanted).every(([name, value]) => isSame(own(item, name), value)),
+  );
 }
 
 function walk(fields: JsonObject, value: Json | undefined, path: string, found: string[]): void {
@@ -31,7 +31,7 @@ function walk(fields: JsonObject, value: Json | undefined, path: string, found: 
     const inner = isMap(below) ? below : {};
     if (key.startsWith('f:')) {
       const name = key.slice(2);
-      walk(inner, isMap(value) ? value[name] : undefined, path + step(name), found);
+      walk(inner, isMap(value) ? own(value, name) : undefined, path + step(name), found);
     } else {
       const at = indexOf(value, key);
       if (at < 0) found.push(`${path}[${key.slice(2)}]`);

@@ -1,6 +1,7 @@
 // Paths through objects, as the server's queries write them, and terms about what they lead to.
 
 import type { Json } from '../api/types';
+import { isMap, NumberText } from './json';
 
 /** A step that needs no quotes. */
 const PLAIN = /^[A-Za-z_][A-Za-z0-9_-]*$/;
@@ -22,7 +23,7 @@ export function literal(value: Json | undefined): string | undefined {
     case 'boolean':
       return String(value);
     default:
-      return undefined;
+      return value instanceof NumberText ? value.text : undefined;
   }
 }
 
@@ -41,7 +42,7 @@ export function pathsIn(objects: Json[]): string[] {
   const walk = (value: Json, path: string, depth: number) => {
     if (found.size >= MOST_PATHS || depth > 10 || value === null) return;
     if (Array.isArray(value)) value.slice(0, 3).forEach((item) => walk(item, `${path}[*]`, depth + 1));
-    else if (typeof value === 'object') {
+    else if (isMap(value)) {
       for (const [name, member] of Object.entries(value)) {
         if (path === '.metadata' && name === 'managedFields') continue;
         walk(member, path + step(name), depth + 1);

@@ -1,10 +1,29 @@
 // YAML as kubectl writes it. Loaded with the first object that is opened.
 
-import { parse, stringify, type Tags } from 'yaml';
-import type { JsonObject } from '../api/types';
+import { isScalar, parseDocument, stringify, type ScalarTag, type Tags, visit } from 'yaml';
+import type { Json, JsonObject } from '../api/types';
 
-export function toYaml(value: unknown): string {
-  return stringify(value, { indentSeq: false, lineWidth: 0, aliasDuplicateObjects: false, version: '1.1' });
+/** Numbers that keep their digits, which are those of `lib/json.ts`: this file is loaded without it. */
+export interface Numbers {
+  of: (text: string) => Json;
+  textOf: (value: unknown) => string | undefined;
+}
+
+export function toYaml(value: unknown, numbers: Numbers): string {
+  const tag: ScalarTag = {
+    tag: 'tag:yaml.org,2002:float',
+    default: true,
+    identify: (one) => numbers.textOf(one) !== undefined,
+    resolve: (text) => text,
+    stringify: (node) => numbers.textOf(node.value) ?? '',
+  };
+  return stringify(value, {
+    indentSeq: false,
+    lineWidth: 0,
+    aliasDuplicateObjects: false,
+    version: '1.1',
+    customTags: (all) => [tag, ...all],
+  });
 }
 
 /** Times stay texts, and numbers have one base, as in what kubectl reads. */
@@ -12,9 +31,25 @@ function tags(all: Tags): Tags {
   return all.filter((tag) => typeof tag === 'string' || (!tag.tag.endsWith(':timestamp') && tag.format !== 'TIME'));
 }
 
+/** A number as JSON writes it. */
+const PLAIN = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/;
+
 /** The object that the text is of; an error says what is wrong with the text. */
-export function fromYaml(text: string): JsonObject {
-  const value: unknown = parse(text, { version: '1.1', merge: false, customTags: tags });
+export function fromYaml(text: string, numbers: Numbers): JsonObject {
+  const document = parseDocument(text, { version: '1.1', merge: false, intAsBigInt: true, customTags: tags });
+  const [fault] = document.errors;
+  if (fault !== undefined) throw fault;
+  visit(document, {
+    Scalar: (place, node) => {
+      // Keys are texts, whatever they look like.
+      if (place === 'key' || (typeof node.value !== 'number' && typeof node.value !== 'bigint')) return;
+      const isPlain = isScalar(node) && node.source !== undefined && PLAIN.test(node.source);
+      const written = isPlain ? (node.source ?? '') : String(node.value);
+      if (!PLAIN.test(written)) throw new Error(`${node.source ?? written} is no number of JSON`);
+      node.value = numbers.of(written);
+    },
+  });
+  const value: unknown = document.toJS();
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('this is not one object');
   return value as JsonObject;
 }

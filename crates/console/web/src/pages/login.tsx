@@ -1,12 +1,10 @@
 // Who are you: a token, the browser's certificate, or a kubeconfig. Nothing is kept beyond this tab.
 
-import { useRef, useState } from 'preact/hooks';
-import { whoAmI } from '../api/access';
-import { hasCode, told } from '../api/client';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ANONYMOUS, hasCode, told, whoAmI } from '../api/client';
 import type { Found } from '../api/kubeconfig';
-import { logIn } from '../api/session';
-
-const ANONYMOUS = 'system:anonymous';
+import { logIn, logOut } from '../api/session';
+import { Dialog } from '../ui/dialog';
 
 /** Loaded only when somebody brings a kubeconfig. */
 async function read(text: string): Promise<Found> {
@@ -15,6 +13,37 @@ async function read(text: string): Promise<Found> {
 }
 
 export function LoginPage() {
+  useEffect(() => {
+    document.title = 'keelson';
+  }, []);
+  return (
+    <main class="login" tabIndex={-1}>
+      <img src="/console/assets/icon.svg" alt="" width="48" height="48" />
+      <h1>keelson</h1>
+      <LoginForm />
+    </main>
+  );
+}
+
+/** Over the page of a user whose credentials have ended: what is on it stays, if it is the same user who logs in. */
+export function LoginDialog({ why, username }: { why: string; username: string }) {
+  return (
+    <Dialog title="Log in again">
+      <p role="alert">
+        The server no longer takes your credentials: {why}.{' '}
+        {username !== '' && `What you have written stays if you log in as ${username}.`}
+      </p>
+      <div class="login">
+        <LoginForm />
+      </div>
+      <button type="button" class="quiet" onClick={logOut}>
+        Log out, and throw away what is not saved
+      </button>
+    </Dialog>
+  );
+}
+
+function LoginForm() {
   const [token, setToken] = useState('');
   const [problem, setProblem] = useState('');
   const [hint, setHint] = useState<Found | null>(null);
@@ -49,9 +78,7 @@ export function LoginPage() {
     if (first !== undefined) void first.text().then(take);
   };
   return (
-    <main class="login" tabIndex={-1}>
-      <img src="/console/assets/icon.svg" alt="" width="48" height="48" />
-      <h1>keelson</h1>
+    <>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -120,7 +147,7 @@ export function LoginPage() {
         <pre>{ADMINISTRATOR}</pre>
         <p>A token stays in this tab: it is forgotten when the tab is closed.</p>
       </details>
-    </main>
+    </>
   );
 }
 

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, isAborted, send } from '../api/client';
+import { isEnded } from '../api/session';
 import { bytes, type Metrics, readMetrics, type Sample, sum } from '../lib/metrics';
 import { counted } from '../lib/time';
 import { Problem } from '../ui/problem';
@@ -49,7 +50,7 @@ function useServer(): Server {
       if (!isAborted(error)) setServer((now) => ({ ...now, errors: { ...now.errors, [part]: error } }));
     };
     const read = () => {
-      if (document.hidden) return;
+      if (document.hidden || isEnded()) return;
       send('/metrics', { accept: 'text/plain', signal: abort.signal })
         .then((response) => response.text())
         .then((text) => {

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import { getJson, isAborted } from '../api/client';
+import { isEnded } from '../api/session';
 import type { KubeObject, ObjectList } from '../api/types';
 import { at, text } from '../lib/objects';
 import { href } from '../state/router';
@@ -47,6 +48,7 @@ function useStorage(): Storage {
       setStorage((now) => ({ ...now, errors: { ...now.errors, [part]: error } }));
     };
     const read = () => {
+      if (isEnded()) return;
       all(VERSIONS, abort.signal)
         .then((versions) => setStorage((now) => ({ ...now, versions, errors: { ...now.errors, versions: null } })))
         .catch(failed('versions'));

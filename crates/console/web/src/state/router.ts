@@ -1,6 +1,7 @@
 // The page that is shown is what the URL says, so that links can be shared and the browser's back and forward work.
 //
-// What belongs to one visit and not to a link, such as the snapshot that is being paged through, goes into the history's state.
+// What belongs to one visit and not to a link, such as the snapshot that is being paged through, goes into the history's state. A page
+// with text that is not saved is left only after a question.
 
 import { store } from './store';
 
@@ -8,6 +9,8 @@ export interface Place {
   path: string[];
   params: URLSearchParams;
   state: VisitState;
+  /** Whether the path has bytes in it that stand for no text. */
+  malformed: boolean;
 }
 
 export interface VisitState {
@@ -15,24 +18,106 @@ export interface VisitState {
   snapshot?: { revision: string; taken: number } | undefined;
   /** Where lists of servers that have no page numbers go on. */
   token?: string | undefined;
+  /** The number of the step in the history of the tab. */
+  step?: number | undefined;
 }
 
 const ROOT = '/console/';
 
+function decoded(path: string): string[] | null {
+  try {
+    return path.split('/').flatMap((part) => (part === '' ? [] : [decodeURIComponent(part)]));
+  } catch {
+    return null;
+  }
+}
+
 function read(): Place {
   const { pathname, search } = window.location;
-  const rest = pathname.startsWith(ROOT) ? pathname.slice(ROOT.length) : '';
-  const path = rest.split('/').filter((part) => part !== '');
+  const path = decoded(pathname.startsWith(ROOT) ? pathname.slice(ROOT.length) : '');
   return {
-    path: path.map((part) => decodeURIComponent(part)),
+    path: path ?? [],
     params: new URLSearchParams(search),
     state: (window.history.state as VisitState | null) ?? {},
+    malformed: path === null,
   };
 }
 
 export const place = store<Place>(read());
 
-window.addEventListener('popstate', () => place.set(read()));
+/** Returns whether the page has text that is not saved. */
+let guard: (() => boolean) | null = null;
+
+/** A step away from such a page, which waits for the user's answer. */
+export interface Leaving {
+  /** Whether the step throws the text away. */
+  loses: boolean;
+  goOn: () => void;
+}
+
+export const leaving = store<Leaving | null>(null);
+
+/** Asks the user before the page is left, as long as `isUnsaved` returns true. Returns a function that ends this. */
+export function guardPage(isUnsaved: () => boolean): () => void {
+  guard = isUnsaved;
+  return () => {
+    if (guard === isUnsaved) guard = null;
+  };
+}
+
+/** Ends the questions of this page: its text is saved, or its object is gone. */
+export function unguard(): void {
+  guard = null;
+}
+
+/** Goes to the first page, and leaves nothing of this one in its step of the history. */
+export function forgetPlace(): void {
+  unguard();
+  leaving.set(null);
+  window.history.replaceState({ step: stepOf(place.get().state) }, '', ROOT);
+  place.set(read());
+}
+
+/** Takes a step away from the page, after a question if text is not saved. */
+export function leave(goOn: () => void, loses = false): void {
+  if (guard?.() === true) leaving.set({ loses, goOn });
+  else goOn();
+}
+
+function isAnotherPage(to: URL): boolean {
+  const tab = (params: URLSearchParams) => params.get('tab') ?? '';
+  const now = place.get();
+  return (
+    decoded(to.pathname.slice(ROOT.length))?.join('/') !== now.path.join('/') ||
+    tab(to.searchParams) !== tab(now.params)
+  );
+}
+
+const stepOf = (state: VisitState | null) => state?.step ?? 0;
+
+/** Steps of the history that this page takes itself, whose events it expects. */
+let expected: 'back' | 'on' | null = null;
+
+function stepped(): void {
+  const how = expected;
+  expected = null;
+  if (how === 'back') return;
+  if (how !== 'on' && guard?.() === true && isAnotherPage(new URL(window.location.href))) {
+    // The browser is there already: back again, until the user has answered.
+    const by = stepOf(window.history.state as VisitState | null) - stepOf(place.get().state) || -1;
+    expected = 'back';
+    window.history.go(-by);
+    const goOn = () => {
+      expected = 'on';
+      window.history.go(by);
+    };
+    leaving.set({ loses: false, goOn });
+    return;
+  }
+  place.set(read());
+}
+
+window.addEventListener('popstate', stepped);
 
 export function href(path: string[], params?: URLSearchParams | Record<string, string>): string {
   const search = new URLSearchParams(params);
@@ -43,10 +128,15 @@ export function href(path: string[], params?: URLSearchParams | Record<string, s
 
 /** Goes somewhere. `replace` leaves no step behind, as while somebody types. */
 export function go(to: string, options: { replace?: boolean; state?: VisitState } = {}): void {
-  const state = options.state ?? {};
-  if (options.replace === true) window.history.replaceState(state, '', to);
-  else window.history.pushState(state, '', to);
-  place.set(read());
+  const goOn = () => {
+    const step = stepOf(place.get().state) + (options.replace === true ? 0 : 1);
+    const state = { ...options.state, step };
+    if (options.replace === true) window.history.replaceState(state, '', to);
+    else window.history.pushState(state, '', to);
+    place.set(read());
+  };
+  if (isAnotherPage(new URL(to, window.location.href))) leave(goOn);
+  else goOn();
 }
 
 /** The same page with other parameters; those that are empty go. */

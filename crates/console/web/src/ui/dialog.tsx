@@ -3,7 +3,15 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
 
-export function Dialog(props: { title: string; wide?: boolean; onClose: () => void; children: ComponentChildren }) {
+export interface DialogProps {
+  title: string;
+  wide?: boolean;
+  /** None of a dialog that has to be answered. */
+  onClose?: () => void;
+  children: ComponentChildren;
+}
+
+export function Dialog(props: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const title = useId();
   useEffect(() => {
@@ -22,18 +30,24 @@ export function Dialog(props: { title: string; wide?: boolean; onClose: () => vo
       aria-labelledby={title}
       onCancel={(event) => {
         event.preventDefault();
-        props.onClose();
+        props.onClose?.();
+      }}
+      onClose={() => {
+        // Browsers close a dialog at the second Escape, although the first was prevented.
+        if (props.onClose === undefined && element.current?.isConnected === true) element.current.showModal();
       }}
       onClick={(event) => {
-        if (event.target === element.current) props.onClose();
+        if (event.target === element.current) props.onClose?.();
       }}
     >
       <div class="dialog-body">
         <header>
           <h2 id={title}>{props.title}</h2>
-          <button type="button" class="quiet" aria-label="Close" onClick={props.onClose}>
-            ✕
-          </button>
+          {props.onClose !== undefined && (
+            <button type="button" class="quiet" aria-label="Close" onClick={props.onClose}>
+              ✕
+            </button>
+          )}
         </header>
         {props.children}
       </div>

@@ -2,6 +2,7 @@
 
 import { useMemo, useState } from 'preact/hooks';
 import { diffLines, hunks } from '../lib/diff';
+import { visible } from '../lib/visible';
 
 const AROUND = 3;
 const MARKS = { same: ' ', gone: '-', new: '+' };
@@ -30,7 +31,7 @@ export function DiffView({ before, after, label }: { before: string; after: stri
             <div key={at} class={`line ${line.kind}`}>
               <span aria-hidden="true">{MARKS[line.kind]} </span>
               <span class="hidden">{WORDS[line.kind]}</span>
-              <span class="text">{line.text}</span>
+              <span class="text">{visible(line.text)}</span>
             </div>
           ),
         )}

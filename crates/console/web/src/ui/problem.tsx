@@ -2,13 +2,14 @@
 
 import type { ComponentChildren } from 'preact';
 import { ApiError, told, Unreachable } from '../api/client';
+import { visible } from '../lib/visible';
 
 function heading(error: unknown): string {
   if (error instanceof Unreachable) return 'The server does not answer';
   if (!(error instanceof ApiError)) return 'This did not work';
   switch (error.code) {
     case 401:
-      return 'You are not logged in';
+      return error.isOfAnother ? 'The server of these objects did not take the request' : 'You are not logged in';
     case 403:
       return 'You may not do this';
     case 404:
@@ -31,12 +32,18 @@ export function Problem(props: { error: unknown; children?: ComponentChildren })
   return (
     <div class="problem" role="alert">
       <h2>{heading(props.error)}</h2>
-      <p>{told(props.error)}</p>
+      <p>{visible(told(props.error))}</p>
+      {props.error instanceof ApiError && props.error.isOfAnother && (
+        <p>
+          You are logged in, and the server knows you. The server behind it that has these objects does not take what
+          this one says of you.
+        </p>
+      )}
       {causes.length > 0 && (
         <ul>
           {causes.map((cause, at) => (
             <li key={at}>
-              <code>{cause.field}</code> {cause.message}
+              <code>{visible(cause.field ?? '')}</code> {visible(cause.message ?? '')}
             </li>
           ))}
         </ul>

@@ -2,21 +2,18 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { lines, parts } from '../lib/folds';
+import { yamlOf } from '../lib/text';
+import { visible } from '../lib/visible';
 
 /** What is folded at first: what is long and seldom read. */
 const FOLDED = /^ {2}(annotations|managedFields):$/;
-
-async function yaml(value: unknown): Promise<string> {
-  const { toYaml } = await import('../yaml');
-  return toYaml(value);
-}
 
 /** The object as YAML, when the writer of YAML is there. */
 export function useYaml(value: unknown): string | null {
   const [text, setText] = useState<string | null>(null);
   useEffect(() => {
     let current = true;
-    void yaml(value).then((made) => current && setText(made));
+    void yamlOf(value).then((made) => current && setText(made));
     return () => {
       current = false;
     };
@@ -91,8 +88,8 @@ export function YamlView({ value }: { value: unknown }) {
               )}
               <span class="text">
                 {before}
-                {key !== '' && <span class="key">{key}</span>}
-                <span class="value">{rest}</span>
+                {key !== '' && <span class="key">{visible(key)}</span>}
+                <span class="value">{visible(rest)}</span>
                 {closed && <span class="more"> … {line.end - at - 1} lines</span>}
               </span>
             </div>

@@ -5,6 +5,7 @@
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
 
+use super::objects::{edit, press_button};
 use super::{ADMIN, Lab, with_pods};
 
 /// Names the checker's file. Empty where it can't be had.
@@ -48,6 +49,12 @@ async fn no_page_has_a_fault_that_keeps_somebody_out() {
         lab.browser.until("document.querySelector('dialog[open]') !== null").await;
         check(&lab, &axe, &format!("the dialog of {key}")).await;
     }
+    lab.open("r/core/v1/pods/default/pod-00001?tab=edit").await;
+    edit(&lab, "image: image:v1", "image: image:v9").await;
+    lab.browser.click("#tab-events").await;
+    lab.shows("Leave without saving?").await;
+    check(&lab, &axe, "the question before leaving").await;
+    press_button(&lab, "Leave, and keep the draft").await;
     lab.browser.resize(500, 900).await;
     lab.open_list("r/core/v1/pods").await;
     lab.browser.click(".menu").await;

@@ -20,9 +20,9 @@ fn deployment() -> Value {
 }
 
 /// Waits for the text of the editor.
-async fn edit(lab: &Lab, from: &str, to: &str) {
+pub(super) async fn edit(lab: &Lab, from: &str, to: &str) {
     let area = "document.querySelector('.editor textarea')";
-    lab.browser.until(&format!("{area}?.value.includes({})", json!(from))).await;
+    lab.browser.until(&format!("{area}?.readOnly === false && {area}.value.includes({})", json!(from))).await;
     let changed = format!("{area}.value.replace({}, {})", json!(from), json!(to));
     // What a paste does; typing a whole object would take long.
     let typed = format!("({area}.value = {changed}, {area}.dispatchEvent(new Event('input', {{bubbles: true}})))");
@@ -30,7 +30,7 @@ async fn edit(lab: &Lab, from: &str, to: &str) {
     lab.browser.until(&format!("{area}.value.includes({})", json!(to))).await;
 }
 
-async fn press_button(lab: &Lab, text: &str) {
+pub(super) async fn press_button(lab: &Lab, text: &str) {
     let button = format!(
         "[...document.querySelectorAll('main button, dialog button')].find(one => one.innerText === {})",
         json!(text)
@@ -99,12 +99,7 @@ async fn an_object_is_scaled_its_dependents_are_found_and_it_is_deleted() {
     lab.log_in(ADMIN).await;
     lab.open(PAGE).await;
     lab.browser.until("document.querySelectorAll('.actions button:not(:disabled)').length === 2").await;
-    lab.browser.press("s").await;
-    lab.browser.until("document.querySelector('dialog input:not(:disabled)') !== null").await;
-    lab.browser.fill("dialog input", "5").await;
-    lab.browser.press("Enter").await;
-    lab.shows("web is scaled to 5").await;
-    assert_eq!(stored(&lab, "/spec/replicas").await, 5);
+    scale_with_care(&lab).await;
     // What was written shows up by itself.
     lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('replicas: 5')").await;
 
@@ -122,6 +117,39 @@ async fn an_object_is_scaled_its_dependents_are_found_and_it_is_deleted() {
     lab.shows("Nothing here.").await;
     raw.get(format!("{DEPLOYMENTS}/web")).await.expect(404);
     lab.ends_without_complaints(&[]).await;
+}
+
+/// Scales the deployment from 3 to 5: what is typed goes into the field, no number is none, and 0 takes a second look.
+async fn scale_with_care(lab: &Lab) {
+    let field = "document.querySelector('dialog input')";
+    let button = "document.querySelector('dialog button[type=submit]')";
+    lab.browser.press("s").await;
+    lab.browser.until(&format!("{field}?.value === '3' && document.activeElement === {field}")).await;
+    for text in ["", "-1", "1.5", "1e3", "2147483648"] {
+        lab.browser.fill("dialog input", text).await;
+        lab.browser.until(&format!("{field}.value === {} && {button}.disabled", json!(text))).await;
+        lab.browser.press("Enter").await;
+        lab.shows("A whole number from 0 to 2,147,483,647 is wanted.").await;
+    }
+    lab.browser.fill("dialog input", "0").await;
+    lab.browser.until(&format!("!{button}.disabled")).await;
+    lab.browser.press("Enter").await;
+    lab.shows("With 0 replicas nothing of web runs.").await;
+    assert_eq!(stored(lab, "/spec/replicas").await, 3);
+    lab.browser.fill("dialog input", "5").await;
+    lab.browser.press("Enter").await;
+    lab.shows("web is scaled to 5").await;
+    assert_eq!(stored(lab, "/spec/replicas").await, 5);
+    lab.browser.press("s").await;
+    lab.browser.until(&format!("{field}?.value === '5'")).await;
+    lab.browser.fill("dialog input", "0").await;
+    lab.browser.press("Enter").await;
+    lab.browser.until(&format!("{button}?.innerText === 'Scale to 0'")).await;
+    lab.browser.press("Enter").await;
+    lab.shows("web is scaled to 0").await;
+    assert_eq!(stored(lab, "/spec/replicas").await, 0);
+    let again = json!({"spec": {"replicas": 5}});
+    lab.raw().patch(format!("{DEPLOYMENTS}/web"), MERGE, &again).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,9 @@ import { useEffect, useState } from 'preact/hooks';
 import { isAborted, told } from '../../api/client';
 import { type ListQuery, readGroups } from '../../api/lists';
 import type { Json, ValueCounts } from '../../api/types';
+import { text } from '../../lib/objects';
 import { counted } from '../../lib/time';
+import { visible } from '../../lib/visible';
 import { equals } from '../../lib/paths';
 import { toggleTerm } from './filters';
 
@@ -14,7 +16,7 @@ const MOST = 100;
 
 function nameOf(value: Json | undefined): string {
   if (value === undefined || value === null) return '(none)';
-  return typeof value === 'object' ? JSON.stringify(value) : String(value) || '(empty)';
+  return visible(text(value)) || '(empty)';
 }
 
 export function titleOf(path: string): string {

@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { type ListQuery, readGroups, readSample } from '../../api/lists';
 import type { Json, Row } from '../../api/types';
+import { isMap } from '../../lib/json';
 import { counted } from '../../lib/time';
 import { equals, literal, pathsIn, step } from '../../lib/paths';
 import { go, place as current, type Place, withParams } from '../../state/router';
@@ -19,12 +20,23 @@ const PAUSE = 120;
 function SearchField(props: { place: Place; value: string }) {
   const [text, setText] = useState(props.value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => setText(props.value), [props.value]);
+  /** Values that this field has asked for, and that have not come back as the value of the page yet. */
+  const asked = useRef<string[]>([]);
+  useEffect(() => {
+    const at = asked.current.indexOf(props.value);
+    // More may have been typed since.
+    if (at >= 0) asked.current.splice(0, at + 1);
+    else setText(props.value);
+  }, [props.value]);
   useEffect(() => () => clearTimeout(timer.current), []);
   const typed = (value: string) => {
     setText(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => ask(current.get(), { q: value.trim() }, true), PAUSE);
+    timer.current = setTimeout(() => {
+      const next = value.trim();
+      if (next !== (current.get().params.get('q') ?? '')) asked.current.push(next);
+      ask(current.get(), { q: next }, true);
+    }, PAUSE);
   };
   return (
     <input
@@ -82,7 +94,7 @@ function useTermSuggestions(query: ListQuery) {
         const counts = await readGroups(query, path, 200, signal);
         return counts.values.flatMap((one) => {
           const written = literal(one.value);
-          const name = typeof one.value === 'object' ? '' : String(one.value);
+          const name = isMap(one.value) || Array.isArray(one.value) ? '' : String(one.value);
           if (written === undefined || !name.includes(begun)) return [];
           const taken = `${before}${path} ${operator} ${written}`;
           return [{ value: taken, label: name, detail: counted(one.count) }];

@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';
-import { collectionPath } from '../../api/discovery';
+import { collectionPath } from '../../api/paths';
 import { type ListQuery, type Page, readPage, selection } from '../../api/lists';
 import type { Row } from '../../api/types';
 import { takes } from '../../api/extension';

@@ -2,9 +2,12 @@
 
 import type { Resource } from '../../api/discovery';
 import type { Page } from '../../api/lists';
-import type { Column, Json, Row } from '../../api/types';
+import type { Column, Row } from '../../api/types';
 import { isNumeric, type SortPaths } from '../../lib/columns';
+import { text } from '../../lib/objects';
+import { own } from '../../lib/own';
 import { full } from '../../lib/time';
+import { visible } from '../../lib/visible';
 import { href } from '../../state/router';
 import { type Changes, uidOf } from './live';
 import { groupSegment, sortKeys } from './query';
@@ -24,11 +27,6 @@ export interface TableProps {
 function shownColumns(page: Page, wide: boolean): { column: Column; at: number }[] {
   const all = page.columns.map((column, at) => ({ column, at }));
   return all.filter(({ column }) => wide || column.priority === 0);
-}
-
-function text(value: Json | undefined): string {
-  if (value === null || value === undefined) return '';
-  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 export function objectHref(resource: TableProps['resource'], row: Row): string {
@@ -76,15 +74,15 @@ export function Rows(props: TableProps) {
         <thead>
           <tr>
             {props.withNamespace && (
-              <Head name="Namespace" hint="" numeric={false} path={props.paths['Namespace']} table={props} />
+              <Head name="Namespace" hint="" numeric={false} path={own(props.paths, 'Namespace')} table={props} />
             )}
-            {columns.map(({ column }) => (
+            {columns.map(({ column, at }) => (
               <Head
-                key={column.name}
-                name={column.name}
-                hint={column.description}
+                key={at}
+                name={visible(column.name)}
+                hint={visible(column.description)}
                 numeric={isNumeric(column)}
-                path={props.paths[column.name]}
+                path={own(props.paths, column.name)}
                 table={props}
               />
             ))}
@@ -101,16 +99,16 @@ export function Rows(props: TableProps) {
               <tr key={uid} class={mark} data-name={meta.name}>
                 {props.withNamespace && <td>{meta.namespace}</td>}
                 {columns.map(({ column, at }) => {
-                  const cell = text(row.cells[at]);
+                  const cell = visible(text(row.cells[at]));
                   const isDate = column.type === 'date' && cell !== '';
                   return at === nameAt ? (
-                    <th scope="row" key={column.name}>
+                    <th scope="row" key={at}>
                       <a href={objectHref(props.resource, row)}>{cell}</a>
                       {gone && <small> deleted</small>}
                       {mark === 'changed' && <small class="hidden"> changed</small>}
                     </th>
                   ) : (
-                    <td key={column.name} class={isNumeric(column) ? 'number' : ''} title={isDate ? full(cell) : cell}>
+                    <td key={at} class={isNumeric(column) ? 'number' : ''} title={isDate ? full(cell) : cell}>
                       {cell}
                     </td>
                   );

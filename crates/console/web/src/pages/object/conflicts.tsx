@@ -2,10 +2,12 @@
 
 import { ApiError } from '../../api/client';
 import type { Json, JsonObject, KubeObject } from '../../api/types';
-import { editedFields, stepsOf } from '../../lib/diff';
-import { asJson, at, shown, text } from '../../lib/objects';
+import { stepsIn, valueAt } from '../../lib/fieldpath';
+import { type Merged } from '../../lib/merge';
+import { text } from '../../lib/objects';
 import { ownersAt, ownersOf } from '../../lib/owners';
 import { ago } from '../../lib/time';
+import { visible } from '../../lib/visible';
 
 export interface Conflict {
   path: string;
@@ -16,24 +18,10 @@ export interface Conflict {
   both: boolean;
 }
 
-/** A path of a refusal, in which items of lists are named by their keys, as one with places. */
-function placed(path: string, object: Json): string {
-  let made = '';
-  let value: unknown = object;
-  for (const match of path.matchAll(/\.([^.[]+)|\[([^\]]+)\]/g)) {
-    if (match[1] !== undefined) {
-      value = at(value, match[1]);
-      made += `.${match[1]}`;
-      continue;
-    }
-    const keys = [...(match[2] ?? '').matchAll(/([\w.-]+)=("(?:[^"\\]|\\.)*"|[^,\]]+)/g)];
-    const wanted = keys.map((one) => [one[1] ?? '', (one[2] ?? '').replaceAll('"', '')] as const);
-    const items = Array.isArray(value) ? (value as unknown[]) : [];
-    const index = items.findIndex((item) => wanted.every(([name, is]) => text(at(item, name)) === is));
-    value = items[index];
-    made += `[${index}]`;
-  }
-  return made;
+/** The value that a path leads to, by the keys of items and not by their places. */
+function valueOf(object: Json, path: string): Json | undefined {
+  const steps = stepsIn(object, path);
+  return steps === null ? undefined : valueAt(object, steps);
 }
 
 /** What server-side apply refused, field by field. */
@@ -42,33 +30,25 @@ export function conflictsOf(error: unknown, newest: Json, wanted: JsonObject): C
   return causes
     .filter((cause) => cause.reason === 'FieldManagerConflict')
     .map((cause) => {
-      const path = placed(cause.field ?? '', newest);
+      const path = cause.field ?? '';
       const owner = /conflict with "([^"]*)"(.*)/.exec(cause.message ?? '');
       return {
         path,
         owner: owner === null ? (cause.message ?? '') : `${owner[1] ?? ''}${owner[2] ?? ''}`,
-        theirs: at(newest, ...stepsOf(path)) as Json | undefined,
-        mine: at(wanted, ...stepsOf(path)) as Json | undefined,
+        theirs: valueOf(newest, path),
+        mine: valueOf(wanted, path),
         both: true,
       };
     });
 }
 
-/** What others have changed since `base` was read, with who did it. */
-export function mergeConflicts(base: Json, newest: KubeObject, wanted: JsonObject): Conflict[] {
+/** What others have changed, with who did it. */
+export function mergeConflicts(merged: Merged, newest: KubeObject): Conflict[] {
   const owners = ownersOf(newest);
-  const plain = shown(base as unknown as KubeObject);
-  const mine = editedFields(asJson(plain), wanted).map((change) => change.path);
-  return editedFields(asJson(plain), asJson(shown(newest))).map(({ path, after }) => {
-    const [owner] = ownersAt(owners, path);
+  return merged.theirs.map(({ path, place, theirs, mine, both }) => {
+    const [owner] = ownersAt(owners, place);
     const when = owner === undefined || owner.time === '' ? '' : `, ${ago(Date.now() - Date.parse(owner.time))} ago`;
-    return {
-      path,
-      owner: owner === undefined ? 'unknown' : owner.manager + when,
-      theirs: after,
-      mine: at(wanted, ...stepsOf(path)) as Json | undefined,
-      both: mine.some((own) => own === path || own.startsWith(path) || path.startsWith(own)),
-    };
+    return { path, owner: owner === undefined ? 'unknown' : owner.manager + when, theirs, mine, both };
   });
 }
 
@@ -89,14 +69,14 @@ export function Conflicts({ conflicts }: { conflicts: Conflict[] }) {
         {conflicts.map((one) => (
           <tr key={one.path} class={one.both ? 'both' : ''}>
             <th scope="row">
-              <code>{one.path}</code>
+              <code>{visible(one.path)}</code>
             </th>
-            <td>{one.owner}</td>
+            <td>{visible(one.owner)}</td>
             <td>
-              <code>{text(one.theirs)}</code>
+              <code>{visible(text(one.theirs))}</code>
             </td>
             <td>
-              <code>{text(one.mine)}</code>
+              <code>{visible(text(one.mine))}</code>
               {!one.both && <small> unchanged by you</small>}
             </td>
           </tr>

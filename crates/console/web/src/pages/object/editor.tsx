@@ -1,18 +1,23 @@
 // Editing an object as YAML: what the server would make of it is shown before it is saved, and conflicts by their owners.
 
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { ApiError, hasCode, told } from '../../api/client';
-import { apply, readObject, replace, type Write } from '../../api/objects';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { hasCode } from '../../api/client';
+import { apply, MANAGER, readObject, replace, type Write } from '../../api/objects';
+import { readShape } from '../../api/schema';
 import type { JsonObject, KubeObject } from '../../api/types';
-import { editedFields, withChanges } from '../../lib/diff';
-import { asJson, shown, wanted } from '../../lib/objects';
+import { applied } from '../../lib/apply';
+import { stepsIn, withValue } from '../../lib/fieldpath';
+import { merge, type Merged } from '../../lib/merge';
+import { asJson, isLater, shown } from '../../lib/objects';
+import { objectOf, yamlOf } from '../../lib/text';
+import { unseenIn } from '../../lib/visible';
 import { announce } from '../../ui/announce';
+import { Dialog } from '../../ui/dialog';
 import { DiffView } from '../../ui/diff-view';
-import { Problem } from '../../ui/problem';
-import { Conflicts, type Conflict, conflictsOf, mergeConflicts } from './conflicts';
+import { type Conflict, conflictsOf, mergeConflicts } from './conflicts';
+import { type Mode, useEditing } from './editing';
 import type { Subject } from './object';
-
-type Mode = 'replace' | 'apply';
+import { type Places, PlacesRefused, Refusal, type Refused } from './refusal';
 
 interface Preview {
   before: string;
@@ -20,96 +25,130 @@ interface Preview {
   warnings: string[];
 }
 
-interface Refused {
-  error: unknown;
-  conflicts: Conflict[];
-  /** The newest state, where somebody else has written meanwhile. */
-  newest: KubeObject | null;
-}
+/** The outcome of the last action. */
+type Outcome =
+  | { kind: 'preview'; preview: Preview }
+  | { kind: 'refused'; refused: Refused }
+  | { kind: 'places'; places: Places }
+  | { kind: 'kept'; paths: string[] };
 
-const writer = () => import('../../yaml');
+/** How many characters that can't be seen are named. */
+const MOST_UNSEEN = 10;
 
 export function Editor({ subject }: { subject: Subject }) {
   const { resource, of } = subject;
-  const [base, setBase] = useState(subject.object);
-  const [text, setText] = useState<string | null>(null);
-  const [mode, setMode] = useState<Mode>('replace');
-  const [preview, setPreview] = useState<Preview | null>(null);
-  const [refused, setRefused] = useState<Refused | null>(null);
+  const editing = useEditing(subject);
+  const { text, base, mode, begin } = editing;
+  const [outcome, setOutcome] = useState<Outcome | null>(null);
   const [busy, setBusy] = useState(false);
+  const [asksAnew, setAsksAnew] = useState(false);
   const area = useRef<HTMLTextAreaElement>(null);
-  const outcome = useRef<HTMLDivElement>(null);
-  const isNewer = subject.object.metadata.resourceVersion !== base.metadata.resourceVersion;
+  const below = useRef<HTMLDivElement>(null);
+  const isNewer = isLater(subject.object.metadata.resourceVersion ?? '', base.metadata.resourceVersion ?? '');
 
-  const show = async (object: unknown) => {
-    const { toYaml } = await writer();
-    setText(toYaml(object));
-    setPreview(null);
-  };
-  useEffect(() => {
-    void show(shown(base));
-    // The text is the user's from then on.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, []);
   useEffect(() => area.current?.focus(), [text === null]); // eslint-disable-line react-hooks/exhaustive-deps
-
   useEffect(() => {
-    if (preview !== null || refused !== null) outcome.current?.scrollIntoView({ block: 'center' });
-  }, [preview, refused]);
+    if (outcome !== null) below.current?.scrollIntoView({ block: 'center' });
+  }, [outcome]);
 
-  const parsed = async (): Promise<JsonObject> => (await writer()).fromYaml(text ?? '');
+  const shape = () => readShape(resource, base.kind);
 
-  const write = async (dryRun: boolean, force: boolean) => {
+  /** Sends the text. Null if it holds changes that can't be sent, which are then shown. */
+  const send = async (object: JsonObject, dryRun: boolean, force: boolean) => {
+    const target: Write = { resource, of, dryRun };
+    if (mode === 'replace') return replace(target, object);
+    const { object: sent, unsayable } = applied(base, object, subject.object, MANAGER, await shape());
+    if (unsayable.length === 0) return apply(target, sent, force);
+    const heading = 'Server-side apply can not say these changes: save them by Replace';
+    setOutcome({ kind: 'places', places: { heading, places: unsayable, newest: null } });
+    return null;
+  };
+
+  /** Does something with the text, which stays as it is meanwhile. */
+  const act = async (run: () => Promise<void>, failed: (error: unknown) => Promise<Refused>) => {
     setBusy(true);
-    setRefused(null);
     try {
-      const object = await parsed();
-      const target: Write = { resource, of, dryRun };
-      const made = await (mode === 'replace' ? replace(target, object) : apply(target, wanted(object), force));
-      if (dryRun) {
-        const { toYaml } = await writer();
-        const now = await readObject(resource, of);
-        setPreview({ before: toYaml(shown(now)), after: toYaml(quiet(made.object, now)), warnings: made.warnings });
-      } else {
-        announce(`${of.name} is saved`);
-        setBase(made.object);
-        await show(shown(made.object));
-        made.warnings.forEach((warning) => announce(warning));
-      }
+      await run();
     } catch (error) {
-      setPreview(null);
-      setRefused(await refusal(error));
+      setOutcome({ kind: 'refused', refused: await failed(error) });
     } finally {
       setBusy(false);
     }
   };
+  const plain = (error: unknown) => Promise.resolve({ error, conflicts: [], newest: null });
+
+  const write = (dryRun: boolean, force: boolean) => {
+    setOutcome(null);
+    return act(async () => {
+      const made = await send(await objectOf(text ?? ''), dryRun, force);
+      if (made === null) return;
+      if (dryRun) {
+        const now = await readObject(resource, of);
+        const [before, after] = [await yamlOf(shown(now)), await yamlOf(quiet(made.object, now))];
+        setOutcome({ kind: 'preview', preview: { before, after, warnings: made.warnings } });
+      } else {
+        await begin(made.object);
+        announce(`${of.name} is saved`);
+        made.warnings.forEach((warning) => announce(warning));
+      }
+    }, refusal);
+  };
 
   const refusal = async (error: unknown): Promise<Refused> => {
-    if (!hasCode(error, 409)) return { error, conflicts: [], newest: null };
-    const object = await parsed();
-    const newest = await readObject(resource, of).catch(() => null);
-    if (newest === null) return { error, conflicts: [], newest };
-    const conflicts =
-      mode === 'apply' ? conflictsOf(error, asJson(newest), object) : mergeConflicts(asJson(base), newest, object);
-    return { error, conflicts, newest };
+    if (!hasCode(error, 409)) return plain(error);
+    try {
+      const object = await objectOf(text ?? '');
+      const newest = await readObject(resource, of);
+      const conflicts =
+        mode === 'apply'
+          ? conflictsOf(error, asJson(newest), object)
+          : mergeConflicts(await mergedWith(newest), newest);
+      return { error, conflicts, newest };
+    } catch {
+      return plain(error);
+    }
   };
 
-  /** Takes over what others have changed, and puts one's own changes on top. */
-  const merge = async (newest: KubeObject) => {
-    const own = editedFields(asJson(shown(base)), await parsed());
-    setBase(newest);
-    setRefused(null);
-    await show(withChanges(asJson(shown(newest)), own));
-  };
+  const mergedWith = async (newest: KubeObject): Promise<Merged> =>
+    merge(asJson(base), await objectOf(text ?? ''), asJson(shown(newest)), await shape());
+
+  /** Takes changes of others over below those of the text. Changes that have no place are left out if `without` names them. */
+  const take = (newest: KubeObject, without: string[] = []) =>
+    act(async () => {
+      const merged = await mergedWith(newest);
+      if (merged.unplaced.some(({ path }) => !without.includes(path))) {
+        const heading = 'These changes of yours have no place in what others have made of the object';
+        setOutcome({ kind: 'places', places: { heading, places: merged.unplaced, newest } });
+        return;
+      }
+      await begin(newest, await yamlOf(merged.value));
+      setOutcome(merged.kept.length === 0 ? null : { kind: 'kept', paths: merged.kept });
+    }, plain);
+
   /** Gives up the fields that others own. */
-  const giveUp = async (conflicts: Conflict[]) => {
-    const object = await parsed();
-    const theirs = conflicts.map(({ path, theirs }) => ({ path, before: undefined, after: theirs }));
-    setRefused(null);
-    await show(withChanges(object, theirs));
+  const giveUp = (conflicts: Conflict[]) =>
+    act(async () => {
+      let object = asJson((await objectOf(text ?? '')) as unknown as KubeObject);
+      const places: Places['places'] = [];
+      for (const { path, theirs } of conflicts) {
+        const steps = stepsIn(object, path);
+        if (steps === null) places.push({ path, why: 'is not in the text' });
+        else object = withValue(object, steps, theirs);
+      }
+      editing.setText(await yamlOf(object));
+      const heading = 'These fields are not found in the text, and are left as they are';
+      setOutcome(places.length === 0 ? null : { kind: 'places', places: { heading, places, newest: null } });
+    }, plain);
+
+  const beginAnew = () => {
+    setAsksAnew(false);
+    setOutcome(null);
+    void begin(subject.object);
   };
 
   if (text === null) return <p class="loading">Loading…</p>;
+  const isSeen = outcome?.kind === 'preview';
+  const unseen = unseenIn(text, MOST_UNSEEN);
   return (
     <div class="editor">
       <fieldset class="modes">
@@ -117,16 +156,30 @@ export function Editor({ subject }: { subject: Subject }) {
         <Choice
           mode="replace"
           now={mode}
-          onChoose={setMode}
+          onChoose={editing.setMode}
           text="Replace"
           hint="in place of the state that was read"
         />
-        <Choice mode="apply" now={mode} onChoose={setMode} text="Server-side apply" hint="own what the text says" />
+        <Choice
+          mode="apply"
+          now={mode}
+          onChoose={editing.setMode}
+          text="Server-side apply"
+          hint="own the fields that you change"
+        />
       </fieldset>
-      {isNewer && refused === null && (
+      {editing.isDraft && (
+        <p class="notice" role="status">
+          This is your draft of before, which is not saved.{' '}
+          <button type="button" class="quiet" onClick={() => setAsksAnew(true)}>
+            Throw it away
+          </button>
+        </p>
+      )}
+      {isNewer && outcome === null && (
         <p class="notice" role="status">
           It has changed since you began.{' '}
-          <button type="button" class="quiet" onClick={() => void merge(subject.object)}>
+          <button type="button" class="quiet" disabled={busy} onClick={() => void take(subject.object)}>
             Take the changes over into the text
           </button>
         </p>
@@ -138,75 +191,89 @@ export function Editor({ subject }: { subject: Subject }) {
         spellcheck={false}
         autocomplete="off"
         autocapitalize="off"
+        readOnly={busy}
         rows={Math.max(12, text.split('\n').length + 1)}
         value={text}
         onInput={(event) => {
-          setText(event.currentTarget.value);
-          setPreview(null);
+          editing.setText(event.currentTarget.value);
+          if (isSeen) setOutcome(null);
         }}
         onKeyDown={(event) => {
           if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
             event.preventDefault();
-            void write(preview === null, false);
+            if (!busy) void write(!isSeen, false);
           }
         }}
       />
+      {unseen.length > 0 && (
+        <p class="notice">
+          The text holds characters that can&apos;t be seen, or that turn the order of others: {unseen.join(', ')}
+        </p>
+      )}
       <div class="buttons">
-        <button
-          type="button"
-          class={preview === null ? 'main' : ''}
-          disabled={busy}
-          onClick={() => void write(true, false)}
-        >
+        <button type="button" class={isSeen ? '' : 'main'} disabled={busy} onClick={() => void write(true, false)}>
           Show what would change
         </button>
-        <button
-          type="button"
-          class={preview === null ? '' : 'main'}
-          disabled={busy}
-          onClick={() => void write(false, false)}
-        >
+        <button type="button" class={isSeen ? 'main' : ''} disabled={busy} onClick={() => void write(false, false)}>
           Save
         </button>
-        <button
-          type="button"
-          disabled={busy}
-          onClick={() => {
-            setBase(subject.object);
-            setRefused(null);
-            void show(shown(subject.object));
-          }}
-        >
+        <button type="button" disabled={busy} onClick={() => (editing.isChanged ? setAsksAnew(true) : beginAnew())}>
           Begin anew
         </button>
         <small class="muted">Ctrl+Enter shows, then saves</small>
       </div>
-      <div ref={outcome} />
-      {refused !== null && (
+      <div ref={below} />
+      {outcome?.kind === 'refused' && (
         <Refusal
-          refused={refused}
+          refused={outcome.refused}
           mode={mode}
-          onMerge={(newest) => void merge(newest)}
+          busy={busy}
+          onMerge={(newest) => void take(newest)}
           onForce={() => void write(false, true)}
           onGiveUp={(conflicts) => void giveUp(conflicts)}
         />
       )}
-      {preview !== null && (
-        <section aria-label="What would change" class="preview">
-          <h2>What would change</h2>
-          {preview.warnings.map((warning) => (
-            <p key={warning} class="notice">
-              {warning}
-            </p>
-          ))}
-          <DiffView before={preview.before} after={preview.after} label="What would change" />
-        </section>
+      {outcome?.kind === 'places' && (
+        <PlacesRefused refused={outcome.places} busy={busy} onLeaveOut={(newest, paths) => void take(newest, paths)} />
+      )}
+      {outcome?.kind === 'kept' && (
+        <p class="notice" role="status">
+          Others have changed these too, and yours is in the text: <code>{outcome.paths.join(', ')}</code>
+        </p>
+      )}
+      {outcome?.kind === 'preview' && <Changes preview={outcome.preview} />}
+      {asksAnew && (
+        <Dialog title="Throw away what you wrote?" onClose={() => setAsksAnew(false)}>
+          <p>The text becomes that of the object as it is now.</p>
+          <div class="buttons">
+            <button type="button" autofocus onClick={() => setAsksAnew(false)}>
+              Keep it
+            </button>
+            <button type="button" class="danger" onClick={beginAnew}>
+              Throw it away
+            </button>
+          </div>
+        </Dialog>
       )}
     </div>
   );
 }
 
-/** What a rehearsal says, without what every write changes. */
+function Changes({ preview }: { preview: Preview }) {
+  return (
+    <section aria-label="What would change" class="preview">
+      <h2>What would change</h2>
+      {preview.warnings.map((warning) => (
+        <p key={warning} class="notice">
+          {warning}
+        </p>
+      ))}
+      <DiffView before={preview.before} after={preview.after} label="What would change" />
+    </section>
+  );
+}
+
+/** What a dry run answers, without what every write changes. */
 function quiet(made: KubeObject, now: KubeObject): KubeObject {
   const object = shown(made);
   object.metadata.resourceVersion = now.metadata.resourceVersion ?? '';
@@ -227,48 +294,5 @@ function Choice({ mode, now, text, hint, onChoose }: ChoiceProps) {
       <input type="radio" name="mode" value={mode} checked={mode === now} onChange={() => onChoose(mode)} /> {text}{' '}
       <small>{hint}</small>
     </label>
-  );
-}
-
-interface RefusalProps {
-  refused: Refused;
-  mode: Mode;
-  onMerge: (newest: KubeObject) => void;
-  onForce: () => void;
-  onGiveUp: (conflicts: Conflict[]) => void;
-}
-
-function Refusal({ refused, mode, onMerge, onForce, onGiveUp }: RefusalProps) {
-  const { error, conflicts, newest } = refused;
-  const isSyntax = !(error instanceof ApiError);
-  const heading = useMemo(() => (isSyntax ? `The text can't be read: ${told(error)}` : ''), [error, isSyntax]);
-  if (isSyntax) {
-    return (
-      <p class="problem" role="alert">
-        {heading}
-      </p>
-    );
-  }
-  if (newest === null) return <Problem error={error} />;
-  return (
-    <Problem error={error}>
-      <Conflicts conflicts={conflicts} />
-      <div class="buttons">
-        {mode === 'replace' ? (
-          <button type="button" class="main" onClick={() => onMerge(newest)}>
-            Take their changes over, and keep mine
-          </button>
-        ) : (
-          <>
-            <button type="button" class="main" onClick={() => onGiveUp(conflicts)}>
-              Leave these fields to them
-            </button>
-            <button type="button" class="danger" onClick={onForce}>
-              Take the fields over
-            </button>
-          </>
-        )}
-      </div>
-    </Problem>
   );
 }

@@ -3,6 +3,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';
 import { type ListQuery, type Page, readPage } from '../../api/lists';
+import { isEnded } from '../../api/session';
+import { text } from '../../lib/objects';
+import { visible } from '../../lib/visible';
 import { Problem } from '../../ui/problem';
 import { uidOf } from '../list/live';
 import type { Subject } from './object';
@@ -35,6 +38,7 @@ export function Events({ subject }: { subject: Subject }) {
       token: '',
     };
     const read = () => {
+      if (isEnded()) return;
       readPage(query, abort.signal)
         .then((found) => {
           setPage(found);
@@ -71,7 +75,7 @@ export function Events({ subject }: { subject: Subject }) {
         {page.rows.map((row) => (
           <tr key={uidOf(row)}>
             {columns.map((at) => (
-              <td key={at}>{String((row.cells[at] as string | number | null | undefined) ?? '')}</td>
+              <td key={at}>{visible(text(row.cells[at]))}</td>
             ))}
           </tr>
         ))}

@@ -3,12 +3,14 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { mayI } from '../../api/access';
 import { hasCode, isAborted } from '../../api/client';
-import { collectionPath, discovery, findResource, fullName, type Resource } from '../../api/discovery';
+import { discovery, findResource, fullName, type Resource } from '../../api/discovery';
+import { collectionPath } from '../../api/paths';
 import { type Name, readAt, readObject } from '../../api/objects';
 import type { KubeObject } from '../../api/types';
 import { follow } from '../../api/watch';
 import { shown as withoutNotes } from '../../lib/objects';
-import { go, href, type Place, withParams } from '../../state/router';
+import { visible } from '../../lib/visible';
+import { go, href, type Place, unguard, withParams } from '../../state/router';
 import { useStore } from '../../state/store';
 import { announce } from '../../ui/announce';
 import { type Key, useKeys } from '../../ui/keys';
@@ -42,7 +44,7 @@ const TABS = {
 type Tab = keyof typeof TABS;
 
 function isTab(text: string | null): text is Tab {
-  return text !== null && text in TABS;
+  return text !== null && Object.hasOwn(TABS, text);
 }
 
 interface Loaded {
@@ -148,7 +150,7 @@ export function ObjectPage({ place }: { place: Place }) {
   }, [place, list, rights]);
   useKeys(keys);
   useEffect(() => {
-    document.title = `${name} · ${fullName(resource)} · keelson`;
+    document.title = `${visible(name)} · ${fullName(resource)} · keelson`;
   }, [name, resource]);
   const { object, error, deleted } = loaded;
   const subject = object === null ? null : { resource, known, of, object };
@@ -165,7 +167,7 @@ export function ObjectPage({ place }: { place: Place }) {
       </nav>
       <header class="heading">
         <h1 tabIndex={-1}>
-          {name} <small>{object?.kind ?? plural}</small>
+          {visible(name)} <small>{object?.kind ?? plural}</small>
         </h1>
         <div class="actions">
           {known?.subresources.includes('scale') === true && (
@@ -205,6 +207,7 @@ export function ObjectPage({ place }: { place: Place }) {
           onClose={() => setDialog(null)}
           onDone={() => {
             announce(`${name} is deleted`);
+            unguard();
             go(list);
           }}
         />

@@ -3,8 +3,10 @@
 import { useEffect, useState } from 'preact/hooks';
 import { allows, rulesIn } from '../../api/access';
 import { getJson, isAborted, METADATA_LIST } from '../../api/client';
-import { collectionPath, discovery, fullName, type Resource } from '../../api/discovery';
+import { discovery, fullName, type Resource } from '../../api/discovery';
+import { collectionPath } from '../../api/paths';
 import type { ObjectList, ObjectMeta } from '../../api/types';
+import { visible } from '../../lib/visible';
 import { href } from '../../state/router';
 import { useStore } from '../../state/store';
 import { groupSegment } from '../list/query';
@@ -129,7 +131,7 @@ export function Related({ subject }: { subject: Subject }) {
                     one.name,
                   ])}
                 >
-                  {one.name}
+                  {visible(one.name)}
                 </a>
               </li>
             ))}

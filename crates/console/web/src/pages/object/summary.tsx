@@ -3,6 +3,7 @@
 import { discovery, ofKind } from '../../api/discovery';
 import { at, text } from '../../lib/objects';
 import { ago, full } from '../../lib/time';
+import { visible } from '../../lib/visible';
 import { href } from '../../state/router';
 import { useStore } from '../../state/store';
 import { groupSegment } from '../list/query';
@@ -24,7 +25,7 @@ export function OwnerLinks({ subject }: { subject: Subject }) {
       {owners.map((owner) => {
         const resource = ofKind(resources, owner.apiVersion, owner.kind);
         const space = resource?.namespaced === true ? subject.of.namespace : '-';
-        const name = `${owner.kind} ${owner.name}`;
+        const name = visible(`${owner.kind} ${owner.name}`);
         if (resource === undefined) return <span key={owner.uid}>{name}</span>;
         const to = href(['r', groupSegment(resource.group), resource.version, resource.plural, space, owner.name]);
         return (
@@ -81,7 +82,7 @@ export function Summary({ subject }: { subject: Subject }) {
                     { labels: `${key}=${value}` },
                   )}
                 >
-                  {key}={value}
+                  {visible(`${key}=${value}`)}
                 </a>
               ))}
             </dd>
@@ -105,10 +106,10 @@ export function Summary({ subject }: { subject: Subject }) {
               const since = text(one.lastTransitionTime);
               return (
                 <tr key={text(one.type)}>
-                  <th scope="row">{text(one.type)}</th>
+                  <th scope="row">{visible(text(one.type))}</th>
                   <td class={`is-${text(one.status).toLowerCase()}`}>{text(one.status)}</td>
-                  <td>{text(one.reason)}</td>
-                  <td>{text(one.message)}</td>
+                  <td>{visible(text(one.reason))}</td>
+                  <td>{visible(text(one.message))}</td>
                   <td title={full(since)}>{since === '' ? '' : ago(Date.now() - Date.parse(since))}</td>
                 </tr>
               );

@@ -1,0 +1,20 @@
+// Objects as texts of YAML and back. The reader and writer of YAML are loaded with the first use.
+
+import type { JsonObject } from '../api/types';
+import { numberOf, NumberText } from './json';
+
+const NUMBERS = {
+  of: numberOf,
+  textOf: (value: unknown) => (value instanceof NumberText ? value.text : undefined),
+};
+
+export async function yamlOf(value: unknown): Promise<string> {
+  const { toYaml } = await import('../yaml');
+  return toYaml(value, NUMBERS);
+}
+
+/** The object that a text is of; an error says what is wrong with the text. */
+export async function objectOf(text: string): Promise<JsonObject> {
+  const { fromYaml } = await import('../yaml');
+  return fromYaml(text, NUMBERS);
+}

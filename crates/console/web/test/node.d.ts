@@ -1,0 +1,15 @@
+// As much of Node.js as the tests use.
+
+declare module 'node:test' {
+  export default function test(name: string, run: () => void | Promise<void>): void;
+}
+
+declare module 'node:assert/strict' {
+  const assert: {
+    equal(actual: unknown, expected: unknown, message?: string): void;
+    deepEqual(actual: unknown, expected: unknown, message?: string): void;
+    throws(run: () => unknown, expected?: RegExp): void;
+    rejects(run: () => Promise<unknown>, expected?: RegExp): Promise<void>;
+  };
+  export default assert;
+}

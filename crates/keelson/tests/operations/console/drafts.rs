@@ -1,0 +1,143 @@
+//! Drafts: kept over tabs, links, reloads and the end of a token, asked about before the page is left, never shown to another user.
+
+use keelson_testkit::{Raw, TestServer};
+use serde_json::json;
+
+use super::objects::{edit, press_button};
+use super::{ADMIN, Lab};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const EDITOR: &str = "r/core/v1/configmaps/default/map?tab=edit";
+const TEXT: &str = "document.querySelector('.editor textarea')?.value";
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+
+async fn stored(raw: &Raw) -> String {
+    let map = raw.get(format!("{MAPS}/map")).await.expect(200).json();
+    map["data"]["sky"].as_str().unwrap_or_default().to_owned()
+}
+
+async fn start() -> Option<Lab> {
+    let lab = Lab::start(TestServer::builder()).await?;
+    let map = json!({"metadata": {"name": "map"}, "data": {"sky": "blue"}});
+    lab.raw().post(MAPS, &map).await.expect(201);
+    Some(lab)
+}
+
+/// A new account of the same name, and a token of it.
+async fn token_of_new_account(raw: &Raw) -> String {
+    let _ = raw.delete(format!("{ACCOUNTS}/ann")).await;
+    raw.post(ACCOUNTS, &json!({"metadata": {"name": "ann"}})).await.expect(201);
+    let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token = raw.post(format!("{ACCOUNTS}/ann/token"), &asked).await.expect(201).json();
+    token["status"]["token"].as_str().unwrap().to_owned()
+}
+
+/// Waits until the draft is kept in the session.
+async fn kept(lab: &Lab) {
+    lab.browser.until("sessionStorage.getItem('keelson.drafts')?.includes('sky: grey')").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_with_text_that_is_not_saved_is_left_after_a_question_and_the_text_is_kept() {
+    let Some(lab) = start().await else { return };
+    lab.log_in(ADMIN).await;
+    lab.open_list("r/core/v1/configmaps?ns=default").await;
+    lab.browser.click("tr[data-name=map] a").await;
+    lab.browser.click("#tab-edit:not(:disabled)").await;
+    // Nothing is asked where nothing was written.
+    lab.browser.until(&format!("{TEXT}?.includes('sky: blue')")).await;
+    lab.browser.click("#tab-events").await;
+    lab.shows("No events tell of this object.").await;
+    lab.browser.click("#tab-edit").await;
+    edit(&lab, "sky: blue", "sky: grey").await;
+
+    for way in [
+        "document.querySelector('#tab-events').click()",
+        "document.querySelector('.crumbs a').click()",
+        "history.back()",
+    ] {
+        lab.browser.value(&format!("void {way}")).await;
+        lab.shows("Leave without saving?").await;
+        press_button(&lab, "Stay").await;
+        lab.browser.until(&format!("document.querySelector('dialog') === null && {TEXT}?.includes('sky: grey')")).await;
+        lab.browser.until("location.search === '?tab=edit'").await;
+    }
+    lab.browser.value("void history.back()").await;
+    lab.shows("Leave without saving?").await;
+    press_button(&lab, "Leave, and keep the draft").await;
+    lab.shows("No events tell of this object.").await;
+    lab.browser.click("#tab-edit").await;
+    lab.shows("This is your draft of before, which is not saved.").await;
+    lab.browser.until(&format!("{TEXT}?.includes('sky: grey')")).await;
+
+    // It outlives a reload, and ends when it is saved or thrown away.
+    kept(&lab).await;
+    lab.open(EDITOR).await;
+    lab.shows("This is your draft of before, which is not saved.").await;
+    press_button(&lab, "Throw it away").await;
+    lab.shows("Throw away what you wrote?").await;
+    lab.browser.click("dialog button.danger").await;
+    lab.browser
+        .until(&format!("{TEXT}?.includes('sky: blue') && sessionStorage.getItem('keelson.drafts') === null"))
+        .await;
+    edit(&lab, "sky: blue", "sky: grey").await;
+    kept(&lab).await;
+    press_button(&lab, "Save").await;
+    lab.shows("map is saved").await;
+    lab.browser.until("sessionStorage.getItem('keelson.drafts') === null").await;
+    assert_eq!(stored(&lab.raw()).await, "grey");
+
+    // A user who logs out leaves nothing behind.
+    edit(&lab, "sky: grey", "sky: black").await;
+    press_log_out(&lab).await;
+    lab.shows("is thrown away when you log out").await;
+    press_button(&lab, "Throw it away and log out").await;
+    lab.browser.until("document.querySelector('main.login') !== null").await;
+    let left = "[sessionStorage.length, document.title, location.pathname + location.search]";
+    assert_eq!(lab.browser.value(left).await, json!([0, "keelson", "/console/"]));
+    lab.ends_without_complaints(&[]).await;
+}
+
+async fn press_log_out(lab: &Lab) {
+    let button = "[...document.querySelectorAll('button')].find(one => one.innerText === 'Log out')";
+    lab.browser.value(&format!("{button}.click()")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_token_leaves_the_text_to_its_user_and_to_no_other() {
+    let Some(lab) = start().await else { return };
+    let raw = lab.raw();
+    let binding = json!({
+        "metadata": {"name": "ann"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "ann", "namespace": "default"}],
+    });
+    raw.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await.expect(201);
+    lab.log_in(&token_of_new_account(&raw).await).await;
+    lab.open(EDITOR).await;
+    edit(&lab, "sky: blue", "sky: grey").await;
+    let token = token_of_new_account(&raw).await;
+    press_button(&lab, "Save").await;
+    lab.shows("The server no longer takes your credentials").await;
+    lab.shows("stays if you log in as system:serviceaccount:default:ann").await;
+    assert_eq!(stored(&raw).await, "blue");
+    lab.browser.fill("#token", &token).await;
+    lab.browser.press("Enter").await;
+    lab.browser.until(&format!("document.querySelector('dialog') === null && {TEXT}?.includes('sky: grey')")).await;
+    press_button(&lab, "Save").await;
+    lab.shows("map is saved").await;
+    assert_eq!(stored(&raw).await, "grey");
+
+    edit(&lab, "sky: grey", "sky: grey or black").await;
+    kept(&lab).await;
+    token_of_new_account(&raw).await;
+    press_button(&lab, "Save").await;
+    lab.shows("The server no longer takes your credentials").await;
+    lab.browser.fill("#token", ADMIN).await;
+    lab.browser.press("Enter").await;
+    lab.browser.until("document.querySelector('.user')?.innerText === 'admin'").await;
+    lab.browser.until(&format!("{TEXT}?.includes('sky: grey\\n')")).await;
+    assert_eq!(lab.browser.value("sessionStorage.getItem('keelson.drafts')").await, json!(null));
+    assert_eq!(lab.browser.value(&format!("{TEXT}.includes('or black')")).await, false);
+    lab.ends_without_complaints(&["a status of 401"]).await;
+}

@@ -1,0 +1,166 @@
+//! Hostile input of the console: answers of aggregated servers, odd objects, odd addresses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use keelson_testkit::{Raw, TestServer, UpstreamRequest, UpstreamServer, upstream_answer};
+use serde_json::json;
+
+use super::{ADMIN, Lab};
+
+const GROUP: &str = "evil.example.org";
+const PATH: &str = "/apis/evil.example.org/v1";
+/// The request of a script of such a server, if it ran.
+const TRACE: &str = "fetch('/apis/evil.example.org/v1/ran')";
+
+/// An aggregated server that means ill, and how often a script of it has run.
+struct Evil {
+    ran: Arc<AtomicUsize>,
+    _upstream: UpstreamServer,
+}
+
+impl Evil {
+    async fn start(lab: &Lab) -> Self {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let counted = ran.clone();
+        let authority = lab.server.running().pki().front_proxy.ca_pem.clone();
+        let upstream = UpstreamServer::http1(&["evil.agg.svc"], &authority, move |request: UpstreamRequest| {
+            let counted = counted.clone();
+            async move { answer(request.uri().path(), &counted) }
+        })
+        .await;
+        let raw = lab.raw();
+        raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "agg"}})).await.expect(201);
+        let spec = json!({"type": "ExternalName", "externalName": "localhost"});
+        raw.post("/api/v1/namespaces/agg/services", &json!({"metadata": {"name": "evil"}, "spec": spec}))
+            .await
+            .expect(201);
+        let service = json!({"namespace": "agg", "name": "evil", "port": upstream.addr().port()});
+        let spec = json!({"group": GROUP, "version": "v1", "service": service, "caBundle": upstream.ca_bundle(),
+            "groupPriorityMinimum": 1000, "versionPriority": 15});
+        let registered = json!({"metadata": {"name": format!("v1.{GROUP}")}, "spec": spec});
+        raw.post("/apis/apiregistration.k8s.io/v1/apiservices", &registered).await.expect(201);
+        until_served(&raw).await;
+        Self { ran, _upstream: upstream }
+    }
+}
+
+async fn until_served(raw: &Raw) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while raw.get(PATH).await.status != 200 {
+        assert!(Instant::now() < deadline, "the aggregated server is not reached");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn answer(path: &str, ran: &AtomicUsize) -> http::Response<keelson_testkit::UpstreamBody> {
+    let script = format!("<script>{TRACE}</script><img src=x onerror=\"{TRACE}\">");
+    let svg = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" onload=\"{TRACE}\"><script>{TRACE}</script></svg>");
+    let xml = format!(
+        "<html xmlns=\"http://www.w3.org/1999/xhtml\"><body onload=\"{TRACE}\"><script>{TRACE}</script></body></html>"
+    );
+    let list = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": [
+        {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}], "rows": [{"cells": ["a"]}]});
+    let mut answer = match path.rsplit('/').next().unwrap_or_default() {
+        "html" => upstream_answer(200, "text/html", script),
+        "svg" => upstream_answer(200, "image/svg+xml", svg),
+        "xhtml" => upstream_answer(200, "application/xhtml+xml", xml),
+        "refused" => upstream_answer(
+            401,
+            "application/json",
+            json!({"kind": "Status", "message": "no", "code": 401}).to_string(),
+        ),
+        "odd" => upstream_answer(200, "application/json", list.to_string()),
+        "ran" => {
+            ran.fetch_add(1, Ordering::Relaxed);
+            upstream_answer(200, "application/json", "{}")
+        }
+        _ => upstream_answer(200, "application/json", json!({"kind": "APIResourceList", "resources": []}).to_string()),
+    };
+    for (name, value) in [
+        ("set-cookie", "evil=1; Path=/"),
+        ("service-worker-allowed", "/"),
+        ("refresh", "0; url=/apis/evil.example.org/v1/ran"),
+        ("link", "</apis/evil.example.org/v1/ran>; rel=preload; as=fetch"),
+        ("content-security-policy", "default-src * 'unsafe-inline'"),
+    ] {
+        answer.headers_mut().insert(name, value.parse().unwrap());
+    }
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_of_aggregated_servers_run_nothing_and_leave_nothing() {
+    let Some(lab) = Lab::start(TestServer::builder()).await else { return };
+    let evil = Evil::start(&lab).await;
+    let raw = lab.raw();
+    // As with the certificate of a browser, a navigation is allowed to read it.
+    let rules = json!([{"apiGroups": [GROUP], "resources": ["*"], "verbs": ["*"]}]);
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    raw.post(format!("{rbac}/clusterroles"), &json!({"metadata": {"name": "evil"}, "rules": rules})).await.expect(201);
+    let binding = json!({
+        "metadata": {"name": "evil"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "evil"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous"}],
+    });
+    raw.post(format!("{rbac}/clusterrolebindings"), &binding).await.expect(201);
+    lab.log_in(ADMIN).await;
+    for kind in ["html", "svg", "xhtml"] {
+        lab.browser.open(&format!("{}{PATH}/{kind}", lab.server.url())).await;
+        // A script would have run before the next page is loaded.
+        lab.open("").await;
+        lab.browser.until("document.querySelector('.shell') !== null").await;
+        assert_eq!(evil.ran.load(Ordering::Relaxed), 0, "{kind}");
+        assert_eq!(lab.browser.value("document.cookie").await, "", "{kind}");
+    }
+    let worker = raw.get(format!("{PATH}/html")).header("service-worker", "script").await.expect(403);
+    assert_eq!(worker.json()["reason"], "Forbidden");
+    // A request of the console itself gets data.
+    let shown = "fetch('/apis/evil.example.org/v1/odd').then(answer => answer.headers.get('content-security-policy'))";
+    assert_eq!(lab.browser.value(shown).await, "default-src 'none'; sandbox; frame-ancestors 'none'");
+    let _ = lab.browser.complaints().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn odd_answers_and_addresses_break_neither_the_session_nor_the_next_page() {
+    let Some(lab) = Lab::start(TestServer::builder()).await else { return };
+    let _evil = Evil::start(&lab).await;
+    let raw = lab.raw();
+    let map = json!({"metadata": {"name": "map", "annotations": {"note": "user\u{202e}txt.exe\u{2066} \u{200b}zero"}}});
+    raw.post("/api/v1/namespaces/default/configmaps", &map).await.expect(201);
+    lab.log_in(ADMIN).await;
+    let go = async |path: &str| {
+        lab.browser
+            .value(&format!(
+                "(history.pushState(null, '', '/console/{path}'), dispatchEvent(new PopStateEvent('popstate')))"
+            ))
+            .await;
+    };
+    // One server's 401 is no end of the session.
+    go(&format!("r/{GROUP}/v1/refused")).await;
+    lab.shows("You are logged in, and the server knows you.").await;
+    assert_eq!(lab.browser.value("sessionStorage.getItem('keelson.credentials') !== null").await, true);
+    // A table whose rows name no object.
+    go(&format!("r/{GROUP}/v1/odd")).await;
+    lab.shows("rows name no object").await;
+    go("r/core/v1/configmaps?ns=default").await;
+    lab.browser.until("document.querySelector('tr[data-name=map]') !== null && document.querySelector('h1').innerText.startsWith('ConfigMap')").await;
+
+    // Names in an address are names.
+    for path in ["r/core/v1/..%2F..%2Fapis%2Fevil.example.org%2Fv1%2Fhtml", "r/core/v1/configmaps%3Flimit=1"] {
+        lab.open(path).await;
+        lab.shows("This is not there").await;
+    }
+    lab.open("r/core/v1/pods?ns=..").await;
+    lab.shows("This address names nothing.").await;
+    for path in ["%", "r/core/v1/pods/default/%E0"] {
+        lab.open(path).await;
+        lab.shows("This address can't be read").await;
+    }
+    go("r/core/v1/configmaps/default/map?tab=toString").await;
+    // Characters that turn the order of others are shown.
+    lab.browser.click(".yaml button.fold[aria-label='Unfold annotations']").await;
+    lab.shows("user⟨U+202E⟩txt.exe⟨U+2066⟩ ⟨U+200B⟩zero").await;
+    lab.ends_without_complaints(&["a status of 401", "a status of 404", "a status of 403"]).await;
+}
