@@ -349,7 +349,7 @@ mod tests {
         for form in ["rsa-2048.pub", "rsa-2048.pkcs1.pub", "rsa-2048.crt", "rsa-2048.pkcs1.key"] {
             let key = SigningKey { also_verified_by: file(form), ..own.clone() };
             let issuer = TokenIssuer::new("i".to_owned(), &key).unwrap();
-            assert_eq!(issuer.key_ids()[1..], [rsa.clone()], "{form}");
+            assert_eq!(issuer.key_ids()[1..], *std::slice::from_ref(&rsa), "{form}");
             let shown = issuer.key_set()["keys"][1].clone();
             assert_eq!((&shown["kty"], &shown["alg"], &shown["e"]), (&json!("RSA"), &json!("RS256"), &json!("AQAB")));
             assert_eq!(key::decode(shown["n"].as_str().unwrap()).unwrap().len(), 256);
