@@ -91,6 +91,16 @@ impl ClientIdentity {
         self.asks_for.as_deref().filter(|_| self.is_valid_at(now))
     }
 
+    /// When the certificate ends.
+    pub const fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// The name of the user, if it makes its client one.
+    pub fn user_name(&self) -> Option<&str> {
+        self.user.as_ref().map(|user| user.name.as_str())
+    }
+
     /// Whether the certificate has this common name.
     pub fn is_named(&self, name: &str) -> bool {
         self.user.as_ref().is_some_and(|user| user.name == name)

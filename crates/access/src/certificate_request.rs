@@ -12,7 +12,8 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-use crate::der;
+use crate::client_key::{PublicKey, provider};
+use crate::der::{self, BIT_STRING, SEQUENCE};
 
 /// The label of its block.
 const LABEL: &str = "CERTIFICATE REQUEST";
@@ -89,10 +90,18 @@ impl CertificateRequest {
         self.ambiguity
     }
 
-    /// Whether whoever made it has the key that it is for.
+    /// Returns whether its key has signed it, which is of a kind that clients are accepted with.
     pub fn is_signed_by_its_key(&self) -> bool {
-        let request = X509CertificationRequest::from_der(&self.der);
-        request.is_ok_and(|(_, request)| request.verify_signature().is_ok())
+        let algorithms = provider().signature_verification_algorithms;
+        let verified = || {
+            let (parts, _) = der::content(SEQUENCE, &self.der)?;
+            let (content, parts) = der::read(parts)?;
+            let (signed_with, parts) = der::content(SEQUENCE, parts)?;
+            let (signature, _) = der::content(BIT_STRING, parts)?;
+            let key = PublicKey::from_info(&self.public_key).filter(|key| key.is_supported(&algorithms))?;
+            key.verify(&algorithms, signed_with, content.raw, signature.strip_prefix(&[0])?).ok()
+        };
+        verified().is_some()
     }
 
     /// Its subject as it stands there.

@@ -17,6 +17,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::certificate_request::CertificateRequest;
 use crate::der::{self, BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, SEQUENCE, element, extension};
 use crate::pki::PkiError;
+use crate::pki::key_text::key_pair;
 
 /// How long a certificate holds unless less is asked for.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -72,7 +73,7 @@ impl ClientSigner {
             _ => None,
         });
         Ok(Self {
-            key: KeyPair::from_pem(key_pem)?,
+            key: key_pair(key_pem)?,
             name: certificate.subject().as_raw().to_vec(),
             key_id,
             not_after: certificate.validity().not_after.to_datetime(),

@@ -11,13 +11,17 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
 
 use crate::authenticate::ClientIdentity;
+use crate::certificate_path::{self, PathError};
+use crate::client_certificate_log::ClientCertificateLog;
+use crate::client_key::{PublicKey, provider};
 use crate::front_proxy::AuthenticationInfo;
 use crate::pki::KeyAndCertificate;
 use crate::tls::{self, TlsError};
@@ -36,13 +40,14 @@ pub trait ClientCertificates: std::fmt::Debug + Send + Sync {
 pub struct PublishedAuthorities {
     generation: AtomicU64,
     current: ArcSwap<Authorities>,
+    log: ClientCertificateLog,
 }
 
 #[derive(Debug, Default)]
 struct Authorities {
     info: Option<AuthenticationInfo>,
-    clients: Option<Arc<dyn ClientCertVerifier>>,
-    proxies: Option<Arc<dyn ClientCertVerifier>>,
+    clients: certificate_path::Authorities,
+    proxies: certificate_path::Authorities,
 }
 
 impl PublishedAuthorities {
@@ -51,7 +56,7 @@ impl PublishedAuthorities {
         if self.current.load().info.as_ref() == Some(&info) {
             return;
         }
-        let (clients, proxies) = (verifier(info.clients()), verifier(info.proxies()));
+        let [clients, proxies] = [info.clients(), info.proxies()].map(certificate_path::Authorities::new);
         // ORDER: the authorities before the number, so that nobody keeps a judgement of the old ones under the new number.
         self.current.store(Arc::new(Authorities { info: Some(info), clients, proxies }));
         self.generation.fetch_add(1, Ordering::Release);
@@ -76,39 +81,38 @@ impl ClientCertificates for PublishedAuthorities {
     }
 
     fn identify(&self, chain: &[CertificateDer<'_>]) -> Option<ClientIdentity> {
-        let (own, more) = chain.split_first()?;
-        let current = self.current.load();
+        let own = chain.first()?;
+        let now = SystemTime::now();
         let identity = match ClientIdentity::from_certificate(own) {
             Ok(identity) => identity,
             Err(error) => {
-                tracing::debug!(%error, "a client certificate names nobody");
+                self.log.refused(own, &error);
                 return Some(ClientIdentity::nobody());
             }
         };
-        let is_signed_by = |authorities: &Option<Arc<dyn ClientCertVerifier>>| {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map(UnixTime::since_unix_epoch);
-            authorities.as_ref().zip(now.ok()).is_some_and(|(authorities, now)| {
-                let verified = authorities.verify_client_cert(own, more, now);
-                verified.inspect_err(|error| tracing::debug!(%error, "a client certificate is not believed")).is_ok()
-            })
-        };
+        // ORDER: before anything is believed. The handshake has let pass what it could not verify.
+        if !PublicKey::of(own).is_some_and(|key| key.is_supported(&provider().signature_verification_algorithms)) {
+            self.log.refused(own, &"its key is of a kind, or of a length, whose signatures are not verified");
+            return Some(ClientIdentity::nobody());
+        }
+        let current = self.current.load();
         let headers = current.info.as_ref().map(AuthenticationInfo::headers).filter(|headers| {
             let allowed = &headers.allowed_names;
             let is_allowed = allowed.is_empty() || allowed.iter().any(|name| identity.is_named(name));
-            is_allowed && is_signed_by(&current.proxies)
+            is_allowed && current.proxies.verify(chain, now).is_ok()
         });
-        let identity = if is_signed_by(&current.clients) { identity } else { identity.without_user() };
+        let verified: Result<(), PathError> = current.clients.verify(chain, now);
+        match &verified {
+            Ok(()) => self.log.accepted(&identity, now),
+            Err(_) if headers.is_some() => {}
+            Err(why) => self.log.refused(own, why),
+        }
+        let identity = if verified.is_ok() { identity } else { identity.without_user() };
         Some(match headers {
             Some(headers) => identity.asking_for_others(Arc::new(headers.clone())),
             None => identity,
         })
     }
-}
-
-/// What verifies certificates of these authorities; `None` where there are none.
-fn verifier(authorities: &[CertificateDer<'static>]) -> Option<Arc<dyn ClientCertVerifier>> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)), provider).build().ok()
 }
 
 fn roots<'a>(authorities: impl IntoIterator<Item = &'a CertificateDer<'static>>) -> RootCertStore {
@@ -117,11 +121,25 @@ fn roots<'a>(authorities: impl IntoIterator<Item = &'a CertificateDer<'static>>)
     roots
 }
 
-/// Takes any certificate whose key the client proves to have: by whom it is signed is asked later.
+/// Takes any certificate whose key the client proves to have: its path is verified later. One with a key whose signatures can't be
+/// verified passes too, so that its client reads an answer, and is then refused by [`PublishedAuthorities::identify`].
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
     hints: Vec<DistinguishedName>,
+}
+
+impl AnyCertificate {
+    /// Verifies a proof, if the key is of a kind that can prove something.
+    fn proved(
+        &self,
+        certificate: &CertificateDer<'_>,
+        verify: impl FnOnce(&PublicKey<'_>, &WebPkiSupportedAlgorithms) -> Result<HandshakeSignatureValid, Error>,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        let key = PublicKey::of(certificate).ok_or(CertificateError::BadEncoding)?;
+        if key.is_supported(algorithms) { verify(&key, algorithms) } else { Ok(HandshakeSignatureValid::assertion()) }
+    }
 }
 
 impl ClientCertVerifier for AnyCertificate {
@@ -148,7 +166,7 @@ impl ClientCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        self.proved(certificate, |key, algorithms| key.verify_tls12(algorithms, message, signed))
     }
 
     fn verify_tls13_signature(
@@ -157,7 +175,7 @@ impl ClientCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        self.proved(certificate, |key, algorithms| key.verify_tls13(algorithms, message, signed))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -210,6 +228,84 @@ mod tests {
         authorities.publish(both);
         assert!(authorities.generation() > first);
         assert!(authorities.identify(&chain(&other.front_proxy.client)).unwrap().is_front_proxy());
+    }
+
+    /// Returns whether a client with this certificate and key completes the handshake.
+    fn shakes_hands(
+        main: &Pki,
+        certificate: Vec<u8>,
+        key_der: &[u8],
+        version: &'static rustls::SupportedProtocolVersion,
+    ) -> bool {
+        use rustls::sign::{CertifiedKey, SingleCertAndKey};
+        let config = PublishedAuthorities::default().server_config(&main.serving).unwrap();
+        let mut server = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        let trusted = chain(&KeyAndCertificate { certificate_pem: main.ca_pem.clone(), key_pem: String::new() });
+        let builder =
+            rustls::ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[version]).unwrap();
+        let builder = builder.with_root_certificates(roots(&trusted));
+        let key = rustls::pki_types::PrivateKeyDer::try_from(key_der).unwrap();
+        let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).unwrap();
+        let own = CertifiedKey::new(vec![CertificateDer::from(certificate)], key);
+        let config = builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
+        let mut client = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut sent = Vec::new();
+            client.write_tls(&mut sent).unwrap();
+            let mut sent = sent.as_slice();
+            while !sent.is_empty() {
+                server.read_tls(&mut sent).unwrap();
+                if server.process_new_packets().is_err() {
+                    return false;
+                }
+            }
+            let mut answered = Vec::new();
+            server.write_tls(&mut answered).unwrap();
+            let mut answered = answered.as_slice();
+            while !answered.is_empty() {
+                client.read_tls(&mut answered).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+        true
+    }
+
+    #[test]
+    fn any_certificate_passes_the_handshake_with_its_own_key_and_none_with_another() {
+        let main = server();
+        let key = |algorithm| rcgen::KeyPair::generate_for(algorithm).unwrap();
+        let kinds = [
+            &rcgen::PKCS_ECDSA_P256_SHA256,
+            &rcgen::PKCS_ECDSA_P384_SHA384,
+            &rcgen::PKCS_ECDSA_P521_SHA512,
+            &rcgen::PKCS_ED25519,
+        ];
+        for kind in kinds {
+            let (own, other) = (key(kind), key(kind));
+            let certificate = crate::certificate_path::version_1_of(&own);
+            for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+                assert!(
+                    shakes_hands(&main, certificate.clone(), &own.serialize_der(), version),
+                    "{kind:?} {version:?}"
+                );
+                assert!(
+                    !shakes_hands(&main, certificate.clone(), &other.serialize_der(), version),
+                    "{kind:?} {version:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_whose_signatures_are_not_verified_proves_nothing() {
+        let pem = include_bytes!("pki/testdata/rsa-1024.crt");
+        let certificate = CertificateDer::from_pem_slice(pem).unwrap();
+        let mut main = server();
+        // As if the certificate itself were an authority: the handshake is over without a proof.
+        main.client_ca_pem = String::from_utf8(pem.to_vec()).unwrap();
+        let authorities = PublishedAuthorities::default();
+        authorities.publish(AuthenticationInfo::of(&main).unwrap());
+        assert_eq!(authorities.identify(&[certificate]), Some(ClientIdentity::nobody()));
     }
 
     #[test]

@@ -45,6 +45,39 @@ pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
+/// An element that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element<'a> {
+    pub(crate) tag: u8,
+    pub(crate) content: &'a [u8],
+    /// The element as a whole, with its tag and its length.
+    pub(crate) raw: &'a [u8],
+}
+
+/// The first element of some bytes, and the bytes behind it. `None` where there is no whole one with a tag of one byte and a length of
+/// at most four digits.
+pub(crate) fn read(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
+    const LONGEST_LENGTH: usize = 4;
+    let (tag, behind) = bytes.split_first()?;
+    let (first, behind) = behind.split_first()?;
+    let (length, behind) = match usize::from(*first) {
+        short @ 0..0x80 => (short, behind),
+        long => {
+            let digits = Some(long - 0x80).filter(|digits| (1..=LONGEST_LENGTH).contains(digits))?;
+            let (digits, behind) = behind.split_at_checked(digits)?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), behind)
+        }
+    };
+    let (content, rest) = behind.split_at_checked(length)?;
+    Some((Element { tag: *tag, content, raw: &bytes[..bytes.len() - rest.len()] }, rest))
+}
+
+/// The content of the first element, which has to have this tag, and the bytes behind the element.
+pub(crate) fn content(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (element, rest) = read(bytes)?;
+    (element.tag == tag).then_some((element.content, rest))
+}
+
 /// An extension of a certificate (RFC 5280, section 4.1).
 pub(crate) fn extension(id: &[u8], is_critical: bool, value: &[u8]) -> Vec<u8> {
     let critical = if is_critical { element(BOOLEAN, &[&[0xff]]) } else { Vec::new() };
@@ -78,9 +111,10 @@ pub(crate) fn time(at: OffsetDateTime) -> Vec<u8> {
 pub(crate) fn algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
     const NULL: &[u8] = &[0x05, 0x00];
     // RFC 5758 section 3.2, RFC 4055 section 5, RFC 8410 section 3.
-    let known: [(_, &[u8], &[u8]); 4] = [
+    let known: [(_, &[u8], &[u8]); 5] = [
         (&rcgen::PKCS_ECDSA_P256_SHA256, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02], &[]),
         (&rcgen::PKCS_ECDSA_P384_SHA384, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03], &[]),
+        (&rcgen::PKCS_ECDSA_P521_SHA512, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04], &[]),
         (&rcgen::PKCS_RSA_SHA256, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b], NULL),
         (&rcgen::PKCS_ED25519, &[0x2b, 0x65, 0x70], &[]),
     ];
@@ -98,6 +132,30 @@ pub(crate) fn signed(content: &[u8], key: &KeyPair) -> Result<Vec<u8>, PkiError>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_read_back_and_cut_ones_do_not() {
+        for length in [0, 3, 127, 128, 300, 70_000] {
+            let content = vec![7; length];
+            let mut bytes = element(OCTET_STRING, &[&content]);
+            for cut in [0, 1, bytes.len() - 1] {
+                assert!(read(&bytes[..cut]).is_none(), "{length} {cut}");
+            }
+            bytes.push(9);
+            let (found, rest) = read(&bytes).unwrap();
+            assert_eq!(
+                (found.tag, found.content, found.raw.len(), rest),
+                (OCTET_STRING, &*content, bytes.len() - 1, &[9][..])
+            );
+            assert!(super::content(SEQUENCE, &bytes).is_none());
+        }
+        // A length that is not stated, one of five digits, and one beyond the end.
+        for bad in
+            [&[SEQUENCE, 0x80, 0, 0][..], &[SEQUENCE, 0x85, 0, 0, 0, 0, 0], &[SEQUENCE, 0x84, 0xff, 0xff, 0xff, 0xff]]
+        {
+            assert!(read(bad).is_none(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn lengths_and_times_are_written_as_short_as_can_be() {

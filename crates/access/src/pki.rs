@@ -2,14 +2,18 @@
 //!
 //! Below `<data directory>/pki`: `ca`, `apiserver` and `admin` as `.crt` and `.key`, `front-proxy-ca` and `front-proxy-client`
 //! likewise, and the pair that signs service-account tokens as `sa.key` and `sa.pub`. The authorities and the service-account key
-//! are replaced by the operator alone; what they signed is, at a start within 30 days of its end or when it must answer to other
-//! names. So that they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further authorities and keys that
+//! are replaced by the operator alone; what they signed is renewed within 30 days of its end, while the server runs too, and at a start
+//! when it must answer to other names. So that they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further authorities and keys that
 //! are trusted too.
 
 mod again;
+mod ends;
 pub mod files;
 mod issue;
+pub(crate) mod key_text;
 mod names;
+mod renewal;
+mod service_account;
 #[cfg(test)]
 mod tests;
 mod unsaved;
@@ -28,7 +32,11 @@ use crate::tls::{self, TlsError};
 use crate::user::MASTERS;
 use files::Durability;
 
+pub use ends::{CertificateEnd, ending_within, first_end};
 pub use issue::KeyAndCertificate;
+pub use key_text::KeyTextError;
+pub use renewal::{Renewal, RenewalTime};
+pub use service_account::TokenKeyFiles;
 pub use unsaved::{Saved, Unsaved};
 
 /// The user name in the administrator's certificate.
@@ -36,7 +44,7 @@ pub const ADMIN_NAME: &str = "keelson-admin";
 /// The name in the certificate with which the server passes requests on to others.
 pub const FRONT_PROXY_NAME: &str = "front-proxy-client";
 
-/// The names of the authorities.
+/// The beginnings of the names of authorities.
 const CA_NAME: &str = "keelson-ca";
 const FRONT_PROXY_CA_NAME: &str = "keelson-front-proxy-ca";
 
@@ -51,6 +59,8 @@ pub struct PkiOptions {
     pub client_ca: Option<PathBuf>,
     /// How the server proves to aggregated servers that it may say who asks.
     pub front_proxy: FrontProxyOptions,
+    /// Files with the keys of service account tokens, instead of or beside our own.
+    pub service_account: TokenKeyFiles,
 }
 
 /// What the operator says of front proxies.
@@ -117,6 +127,9 @@ pub enum PkiError {
         /// Where they are.
         path: PathBuf,
     },
+    /// A private key can't be used.
+    #[error("a private key can't be used: {0}")]
+    Key(KeyTextError),
     /// A key or certificate cannot be made or parsed.
     #[error("a certificate cannot be made: {0}")]
     Issue(#[from] rcgen::Error),
@@ -152,7 +165,13 @@ pub struct Pki {
     pub server_ca_pem: String,
     /// How it passes requests on to others.
     pub front_proxy: FrontProxy,
+    /// The authority that signs for it as a front proxy, unless the operator gives it a certificate.
+    front_proxy_ca: Option<Signer>,
 }
+
+/// An authority with its key.
+#[derive(Clone, Debug)]
+struct Signer(KeyAndCertificate);
 
 /// A pair of keys that signs and verifies tokens.
 #[derive(Clone, PartialEq, Eq)]
@@ -163,6 +182,23 @@ pub struct SigningKey {
     pub public_pem: String,
     /// Public keys by which tokens are verified too, in PEM, if any: those of earlier pairs, or of coming ones.
     pub also_verified_by: String,
+}
+
+impl SigningKey {
+    /// A new pair.
+    fn made() -> Result<Self, PkiError> {
+        let (private_pem, public_pem) = issue::signing_key()?;
+        Ok(Self { private_pem, public_pem, also_verified_by: String::new() })
+    }
+
+    /// The pair of a private key, with the public ones that are taken beside its own.
+    ///
+    /// # Errors
+    /// When the private key can't be read.
+    pub(crate) fn read(private_pem: String, also_verified_by: String) -> Result<Self, PkiError> {
+        let public_pem = issue::public_key(&private_pem)?;
+        Ok(Self { private_pem, public_pem, also_verified_by })
+    }
 }
 
 /// Keys must never reach a log.
@@ -196,7 +232,7 @@ pub fn prepare(
     let maker = Maker::new(data_dir, names, clock.now(), random);
     let ca = maker.authority("ca", CA_NAME)?;
     let admin = maker.admin(&ca)?;
-    let service_account = maker.service_account()?;
+    let service_account = maker.service_account(options)?;
     let serving = match &options.serving {
         Some((certificate, key)) => KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? },
         None => maker.serving(&ca)?,
@@ -204,14 +240,24 @@ pub fn prepare(
     let server_ca_pem =
         if options.serving.is_some() { serving.certificate_pem.clone() } else { ca.certificate_pem.clone() };
     let client_ca_pem = client_ca(&ca.certificate_pem, options)?;
-    let front_proxy = front_proxy(&options.front_proxy, || {
+    let (front_proxy, front_proxy_ca) = front_proxy(&options.front_proxy, || {
         let ca = maker.authority("front-proxy-ca", FRONT_PROXY_CA_NAME)?;
         let client =
             maker.leaf(&ca, FRONT_PROXY_NAME, FRONT_PROXY_NAME, &[], &issue::Purpose::Client { groups: &[] })?;
-        Ok((ca.certificate_pem, client))
+        Ok((ca, client))
     })?;
     let (ca_pem, ca_key) = (ca.certificate_pem, Secret(ca.key_pem));
-    let pki = Pki { ca_pem, ca_key, serving, admin, service_account, client_ca_pem, server_ca_pem, front_proxy };
+    let pki = Pki {
+        ca_pem,
+        ca_key,
+        serving,
+        admin,
+        service_account,
+        client_ca_pem,
+        server_ca_pem,
+        front_proxy,
+        front_proxy_ca,
+    };
     Ok((pki, maker.unsaved.into_inner()))
 }
 
@@ -228,19 +274,19 @@ pub fn serving(
 ) -> Result<ServingPki, PkiError> {
     if let Some((certificate, key)) = &options.serving {
         let pair = KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? };
-        return Ok(ServingPki { ca_pem: pair.certificate_pem.clone(), pair });
+        return Ok(ServingPki { ca_pem: pair.certificate_pem.clone(), pair, signer: None });
     }
     let (names, now) = (names::of(options)?, clock.now());
     let Some(data_dir) = data_dir else {
-        let ca = issue::authority(CA_NAME, now, random)?;
+        let ca = issue::authority(&issue::authority_name(CA_NAME, random), now, random)?;
         let pair = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names }, now, random)?;
-        return Ok(ServingPki { ca_pem: ca.certificate_pem, pair });
+        return Ok(ServingPki { ca_pem: ca.certificate_pem.clone(), pair, signer: Some(Signer(ca)) });
     };
     let maker = Maker::new(data_dir, names, now, random);
     let ca = maker.authority("ca", CA_NAME)?;
     let pair = maker.serving(&ca)?;
     let _ = maker.unsaved.into_inner().save()?;
-    Ok(ServingPki { ca_pem: ca.certificate_pem, pair })
+    Ok(ServingPki { ca_pem: ca.certificate_pem.clone(), pair, signer: Some(Signer(ca)) })
 }
 
 /// The certificate of a server, and by whom clients know it.
@@ -250,6 +296,8 @@ pub struct ServingPki {
     pub pair: KeyAndCertificate,
     /// The certificates by which clients know the server: the authority's, or the given serving certificate itself.
     pub ca_pem: String,
+    /// The authority, unless the certificate was given.
+    signer: Option<Signer>,
 }
 
 /// Keys and certificates that live as long as the process: for servers in memory.
@@ -258,24 +306,29 @@ pub struct ServingPki {
 /// When they cannot be made, or files that `options` name cannot be read.
 pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -> Result<Pki, PkiError> {
     let now = clock.now();
-    let ca = issue::authority(CA_NAME, now, random)?;
+    let ca = issue::authority(&issue::authority_name(CA_NAME, random), now, random)?;
     let admin = issue::leaf(&ca, ADMIN_NAME, &issue::Purpose::Client { groups: &[MASTERS] }, now, random)?;
     let serving = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names::of(options)? }, now, random)?;
-    let (private_pem, public_pem) = issue::signing_key()?;
-    let front_proxy = front_proxy(&options.front_proxy, || {
-        let ca = issue::authority(FRONT_PROXY_CA_NAME, now, random)?;
+    let keys = service_account::Paths::of(None, options);
+    let service_account = match keys.read()? {
+        Some(given) => given,
+        None => SigningKey { also_verified_by: keys.also_verified_by()?, ..SigningKey::made()? },
+    };
+    let (front_proxy, front_proxy_ca) = front_proxy(&options.front_proxy, || {
+        let ca = issue::authority(&issue::authority_name(FRONT_PROXY_CA_NAME, random), now, random)?;
         let client = issue::leaf(&ca, FRONT_PROXY_NAME, &issue::Purpose::Client { groups: &[] }, now, random)?;
-        Ok((ca.certificate_pem, client))
+        Ok((ca, client))
     })?;
     Ok(Pki {
         front_proxy,
+        front_proxy_ca,
         client_ca_pem: client_ca(&ca.certificate_pem, options)?,
         server_ca_pem: ca.certificate_pem.clone(),
         ca_pem: ca.certificate_pem,
         ca_key: Secret(ca.key_pem),
         serving,
         admin,
-        service_account: SigningKey { private_pem, public_pem, also_verified_by: String::new() },
+        service_account,
     })
 }
 
@@ -300,23 +353,25 @@ fn client_ca(own_pem: &str, options: &PkiOptions) -> Result<String, PkiError> {
 /// The server as a front proxy, with a pair and an authority of its own unless the operator gives a pair.
 fn front_proxy(
     options: &FrontProxyOptions,
-    own: impl FnOnce() -> Result<(String, KeyAndCertificate), PkiError>,
-) -> Result<FrontProxy, PkiError> {
+    own: impl FnOnce() -> Result<(KeyAndCertificate, KeyAndCertificate), PkiError>,
+) -> Result<(FrontProxy, Option<Signer>), PkiError> {
     let mut headers = options.headers.clone();
-    let (own_ca_pem, client) = match &options.client {
+    let (own_ca, client) = match &options.client {
         Some((certificate, key)) => {
-            (String::new(), KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? })
+            (None, KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? })
         }
         None => {
             // Where others sign for front proxies too and no names are given, any name is allowed.
             if options.client_ca.is_none() || !headers.allowed_names.is_empty() {
                 headers.allowed_names.push(FRONT_PROXY_NAME.to_owned());
             }
-            own()?
+            let (ca, client) = own()?;
+            (Some(Signer(ca)), client)
         }
     };
+    let own_ca_pem = own_ca.as_ref().map_or_else(String::new, |ca| ca.0.certificate_pem.clone());
     let ca_pem = proxy_authorities(&own_ca_pem, options)?;
-    Ok(FrontProxy { client, ca_pem, own_ca_pem, headers })
+    Ok((FrontProxy { client, ca_pem, own_ca_pem, headers }, own_ca))
 }
 
 /// A private key in PEM, which must never reach a log.
@@ -405,7 +460,8 @@ impl<'a> Maker<'a> {
             (Some(_), None) => Err(PkiError::KeyMissing { key, certificate }),
             // A key alone is what a crash between the two writes leaves: nobody trusts it yet.
             (None, _) => {
-                let pair = issue::authority(common_name, self.now, self.random)?;
+                let name = issue::authority_name(common_name, self.random);
+                let pair = issue::authority(&name, self.now, self.random)?;
                 // ORDER: the key first, so that a certificate never stands without it.
                 self.keep(key, &pair.key_pem, Durability::Durable)?;
                 self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
@@ -445,23 +501,17 @@ impl<'a> Maker<'a> {
         Ok(pair)
     }
 
-    fn service_account(&self) -> Result<SigningKey, PkiError> {
-        let (private, public) = (self.directory.join("sa.key"), self.directory.join("sa.pub"));
-        if let Some(private_pem) = load(&private)? {
-            return signing_key(private_pem, load(&public)?.unwrap_or_default());
+    fn service_account(&self, options: &PkiOptions) -> Result<SigningKey, PkiError> {
+        let keys = service_account::Paths::of(Some(&self.directory), options);
+        if let Some(known) = keys.read()? {
+            return Ok(known);
         }
-        let (private_pem, public_pem) = issue::signing_key()?;
-        self.keep(private, &private_pem, Durability::Durable)?;
+        let made = SigningKey::made()?;
+        self.keep(self.directory.join("sa.key"), &made.private_pem, Durability::Durable)?;
         // For those who verify tokens elsewhere; the server itself derives it.
-        self.keep(public, &public_pem, Durability::Replaceable)?;
-        Ok(SigningKey { private_pem, public_pem, also_verified_by: String::new() })
+        self.keep(self.directory.join("sa.pub"), &made.public_pem, Durability::Replaceable)?;
+        Ok(SigningKey { also_verified_by: keys.also_verified_by()?, ..made })
     }
-}
-
-/// The pair of a private key, with the public ones that are taken beside its own.
-fn signing_key(private_pem: String, also_verified_by: String) -> Result<SigningKey, PkiError> {
-    let public_pem = issue::public_key(&private_pem)?;
-    Ok(SigningKey { private_pem, public_pem, also_verified_by })
 }
 
 fn read(path: &Path) -> Result<String, PkiError> {

@@ -1,4 +1,4 @@
-//! Tokens of service accounts: what they claim, and how claims are signed and read back (RFC 7519, ES256 of RFC 7518).
+//! Tokens of service accounts: what they claim, and how claims are signed and read back (RFC 7519; RS256 and ES256 to ES512 of RFC 7518).
 //!
 //! A token that is read here was signed by this server, or with another key that it accepts, and is in time. Whether its account still
 //! exists is not known here. The form of the claims is kube-apiserver's (KEP-1205), so that tokens mean the same wherever they are
@@ -24,8 +24,6 @@ pub use legacy::{LegacyClaims, LegacyTokenError};
 pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// How far the clocks of two servers may be apart.
 pub const LEEWAY: Duration = Duration::from_mins(1);
-
-const ALGORITHM: &str = "ES256";
 
 /// Signs tokens in the name of an issuer, and reads those that were signed with its keys, which may change while it does.
 pub struct TokenIssuer {
@@ -63,7 +61,7 @@ impl TokenIssuer {
     /// An issuer of this name, which is a URL, with this key.
     ///
     /// # Errors
-    /// When it holds a key that is none of the curve P-256.
+    /// When it holds a key that can't sign or verify tokens.
     pub fn new(name: String, key: &SigningKey) -> Result<Self, KeyError> {
         Ok(Self { name, key: ArcSwap::from_pointee(TokenKey::read(key)?) })
     }
@@ -71,7 +69,7 @@ impl TokenIssuer {
     /// Signs with this key from now on, and takes what it and those beside it verify. Whether that is something new.
     ///
     /// # Errors
-    /// When it holds a key that is none of the curve P-256: then all stays as it was.
+    /// When it holds a key that can't sign or verify tokens: then all stays as it was.
     pub fn change(&self, key: &SigningKey) -> Result<bool, KeyError> {
         let next = TokenKey::read(key)?;
         let is_new = !next.ids().eq(self.key.load().ids());
@@ -97,8 +95,8 @@ impl TokenIssuer {
     /// When the system's cryptography fails.
     pub fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
         let signing = self.key.load();
-        let header = json!({ "alg": ALGORITHM, "kid": signing.id() });
-        let signed = format!("{}.{}", key::encode(header.to_string()), key::encode(claims.to_json(&self.name)));
+        let signed =
+            format!("{}.{}", key::encode(signing.header().to_string()), key::encode(claims.to_json(&self.name)));
         let signature = signing.sign(signed.as_bytes())?;
         Ok(format!("{signed}.{}", key::encode(signature)))
     }
@@ -136,8 +134,9 @@ impl TokenIssuer {
         if id.is_some_and(|id| keys.ids().all(|known| known != id)) {
             return Err(TokenError::UnknownKey);
         }
-        let signature = key::decode(signature).filter(|_| algorithm == Some(ALGORITHM));
-        if !signature.is_some_and(|signature| keys.verifies(id, signed.as_bytes(), &signature)) {
+        let signature = key::decode(signature).zip(algorithm);
+        if !signature.is_some_and(|(signature, algorithm)| keys.verifies(id, algorithm, signed.as_bytes(), &signature))
+        {
             return Err(TokenError::Signature);
         }
         Ok(payload)
@@ -145,7 +144,7 @@ impl TokenIssuer {
 
     /// The keys by which others verify tokens (RFC 7517).
     pub fn key_set(&self) -> Value {
-        json!({ "keys": self.key.load().public(ALGORITHM) })
+        json!({ "keys": self.key.load().public() })
     }
 
     /// Where others learn of the keys (OpenID Connect Discovery 1.0, as far as it is about verifying).
@@ -155,7 +154,7 @@ impl TokenIssuer {
             "jwks_uri": key_set_url,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [ALGORITHM],
+            "id_token_signing_alg_values_supported": self.key.load().algorithms(),
         })
     }
 }
@@ -285,6 +284,80 @@ mod tests {
         assert_eq!((ids(&before), before.verify(&token, now)), (ids(&after), Ok(claims())));
         assert_eq!(before.change(&new).ok(), Some(true));
         assert_eq!(before.verify(&token, now), Err(TokenError::UnknownKey));
+    }
+
+    /// Private keys in each form that kubeadm and openssl write, and the algorithm of their tokens.
+    fn keys_of_all_kinds() -> Vec<(&'static str, SigningKey)> {
+        let file = |name: &str| -> String {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pki/testdata").join(name);
+            std::fs::read_to_string(path).unwrap()
+        };
+        let read = |private: String| SigningKey::read(private, String::new()).unwrap();
+        [
+            ("RS256", "rsa-2048.pkcs1.key"),
+            ("RS256", "rsa-2048.pkcs8.key"),
+            ("ES256", "p256.sec1.key"),
+            ("ES384", "p384.pkcs8.key"),
+            ("ES512", "p521.sec1.key"),
+        ]
+        .map(|(algorithm, name)| (algorithm, read(file(name))))
+        .to_vec()
+    }
+
+    #[test]
+    fn tokens_are_signed_and_verified_with_keys_of_all_kinds() {
+        let now = SystemTime::UNIX_EPOCH + NOW;
+        let p256 = pki::ephemeral(&PkiOptions::default(), &SystemClock, &SystemRandom).unwrap().service_account;
+        for (algorithm, key) in keys_of_all_kinds() {
+            let issuer = TokenIssuer::new("https://i".to_owned(), &key).unwrap();
+            let token = issuer.sign(&claims()).unwrap();
+            let header = key::decode_json(token.split('.').next().unwrap()).unwrap();
+            assert_eq!(header, json!({ "alg": algorithm, "kid": issuer.key_ids()[0] }));
+            assert_eq!(issuer.verify(&token, now), Ok(claims()), "{algorithm}");
+            assert_eq!(issuer.configuration("u")["id_token_signing_alg_values_supported"], json!([algorithm]));
+            // The signature under the name of another algorithm.
+            let (_, rest) = token.split_once('.').unwrap();
+            for other in
+                ["RS256", "ES256", "ES384", "ES512", "HS256", "none"].into_iter().filter(|other| *other != algorithm)
+            {
+                let header = key::encode(json!({ "alg": other, "kid": issuer.key_ids()[0] }).to_string());
+                assert_eq!(issuer.verify(&format!("{header}.{rest}"), now), Err(TokenError::Signature), "{other}");
+            }
+            // A server that has moved to another key takes the tokens of before.
+            let moved = SigningKey { also_verified_by: key.public_pem.clone(), ..p256.clone() };
+            assert_eq!(TokenIssuer::new("https://i".to_owned(), &moved).unwrap().verify(&token, now), Ok(claims()));
+        }
+    }
+
+    #[test]
+    fn the_two_forms_of_one_key_have_one_id_and_it_is_upstreams() {
+        let ids: Vec<_> =
+            keys_of_all_kinds().iter().map(|(_, key)| TokenIssuer::new("i".into(), key).unwrap().key_ids()).collect();
+        assert_eq!(ids[0], ids[1]);
+        // openssl pkey -in rsa-2048.pkcs8.key -pubout -outform DER | openssl dgst -sha256 -binary | basenc --base64url
+        assert_eq!(ids[0], ["ngCJAeLlFETgNxPqkE57ZIP6MvI6Z8kMTq_SK8SLwjo"]);
+    }
+
+    #[test]
+    fn public_keys_are_read_from_each_form_and_shown_in_the_key_set() {
+        let file = |name: &str| -> String {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pki/testdata").join(name);
+            std::fs::read_to_string(path).unwrap()
+        };
+        let own = pki::ephemeral(&PkiOptions::default(), &SystemClock, &SystemRandom).unwrap().service_account;
+        let rsa = "ngCJAeLlFETgNxPqkE57ZIP6MvI6Z8kMTq_SK8SLwjo".to_owned();
+        for form in ["rsa-2048.pub", "rsa-2048.pkcs1.pub", "rsa-2048.crt", "rsa-2048.pkcs1.key"] {
+            let key = SigningKey { also_verified_by: file(form), ..own.clone() };
+            let issuer = TokenIssuer::new("i".to_owned(), &key).unwrap();
+            assert_eq!(issuer.key_ids()[1..], *std::slice::from_ref(&rsa), "{form}");
+            let shown = issuer.key_set()["keys"][1].clone();
+            assert_eq!((&shown["kty"], &shown["alg"], &shown["e"]), (&json!("RSA"), &json!("RS256"), &json!("AQAB")));
+            assert_eq!(key::decode(shown["n"].as_str().unwrap()).unwrap().len(), 256);
+            assert_eq!(issuer.configuration("u")["id_token_signing_alg_values_supported"], json!(["ES256", "RS256"]));
+        }
+        let several = [file("rsa-2048.pub"), file("rsa-2048.crt"), file("p384.pub")].concat();
+        let key = SigningKey { also_verified_by: several, ..own };
+        assert_eq!(TokenIssuer::new("i".to_owned(), &key).unwrap().key_ids().len(), 3);
     }
 
     #[test]

@@ -147,6 +147,20 @@ pub struct Selection {
     disabled: Vec<String>,
 }
 
+/// The names with a mark each, in order: those that are switched on beside the default, and those that are switched off.
+impl std::fmt::Display for Selection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let marked = [('+', &self.enabled), ('-', &self.disabled)];
+        let mut names: Vec<String> = marked
+            .into_iter()
+            .flat_map(|(mark, names)| names.iter().map(move |name| format!("{mark}{name}")))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        f.write_str(&names.join(","))
+    }
+}
+
 impl Selection {
     /// Those of two settings.
     ///

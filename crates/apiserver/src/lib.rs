@@ -21,6 +21,7 @@ mod mirrored_store;
 mod namespaces;
 mod read_through;
 mod server;
+mod serving_certificate;
 mod shared;
 mod storage;
 mod storage_versions;

@@ -45,6 +45,7 @@ use crate::mirror::Mirror;
 use crate::mirrored_store::MirroredStore;
 use crate::namespaces::NamespaceLifecycle;
 use crate::read_through::ReadThrough;
+use crate::serving_certificate::ServingCertificate;
 use crate::shared;
 use crate::storage::Storage;
 use crate::storage_versions::{self, StorageVersions};
@@ -99,6 +100,9 @@ impl RunningApiServer {
         let serving = pki::serving(settings.data_dir.as_deref(), &settings.pki, &*clock, &*random)
             .map_err(|error| certificates(&error))?;
         let tls = PublishedAuthorities::default().server_config(&serving.pair).map_err(|error| certificates(&error))?;
+        let tls = TlsSettings::new(tls);
+        let certificate =
+            ServingCertificate::new(serving.clone(), settings.data_dir.clone(), settings.pki.clone(), tls.clone());
         let supervisor = Supervisor::default();
         let (address, history) = (settings.listen, settings.history);
         let settings = settings.with_server_id(&*random)?;
@@ -117,13 +121,15 @@ impl RunningApiServer {
         let background = TaskGroup::new(&supervisor, &stopping);
         let cache = parts.cache.clone();
         let identity = parts.publish(&background).await;
+        let renewing = certificate.keep(parts.clock.clone(), parts.random.clone());
+        background.spawn("certificate-renewal", until(background.stopping(), renewing));
         let pipeline = parts.run(addr, history, &background);
         let limits = Limits {
             replaced_bytes: Arc::new(move || cache.replaced_bytes()),
             drain: SHUTDOWN_GRACE,
             ..Limits::default()
         };
-        let listener = listener::serve(port, TlsSettings::new(tls), Arc::new(pipeline), limits);
+        let listener = listener::serve(port, tls, Arc::new(pipeline), limits);
         let ca_pem = serving.ca_pem;
         let serving = Serving::start(stopping, background, listener);
         tracing::info!(%addr, "the server is ready");

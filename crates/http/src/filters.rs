@@ -397,7 +397,11 @@ impl Pipeline {
         let tokens = self.tokens.as_deref();
         let identity = authentication::identity_for(client.identity(), &parts.headers);
         let (begun, metrics) = (Instant::now(), self.metrics.access());
-        let user = authentication::user(identity.as_deref(), tokens, &parts.headers, self.clock.now()).await;
+        let now = self.clock.now();
+        if let Some(identity) = identity.as_deref().filter(|identity| identity.user_at(now).is_some()) {
+            metrics.note_client_certificate(identity.not_after().duration_since(now).unwrap_or_default());
+        }
+        let user = authentication::user(identity.as_deref(), tokens, &parts.headers, now).await;
         let is_refused = user.as_ref().is_ok_and(|user| **user == User::anonymous() && !(self.anonymous)(&info.path));
         let result = match &user {
             Err(_) => Authentication::Error,

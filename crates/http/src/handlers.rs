@@ -35,6 +35,7 @@ use keelson_meta::ApiError;
 use keelson_meta::options::Query;
 use keelson_registry::{Caller, Effect, Estimate, Registry, ServiceAccountTokens, Target, Warnings, Written};
 use keelson_resources::{CreateHandler, SubresourceHandler, Verb};
+use tokio::time::Instant;
 
 use crate::body::ResponseBody;
 use crate::filters::{has_long_query, is_copied};
@@ -143,8 +144,10 @@ impl ApiService for ResourceHandlers {
             let warnings = Warnings::noted();
             let audit = request.caller.audit().clone();
             request.caller = request.caller.warned_in(warnings.clone());
+            let begun = Instant::now();
+            let answered = handlers.dispatch(request, &target).await;
             let mut response =
-                handlers.dispatch(request, &target).await.unwrap_or_else(|error| respond::error(&error, media));
+                answered.unwrap_or_else(|error| respond::error(&error.after_waiting(begun.elapsed()), media));
             respond::add_warnings(response.headers_mut(), &warnings.take());
             if let Some(warning) = target.version.deprecation() {
                 note_deprecation(&audit, warning);

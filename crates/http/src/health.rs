@@ -2,6 +2,9 @@
 //!
 //! Checks have the names that upstream's clients look for, where there is something of the kind to check. Why one failed is told on
 //! its own path, which takes rights, and in the log; never on the three paths, which anybody may ask without credentials.
+//!
+//! Several checks may be about one thing, such as the store: `exclude` takes the name of that for all of them. A load balancer that
+//! leaves the store out of `/readyz` keeps sending requests to servers that still answer from their caches.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -21,6 +24,8 @@ type Group = Arc<dyn Fn() -> Vec<(String, CheckResult)> + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct HealthChecks {
     checks: Vec<(String, Arc<dyn Fn() -> CheckResult + Send + Sync>)>,
+    /// Checks that another one includes: each with the name of that one.
+    included: Vec<(String, String)>,
     /// Checks whose names are known only when they are asked.
     groups: Vec<Group>,
 }
@@ -97,6 +102,13 @@ impl HealthChecks {
         self
     }
 
+    /// Says that a check is about the same as another one, whose name in `exclude` leaves out both.
+    #[must_use]
+    pub fn including(mut self, whole: impl Into<String>, part: impl Into<String>) -> Self {
+        self.included.push((part.into(), whole.into()));
+        self
+    }
+
     /// Adds checks that come and go, such as one for each task that runs. Each can be asked by its name; among all checks only
     /// those that fail are told, behind the others, since which there are differs from server to server.
     #[must_use]
@@ -151,7 +163,9 @@ impl HealthChecks {
         excluded.sort_unstable();
         excluded.dedup();
         let (mut text, mut healthy) = (String::new(), true);
-        let asked = self.ask(|name| !excluded.contains(&name));
+        let whole = |name: &str| self.included.iter().find(|(part, _)| part == name).map(|(_, whole)| whole.as_str());
+        let is_excluded = |name: &str| excluded.contains(&name) || whole(name).is_some_and(|it| excluded.contains(&it));
+        let asked = self.ask(|name| !is_excluded(name));
         for (name, result) in asked.iter().filter(|(name, result)| self.is_told(name, result.as_ref())) {
             let line = match result {
                 None => format!("[+]{name} excluded: ok\n"),
@@ -212,6 +226,17 @@ mod tests {
             "verbose=true&exclude=storage",
             Some((200, "[+]ping ok\n[+]log ok\n[+]storage excluded: ok\nhealthz check passed\n")),
         );
+    }
+
+    #[test]
+    fn what_is_about_the_same_is_excluded_together() {
+        let away = || Err("away".to_owned());
+        let ready = HealthChecks::new().add("store", away).add("etcd", away).including("store", "etcd");
+        let health = Health { live: HealthChecks::new(), well: ready.clone(), ready };
+        let answer = |query: &str| health.answer("/readyz", query).map(|answer| (answer.code.as_u16(), answer.text));
+        let excluded = "[+]ping ok\n[+]store excluded: ok\n[+]etcd excluded: ok\nreadyz check passed\n";
+        assert_eq!(answer("exclude=store&verbose"), Some((200, excluded.to_owned())));
+        assert_eq!(answer("exclude=etcd").map(|(code, _)| code), Some(500));
     }
 
     #[test]

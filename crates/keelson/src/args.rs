@@ -81,8 +81,13 @@ pub(crate) struct UserCreate {
 /// Settings of the server.
 #[derive(ClapArgs)]
 pub(crate) struct Serve {
-    /// The address to listen on, for HTTP/1.1 and HTTP/2 over TLS.
-    #[arg(long, env = "KEELSON_BIND", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443))]
+    /// The address to listen on, for HTTP/1.1 and HTTP/2 over TLS; :6443 is every IPv4 address of the host.
+    #[arg(
+        long,
+        env = "KEELSON_BIND",
+        default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443),
+        value_parser = listen_address
+    )]
     pub(crate) bind: SocketAddr,
     /// The directory for the store, certificates, keys and the kubeconfig.
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
@@ -92,6 +97,9 @@ pub(crate) struct Serve {
     // Read later: what clap can't read it repeats, and this may hold a password.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
+    /// A file that holds the password for PostgreSQL, where the URL holds none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are looked at.
+    #[arg(long, env = "KEELSON_STORE_PASSWORD_FILE")]
+    pub(crate) store_password_file: Option<PathBuf>,
     /// Start although the embedded store has lost something: with an empty one where the old one is gone, or without what is
     /// behind a damaged place of its log.
     #[arg(long, env = "KEELSON_ACCEPT_LOSS")]
@@ -222,6 +230,13 @@ pub(crate) struct Serve {
     /// Who the tokens of service accounts say signed them: a URL, which is also the audience of this server.
     #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_ISSUER", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) service_account_issuer: Option<String>,
+    /// The private key that signs the tokens of service accounts (PEM; RSA or ECDSA), instead of sa.key in the data directory.
+    #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_SIGNING_KEY_FILE")]
+    pub(crate) service_account_signing_key_file: Option<PathBuf>,
+    /// A file of keys by which tokens of service accounts are verified too (PEM: public or private keys, certificates), beside those of
+    /// sa.pub in the data directory. May be repeated.
+    #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_KEY_FILE", value_delimiter = ',')]
+    pub(crate) service_account_key_file: Vec<PathBuf>,
     /// Which controllers run in the server: * for all that are on by default, name for one, -name for all but one. The one that
     /// deletes pods of missing nodes is off unless named: pod-garbage-collector-controller.
     #[arg(long, env = "KEELSON_CONTROLLERS", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
@@ -340,6 +355,15 @@ pub(crate) struct OrNever(pub(crate) Option<Duration>);
 /// A shorter one would end between two renewals of a server that has much to do.
 const SHORTEST_IDENTITY_LEASE: Duration = Duration::from_secs(5);
 
+/// An address and a port; a port alone behind a colon is for every IPv4 address of the host.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse().ok()) {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
+    }
+    text.parse()
+        .map_err(|_| format!("{text:?} is not an address with a port, such as 127.0.0.1:6443, [::]:6443 or :6443"))
+}
+
 fn identity_lease(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         lease if lease < SHORTEST_IDENTITY_LEASE => Err(format!("{text:?} is less than {SHORTEST_IDENTITY_LEASE:?}")),
@@ -372,6 +396,15 @@ mod tests {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         for bad in ["", "5", "m", "5 m", "0s", "5d", "99999999999999999999s"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_port_alone_is_for_every_address() {
+        assert_eq!(listen_address(":6443"), Ok("0.0.0.0:6443".parse().unwrap()));
+        assert_eq!(listen_address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));
+        for bad in ["", ":", "6443", "localhost:6443", "127.0.0.1", ":65536"] {
+            assert!(listen_address(bad).unwrap_err().contains("127.0.0.1:6443"), "{bad}");
         }
     }
 

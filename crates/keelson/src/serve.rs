@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use keelson_server::{
     AdmissionPlugins, Config, PodSecurityConfiguration, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges,
-    StoreConfig, Switches, catalogue,
+    StoreConfig, Switches, TokenKeyFiles, catalogue,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -157,10 +157,14 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
 
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     let registry = registry_config(&args, versions)?;
-    let store = args.store.as_deref().map(StoreConfig::parse).transpose().context("reading --store")?;
+    let store = match args.store.as_deref() {
+        Some(url) => StoreConfig::parse(url).context("reading --store")?,
+        None => StoreConfig::Sqlite(data_dir.to_owned()),
+    };
+    let store = store.with_password(args.store_password_file.as_deref()).context("reading --store-password-file")?;
     let mut config = Config {
         bind: args.bind,
-        store: store.unwrap_or_else(|| StoreConfig::Sqlite(data_dir.to_owned())),
+        store,
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
         accept_loss: args.accept_loss,
@@ -208,6 +212,8 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.pki.extra_names.extend(advertised.map(|address| address.to_string()));
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
     config.pki.client_ca = args.client_ca_file;
+    config.pki.service_account =
+        TokenKeyFiles { signing: args.service_account_signing_key_file, verifying: args.service_account_key_file };
     config.pki.front_proxy = args.front_proxy.into_options();
     config.audit = args.audit.into_config();
     Ok(config)
@@ -223,8 +229,10 @@ struct Announced {
 
 /// What whoever starts a server wants to know. It goes to standard output, and to standard error where that is the log of audit.
 fn announce(server: &RunningServer, data_dir: &std::path::Path, told: Announced) {
+    let (url, addr) = (server.url(), server.addr());
+    let everywhere = if addr.ip().is_unspecified() { format!(", listening on {addr}") } else { String::new() };
     let mut lines = vec![
-        format!("keelson is ready on https://{}", server.addr()),
+        format!("keelson is ready on {url}{everywhere}"),
         format!("  server id:  {}", server.server_id()),
         format!("  data:       {}", data_dir.display()),
     ];
@@ -234,7 +242,7 @@ fn announce(server: &RunningServer, data_dir: &std::path::Path, told: Announced)
         lines.push(format!("  try:        kubectl --kubeconfig {kubeconfig} get namespaces"));
     }
     if told.console {
-        lines.push(format!("  console:    https://{}/console/", server.addr()));
+        lines.push(format!("  console:    {url}/console/"));
     }
     let tell: fn(String) = if told.beside_audit { output::note } else { output::announce };
     lines.into_iter().for_each(tell);

@@ -47,8 +47,10 @@ pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
         }
         Storage::Versions(settings) => versions::run(&settings)?,
         Storage::Copy { from, to } => {
-            let from = StoreConfig::parse(&from).context("reading the URL of the source")?;
-            let to = StoreConfig::parse(&to).context("reading the URL of the target")?;
+            let from = StoreConfig::parse(&from).and_then(|store| store.with_password(None));
+            let from = from.context("reading the URL of the source")?;
+            let to = StoreConfig::parse(&to).and_then(|store| store.with_password(None));
+            let to = to.context("reading the URL of the target")?;
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
             let copied = runtime.block_on(keelson_server::copy_store(&from, &to, Progress::default().reporter()));

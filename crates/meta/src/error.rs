@@ -6,12 +6,16 @@
 mod answer;
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::field_error::FieldError;
 use crate::go_format::quote;
 use crate::gvk::{GroupKind, GroupResource};
 use crate::revision::Revision;
 use crate::status::{Status, StatusCause};
+
+/// From this time on a request has waited for so long that its client is not asked to repeat it by itself.
+const LONG_WAIT: Duration = Duration::from_secs(8);
 
 /// Media types as a message lists them.
 pub type MediaTypes = &'static [&'static str];
@@ -354,6 +358,18 @@ impl ApiError {
             Self::StoreRead { resource, causes } => answer::store_read(resource, causes),
             Self::Answered(status) => (**status).clone(),
             Self::Internal(message) => answer::internal(message),
+        }
+    }
+
+    /// The error as the answer to a request that was served for this time. A 503 after a long wait names no time to try again. Clients of
+    /// Kubernetes would repeat it ten times by themselves, so that a wait of ten seconds became one of minutes.
+    #[must_use]
+    pub fn after_waiting(self, waited: Duration) -> Self {
+        match self {
+            Self::ServiceUnavailable { message, .. } if waited >= LONG_WAIT => {
+                Self::ServiceUnavailable { message, retry_after_seconds: None }
+            }
+            error => error,
         }
     }
 

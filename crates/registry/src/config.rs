@@ -65,6 +65,9 @@ pub struct RegistryConfig {
     pub bounds: ListBounds,
     /// What services are given addresses and node ports from. Servers that share a store share these.
     pub service_ranges: ServiceRanges,
+    /// The longest time that a read or a deletion waits for the store's newest revision before it answers 503. Stores wait as long for
+    /// writes.
+    pub store_wait: Duration,
     /// How long a read waits for a revision that has not been seen yet before it answers 504.
     pub revision_wait: Duration,
     /// How often a watch that asked for bookmarks gets one.
@@ -253,6 +256,7 @@ impl Default for RegistryConfig {
             search_from: SEARCH_FROM,
             bounds: ListBounds::default(),
             service_ranges: ServiceRanges::default(),
+            store_wait: Duration::from_secs(10),
             revision_wait: Duration::from_secs(3),
             bookmark_interval: Duration::from_mins(1),
             min_watch_timeout: Duration::from_mins(30),

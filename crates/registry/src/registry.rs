@@ -88,7 +88,7 @@ impl Registry {
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
-        let newest = Newest::new(store.clone(), config.revision_wait);
+        let newest = Newest::new(store.clone(), config.store_wait);
         Self {
             store,
             cache,
@@ -241,7 +241,7 @@ impl Registry {
     /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this call.
     ///
     /// # Errors
-    /// 503 when the store can't tell it, within twice [`RegistryConfig::revision_wait`].
+    /// 503 when the store can't tell it, within twice [`RegistryConfig::store_wait`].
     pub(crate) async fn newest_revision(&self) -> Result<Revision, ApiError> {
         let newest = self.newest.ask().await?;
         self.cache.heard_of(newest);

@@ -273,9 +273,24 @@ pub(crate) fn advertised(config: &Config, addr: SocketAddr) -> Option<IpAddr> {
     }
 }
 
+/// The address that documents name as this server's. A server that listens on every address of the host is named by the one at which
+/// others reach it.
+pub(crate) fn shown_address(config: &Config, addr: SocketAddr) -> SocketAddr {
+    let elsewhere = addr.ip().is_unspecified().then(|| advertised(config, addr)).flatten();
+    elsewhere.map_or(addr, |address| SocketAddr::new(address, addr.port()))
+}
+
 /// Tells the operator of an address to which no service can lead. The server starts with it regardless, as upstream's does: who runs all
 /// on one host may have no other.
 pub(crate) fn check_advertised(config: &Config) {
+    let given = config.advertise_address.is_some_and(|given| !given.is_unspecified());
+    if config.bind.ip().is_loopback() && !given && reachable(config.bind.ip()).is_some() {
+        tracing::info!(
+            bind = %config.bind,
+            "the server listens on the loopback address alone, and the service default/kubernetes leads to another address of the \
+             host: give --bind or --advertise-address where pods are to reach it"
+        );
+    }
     if let Some(given) = config.advertise_address.filter(|given| !given.is_unspecified() && !is_elsewhere(*given)) {
         tracing::warn!(
             address = %given,

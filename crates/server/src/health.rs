@@ -16,6 +16,15 @@ use crate::probe::LogProbe;
 
 /// The hook that is over when this server has published what it stores.
 const PUBLICATION_HOOK: &str = "poststarthook/built-in-resources-storage-version-updater";
+/// The check of the store, of whatever kind. A server that fails only this check and those that it includes still answers from its cache.
+const STORE: &str = "store";
+/// The name of that check for clients of the reference server.
+const ETCD: &str = "etcd";
+/// The hook that is over when the store has answered.
+const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
+/// The check that the cache hears from the store.
+const CACHE: &str = "informer-sync";
+
 /// The task that goes through the steps of the bootstrap.
 const BOOTSTRAP: &str = "bootstrap";
 
@@ -51,9 +60,11 @@ pub(crate) fn health(
     let steps = Progress::steps().map(|step| (step, BOOTSTRAP));
     let live = with_hooks(shared.clone(), supervisor, HOOKS.into_iter().chain(steps)).add_tasks(supervisor.clone());
     let store = Arc::new(store);
-    let ready_store = store.clone();
-    let well = shared.add("etcd", move || store());
-    let well = well.add("informer-sync", cache).add("poststarthook/storage-readiness", move || ready_store());
+    let [named_store, etcd, readiness] = [store.clone(), store.clone(), store];
+    let well = shared.add(STORE, move || named_store()).add(ETCD, move || etcd());
+    let well = well.add(CACHE, cache).add(STORAGE_READINESS, move || readiness());
+    // The cache hears nothing of a store that is away, and answers all the same.
+    let well = [ETCD, CACHE, STORAGE_READINESS].into_iter().fold(well, |well, part| well.including(STORE, part));
     let well = with_hooks(well, supervisor, HOOKS.into_iter());
     let well = Progress::steps().fold(well, |well, step| {
         let bootstrap = starting.bootstrap.clone();

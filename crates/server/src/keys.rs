@@ -1,30 +1,48 @@
 //! The certificates that a server presents and believes, and the keys with which it signs, which count as soon as their files change.
 //!
-//! The files are looked at every second. What can't be used leaves all of it as it was: a certificate and its key are never changed at the
+//! The files are looked at every second, and whether a certificate is to be renewed is looked at a little less often. What can't be used leaves all of it as it was: a certificate and its key are never changed at the
 //! same moment. Connections that are open keep what they were opened with, but whose certificate is believed is judged anew at their next
 //! request.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use keelson_access::{
-    AuthenticationInfo, ClientSigner, FileChanges, FileReads, Pki, PkiOptions, PublishedAuthorities, TokenIssuer, Trust,
+    AuthenticationInfo, CertificateEnd, ClientSigner, FileChanges, FileReads, Pki, PkiOptions, PublishedAuthorities,
+    Renewal, RenewalTime, TokenIssuer, Trust,
 };
 use keelson_controllers::UNPUBLISHED_ANNOTATION;
 use keelson_http::listener::TlsSettings;
+use keelson_meta::{Clock, Random};
 use keelson_outbound::Outbound;
 use keelson_supervision::TaskGroup;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::peer_access;
 use crate::remote;
+use crate::settings::Settings;
+
+/// The time between two looks at the ends of certificates.
+const RENEWAL_LOOK: Duration = Duration::from_secs(5);
+/// The time after a failed renewal before the next one.
+const RENEWAL_RETRY: Duration = Duration::from_secs(60 * 60);
+
+/// The kubeconfig of the administrator: its file, and the URL in it.
+pub(crate) type Kubeconfig = (PathBuf, String);
 
 /// The keys of a running server.
 pub(crate) struct LiveKeys {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    renewal_time: RenewalTime,
+    /// The renewed certificates that could not be written yet.
+    unwritten: Mutex<Option<Renewal<Pki>>>,
     data_dir: Option<PathBuf>,
     options: PkiOptions,
     /// Whether front proxies, or other servers as such, are believed.
@@ -53,12 +71,16 @@ impl LiveKeys {
         let certificates = Arc::new(PublishedAuthorities::default());
         certificates.publish(believed(&told, believes_proxies)?);
         let tls = certificates.server_config(&pki.serving).context("preparing TLS")?;
-        let mut unchanging = BTreeMap::new();
+        let mut unchanging = Settings::of(config).to_annotations();
         if !config.registry.storage_version_api {
             unchanging.insert(UNPUBLISHED_ANNOTATION.to_owned(), "true".to_owned());
         }
         let signer = pki.client_signer().context("reading the authority that signs certificates of clients")?;
         Ok(Self {
+            clock: config.clock.clone(),
+            random: config.random.clone(),
+            renewal_time: RenewalTime::new(&*config.random),
+            unwritten: Mutex::default(),
             data_dir: config.data_dir.clone(),
             options: config.pki.clone(),
             believes_proxies,
@@ -110,46 +132,104 @@ impl LiveKeys {
         self.root_certificates.subscribe()
     }
 
-    /// Reads the files again whenever one of them changes, until the server stops.
-    pub(crate) fn follow(self: Arc<Self>, outbound: &Arc<Outbound>, background: &TaskGroup) {
-        let (stopping, following) = (background.stopping().clone(), self.keep_up(outbound.clone()));
+    /// When the certificates end.
+    pub(crate) fn ends(&self) -> Vec<CertificateEnd> {
+        self.current.load().ends(&self.options)
+    }
+
+    /// Reads the files again whenever one of them changes, and renews certificates before they end, until the server stops.
+    pub(crate) fn follow(
+        self: Arc<Self>,
+        outbound: &Arc<Outbound>,
+        kubeconfig: Option<Kubeconfig>,
+        background: &TaskGroup,
+    ) {
+        let (stopping, following) = (background.stopping().clone(), self.keep_up(outbound.clone(), kubeconfig));
         background.spawn("certificates", async move {
             let _: Option<()> = stopping.run_until_cancelled_owned(following).await;
         });
     }
 
-    async fn keep_up(self: Arc<Self>, outbound: Arc<Outbound>) {
+    async fn keep_up(self: Arc<Self>, outbound: Arc<Outbound>, kubeconfig: Option<Kubeconfig>) {
         let mut changes = FileChanges::of_all(Pki::files(self.data_dir.as_deref(), &self.options)).await;
+        // Changes since the start count too.
+        self.follow_files(&outbound).await;
+        let mut looks = tokio::time::interval(RENEWAL_LOOK);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut not_before = SystemTime::UNIX_EPOCH;
         loop {
-            // What has changed since the start counts too.
-            let (keys, calls) = (self.clone(), outbound.clone());
-            match tokio::task::spawn_blocking(move || keys.read_again(&calls)).await {
-                Ok(Ok(true)) => {
-                    self.reads.note(true);
-                    tracing::info!("certificates and keys were read again");
-                }
-                Ok(Ok(false)) => {}
-                Ok(Err(error)) => {
-                    self.reads.note(false);
-                    tracing::error!("the certificates and keys of before are kept: {error:#}");
-                }
-                Err(error) => {
-                    self.reads.note(false);
-                    tracing::error!(%error, "reading certificates and keys failed; those of before are kept");
+            tokio::select! {
+                () = changes.changed() => self.follow_files(&outbound).await,
+                _ = looks.tick() => {
+                    let now = self.clock.now();
+                    if now < not_before {
+                        continue;
+                    }
+                    let (keys, calls, kubeconfig) = (self.clone(), outbound.clone(), kubeconfig.clone());
+                    let renewed = tokio::task::spawn_blocking(move || keys.renew(&calls, kubeconfig.as_ref())).await;
+                    if let Err(error) = renewed.map_err(anyhow::Error::from).flatten() {
+                        tracing::error!("certificates could not be renewed, trying again in {RENEWAL_RETRY:?}: {error:#}");
+                        not_before = now + RENEWAL_RETRY;
+                    }
                 }
             }
-            changes.changed().await;
         }
+    }
+
+    async fn follow_files(self: &Arc<Self>, outbound: &Arc<Outbound>) {
+        let (keys, calls) = (self.clone(), outbound.clone());
+        match tokio::task::spawn_blocking(move || keys.read_again(&calls)).await {
+            Ok(Ok(true)) => {
+                self.reads.note(true);
+                tracing::info!("certificates and keys were read again");
+            }
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => {
+                self.reads.note(false);
+                tracing::error!("the certificates and keys of before are kept: {error:#}");
+            }
+            Err(error) => {
+                self.reads.note(false);
+                tracing::error!(%error, "reading certificates and keys failed; those of before are kept");
+            }
+        }
+    }
+
+    /// Makes new certificates in the place of those that end soon, has them count, and writes them.
+    fn renew(&self, outbound: &Outbound, kubeconfig: Option<&Kubeconfig>) -> anyhow::Result<()> {
+        let known = self.current.load_full();
+        let now = self.clock.now();
+        let mut unwritten = self.unwritten.lock();
+        if let Some(renewal) = known.renewed(&self.options, self.renewal_time, now, &*self.random)? {
+            // ORDER: they count before they are written. A full disk must not end what clients are served with.
+            self.adopt(&known, renewal.pki.clone(), outbound)?;
+            tracing::info!(certificates = renewal.renewed.join(","), "certificates of this server were renewed");
+            *unwritten = Some(renewal);
+        }
+        if let (Some(data_dir), Some(renewal)) = (&self.data_dir, &*unwritten) {
+            let mut unsaved = renewal.unsaved(data_dir)?;
+            if let Some((path, url)) = kubeconfig {
+                renewal.pki.keep_kubeconfig(path, url, &mut unsaved)?;
+            }
+            let _ = unsaved.save().context("writing renewed certificates")?;
+        }
+        *unwritten = None;
+        Ok(())
     }
 
     /// Whether something has changed.
     fn read_again(&self, outbound: &Outbound) -> anyhow::Result<bool> {
         let known = self.current.load_full();
         let next = known.read_again(self.data_dir.as_deref(), &self.options)?;
+        self.adopt(&known, next, outbound)
+    }
+
+    /// Makes other keys and certificates count. Returns whether something has changed.
+    fn adopt(&self, known: &Pki, next: Pki, outbound: &Outbound) -> anyhow::Result<bool> {
         let told = AuthenticationInfo::of(&next).context("reading the certificate authorities")?;
         let believed = believed(&told, self.believes_proxies)?;
         // ORDER: whatever can fail comes before anything counts.
-        let has_other_signer = next.has_other_signer(&known);
+        let has_other_signer = next.has_other_signer(known);
         let signer = next.client_signer().context("reading the authority that signs certificates of clients")?;
         let has_new_token_keys = self.issuer.change(&next.service_account).context("reading the keys of tokens")?;
         let has_new_authorities = told != *self.authentication.borrow();

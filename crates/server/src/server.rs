@@ -37,6 +37,7 @@ use crate::controllers::{self, ControllerParts, Membership, Starting};
 use crate::documents::OtherServers;
 use crate::health::health;
 use crate::keys::LiveKeys;
+use crate::notices::Notices;
 use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
@@ -236,6 +237,8 @@ impl Prepared {
         let fields = PublishedFields::new(&pki.front_proxy.headers);
         let peers = self.peer_access.as_ref();
         let peers = peers.map(|access| access.follow(&self.aggregator, &place.servers, &config.server_id, &background));
+        let known = (&self.aggregator, &registry);
+        let notices = Notices::start(&config, &self.keys, known, &place.servers, &background);
         let parts = ControllerParts {
             aggregation: self.aggregation,
             publication: self.publication,
@@ -252,8 +255,6 @@ impl Prepared {
         let starting = controllers::spawn(&config, &registry, &self.keys, place, parts, &background);
 
         let standing = store_check(&config.store, fence.clone(), probe);
-        let cache = registry.cache().clone();
-        let cached = move || cache.healthy().map_err(|fault| fault.to_string());
         let parts = PipelineParts {
             registry: registry.clone(),
             outbound: outbound.clone(),
@@ -261,16 +262,17 @@ impl Prepared {
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,
-            health: health(&supervisor, standing, cached, &starting, &stopping),
+            health: health(&supervisor, standing, cache_check(&registry), &starting, &stopping),
             store_metrics: self.metrics,
             auditor: audit.auditor.clone(),
             reads: file_reads(reads, &self.keys, self.peer_access.as_ref(), &audit),
         };
-        let pipeline = parts.into_pipeline(&config, addr, stopping.clone());
+        let pipeline = parts.into_pipeline(&config, controllers::shown_address(&config, addr), stopping.clone());
         let pipeline = pipeline.with_remote_servers(remotes, background.clone());
         let pipeline = pipeline.with_certificates(self.keys.certificates());
+        pipeline.metrics().add_source(move || notices.samples());
         let listener = listener::serve(self.port, self.keys.tls(), Arc::new(pipeline), limits(&config, &registry));
-        self.keys.follow(&outbound, &background);
+        self.keys.clone().follow(&outbound, kubeconfig.clone().map(|path| (path, url(addr))), &background);
         let serving = Serving::start(stopping, background, listener);
         tracing::info!(server_id = config.server_id, %addr, "the server is ready");
         RunningServer {
@@ -295,6 +297,11 @@ impl RunningServer {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The URL by which a client on this host reaches it.
+    pub fn url(&self) -> String {
+        url(self.addr)
     }
 
     /// Its name among others.
@@ -401,6 +408,12 @@ async fn close(store: Arc<dyn Store>) {
 fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dyn Store> {
     let bounded = Arc::new(BoundedStore::new(store.clone(), config.max_object_bytes));
     if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
+}
+
+/// Whether the cache hears from the store.
+fn cache_check(registry: &Registry) -> impl Fn() -> CheckResult + Send + Sync + 'static {
+    let cache = registry.cache().clone();
+    move || cache.healthy().map_err(|fault| fault.to_string())
 }
 
 /// The servers on the store, which this one may be among.

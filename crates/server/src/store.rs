@@ -13,7 +13,7 @@ use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, copy};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
-use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
+use keelson_storage_sql::{PasswordSources, PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
 use keelson_supervision::Supervisor;
 
 use crate::metrics::{etcd_samples, postgres_samples};
@@ -66,6 +66,26 @@ impl StoreConfig {
             _ => bail!(
                 "there is no such kind of store; there are memory:, sqlite:DIRECTORY, postgres://... and etcd://..."
             ),
+        }
+    }
+
+    /// Adds the password for PostgreSQL where its URL holds none: from this file, or from the environment as for PostgreSQL's own programs.
+    ///
+    /// # Errors
+    /// When the file can't be read, or is given for another store.
+    pub fn with_password(self, file: Option<&Path>) -> anyhow::Result<Self> {
+        match self {
+            Self::Postgres(config) => {
+                let sources = PasswordSources { file: file.map(Path::to_owned), ..PasswordSources::of_environment() };
+                Ok(Self::Postgres(Box::new(config.with_password_from(&sources)?)))
+            }
+            Self::Etcd(_) if file.is_some() => {
+                bail!(
+                    "a file with the password for etcd is named in the URL: etcd://HOST:2379?user=NAME&password-file=FILE"
+                )
+            }
+            _ if file.is_some() => bail!("only PostgreSQL takes a file with a password"),
+            other => Ok(other),
         }
     }
 

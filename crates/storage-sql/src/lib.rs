@@ -16,6 +16,6 @@ mod sqlite;
 mod tail;
 
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
+pub use postgres::{PasswordSources, PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Checked, OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, check, restore};

@@ -13,6 +13,7 @@ mod config;
 mod error;
 mod feed;
 mod maintenance;
+mod password;
 mod read;
 mod scan;
 mod seen;
@@ -29,5 +30,6 @@ mod writer;
 
 pub use config::PostgresConfig;
 pub use error::PostgresError;
+pub use password::PasswordSources;
 pub use stats::{PostgresCounters, PostgresStats};
 pub use store::PostgresStore;

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Condition, Store, StoreError, StoreEvent, Transaction, Write};
-use keelson_storage_sql::{PostgresConfig, PostgresError, PostgresStore};
+use keelson_storage_sql::{PasswordSources, PostgresConfig, PostgresError, PostgresStore};
 use keelson_teststores::PostgresServer;
 
 use postgres::{commit, database, drain, everything, key, open, put};
@@ -448,6 +448,14 @@ async fn an_ordinary_role_with_a_password_that_owns_the_database_is_enough() {
     assert_eq!(store.expire(SystemTime::now()).await.unwrap(), 0);
     drop(store);
     assert_eq!(open(&url("a%20b%2Bc")).await.current_revision().await.unwrap(), revision);
-    let refused = PostgresStore::open(PostgresConfig::from_url(&url("wrong")).unwrap()).await.map(|_| ());
-    assert!(refused.unwrap_err().to_string().contains("password authentication failed"));
+    let refused = async |config| PostgresStore::open(config).await.map(|_| ()).unwrap_err().to_string();
+    let wrong = refused(PostgresConfig::from_url(&url("wrong")).unwrap()).await;
+    assert!(wrong.contains("password authentication failed") && wrong.contains("PGPASSWORD"), "{wrong}");
+    // A login that can't succeed is not tried again, and the operator reads where passwords come from.
+    let without = PostgresConfig::from_url(&format!("postgres://plain@127.0.0.1:{}/plain", server.port())).unwrap();
+    let missing = refused(without.clone()).await;
+    assert!(missing.contains("password missing") && missing.contains("PGPASSWORD"), "{missing}");
+    let sources = PasswordSources { variable: Some("a b+c".to_owned()), ..PasswordSources::default() };
+    let store = PostgresStore::open(without.with_password_from(&sources).unwrap()).await.unwrap();
+    assert_eq!(store.current_revision().await.unwrap(), revision);
 }

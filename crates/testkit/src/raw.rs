@@ -17,6 +17,9 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use keelson_meta::host_port;
 use kube::client::ConfigExt as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
@@ -68,6 +71,22 @@ impl Raw {
     pub(crate) fn to(host: &str, port: u16, tls: rustls::ClientConfig) -> Self {
         let target = Target { host: host.to_owned(), port, tls };
         Self { target: Arc::new(target), protocol: Protocol::Http1, connection: Arc::default() }
+    }
+
+    /// Presents another certificate (PEM, with its path) and key instead. The certificate is not read, so that it may be of any version.
+    ///
+    /// # Panics
+    /// When the texts hold no certificate and key.
+    #[must_use]
+    pub fn presenting(&self, pem: &str) -> Self {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("there is a key");
+        let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).expect("it signs");
+        let own = CertifiedKey::new(chain.expect("there are certificates"), key);
+        let Target { host, port, tls } = &*self.target;
+        let mut tls = tls.clone();
+        tls.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own));
+        Self::to(host, *port, tls)
     }
 
     /// The same client over HTTP/2.

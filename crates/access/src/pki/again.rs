@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    KeyAndCertificate, Pki, PkiError, PkiOptions, Secret, client_ca, issue, load, proxy_authorities, read,
-    read_authorities, signing_key,
+    KeyAndCertificate, Pki, PkiError, PkiOptions, Secret, SigningKey, client_ca, issue, load, proxy_authorities, read,
+    read_authorities, service_account,
 };
 
 /// The files of a server that are read again.
@@ -16,7 +16,7 @@ pub(super) struct Files {
     /// The authority and its key.
     ca: Option<(PathBuf, PathBuf)>,
     /// The key of tokens, and those that verify them too.
-    service_account: Option<(PathBuf, PathBuf)>,
+    service_account: service_account::Paths,
     front_proxy_ca: Option<PathBuf>,
     serving: Option<(PathBuf, PathBuf)>,
     front_proxy: Option<(PathBuf, PathBuf)>,
@@ -29,7 +29,10 @@ impl Files {
         let is_own_proxy = options.front_proxy.client.is_none();
         Self {
             ca: pair("ca"),
-            service_account: own("sa.key").zip(own("sa.pub")),
+            service_account: service_account::Paths::of(
+                data_dir.map(|directory| directory.join("pki")).as_deref(),
+                options,
+            ),
             front_proxy_ca: own("front-proxy-ca.crt").filter(|_| is_own_proxy),
             // A server without a directory makes itself all that it presents.
             serving: data_dir.and_then(|_| options.serving.clone()).or_else(|| pair("apiserver")),
@@ -42,10 +45,10 @@ impl Pki {
     /// The files that count for a server with these settings, whether or not they are there.
     pub fn files(data_dir: Option<&Path>, options: &PkiOptions) -> Vec<PathBuf> {
         let files = Files::of(data_dir, options);
-        let pairs = [files.ca, files.service_account, files.serving, files.front_proxy];
+        let pairs = [files.ca, files.serving, files.front_proxy];
         let pairs = pairs.into_iter().flatten().flat_map(|(one, other)| [one, other]);
         let authorities = [files.front_proxy_ca, options.client_ca.clone(), options.front_proxy.client_ca.clone()];
-        pairs.chain(authorities.into_iter().flatten()).collect()
+        pairs.chain(files.service_account.all()).chain(authorities.into_iter().flatten()).collect()
     }
 
     /// The same, as its files say it now.
@@ -58,11 +61,10 @@ impl Pki {
         if let Some((certificate, key)) = &files.ca {
             next.read_authority(certificate, key)?;
         }
-        if let Some((private, public)) = &files.service_account {
-            // A public key is another server's to give; a private one that is gone is the one that is known.
-            let private_pem = load(private)?.unwrap_or_else(|| self.service_account.private_pem.clone());
-            next.service_account = signing_key(private_pem, load(public)?.unwrap_or_default())?;
-        }
+        // A public key is another server's to give; a private one that is gone is the one that is known.
+        let private_pem = files.service_account.private_pem()?;
+        let private_pem = private_pem.unwrap_or_else(|| self.service_account.private_pem.clone());
+        next.service_account = SigningKey::read(private_pem, files.service_account.also_verified_by()?)?;
         if let Some(path) = files.front_proxy_ca {
             next.front_proxy.own_ca_pem = bundle(&path, &self.front_proxy.own_ca_pem)?;
         }

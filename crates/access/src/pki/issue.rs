@@ -1,4 +1,5 @@
-//! Making certificates and keys, all ECDSA on P-256: quick to make at the first start, and accepted by every client.
+//! Making certificates and keys, all ECDSA on P-256: quick to make at the first start, and accepted by every client. An operator's
+//! authority may have a key of another kind.
 //!
 //! Lifetimes are here, and when a certificate is renewed. Which names a certificate has is in `names`.
 
@@ -15,14 +16,16 @@ use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::PkiError;
+use super::key_text::key_pair;
+use crate::certificate_path::is_signed_by;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long the certificate authority holds.
 const CA_LIFETIME: Duration = DAY.saturating_mul(3650);
-/// How long other certificates hold. They are renewed at a start within [`RENEW_BEFORE`] of their end.
+/// The lifetime of other certificates. They are renewed within [`RENEW_BEFORE`] of their end.
 const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
 /// How long before its end a certificate is replaced.
-const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
+pub(super) const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
 /// Clocks of clients may be behind by this much.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
@@ -78,7 +81,7 @@ pub(super) fn leaf(
     now: SystemTime,
     random: &dyn Random,
 ) -> Result<KeyAndCertificate, PkiError> {
-    let issuer = Issuer::from_ca_cert_pem(&ca.certificate_pem, KeyPair::from_pem(&ca.key_pem)?)?;
+    let issuer = Issuer::from_ca_cert_pem(&ca.certificate_pem, key_pair(&ca.key_pem)?)?;
     let key = key()?;
     let mut params = params(common_name, now, LEAF_LIFETIME, random);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -107,12 +110,12 @@ pub(super) fn signing_key() -> Result<(String, String), PkiError> {
 
 /// The public half of a private key.
 pub(super) fn public_key(key_pem: &str) -> Result<String, PkiError> {
-    Ok(KeyPair::from_pem(key_pem)?.public_key_pem())
+    Ok(key_pair(key_pem)?.public_key_pem())
 }
 
 /// Whether a key is that of a certificate.
 pub(super) fn is_pair(pair: &KeyAndCertificate) -> bool {
-    let Ok(key) = KeyPair::from_pem(&pair.key_pem) else { return false };
+    let Ok(key) = key_pair(&pair.key_pem) else { return false };
     let Ok((_, pem)) = parse_x509_pem(pair.certificate_pem.as_bytes()) else { return false };
     X509Certificate::from_der(&pem.contents)
         .is_ok_and(|(_, certificate)| certificate.public_key().raw == key.subject_public_key_info())
@@ -127,21 +130,36 @@ pub(super) fn is_same_certificate(one: &str, other: &str) -> bool {
 /// Whether a certificate holds for some time yet, fits its key, was signed by this authority, and answers to exactly
 /// these names.
 pub(super) fn is_current(pair: &KeyAndCertificate, ca_pem: &str, names: &[String], now: SystemTime) -> bool {
-    let Ok(key) = KeyPair::from_pem(&pair.key_pem) else { return false };
+    let Ok(key) = key_pair(&pair.key_pem) else { return false };
     let (leaf, ca) = (parse_x509_pem(pair.certificate_pem.as_bytes()), parse_x509_pem(ca_pem.as_bytes()));
-    let (Ok((_, leaf)), Ok((_, ca))) = (leaf, ca) else { return false };
-    let (Ok((_, leaf)), Ok((_, ca))) =
-        (X509Certificate::from_der(&leaf.contents), X509Certificate::from_der(&ca.contents))
-    else {
-        return false;
-    };
+    let (Ok((_, leaf_pem)), Ok((_, ca))) = (leaf, ca) else { return false };
+    let Ok((_, leaf)) = X509Certificate::from_der(&leaf_pem.contents) else { return false };
     let renew_from = seconds(now + RENEW_BEFORE);
     let known = known_names(&leaf);
     leaf.validity().not_after.timestamp() > renew_from
         && leaf.public_key().raw == key.subject_public_key_info()
-        && leaf.verify_signature(Some(ca.public_key())).is_ok()
+        && is_signed_by(&leaf_pem.contents, &ca.contents)
         && names.len() == known.len()
         && names.iter().all(|name| known.contains(name))
+}
+
+/// From when and until when the first certificate of a text holds; `None` where it holds none that can be read.
+pub(super) fn validity(pem: &str) -> Option<(SystemTime, SystemTime)> {
+    let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
+    let (_, certificate) = X509Certificate::from_der(&pem.contents).ok()?;
+    let validity = certificate.validity();
+    Some((instant(validity.not_before.timestamp()), instant(validity.not_after.timestamp())))
+}
+
+/// A time as certificates have it.
+pub(super) fn instant(unix_seconds: i64) -> SystemTime {
+    let distance = Duration::from_secs(unix_seconds.unsigned_abs());
+    if unix_seconds < 0 { SystemTime::UNIX_EPOCH - distance } else { SystemTime::UNIX_EPOCH + distance }
+}
+
+/// A name for a new authority. Each has another, so that clients can say which one they do not know.
+pub(super) fn authority_name(prefix: &str, random: &dyn Random) -> String {
+    format!("{prefix}-{:08x}", random.u64() >> 32)
 }
 
 fn known_names(certificate: &X509Certificate<'_>) -> Vec<String> {

@@ -269,7 +269,7 @@ fn files_that_change_are_read_again_and_those_that_do_not_fit_change_nothing() {
     fs::write(tokens("sa.key"), &next.service_account.private_pem).unwrap();
     assert_eq!(read().unwrap().service_account.public_pem, next.service_account.public_pem);
     fs::write(tokens("sa.key"), "none").unwrap();
-    assert!(matches!(read(), Err(PkiError::Issue(_))));
+    assert!(matches!(read(), Err(PkiError::Key(_))));
     fs::write(tokens("sa.key"), &first.service_account.private_pem).unwrap();
 
     fs::write(given("tls.crt"), &first.admin.certificate_pem).unwrap();
@@ -281,4 +281,25 @@ fn files_that_change_are_read_again_and_those_that_do_not_fit_change_nothing() {
     assert!(matches!(read(), Err(PkiError::Authorities { .. })));
     fs::remove_file(given("clients.crt")).unwrap();
     assert!(matches!(read(), Err(PkiError::File { .. })));
+}
+
+#[test]
+fn authorities_with_keys_of_all_kinds_sign_once() {
+    let rsa = include_str!("testdata/rsa-2048.pkcs1.key").to_owned();
+    let kinds = [&rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ECDSA_P521_SHA512, &rcgen::PKCS_ED25519];
+    let keys = kinds.map(|kind| rcgen::KeyPair::generate_for(kind).unwrap().serialize_pem());
+    for key_pem in keys.into_iter().chain([rsa, include_str!("testdata/p256.sec1.key").to_owned()]) {
+        let home = Home::new();
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_after = (home.clock.now() + DAY * 1000).into();
+        let certificate = params.self_signed(&key_text::key_pair(&key_pem).unwrap()).unwrap().pem();
+        fs::create_dir_all(home.path().join("pki")).unwrap();
+        fs::write(home.path().join("pki/ca.crt"), certificate).unwrap();
+        fs::write(home.path().join("pki/ca.key"), key_pem).unwrap();
+        let first = home.ensure(&[]).unwrap();
+        assert_eq!(first.serving, home.ensure(&[]).unwrap().serving, "it is current at the next start");
+        first.client_signer().unwrap();
+        PublishedAuthorities::default().server_config(&first.serving).unwrap();
+    }
 }

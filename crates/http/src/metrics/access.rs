@@ -57,7 +57,27 @@ pub(crate) struct AccessMetrics {
     authentication: [Outcome; 3],
     authorization: [Outcome; 3],
     users: [AtomicU64; USERS.len()],
+    /// The time that the client certificates of requests still hold, in seconds.
+    certificates: Histogram,
 }
+
+/// Upper ends of the buckets of [`AccessMetrics::note_client_certificate`] in seconds: from half an hour to a year, as upstream has them.
+const CERTIFICATE_BUCKETS: [f64; 14] = [
+    0.,
+    1800.,
+    3600.,
+    7200.,
+    21_600.,
+    43_200.,
+    86_400.,
+    172_800.,
+    345_600.,
+    604_800.,
+    2_592_000.,
+    7_776_000.,
+    15_552_000.,
+    31_104_000.,
+];
 
 /// By what requests are counted: names that upstream counts by themselves, and of all others whether they look like an e-mail address.
 const USERS: [&str; 7] =
@@ -80,12 +100,20 @@ impl AccessMetrics {
         let authentication = outcomes("authentication_duration_seconds", help, ["success", "failure", "error"]);
         let help = "How long it took to decide whether a user may make a request, in seconds";
         let authorization = outcomes("authorization_duration_seconds", help, ["allowed", "denied", "no-opinion"]);
-        Self { authentication, authorization, users: Default::default() }
+        let certificates = Histogram::new(CERTIFICATE_BUCKETS);
+        let help = "How long the certificate still holds with which a client makes a request, in seconds";
+        registry.register("apiserver_client_certificate_expiration_seconds", help, certificates.clone());
+        Self { authentication, authorization, users: Default::default(), certificates }
     }
 
     /// Notes what came of it when the user of a request was looked for.
     pub(crate) fn note_authentication(&self, result: Authentication, took: Duration) {
         self.authentication[result as usize].note(took);
+    }
+
+    /// Notes how long the certificate still holds with which a request is made.
+    pub(crate) fn note_client_certificate(&self, left: Duration) {
+        self.certificates.observe(left.as_secs_f64());
     }
 
     /// Notes that a request has a user of this name.

@@ -56,6 +56,7 @@ impl Cluster {
                 .configure(|config| {
                     config.data_dir = Some(certificates.path().to_owned());
                     config.server_id = format!("server-{number}");
+                    config.registry.store_wait = Duration::from_secs(1);
                     config.registry.revision_wait = Duration::from_secs(1);
                     config.shutdown_grace = Duration::from_secs(1);
                 })

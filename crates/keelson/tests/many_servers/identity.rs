@@ -80,7 +80,7 @@ async fn every_server_that_lives_has_a_lease_and_one_that_stops_takes_it_along()
     let (metadata, spec) = (&found[1]["metadata"], &found[1]["spec"]);
     assert!(metadata["annotations"]["kubernetes.io/peer-advertise-address"].as_str().unwrap().contains(':'));
     let annotations: Vec<&String> = metadata["annotations"].as_object().unwrap().keys().collect();
-    let keys = ["certificate-authorities", "service-account-issuer", "service-account-keys"];
+    let keys = ["certificate-authorities", "service-account-issuer", "service-account-keys", "settings"];
     let keys = keys.iter().map(|key| format!("keelson.io/{key}"));
     assert!(annotations.into_iter().cloned().eq(keys.chain(["kubernetes.io/peer-advertise-address".to_owned()])));
     assert_eq!(metadata["managedFields"][0]["manager"], "kube-apiserver");

@@ -23,6 +23,7 @@ mod migrations;
 mod mixed;
 mod outages;
 mod quotas;
+mod settings;
 mod sizes;
 mod storage_states;
 mod storage_versions;

@@ -1,8 +1,12 @@
 //! Answers of every verb while the store is away: reads of what the cache knows go on, the rest is refused in time, and nothing is
 //! half done.
 
-use keelson_storage::faulty::Fault;
-use keelson_testkit::{Answer, Raw};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_storage::faulty::{Fault, FaultyStore};
+use keelson_storage::memory::MemoryStore;
+use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -132,6 +136,11 @@ async fn while_the_store_refuses_known_reads_go_on_and_the_rest_is_sent_away() {
     check_others_are_sent_away(&outage).await;
     check_unready(&outage, "etcd").await;
     check_unready(&outage, "informer-sync").await;
+    // A load balancer that leaves the store out keeps sending requests to a server that answers from its cache.
+    let without_store = outage.raw.get("/readyz?exclude=store").await;
+    assert_eq!((without_store.status, without_store.text().as_str()), (200, "ok"));
+    let why = outage.raw.get("/readyz/store").await.expect(500).text();
+    assert!(why.contains("broken on purpose"), "who may ask for one check reads what is wrong: {why}");
     check_recovered(&outage).await;
     assert_eq!(next_of(&mut watch, "after").await["type"], "ADDED", "the watch has waited");
 }
@@ -150,6 +159,24 @@ async fn while_the_store_hangs_known_reads_go_on_and_the_rest_ends_in_time() {
     check_away(&changed);
     check_unready(&outage, "etcd").await;
     check_recovered(&outage).await;
+}
+
+/// Clients of Kubernetes repeat by themselves what names a time for that, up to ten times. After a wait of ten seconds that would be
+/// minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_has_waited_for_long_is_not_asked_to_come_again_by_itself() {
+    let way = FaultyStore::new(Arc::new(MemoryStore::new()));
+    let server = TestServer::builder().shared_store(Arc::new(way.clone()));
+    let server = server.configure(|config| config.registry.store_wait = Duration::from_millis(8100)).start().await;
+    let raw = server.raw();
+    way.set(Fault::Hang);
+    for path in [CONFIG_MAPS.to_owned(), format!("{CONFIG_MAPS}/none")] {
+        let answer = raw.get(path).await;
+        let status = answer.json();
+        assert_eq!((answer.status, status["reason"].as_str()), (503, Some("ServiceUnavailable")), "{status}");
+        assert_eq!((answer.header("retry-after"), &status["details"]["retryAfterSeconds"]), ("", &Value::Null));
+    }
+    way.set(Fault::None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

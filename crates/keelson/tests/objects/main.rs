@@ -11,6 +11,7 @@ mod authenticators;
 mod bootstrap;
 mod builtin_admission;
 mod certificates;
+mod client_certificates;
 mod controller_accounts;
 mod decoding;
 mod events;

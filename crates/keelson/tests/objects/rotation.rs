@@ -4,11 +4,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use keelson_testkit::{Raw, TestServer};
+use keelson_meta::clock::ManualClock;
+use keelson_testkit::{Endpoint, Raw, TestServer};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -181,4 +183,112 @@ async fn the_authority_that_signs_is_changed_while_the_server_runs() {
     .await;
     assert_eq!(after.post(WHOAMI, &json!({})).await.status, 201);
     assert_eq!(lab.admin.get("/api/v1/namespaces").await.status, 401);
+}
+
+/// Keys as kubeadm makes them: of RSA, with the public one in a file of its own.
+fn rsa(name: &str) -> String {
+    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../access/src/pki/testdata");
+    fs::read_to_string(PathBuf::from(keys).join(name)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_moves_to_a_key_of_rsa_and_the_tokens_of_before_hold() {
+    let mut lab = Lab::start().await;
+    let account = json!({"metadata": {"name": "web"}});
+    lab.admin.post("/api/v1/namespaces/default/serviceaccounts", &account).await.expect(201);
+    let (before, old_public) = (lab.token().await, lab.read("sa.pub"));
+    lab.write("sa.key", &rsa("rsa-2048.pkcs1.key"));
+    let after = wait_for("a token of the new key", async || {
+        Some(lab.token().await).filter(|token| signed_by(token) != signed_by(&before))
+    })
+    .await;
+    let keys = lab.admin.get("/openid/v1/jwks").await.expect(200).json();
+    let shown: Vec<_> = keys["keys"].as_array().unwrap().iter().map(|key| key["alg"].as_str().unwrap()).collect();
+    assert_eq!(shown, ["RS256", "ES256"]);
+    let configuration = lab.admin.get("/.well-known/openid-configuration").await.expect(200).json();
+    assert_eq!(configuration["id_token_signing_alg_values_supported"], json!(["ES256", "RS256"]));
+    assert_eq!((lab.whoami(&before).await, lab.whoami(&after).await), (201, 201));
+
+    // A start with the files that kubeadm's flags name.
+    let old = lab.data.path().join("old.pub");
+    fs::write(&old, old_public).unwrap();
+    let signing = lab.data.path().join("kubeadm.key");
+    fs::write(&signing, rsa("rsa-2048.pkcs8.key")).unwrap();
+    for name in ["sa.key", "sa.pub"] {
+        fs::remove_file(lab.file(name)).unwrap();
+    }
+    lab.server.change(|config| {
+        config.pki.service_account.signing = Some(signing);
+        config.pki.service_account.verifying = vec![old];
+    });
+    lab.server.restart().await;
+    lab.admin = lab.server.raw();
+    assert!(!lab.file("sa.key").exists(), "the server makes no key beside the given one");
+    assert_eq!(lab.published().await, [signed_by(&after), signed_by(&before)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_with_a_key_of_rsa_signs_certificates_of_server_and_clients() {
+    let data = TempDir::new().unwrap();
+    let key = KeyPair::from_pem(&rsa("rsa-2048.pkcs8.key")).unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "kubernetes");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    fs::create_dir_all(data.path().join("pki")).unwrap();
+    fs::write(data.path().join("pki/ca.crt"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(data.path().join("pki/ca.key"), rsa("rsa-2048.pkcs1.key")).unwrap();
+    let path = data.path().to_owned();
+    let server = TestServer::builder().configure(|config| config.data_dir = Some(path)).start().await;
+    server.raw().get("/api/v1/namespaces").await.expect(200);
+    let client = signed_client(&server, data.path(), "ann").await;
+    assert_eq!(client.post(WHOAMI, &json!({})).await.status, 201);
+}
+
+/// The certificate that a server presents to a new connection.
+async fn presented(raw: &Raw) -> Vec<u8> {
+    let stream = raw.connect().await;
+    stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_that_are_about_to_end_are_renewed_while_the_server_runs() {
+    let day = Duration::from_secs(24 * 60 * 60);
+    let now = SystemTime::now();
+    // Made so long ago that they end in 20 days.
+    let clock = Arc::new(ManualClock::new(now - day * 345));
+    let data = TempDir::new().unwrap();
+    let (path, time) = (data.path().to_owned(), clock.clone());
+    let server = TestServer::builder().configure(|config| {
+        config.data_dir = Some(path);
+        config.clock = time;
+    });
+    let server = server.start().await;
+    let admin = server.raw();
+    let (before, files) = (presented(&admin).await, ["apiserver.crt", "admin.crt", "front-proxy-client.crt"]);
+    let read = |name: &str| fs::read_to_string(data.path().join("pki").join(name)).unwrap();
+    let (old, old_ca) = (files.map(read), read("ca.crt"));
+    let kubeconfig = fs::read_to_string(data.path().join("kubeconfig")).unwrap();
+    clock.set(now);
+    wait_for("new files", async || Some(()).filter(|()| files.map(read).iter().zip(&old).all(|(new, old)| new != old)))
+        .await;
+    wait_for("the new certificate", async || Some(presented(&admin).await).filter(|shown| *shown != before)).await;
+    assert_eq!(read("ca.crt"), old_ca, "authorities stay");
+    // The kubeconfig is written with them, and both the old and the new one are good.
+    let path = data.path().join("kubeconfig");
+    wait_for("the kubeconfig", async || Some(()).filter(|()| fs::read_to_string(&path).unwrap() != kubeconfig)).await;
+    let renewed = Endpoint::from_kubeconfig(&path).await.unwrap().raw();
+    renewed.get("/api/v1/namespaces").await.expect(200);
+    admin.get("/api/v1/namespaces").await.expect(200);
+    let text = admin.get("/metrics").await.expect(200).text();
+    let end = |certificate: &str| -> f64 {
+        let name = format!("keelson_certificate_expiration_timestamp_seconds{{certificate=\"{certificate}\"}} ");
+        text.lines()
+            .find_map(|line| line.strip_prefix(&name)?.parse().ok())
+            .unwrap_or_else(|| panic!("{certificate}: {text}"))
+    };
+    let in_half_a_year = (now + day * 180).duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    for certificate in ["serving", "admin", "front-proxy-client", "ca", "front-proxy-ca"] {
+        assert!(end(certificate) > in_half_a_year, "{certificate}");
+    }
 }

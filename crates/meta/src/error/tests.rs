@@ -338,3 +338,11 @@ fn an_error_tells_no_more_than_fits() {
     let short = ApiError::BadRequest("no".to_owned()).status();
     assert_eq!(short.message, "no");
 }
+
+#[test]
+fn a_503_after_a_long_wait_names_no_time_to_try_again() {
+    let away = || ApiError::ServiceUnavailable { message: "away".into(), retry_after_seconds: Some(1) };
+    let waited = |error: ApiError, seconds| error.after_waiting(std::time::Duration::from_secs(seconds)).retry_after();
+    assert_eq!((waited(away(), 7), waited(away(), 8)), (Some(1), None));
+    assert_eq!(waited(ApiError::TooManyRequests { retry_after_seconds: 1 }, 60), Some(1), "it waited for its turn");
+}

@@ -20,6 +20,14 @@ pub enum PostgresError {
         /// Why not.
         reason: String,
     },
+    /// The file of the password can't be read.
+    #[error("{}: {source}", path.display())]
+    Password {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// Nobody answers, or the server refuses us.
     #[error("cannot connect to PostgreSQL: {0}")]
     Connect(String),
@@ -48,6 +56,7 @@ impl From<PostgresError> for StoreError {
             PostgresError::Connect(_) | PostgresError::Statement(_) => Self::Unavailable(error.to_string()),
             PostgresError::Url(_)
             | PostgresError::Certificate { .. }
+            | PostgresError::Password { .. }
             | PostgresError::NewerFormat { .. }
             | PostgresError::Encoding(_) => Self::Corrupt(error.to_string()),
         }
@@ -115,6 +124,22 @@ pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
             }
         }
     }
+}
+
+/// A hint for the operator, if the error is a refused login.
+pub(crate) fn login_hint(error: &tokio_postgres::Error) -> Option<&'static str> {
+    let is_missing = lacks_password(error);
+    let is_refused = error
+        .code()
+        .is_some_and(|code| [SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION].contains(code));
+    (is_missing || is_refused).then_some(
+        "the user and the password come from the URL, a password also from --store-password-file, PGPASSWORD or PGPASSFILE",
+    )
+}
+
+/// Returns whether the server asks for a password and there is none.
+pub(crate) fn lacks_password(error: &tokio_postgres::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.to_string() == "password missing")
 }
 
 /// The whole message: the crate's own text leaves out what the server said.

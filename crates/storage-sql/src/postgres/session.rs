@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
 use super::config::{CONNECT_TIMEOUT, PostgresConfig, beginning_with};
-use super::error::{Meaning, Trouble, meaning, store_error, text};
+use super::error::{Meaning, Trouble, lacks_password, login_hint, meaning, store_error, text};
 use super::seen::Seen;
 use super::settle::settle;
 use super::setup;
@@ -181,7 +181,10 @@ impl Connector {
             let made = timeout(self.longest_attempt(), attempt()).await.map(|made| made.map_err(Into::into));
             let why = match made {
                 Ok(Ok(made)) => return Ok(made),
-                Ok(Err(Trouble::Sql(error))) if is_final(&error) => return Err(text(&error)),
+                Ok(Err(Trouble::Sql(error))) if is_final(&error) => {
+                    let hint = login_hint(&error).map(|hint| format!("; {hint}")).unwrap_or_default();
+                    return Err(format!("{}{hint}", text(&error)));
+                }
                 Ok(Err(Trouble::Sql(error))) => text(&error),
                 Ok(Err(Trouble::Doubt(why))) => {
                     self.pass_over(first);
@@ -250,6 +253,9 @@ fn is_final(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
     let inner = source.and_then(std::io::Error::get_ref);
     if inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some() {
+        return true;
+    }
+    if lacks_password(error) {
         return true;
     }
     // Class 53: too many connections, which may change.

@@ -1,0 +1,103 @@
+//! Log lines about certificates of clients: why one is refused, and that one is about to end.
+//!
+//! Clients decide how many connections they open, so the lines are few whatever they do: refusals share one line in a while, and a user is
+//! named once a day.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::authenticate::ClientIdentity;
+
+/// The shortest time between two lines about refusals. Refusals in between are counted.
+const REFUSALS: Duration = Duration::from_secs(10);
+/// The time before the end of a client certificate from which on its user is named.
+pub(crate) const ENDS_SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// The time in which a user is named once.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most users that are named in that time.
+const MOST_USERS: usize = 256;
+/// The most characters of a subject that are shown.
+const MOST_SUBJECT: usize = 200;
+
+/// The times of the last lines.
+#[derive(Debug, Default)]
+pub(crate) struct ClientCertificateLog {
+    refusals: Mutex<Refusals>,
+    ending: Mutex<Ending>,
+}
+
+#[derive(Debug, Default)]
+struct Refusals {
+    last: Option<Instant>,
+    /// The refusals since then that were not logged.
+    more: u64,
+}
+
+#[derive(Debug, Default)]
+struct Ending {
+    since: Option<Instant>,
+    named: HashSet<String>,
+}
+
+impl ClientCertificateLog {
+    /// A certificate that proves nothing, for this reason.
+    pub(crate) fn refused(&self, certificate: &[u8], reason: &dyn Display) {
+        let mut refusals = self.refusals.lock();
+        if refusals.last.is_some_and(|last| last.elapsed() < REFUSALS) {
+            refusals.more += 1;
+            return;
+        }
+        let more = std::mem::take(&mut refusals.more);
+        refusals.last = Some(Instant::now());
+        drop(refusals);
+        let subject = X509Certificate::from_der(certificate).map(|(_, read)| read.subject().to_string());
+        let subject: String = subject.unwrap_or_default().chars().take(MOST_SUBJECT).collect();
+        // Quoted: a client could write lines of its own otherwise.
+        tracing::warn!(?subject, %reason, refused_since_last_line = more, "a client certificate is refused");
+    }
+
+    /// A certificate that makes its client a user.
+    pub(crate) fn accepted(&self, identity: &ClientIdentity, now: SystemTime) {
+        let left = identity.not_after().duration_since(now).unwrap_or_default();
+        let Some(user) = identity.user_name().filter(|_| left < ENDS_SOON) else { return };
+        if self.ending.lock().is_new(user) {
+            let (user, days) = (user.chars().take(MOST_SUBJECT).collect::<String>(), left.as_secs() / DAY.as_secs());
+            tracing::warn!(?user, days, "the client certificate of a user ends soon; the user needs a new one");
+        }
+    }
+}
+
+impl Ending {
+    fn is_new(&mut self, user: &str) -> bool {
+        if self.since.is_none_or(|since| since.elapsed() > DAY) {
+            (self.since, self.named) = (Some(Instant::now()), HashSet::new());
+        }
+        self.named.len() < MOST_USERS && self.named.insert(user.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_named_once_and_not_too_many_of_them() {
+        let mut ending = Ending::default();
+        assert!(ending.is_new("ann") && !ending.is_new("ann"));
+        let named = (0..1000).filter(|number| ending.is_new(&format!("user-{number}"))).count();
+        assert_eq!(named, MOST_USERS - 1);
+    }
+
+    #[test]
+    fn refusals_share_a_line() {
+        let log = ClientCertificateLog::default();
+        for _ in 0..3 {
+            log.refused(b"none", &"it can't be read");
+        }
+        assert_eq!(log.refusals.lock().more, 2);
+    }
+}

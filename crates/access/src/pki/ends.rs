@@ -1,0 +1,89 @@
+//! When the certificates of a server end: for its log, and for its metrics.
+
+use std::time::{Duration, SystemTime};
+
+use x509_parser::pem::Pem;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::{Pki, PkiOptions, issue};
+
+/// When a certificate ends, or the first one of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateEnd {
+    /// Which certificate it is: one of a few words, or an object that holds it.
+    pub name: String,
+    /// When.
+    pub not_after: SystemTime,
+    /// True if the server renews it before.
+    pub is_renewed: bool,
+}
+
+impl Pki {
+    /// The ends of all certificates that a server has of its own and of its operator.
+    pub fn ends(&self, options: &PkiOptions) -> Vec<CertificateEnd> {
+        let of = |name: &str, pem: &str, is_renewed| {
+            let not_after = issue::validity(pem)?.1;
+            Some(CertificateEnd { name: name.to_owned(), not_after, is_renewed })
+        };
+        let first = |name: &str, pem: &str| {
+            let not_after = first_end(pem)?;
+            Some(CertificateEnd { name: name.to_owned(), not_after, is_renewed: false })
+        };
+        let others = self.client_ca_pem.strip_prefix(&self.ca_pem).unwrap_or_default();
+        [
+            // The first of several signs. The others come and go with a rotation.
+            of("ca", &self.ca_pem, false),
+            of("serving", &self.serving.certificate_pem, options.serving.is_none()),
+            of("admin", &self.admin.certificate_pem, true),
+            of("front-proxy-client", &self.front_proxy.client.certificate_pem, options.front_proxy.client.is_none()),
+            first("front-proxy-ca", &self.front_proxy.ca_pem),
+            first("client-ca", others),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// When the first of the certificates in a text ends; `None` where it holds none that can be read.
+pub fn first_end(pem: &str) -> Option<SystemTime> {
+    let end = |block: Pem| {
+        let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
+        Some(issue::instant(certificate.validity().not_after.timestamp()))
+    };
+    Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok).filter_map(end).min()
+}
+
+/// The certificates that end within this time, the earliest first.
+pub fn ending_within(ends: &[CertificateEnd], time: Duration, now: SystemTime) -> Vec<CertificateEnd> {
+    let mut found: Vec<_> = ends.iter().filter(|end| end.not_after < now + time).cloned().collect();
+    found.sort_by_key(|end| end.not_after);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::Clock as _;
+    use keelson_meta::clock::ManualClock;
+    use keelson_meta::random::SystemRandom;
+
+    use super::*;
+    use crate::pki::ephemeral;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    #[test]
+    fn each_certificate_has_its_end_and_those_that_end_soon_are_found() {
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+        let pki = ephemeral(&PkiOptions::default(), &clock, &SystemRandom).unwrap();
+        let ends = pki.ends(&PkiOptions::default());
+        let found = |within: Duration| -> Vec<String> {
+            ending_within(&ends, within, clock.now()).into_iter().map(|end| end.name).collect()
+        };
+        assert!(found(DAY * 365).is_empty());
+        assert_eq!(found(DAY * 366), ["serving", "admin", "front-proxy-client"]);
+        assert_eq!(found(DAY * 3651), ["serving", "admin", "front-proxy-client", "ca", "front-proxy-ca"]);
+        let not_renewed: Vec<_> = ends.iter().filter(|end| !end.is_renewed).map(|end| end.name.as_str()).collect();
+        assert_eq!(not_renewed, ["ca", "front-proxy-ca"]);
+    }
+}

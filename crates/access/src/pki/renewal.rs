@@ -1,0 +1,212 @@
+//! Renews the certificates that a running server has signed for itself, before they end.
+//!
+//! The authorities stay, and so does what the operator gives. A certificate is renewed thirty days before its end, or when two thirds
+//! of its life are over where that is later. A server renews somewhat earlier than that, by a time of its own, so that servers that
+//! were started together do not renew at the same moment.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use keelson_meta::Random;
+
+use super::issue::{self, Purpose, RENEW_BEFORE};
+use super::unsaved::Unsaved;
+use super::{
+    ADMIN_NAME, FRONT_PROXY_NAME, KeyAndCertificate, Pki, PkiError, PkiOptions, SERVING_NAME, ServingPki, names,
+};
+use crate::pki::files::Durability;
+use crate::user::MASTERS;
+
+/// By how much a server renews earlier than another at the most.
+const MOST_EARLY: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+/// When the certificates of one server are renewed.
+#[derive(Clone, Copy, Debug)]
+pub struct RenewalTime {
+    early: Duration,
+}
+
+/// Certificates that were made in the place of those that end soon.
+#[derive(Clone, Debug)]
+pub struct Renewal<P> {
+    /// All keys and certificates of the server, as they are now.
+    pub pki: P,
+    /// The names of the new ones.
+    pub renewed: Vec<&'static str>,
+    pairs: Vec<(&'static str, KeyAndCertificate)>,
+}
+
+impl RenewalTime {
+    /// A time of its own for a server.
+    pub fn new(random: &dyn Random) -> Self {
+        Self { early: Duration::from_secs(random.u64() % MOST_EARLY.as_secs()) }
+    }
+
+    /// From when on a certificate is renewed; `None` where it can't be read.
+    fn renews_from(self, pair: &KeyAndCertificate) -> Option<SystemTime> {
+        let (not_before, not_after) = issue::validity(&pair.certificate_pem)?;
+        let lifetime = not_after.duration_since(not_before).unwrap_or_default();
+        Some(not_after - (RENEW_BEFORE + self.early).min(lifetime / 3))
+    }
+
+    fn is_over(self, pair: &KeyAndCertificate, now: SystemTime) -> bool {
+        self.renews_from(pair).is_none_or(|from| from <= now)
+    }
+}
+
+impl Pki {
+    /// Renews the certificates whose time has come; `None` where there is none.
+    ///
+    /// # Errors
+    /// When one can't be made.
+    pub fn renewed(
+        &self,
+        options: &PkiOptions,
+        time: RenewalTime,
+        now: SystemTime,
+        random: &dyn Random,
+    ) -> Result<Option<Renewal<Self>>, PkiError> {
+        let mut renewal = Renewal { pki: self.clone(), renewed: Vec::new(), pairs: Vec::new() };
+        let ca = KeyAndCertificate { certificate_pem: self.ca_pem.clone(), key_pem: self.ca_key.0.clone() };
+        if options.serving.is_none() && time.is_over(&self.serving, now) {
+            let names = names::of(options)?;
+            let pair = issue::leaf(&ca, SERVING_NAME, &Purpose::Server { names: &names }, now, random)?;
+            renewal.pki.serving = renewal.add("apiserver", pair);
+        }
+        if time.is_over(&self.admin, now) {
+            let pair = issue::leaf(&ca, ADMIN_NAME, &Purpose::Client { groups: &[MASTERS] }, now, random)?;
+            renewal.pki.admin = renewal.add("admin", pair);
+        }
+        if let Some(ca) = &self.front_proxy_ca
+            && time.is_over(&self.front_proxy.client, now)
+        {
+            let pair = issue::leaf(&ca.0, FRONT_PROXY_NAME, &Purpose::Client { groups: &[] }, now, random)?;
+            renewal.pki.front_proxy.client = renewal.add(FRONT_PROXY_NAME, pair);
+        }
+        Ok((!renewal.renewed.is_empty()).then_some(renewal))
+    }
+}
+
+impl ServingPki {
+    /// Renews the certificate if its time has come.
+    ///
+    /// # Errors
+    /// When none can be made.
+    pub fn renewed(
+        &self,
+        options: &PkiOptions,
+        time: RenewalTime,
+        now: SystemTime,
+        random: &dyn Random,
+    ) -> Result<Option<Renewal<Self>>, PkiError> {
+        let Some(ca) = self.signer.as_ref().filter(|_| time.is_over(&self.pair, now)) else { return Ok(None) };
+        let mut renewal = Renewal { pki: self.clone(), renewed: Vec::new(), pairs: Vec::new() };
+        let names = names::of(options)?;
+        let pair = issue::leaf(&ca.0, SERVING_NAME, &Purpose::Server { names: &names }, now, random)?;
+        renewal.pki.pair = renewal.add("apiserver", pair);
+        Ok(Some(renewal))
+    }
+}
+
+impl<P> Renewal<P> {
+    fn add(&mut self, stem: &'static str, pair: KeyAndCertificate) -> KeyAndCertificate {
+        self.renewed.push(stem);
+        self.pairs.push((stem, pair.clone()));
+        pair
+    }
+
+    /// The files that are to be written to the data directory.
+    ///
+    /// # Errors
+    /// When a file that is to be replaced is there and can't be read.
+    pub fn unsaved(&self, data_dir: &Path) -> Result<Unsaved, PkiError> {
+        let keys: PathBuf = data_dir.join("pki");
+        let mut unsaved = Unsaved::below(data_dir, &keys);
+        for (stem, pair) in &self.pairs {
+            // ORDER: the key first. Of a pair that a crash has cut in two another start makes a new one.
+            unsaved.keep(keys.join(format!("{stem}.key")), &pair.key_pem, Durability::Replaceable)?;
+            unsaved.keep(keys.join(format!("{stem}.crt")), &pair.certificate_pem, Durability::Replaceable)?;
+        }
+        Ok(unsaved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::Clock as _;
+    use keelson_meta::clock::ManualClock;
+    use keelson_meta::random::SystemRandom;
+
+    use super::*;
+    use crate::pki::{ensure, ephemeral, serving};
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn clock() -> ManualClock {
+        ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000))
+    }
+
+    fn time(early: Duration) -> RenewalTime {
+        RenewalTime { early }
+    }
+
+    #[test]
+    fn what_a_server_has_signed_for_itself_is_renewed_before_its_end_and_the_authorities_stay() {
+        let (clock, options) = (clock(), PkiOptions::default());
+        let pki = ephemeral(&options, &clock, &SystemRandom).unwrap();
+        let renewed = |early| pki.renewed(&options, time(early), clock.now(), &SystemRandom).unwrap();
+        assert!(renewed(Duration::ZERO).is_none());
+        clock.advance(DAY * 334);
+        assert!(renewed(Duration::ZERO).is_none());
+        assert!(renewed(DAY * 2).is_some(), "some renew earlier");
+        clock.advance(DAY * 2);
+        let renewal = renewed(Duration::ZERO).unwrap();
+        assert_eq!(renewal.renewed, ["apiserver", "admin", "front-proxy-client"]);
+        let next = &renewal.pki;
+        assert_eq!((&next.ca_pem, &next.front_proxy.ca_pem), (&pki.ca_pem, &pki.front_proxy.ca_pem));
+        assert!(
+            next.serving != pki.serving && next.admin != pki.admin && next.front_proxy.client != pki.front_proxy.client
+        );
+        assert!(issue::is_current(&next.serving, &pki.ca_pem, &names::of(&options).unwrap(), clock.now()));
+        assert!(next.renewed(&options, time(Duration::ZERO), clock.now(), &SystemRandom).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_written_is_what_the_next_start_finds() {
+        let (clock, options, directory) = (clock(), PkiOptions::default(), tempfile::tempdir().unwrap());
+        let pki = ensure(directory.path(), &options, &clock, &SystemRandom).unwrap();
+        clock.advance(DAY * 340);
+        let renewal = pki.renewed(&options, time(Duration::ZERO), clock.now(), &SystemRandom).unwrap().unwrap();
+        let _ = renewal.unsaved(directory.path()).unwrap().save().unwrap();
+        let again = ensure(directory.path(), &options, &clock, &SystemRandom).unwrap();
+        assert_eq!((&again.serving, &again.admin), (&renewal.pki.serving, &renewal.pki.admin));
+        assert_eq!(again.front_proxy.client, renewal.pki.front_proxy.client);
+        assert_eq!(pki.read_again(Some(directory.path()), &options).unwrap().serving, renewal.pki.serving);
+    }
+
+    #[test]
+    fn what_the_operator_gives_is_not_renewed() {
+        let (clock, directory) = (clock(), tempfile::tempdir().unwrap());
+        ensure(directory.path(), &PkiOptions::default(), &clock, &SystemRandom).unwrap();
+        let file = |name: &str| directory.path().join("pki").join(name);
+        let mut options =
+            PkiOptions { serving: Some((file("apiserver.crt"), file("apiserver.key"))), ..PkiOptions::default() };
+        options.front_proxy.client = Some((file("front-proxy-client.crt"), file("front-proxy-client.key")));
+        let pki = ephemeral(&options, &clock, &SystemRandom).unwrap();
+        clock.advance(DAY * 340);
+        let renewal = pki.renewed(&options, time(Duration::ZERO), clock.now(), &SystemRandom).unwrap().unwrap();
+        assert_eq!(renewal.renewed, ["admin"]);
+    }
+
+    #[test]
+    fn the_certificate_of_an_aggregated_server_is_renewed_too() {
+        let (clock, options) = (clock(), PkiOptions::default());
+        let directory = tempfile::tempdir().unwrap();
+        for data_dir in [None, Some(directory.path())] {
+            let pki = serving(data_dir, &options, &clock, &SystemRandom).unwrap();
+            clock.advance(DAY * 340);
+            let renewal = pki.renewed(&options, time(Duration::ZERO), clock.now(), &SystemRandom).unwrap().unwrap();
+            assert!(issue::is_current(&renewal.pki.pair, &pki.ca_pem, &names::of(&options).unwrap(), clock.now()));
+        }
+    }
+}

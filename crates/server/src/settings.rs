@@ -1,0 +1,256 @@
+//! The settings that have to be alike on all servers of a store: what a server publishes of its own, and what it says of others'.
+//!
+//! A server that differs serves its clients otherwise: it keeps less history, admits what others refuse, or gives out other addresses.
+//! Each publishes its settings in an annotation of its lease, under one name each. Short ones stand there as they are, long ones and the
+//! contents of files as hashes; secrets are not published, not even as hashes. Only names that both servers know are compared, so that
+//! servers of two releases can run side by side.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use keelson_access::read_bounded;
+use keelson_access_config::AuthorizationSource;
+use keelson_controllers::{Life, RegisteredServers};
+use keelson_http::metrics::{MetricKind, Sample};
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+
+/// The annotation in which they are published.
+const ANNOTATION: &str = "keelson.io/settings";
+/// The time between two comparisons.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// A longer text is published as a hash.
+const LONGEST: usize = 100;
+/// The bytes of a hash that are published.
+const HASH_BYTES: usize = 8;
+/// The largest file of settings that is hashed, in bytes.
+const MOST_FILE_BYTES: u64 = 4 * 1024 * 1024;
+/// The most settings that are read of another server, and the most differences with a sample in the metrics.
+const MOST: usize = 500;
+
+/// Settings by the names of their flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings(BTreeMap<String, String>);
+
+/// A setting that another server has otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Difference {
+    setting: String,
+    own: String,
+    other: String,
+}
+
+impl Settings {
+    /// The settings of a server.
+    pub(crate) fn of(config: &Config) -> Self {
+        let registry = &config.registry;
+        let given = |is_given: bool| if is_given { "given" } else { "not given" }.to_owned();
+        let authorization = match &config.authorization {
+            AuthorizationSource::Flags(entries) => {
+                let kinds = entries.iter().map(|entry| entry.kind().map_or("", |kind| kind.name()));
+                kinds.collect::<Vec<_>>().join(",")
+            }
+            AuthorizationSource::File(path) => file(path),
+        };
+        let authentication = match (&config.authentication.file, &config.authentication.oidc) {
+            (Some(path), _) => file(path),
+            (None, Some(flags)) => hash(format!("{flags:?}").as_bytes()),
+            (None, None) => given(false),
+        };
+        let addresses = registry.service_ranges.addresses().iter().map(ToString::to_string);
+        let all = [
+            ("history", format!("{:?}", config.history)),
+            ("max-object-bytes", config.max_object_bytes.to_string()),
+            ("no-chunking", sorted(registry.unchunked.iter().cloned())),
+            ("chunks-for-partial-rights", format!("{:?}", registry.partial_rights)),
+            ("limit-at-any-version", registry.limit_at_any_version.to_string()),
+            ("skip-unreadable", registry.skip_unreadable.to_string()),
+            ("feature-gates/APIListChunking", registry.chunking.to_string()),
+            ("feature-gates/StorageVersionAPI", registry.storage_version_api.to_string()),
+            ("runtime-config/off", sorted(registry.unserved.iter().map(group_version))),
+            ("runtime-config/on", sorted(registry.demanded.iter().map(group_version))),
+            ("admission-plugins", config.admission.to_string()),
+            ("admission-control-config", hash(format!("{:?}", config.pod_security).as_bytes())),
+            ("service-cluster-ip-range", addresses.collect::<Vec<_>>().join(",")),
+            ("service-node-port-range", registry.service_ranges.node_ports.to_string()),
+            ("authorization-mode", authorization),
+            ("authentication-config", authentication),
+            ("authentication-token-webhook", given(config.authentication.webhook.is_some())),
+            ("anonymous-auth", config.anonymous.map_or_else(|| given(false), |is_on| is_on.to_string())),
+            ("token-auth-file", given(config.token_file.is_some())),
+            ("token-key-file", given(config.token_key_file.is_some())),
+            ("enable-bootstrap-token-auth", config.bootstrap_tokens.to_string()),
+            ("identity-lease", format!("{:?}", config.identity_duration)),
+            ("controllers", format!("{:?}", config.controllers)),
+            ("client-ca-file", given(config.pki.client_ca.is_some())),
+            ("peer-ca-file", given(config.peer_ca_file.is_some())),
+        ];
+        Self(all.into_iter().map(|(name, value)| (name.to_owned(), bounded(value))).collect())
+    }
+
+    /// The form in which they are published.
+    pub(crate) fn to_annotations(&self) -> BTreeMap<String, String> {
+        let value = serde_json::to_string(&self.0).unwrap_or_default();
+        BTreeMap::from([(ANNOTATION.to_owned(), value)])
+    }
+
+    /// The settings that another server has published; none for a server of an older release.
+    fn read(annotations: &BTreeMap<String, String>) -> Self {
+        let text = annotations.get(ANNOTATION).map_or("", String::as_str);
+        let read: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
+        let texts = read.into_iter().filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+        Self(texts.take(MOST).collect())
+    }
+
+    /// The settings that both know and have otherwise.
+    fn differences(&self, other: &Self) -> Vec<Difference> {
+        let differ = |(setting, own): (&String, &String)| {
+            let other = other.0.get(setting).filter(|other| *other != own)?;
+            Some(Difference { setting: setting.clone(), own: own.clone(), other: other.clone() })
+        };
+        self.0.iter().filter_map(differ).collect()
+    }
+}
+
+/// Compares the settings of a server with those of the others on its store.
+pub(crate) struct SettingsComparison {
+    own: Settings,
+    server_id: String,
+    servers: Arc<RegisteredServers>,
+    /// The differences that were found last, by the names of the others.
+    found: ArcSwap<BTreeMap<String, Vec<Difference>>>,
+}
+
+impl SettingsComparison {
+    pub(crate) fn new(config: &Config, servers: Arc<RegisteredServers>) -> Arc<Self> {
+        let (own, server_id) = (Settings::of(config), config.server_id.clone());
+        Arc::new(Self { own, server_id, servers, found: ArcSwap::default() })
+    }
+
+    /// Compares them at intervals until the server stops.
+    pub(crate) async fn run(self: Arc<Self>, stopping: CancellationToken) {
+        let comparing = async {
+            let mut ticks = tokio::time::interval(INTERVAL);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                self.compare().await;
+            }
+        };
+        let _: Option<()> = stopping.run_until_cancelled(comparing).await;
+    }
+
+    async fn compare(&self) {
+        let servers = match self.servers.all().await {
+            Ok(servers) => servers,
+            Err(error) => {
+                tracing::debug!(%error, "the settings of other servers could not be compared");
+                return;
+            }
+        };
+        let others = servers.into_iter().filter(|other| other.id != self.server_id && other.life != Life::Dead);
+        let found: BTreeMap<_, _> =
+            others.map(|other| (other.id, self.own.differences(&Settings::read(&other.annotations)))).collect();
+        let known = self.found.load();
+        for (server_id, differences) in &found {
+            let known = known.get(server_id).map_or(&[][..], Vec::as_slice);
+            if differences.is_empty() && !known.is_empty() {
+                tracing::info!(server_id, "the settings of another server on the store are alike again");
+            } else if differences != known {
+                tracing::warn!(
+                    server_id,
+                    settings = shown(differences),
+                    "another server on the store has other settings; clients are served differently by the two"
+                );
+            }
+        }
+        self.found.store(Arc::new(found));
+    }
+
+    /// The metric.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        let found = self.found.load();
+        let each = found.iter().flat_map(|(id, differences)| differences.iter().map(move |one| (id, &one.setting)));
+        let sample = |(server_id, setting): (&String, &String)| Sample {
+            name: "keelson_settings_differ",
+            help: "Settings that another server on the store has otherwise, by the name of that server",
+            kind: MetricKind::Gauge,
+            labels: vec![("server_id", server_id.clone()), ("setting", setting.clone())],
+            value: 1.0,
+        };
+        each.take(MOST).map(sample).collect()
+    }
+}
+
+fn shown(differences: &[Difference]) -> String {
+    let each = differences.iter().map(|one| format!("{} is {:?} here and {:?} there", one.setting, one.own, one.other));
+    each.collect::<Vec<_>>().join("; ")
+}
+
+fn group_version((group, version): &(String, String)) -> String {
+    format!("{group}/{version}")
+}
+
+fn sorted(texts: impl Iterator<Item = String>) -> String {
+    let mut texts: Vec<_> = texts.collect();
+    texts.sort_unstable();
+    texts.join(",")
+}
+
+fn bounded(text: String) -> String {
+    if text.len() > LONGEST { hash(text.as_bytes()) } else { text }
+}
+
+/// The hash of a file.
+fn file(path: &Path) -> String {
+    read_bounded(path, MOST_FILE_BYTES).map_or_else(|_| "unreadable".to_owned(), |bytes| hash(&bytes))
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let shown: String = digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{shown}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: impl FnOnce(&mut Config), expect: &[&str]) {
+        let (one, mut config) = (Config::default(), Config::default());
+        change(&mut config);
+        let (one, other) = (Settings::of(&one), Settings::of(&config));
+        let read = Settings::read(&other.to_annotations());
+        assert_eq!(read, other);
+        let names: Vec<_> = one.differences(&read).into_iter().map(|difference| difference.setting).collect();
+        assert_eq!(names, expect);
+    }
+
+    #[test]
+    fn settings_that_differ_are_named() {
+        check(|_| {}, &[]);
+        check(|config| config.server_id = "other".to_owned(), &[]);
+        check(|config| config.history = Duration::from_secs(1), &["history"]);
+        check(|config| config.registry.chunking = false, &["feature-gates/APIListChunking"]);
+        check(|config| config.registry.unchunked = ["secrets".to_owned()].into(), &["no-chunking"]);
+        let plugins = keelson_admission::Selection::new(Vec::new(), vec!["PodSecurity".to_owned()]).unwrap();
+        check(|config| config.admission = plugins, &["admission-plugins"]);
+        check(|config| config.authorization = AuthorizationSource::File("/none".into()), &["authorization-mode"]);
+        check(|config| config.token_key_file = Some("/none".into()), &["token-key-file"]);
+    }
+
+    #[test]
+    fn a_server_of_another_release_is_compared_by_what_both_know() {
+        let own = Settings::of(&Config::default());
+        let other = |value: &str| Settings::read(&BTreeMap::from([(ANNOTATION.to_owned(), value.to_owned())]));
+        for unknown in ["", "{", r#"{"coming":"1"}"#, r#"{"history":5}"#] {
+            assert_eq!(own.differences(&other(unknown)), [], "{unknown}");
+        }
+        assert_eq!(own.differences(&other(r#"{"history":"1s","coming":"1"}"#)).len(), 1);
+    }
+}
