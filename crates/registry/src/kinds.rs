@@ -39,7 +39,16 @@ pub(crate) use strategy::{Confined, Defined, FieldPath, Ordinary, Strategy};
 pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
     match (group, plural) {
         ("", _) => core::strategy_of(plural),
-        ("admissionregistration.k8s.io", _) => &admissionregistration::AdmissionRules,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "validatingadmissionpolicies") => {
+            &admissionregistration::AdmissionRules::Policies
+        }
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings") => {
+            &admissionregistration::MUTATING_BINDINGS
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
+            &admissionregistration::VALIDATING_BINDINGS
+        }
+        ("admissionregistration.k8s.io", _) => &admissionregistration::AdmissionRules::Webhooks,
         ("apiextensions.k8s.io", "customresourcedefinitions") => &apiextensions::CustomResourceDefinitions,
         ("apiregistration.k8s.io", "apiservices") => &apiregistration::ApiServices,
         ("apps", "daemonsets") => &apps::DaemonSets,

@@ -1,0 +1,76 @@
+//! Objects that have the server read or act in its own name, written by users who lack the rights for it.
+//!
+//! The list of these objects and rights is in `docs/security.md`. Texts of refusals are upstream's.
+
+mod parameters;
+
+use keelson_testkit::{Answer, Raw, TestServer};
+use serde_json::{Value, json};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// A server with the namespaces `mine` and `theirs`, in which there is the secret `keys`.
+struct Lab {
+    admin: Raw,
+    _server: TestServer,
+}
+
+/// The value in the secret, and its form in base64.
+const PASSWORD: &str = "swordfish";
+const ENCODED: &str = "c3dvcmRmaXNo";
+
+impl Lab {
+    async fn start() -> Self {
+        let server = TestServer::start().await;
+        let admin = server.raw();
+        for namespace in ["mine", "theirs"] {
+            admin.post("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await.expect(201);
+        }
+        let secret = json!({ "metadata": { "name": "keys", "labels": { "kind": "keys" } }, "stringData": { "password": PASSWORD } });
+        admin.post("/api/v1/namespaces/theirs/secrets", &secret).await.expect(201);
+        Self { admin, _server: server }
+    }
+
+    /// Gives a user a right by a role of this name: in a namespace, or everywhere.
+    async fn give(&self, user: &str, name: &str, namespace: Option<&str>, rules: Value) {
+        let place = namespace.map_or_else(|| RBAC.to_owned(), |namespace| format!("{RBAC}/namespaces/{namespace}"));
+        let (role, kind) = if namespace.is_some() { ("role", "Role") } else { ("clusterrole", "ClusterRole") };
+        let body = json!({ "metadata": { "name": name }, "rules": rules });
+        self.admin.post(format!("{place}/{role}s"), &body).await.expect(201);
+        self.bind(user, &place, role, (kind, name)).await;
+    }
+
+    async fn bind(&self, user: &str, place: &str, binding: &str, (kind, name): (&str, &str)) {
+        let group = "rbac.authorization.k8s.io";
+        let body = json!({
+            "metadata": { "name": format!("{user}-{name}") },
+            "roleRef": { "apiGroup": group, "kind": kind, "name": name },
+            "subjects": [{ "apiGroup": group, "kind": "User", "name": user }],
+        });
+        self.admin.post(format!("{place}/{binding}bindings"), &body).await.expect(201);
+    }
+
+    /// Sends a request as a user: by this method, or as a patch of this content type.
+    async fn asks(&self, user: &str, how: &str, path: &str, body: &Value) -> Answer {
+        let call = match how {
+            "GET" => self.admin.get(path),
+            "DELETE" => self.admin.delete(path),
+            "POST" => self.admin.post(path, body),
+            "PUT" => self.admin.put(path, body),
+            _ => self.admin.patch(path, how, body),
+        };
+        call.header("impersonate-user", user).await
+    }
+}
+
+fn message(answer: &Answer) -> String {
+    answer.json()["message"].as_str().unwrap_or_default().to_owned()
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
+}
