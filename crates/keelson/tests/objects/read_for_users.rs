@@ -74,3 +74,53 @@ fn message(answer: &Answer) -> String {
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_see_token_requests_but_no_reviews() {
+    let lab = Lab::start().await;
+    let refuse = json!([{ "expression": "false", "message": "no" }]);
+    let rules = json!([{
+        "operations": ["*"], "apiGroups": ["authentication.k8s.io", "authorization.k8s.io", ""], "apiVersions": ["*"],
+        "resources": [
+            "selfsubjectreviews", "tokenreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews",
+            "selfsubjectrulesreviews", "subjectaccessreviews", "serviceaccounts/token",
+        ],
+    }]);
+    let policy = json!({
+        "metadata": { "name": "none" }, "spec": { "matchConstraints": { "resourceRules": rules }, "validations": refuse },
+    });
+    lab.admin.post(format!("{ADMISSION}/validatingadmissionpolicies"), &policy).await.expect(201);
+    let binding =
+        json!({ "metadata": { "name": "none" }, "spec": { "policyName": "none", "validationActions": ["Deny"] } });
+    lab.admin.post(format!("{ADMISSION}/validatingadmissionpolicybindings"), &binding).await.expect(201);
+    let mutations = json!([{ "patchType": "JSONPatch", "jsonPatch": { "expression": "[JSONPatch{op: 'test', path: object.none, value: 1}]" } }]);
+    let policy = json!({ "metadata": { "name": "none" }, "spec": {
+        "matchConstraints": { "resourceRules": rules }, "mutations": mutations, "reinvocationPolicy": "Never",
+    } });
+    lab.admin.post(format!("{ADMISSION}/mutatingadmissionpolicies"), &policy).await.expect(201);
+    let binding = json!({ "metadata": { "name": "none" }, "spec": { "policyName": "none" } });
+    lab.admin.post(format!("{ADMISSION}/mutatingadmissionpolicybindings"), &binding).await.expect(201);
+
+    let asked = json!({ "spec": { "resourceAttributes": { "namespace": "mine", "verb": "get", "resource": "pods" } } });
+    let mut of_bob = asked.clone();
+    of_bob["spec"]["user"] = json!("bob");
+    let (who, may) = ("/apis/authentication.k8s.io/v1", "/apis/authorization.k8s.io/v1");
+    for (path, body) in [
+        (format!("{who}/selfsubjectreviews"), json!({})),
+        (format!("{who}/tokenreviews"), json!({ "spec": { "token": "t" } })),
+        (format!("{may}/selfsubjectaccessreviews"), asked),
+        (format!("{may}/selfsubjectrulesreviews"), json!({ "spec": { "namespace": "mine" } })),
+        (format!("{may}/subjectaccessreviews"), of_bob.clone()),
+        (format!("{may}/namespaces/mine/localsubjectaccessreviews"), of_bob),
+    ] {
+        lab.admin.post(path, &body).await.expect(201);
+    }
+    let account = json!({ "metadata": { "name": "a" } });
+    lab.admin.post("/api/v1/namespaces/mine/serviceaccounts", &account).await.expect(201);
+    let refused = lab.admin.post("/api/v1/namespaces/mine/serviceaccounts/a/token", &json!({ "spec": {} })).await;
+    assert!(
+        refused.status != 201 && message(&refused).contains("olicy 'none' with binding 'none'"),
+        "{}",
+        refused.text()
+    );
+}
