@@ -2,6 +2,7 @@
 //!
 //! The list of these objects and rights is in `docs/security.md`. Texts of refusals are upstream's.
 
+mod claims;
 mod parameters;
 
 use keelson_testkit::{Answer, Raw, TestServer};
