@@ -60,6 +60,7 @@ pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
         ("internal.apiserver.k8s.io", "storageversions") => &internal_apiserver::StorageVersions,
         ("networking.k8s.io", "ingresses") => &networking::Ingresses,
         ("networking.k8s.io", "ipaddresses") => &networking::Addresses,
+        ("networking.k8s.io", "servicecidrs") => &strategy::StatusAlone,
         ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => &rbac::Grants::Bound,
         ("rbac.authorization.k8s.io", "clusterroles" | "roles") => &rbac::Grants::Stated,
         ("resource.k8s.io", "deviceclasses" | "resourcepoolstatusrequests") => &strategy::ReturnsDeleted,

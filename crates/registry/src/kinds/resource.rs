@@ -48,6 +48,10 @@ impl Strategy for Devices {
         true
     }
 
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+
     fn returns_deleted(&self) -> bool {
         true
     }

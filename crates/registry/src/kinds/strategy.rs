@@ -295,10 +295,14 @@ impl Strategy for Defined {
     }
 }
 
-/// A kind whose deletion is answered with the object itself, and that has no other rules.
+/// A kind whose deletion is answered with the object itself, and whose status, if there is one, is written without its metadata.
 pub(super) struct ReturnsDeleted;
 
 impl Strategy for ReturnsDeleted {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+
     fn returns_deleted(&self) -> bool {
         true
     }
