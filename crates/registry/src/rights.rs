@@ -7,6 +7,7 @@ use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::{ApiError, GroupResource};
 
 use crate::caller::Caller;
+use crate::registry::Registry;
 use crate::target::Target;
 
 /// A verb on the endpoint of a target and in its namespace: on all objects, or on the one of this name.
@@ -47,4 +48,13 @@ pub(crate) async fn require(caller: &Caller, asked: ResourceAttributes<'_>) -> R
         subresource: asked.subresource.map(str::to_owned),
         reason: verdict.reason.to_string(),
     })))
+}
+
+impl Registry {
+    /// Returns true if the caller may list every object of a resource, in all namespaces and without a selector. Counts that include objects
+    /// outside of a request's selection are for such callers alone.
+    pub async fn may_list_all(&self, target: &Target, caller: &Caller) -> bool {
+        let asked = ResourceAttributes { namespace: None, ..attributes(target, "list", None) };
+        is_allowed(caller, asked).await
+    }
 }
