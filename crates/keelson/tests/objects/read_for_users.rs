@@ -77,6 +77,67 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_edit_role_of_a_namespace_gives_no_right_to_have_the_server_act() {
+    let lab = Lab::start().await;
+    lab.bind("eve", &format!("{RBAC}/namespaces/mine"), "role", ("ClusterRole", "edit")).await;
+    let service = json!({ "name": "s", "namespace": "mine" });
+    let rules = json!([{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"] }]);
+    let hook = json!({
+        "name": "a.example.org", "clientConfig": { "service": service }, "rules": rules, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    });
+    let mine = "/api/v1/namespaces/mine";
+    let named = |with: Value| {
+        let mut object = json!({ "metadata": { "name": "x.example.org" } });
+        object.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+        object
+    };
+    for (how, path, body) in [
+        ("POST", format!("{ADMISSION}/validatingadmissionpolicies"), named(json!({ "spec": {} }))),
+        ("POST", format!("{ADMISSION}/mutatingadmissionpolicybindings"), named(json!({ "spec": {} }))),
+        ("POST", format!("{ADMISSION}/validatingwebhookconfigurations"), named(json!({ "webhooks": [hook] }))),
+        ("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(), named(json!({ "spec": {} }))),
+        (
+            "POST",
+            "/apis/apiregistration.k8s.io/v1/apiservices".to_owned(),
+            named(json!({ "spec": { "service": service } })),
+        ),
+        (
+            "POST",
+            "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations".to_owned(),
+            named(json!({ "spec": { "resource": { "group": "", "resource": "secrets" } } })),
+        ),
+        ("POST", format!("{RBAC}/clusterroles"), named(json!({ "aggregationRule": {} }))),
+        ("POST", "/apis/networking.k8s.io/v1/servicecidrs".to_owned(), named(json!({ "spec": {} }))),
+        ("POST", "/api/v1/persistentvolumes".to_owned(), named(json!({ "spec": {} }))),
+        ("POST", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas".to_owned(), named(json!({ "spec": {} }))),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews".to_owned(), json!({ "spec": { "token": "t" } })),
+        ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(), json!({ "spec": { "user": "bob" } })),
+        (
+            "POST",
+            "/apis/authorization.k8s.io/v1/namespaces/mine/localsubjectaccessreviews".to_owned(),
+            json!({ "spec": { "user": "bob" } }),
+        ),
+        ("POST", format!("{mine}/resourcequotas"), named(json!({ "spec": { "hard": { "count/secrets": "1" } } }))),
+        ("POST", format!("{mine}/pods/p/binding"), named(json!({ "target": { "name": "n" } }))),
+        ("POST", "/api/v1/namespaces/theirs/serviceaccounts/default/token".to_owned(), json!({})),
+        ("POST", "/api/v1/namespaces/theirs/pods/p/eviction".to_owned(), json!({})),
+        ("DELETE", mine.to_owned(), json!({})),
+        ("PUT", format!("{mine}/finalize"), json!({})),
+        (MERGE, "/apis/certificates.k8s.io/v1/certificatesigningrequests/c/approval".to_owned(), json!({})),
+        (MERGE, "/apis/apps/v1/namespaces/theirs/deployments/d/scale".to_owned(), json!({})),
+        ("GET", "/api/v1/namespaces/theirs/secrets?keelson.io/count=true".to_owned(), json!({})),
+        ("GET", "/api/v1/secrets?keelson.io/groupBy=.type".to_owned(), json!({})),
+        ("GET", "/api/v1/namespaces/theirs/secrets/keys?keelson.io/at=1".to_owned(), json!({})),
+        ("GET", "/metrics".to_owned(), json!({})),
+    ] {
+        let refused = lab.asks("eve", how, &path, &body).await;
+        assert_eq!(refused.status, 403, "{how} {path}: {}", refused.text());
+        assert!(message(&refused).contains("User \"eve\" cannot "), "{how} {path}: {}", refused.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_see_token_requests_but_no_reviews() {
     let lab = Lab::start().await;
     let refuse = json!([{ "expression": "false", "message": "no" }]);
