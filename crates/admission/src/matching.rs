@@ -18,12 +18,16 @@ const OWN_GROUP: &str = "admissionregistration.k8s.io";
 pub(crate) enum Asked {
     /// A webhook, which sees nothing that configures admission.
     Webhook,
-    /// A policy, which sees no policies and nothing that binds them.
+    /// A policy, which sees no policies and nothing that binds them. Nor does it see reviews: a policy that refuses everything would keep
+    /// every client from asking for its user and its rights.
     Policy,
 }
 
 impl Asked {
     fn sees(self, target: &Target) -> bool {
+        if self == Self::Policy && target.resource.is_review() {
+            return false;
+        }
         if &*target.resource.group != OWN_GROUP || !target.resource.is_builtin() {
             return true;
         }

@@ -39,7 +39,16 @@ pub(crate) use strategy::{Confined, Defined, FieldPath, Ordinary, Strategy};
 pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
     match (group, plural) {
         ("", _) => core::strategy_of(plural),
-        ("admissionregistration.k8s.io", _) => &admissionregistration::AdmissionRules,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "validatingadmissionpolicies") => {
+            &admissionregistration::AdmissionRules::Policies
+        }
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings") => {
+            &admissionregistration::MUTATING_BINDINGS
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
+            &admissionregistration::VALIDATING_BINDINGS
+        }
+        ("admissionregistration.k8s.io", _) => &admissionregistration::AdmissionRules::Webhooks,
         ("apiextensions.k8s.io", "customresourcedefinitions") => &apiextensions::CustomResourceDefinitions,
         ("apiregistration.k8s.io", "apiservices") => &apiregistration::ApiServices,
         ("apps", "daemonsets") => &apps::DaemonSets,
@@ -51,6 +60,7 @@ pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
         ("internal.apiserver.k8s.io", "storageversions") => &internal_apiserver::StorageVersions,
         ("networking.k8s.io", "ingresses") => &networking::Ingresses,
         ("networking.k8s.io", "ipaddresses") => &networking::Addresses,
+        ("networking.k8s.io", "servicecidrs") => &strategy::StatusAlone,
         ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => &rbac::Grants::Bound,
         ("rbac.authorization.k8s.io", "clusterroles" | "roles") => &rbac::Grants::Stated,
         ("resource.k8s.io", "deviceclasses" | "resourcepoolstatusrequests") => &strategy::ReturnsDeleted,

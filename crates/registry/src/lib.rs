@@ -36,6 +36,7 @@ mod quota;
 mod registry;
 mod reviews;
 mod rewrite;
+mod rights;
 mod selection;
 mod subresources;
 mod surface;

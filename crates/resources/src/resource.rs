@@ -150,6 +150,20 @@ pub enum CreateHandler {
     SelfSubjectRulesReview,
 }
 
+impl CreateHandler {
+    /// Returns true if it answers a question about users.
+    fn is_review(self) -> bool {
+        match self {
+            Self::Binding => false,
+            Self::TokenReview
+            | Self::SelfSubjectReview
+            | Self::SelfSubjectAccessReview
+            | Self::SubjectAccessReview
+            | Self::SelfSubjectRulesReview => true,
+        }
+    }
+}
+
 /// The kind that a subresource takes and gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
@@ -281,6 +295,11 @@ impl Subresource {
 }
 
 impl Resource {
+    /// Returns true if its objects are reviews, which are answered and not stored.
+    pub fn is_review(&self) -> bool {
+        self.create_handler.is_some_and(CreateHandler::is_review)
+    }
+
     /// Whether both are the same resource, in whatever version.
     pub fn is(&self, other: &Self) -> bool {
         (&self.plural, &self.group) == (&other.plural, &other.group)

@@ -90,8 +90,8 @@ pub(crate) enum Rule {
     Forbidden(&'static str),
     /// An update leaves it as it was.
     Immutable,
-    /// An update leaves it as it was, once it has been set.
-    SetOnce,
+    /// An update may set or clear it, and changes it in no other way.
+    NotModified,
     /// The object in the field, if it is there.
     In(&'static TypeRules),
     /// The object in the field, whether it is there or not.
@@ -158,7 +158,9 @@ impl Rule {
             Self::MaxItems(limit) if at.list().len() > *limit => at.too_many(run, *limit),
             Self::Forbidden(detail) if at.is_set() => at.forbidden(run, *detail),
             Self::Immutable if !at.is_unchanged() => at.invalid(run, at.shown(), IMMUTABLE),
-            Self::SetOnce if !at.old.is_null() && !at.is_unchanged() => at.invalid(run, at.shown(), IMMUTABLE),
+            Self::NotModified if !at.old.is_null() && at.is_set() && !at.is_unchanged() => {
+                at.invalid(run, at.shown(), IMMUTABLE)
+            }
             Self::In(type_rules) if at.is_set() => type_rules.check(at, run),
             Self::Always(type_rules) => type_rules.check(at, run),
             Self::Each(type_rules) => at.items().for_each(|item| type_rules.check(&item, run)),
@@ -171,7 +173,7 @@ impl Rule {
             | Self::MaxItems(_)
             | Self::Forbidden(_)
             | Self::Immutable
-            | Self::SetOnce
+            | Self::NotModified
             | Self::In(_) => {}
         }
     }

@@ -10,7 +10,7 @@ use http::{HeaderMap, Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
 use keelson_query::{GROUP_VERSION, Mask, Query, WordMatch};
-use keelson_registry::{Groups, ListPage, Matched, Matches, Registry, Target};
+use keelson_registry::{Caller, Groups, ListPage, Matched, Matches, Registry, Target};
 
 use super::list::{self, Showing};
 use super::render::Renderer;
@@ -21,7 +21,7 @@ use crate::service::ApiRequest;
 
 /// How many objects the whole answer has.
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("keelson-total-count");
-/// How many objects were looked at to find out which ones these are.
+/// The number of objects that were looked at, sent only to callers that may list all objects of the resource.
 const LOOKED_AT: HeaderName = HeaderName::from_static("keelson-looked-at");
 
 pub(super) async fn handle(
@@ -34,14 +34,14 @@ pub(super) async fn handle(
     if query.group_by.is_some() {
         let groups = registry.query_groups(target, &request.caller, options, query).await?;
         let mut response = respond::value(StatusCode::OK, &document(&groups), request.error_form);
-        tell(response.headers_mut(), LOOKED_AT, groups.looked_at);
+        tell_looks(registry, target, &request.caller, response.headers_mut(), groups.looked_at).await;
         return Ok(response);
     }
     if query.matches {
         let matches = registry.query_matches(target, &request.caller, options, query).await?;
         let mut response = respond::value(StatusCode::OK, &document_of_matches(&matches), request.error_form);
         tell(response.headers_mut(), TOTAL_COUNT, matches.total);
-        tell(response.headers_mut(), LOOKED_AT, matches.looked_at);
+        tell_looks(registry, target, &request.caller, response.headers_mut(), matches.looked_at).await;
         return Ok(response);
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
@@ -59,8 +59,16 @@ pub(super) async fn handle(
     };
     let mut response = list::answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await?;
     tell(response.headers_mut(), TOTAL_COUNT, total);
-    tell(response.headers_mut(), LOOKED_AT, looked_at);
+    tell_looks(registry, target, &request.caller, response.headers_mut(), looked_at).await;
     Ok(response)
+}
+
+/// Sends the number of objects that were looked at to a caller that may list all objects of the resource. Views and indexes catch up with
+/// writes in every namespace, so the number would show other callers that there are objects which they may not list.
+async fn tell_looks(registry: &Registry, target: &Target, caller: &Caller, headers: &mut HeaderMap, count: usize) {
+    if registry.may_list_all(target, caller).await {
+        tell(headers, LOOKED_AT, count);
+    }
 }
 
 /// What is left out of each object.

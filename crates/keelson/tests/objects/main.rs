@@ -33,6 +33,7 @@ mod pod_security;
 mod pods;
 mod protobuf;
 mod quotas;
+mod read_for_users;
 mod rights;
 mod rotation;
 mod services;

@@ -5,12 +5,13 @@
 use futures::future::BoxFuture;
 use keelson_access::rbac::RoleRef;
 use keelson_access::user::MASTERS;
-use keelson_access::{Attributes, HeldRules, PolicyRule, ResourceAttributes, missing_rights};
+use keelson_access::{HeldRules, PolicyRule, ResourceAttributes, missing_rights};
 use keelson_meta::{ApiError, Object};
 
 use super::strategy::Strategy;
 use crate::admission::WriteOptions;
 use crate::registry::Registry;
+use crate::rights::is_allowed;
 use crate::target::Target;
 use crate::write::WriteRequest;
 
@@ -53,7 +54,7 @@ async fn check_stated(request: &WriteRequest<'_>, before: Option<&Object>, after
     // A path that names the object says so also where that is made; who posts it has named none.
     let name = if matches!(request.options, WriteOptions::Create(_)) { None } else { Some(request.name) };
     let asked = ResourceAttributes { verb: "escalate", name, ..attributes_of(target) };
-    if is_allowed(request, asked).await {
+    if is_allowed(request.caller, asked).await {
         return Ok(());
     }
     let held = held_by(request).await;
@@ -74,7 +75,7 @@ async fn check_bound(registry: &Registry, request: &WriteRequest<'_>, after: &Ob
     let role = RoleRef::of(after);
     let name = Some(&*role.name);
     let asked = ResourceAttributes { verb: "bind", resource: role.plural(), name, ..attributes_of(target) };
-    if is_allowed(request, asked).await {
+    if is_allowed(request.caller, asked).await {
         return Ok(());
     }
     registry.catch_up().await?;
@@ -111,11 +112,6 @@ fn attributes_of(target: &Target) -> ResourceAttributes<'_> {
         namespace: target.namespace.as_deref(),
         ..ResourceAttributes::default()
     }
-}
-
-async fn is_allowed(request: &WriteRequest<'_>, asked: ResourceAttributes<'_>) -> bool {
-    let caller = request.caller;
-    caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed()
 }
 
 async fn held_by(request: &WriteRequest<'_>) -> HeldRules {

@@ -1,16 +1,22 @@
 //! Devices: a taint gets the time since when it is there, and claims with administrator access need a namespace that allows it.
 //!
-//! Clients may leave the time of a taint out. A controller that evicts pods counts from it.
+//! Clients may leave the time of a taint out. A controller that evicts pods counts from it. The rights to the status of claims are in
+//! `claim_status`.
+
+mod claim_status;
 
 use std::time::SystemTime;
 
+use futures::future::BoxFuture;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
 
-use super::strategy::Strategy;
+use super::strategy::{FieldPath, Strategy, metadata_of_status};
 use crate::registry::Registry;
+use crate::target::Target;
+use crate::write::WriteRequest;
 
 fn date_taints(object: &mut Object, now: SystemTime) {
     let Some(spec) = object.0.get_mut("spec") else { return };
@@ -42,6 +48,10 @@ impl Strategy for Devices {
         true
     }
 
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+
     fn returns_deleted(&self) -> bool {
         true
     }
@@ -49,27 +59,30 @@ impl Strategy for Devices {
 
 /// The label of a namespace in which devices may be used as an administrator does.
 const ADMINISTERED: &str = "resource.kubernetes.io/admin-access";
+/// The complaint about administrator access in another namespace.
+const ADMIN_ACCESS: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing \
+                            namespace";
+
+/// Returns true if a namespace is labelled for administrator access to devices.
+fn is_administered(registry: &Registry, namespace: &str) -> Result<bool, ApiError> {
+    let namespace = registry.collection(&registry.target("", "namespaces")?)?.get(namespace);
+    let namespace = namespace.map(|entry| entry.object.decode(entry.revision)).unwrap_or_default();
+    Ok(namespace.labels().any(|(name, value)| name == ADMINISTERED && value == "true"))
+}
 
 /// What is wrong with a new claim to devices in use by others, unless its namespace is for administrators.
 fn administration_faults(registry: &Registry, path: &str, claim: &Object) -> Result<Vec<FieldError>, ApiError> {
-    const DETAIL: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the \
-                          containing namespace";
     let fields: Vec<&str> = path.split('.').chain(["devices", "requests"]).collect();
     let requests = claim.get(&fields).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     // The versions before `v1beta2` have no `exactly`.
     let asks = |request: &Value| {
         [request.get("adminAccess"), request.pointer("/exactly/adminAccess")].contains(&Some(&Value::Bool(true)))
     };
-    if !requests.iter().any(asks) {
-        return Ok(Vec::new());
-    }
-    let namespace = registry.collection(&registry.target("", "namespaces")?)?.get(claim.namespace());
-    let namespace = namespace.map(|entry| entry.object.decode(entry.revision)).unwrap_or_default();
-    if namespace.labels().any(|(name, value)| name == ADMINISTERED && value == "true") {
+    if !requests.iter().any(asks) || is_administered(registry, claim.namespace())? {
         return Ok(Vec::new());
     }
     let asking = requests.iter().enumerate().filter(|(_, request)| asks(request));
-    let fault = |index| FieldError::forbidden(format!("{path}.devices.requests[{index}].adminAccess"), DETAIL);
+    let fault = |index| FieldError::forbidden(format!("{path}.devices.requests[{index}].adminAccess"), ADMIN_ACCESS);
     Ok(asking.map(|(index, _)| fault(index)).collect())
 }
 
@@ -79,6 +92,28 @@ pub(super) struct DeviceClaims;
 impl Strategy for DeviceClaims {
     fn faults_beside_others(&self, registry: &Registry, object: &Object) -> Result<Vec<FieldError>, ApiError> {
         administration_faults(registry, "spec", object)
+    }
+
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+
+    fn prepare_update(&self, target: &Target, current: &Object, next: &mut Object) -> bool {
+        target.subresource_name() == Some("status") && claim_status::drop_deallocated(current, next)
+    }
+
+    fn restricts_changes(&self, subresource: &str) -> bool {
+        subresource == "status"
+    }
+
+    fn unauthorized_changes<'a>(
+        &'a self,
+        registry: &'a Registry,
+        request: &'a WriteRequest<'a>,
+        before: &'a Object,
+        after: &'a Object,
+    ) -> BoxFuture<'a, Result<Vec<FieldError>, ApiError>> {
+        Box::pin(claim_status::unauthorized_changes(registry, request, before, after))
     }
 
     fn returns_deleted(&self) -> bool {

@@ -141,7 +141,8 @@ pub(crate) trait Strategy: Send + Sync {
         Ok(())
     }
 
-    /// Whether objects give rights to users: then who writes one is asked whether it has them. Most do not, and cost nothing.
+    /// Returns true if objects give rights to users, or have the server read other objects for them. A write of such an object requires these
+    /// rights, which cost a decision of the authorizer. Most kinds do not.
     fn grants_rights(&self) -> bool {
         false
     }
@@ -151,11 +152,11 @@ pub(crate) trait Strategy: Send + Sync {
         self.grants_rights()
     }
 
-    /// Refuses to give rights that the caller does not have, in an object that becomes `after` where it was `before` (`None`: that is
-    /// new).
+    /// Refuses to give rights that the caller does not have, in a valid object that becomes `after` where it was `before` (`None`: that
+    /// is new).
     ///
     /// # Errors
-    /// 403 with the rights that it lacks, 404 for rights that do not exist.
+    /// 403 or 422 with the rights that it lacks, 404 for rights that do not exist.
     fn check_grant<'a>(
         &'a self,
         _registry: &'a Registry,
@@ -164,6 +165,25 @@ pub(crate) trait Strategy: Send + Sync {
         _after: &'a Object,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// Returns true if some changes through an endpoint, empty for the object itself, require rights of their own. Most kinds have no such changes.
+    fn restricts_changes(&self, _subresource: &str) -> bool {
+        false
+    }
+
+    /// The changes from `before` to `after` that the caller has no right to make. They are reported before the faults of validation.
+    ///
+    /// # Errors
+    /// 500 when other objects can't be read.
+    fn unauthorized_changes<'a>(
+        &'a self,
+        _registry: &'a Registry,
+        _request: &'a WriteRequest<'a>,
+        _before: &'a Object,
+        _after: &'a Object,
+    ) -> BoxFuture<'a, Result<Vec<FieldError>, ApiError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     /// Whether objects are ever written together with others. Most are not, and cost nothing.
@@ -276,10 +296,14 @@ impl Strategy for Defined {
     }
 }
 
-/// A kind whose deletion is answered with the object itself, and that has no other rules.
+/// A kind whose deletion is answered with the object itself, and whose status, if there is one, is written without its metadata.
 pub(super) struct ReturnsDeleted;
 
 impl Strategy for ReturnsDeleted {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+
     fn returns_deleted(&self) -> bool {
         true
     }

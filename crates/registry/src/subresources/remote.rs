@@ -9,10 +9,11 @@ use keelson_meta::json::Value;
 use keelson_meta::options::GetOptions;
 use keelson_meta::{ApiError, Object};
 
-use keelson_resources::SubresourceHandler;
+use keelson_resources::{SubresourceHandler, Verb};
 
 use crate::caller::Caller;
 use crate::registry::Registry;
+use crate::rights;
 use crate::target::Target;
 
 /// What can be said without a connection.
@@ -28,12 +29,14 @@ impl Registry {
     ///
     /// # Errors
     /// 404 when the object is not there, 400 when the request could not be passed on by anybody, 503 otherwise, and what admission says.
+    /// 403 where the caller may get a session with a pod but create none.
     pub async fn remote(&self, target: &Target, name: &str, said: Object, caller: &Caller) -> Result<Remote, ApiError> {
         let answer = async {
             let container = said.get(&["container"]).and_then(Value::as_str).unwrap_or_default().to_owned();
             if target.taken_kind() != *target.kind() {
                 self.admit_connection(target, object_name(name), caller, said).await?;
             }
+            require_creation(target, name, caller).await?;
             self.answer_for(target, name, &container).await
         };
         caller.in_time(answer).await
@@ -86,6 +89,19 @@ impl Registry {
         let entry = self.read(target, name, &GetOptions::default()).await?;
         Ok(entry.object.decode(entry.revision))
     }
+}
+
+/// Refuses a session with a pod (a command, its streams or its ports) to a caller that may not `create` it. A websocket begins with a GET,
+/// for which the filter has checked the right to `get` alone.
+async fn require_creation(target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
+    let is_session = target
+        .subresource
+        .as_ref()
+        .is_some_and(|below| below.handler == SubresourceHandler::Kubelet && below.verbs.contains(&Verb::Create));
+    if !is_session {
+        return Ok(());
+    }
+    rights::require(caller, rights::attributes(target, Verb::Create.as_str(), Some(name))).await
 }
 
 /// 503: there is nobody to pass a request on to.

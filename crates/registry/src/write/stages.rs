@@ -10,10 +10,9 @@
 
 use std::borrow::Cow;
 
-use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
-use keelson_meta::error::ForbiddenDetail;
+use keelson_meta::field_error::FieldError;
 use keelson_meta::names::generate_name;
 use keelson_meta::{ApiError, Object};
 
@@ -32,6 +31,7 @@ use crate::prepare::{
 };
 use crate::quota::Charged;
 use crate::registry::Registry;
+use crate::rights;
 use crate::subresources::{self, scale};
 use crate::surface::refused;
 use crate::target::Target;
@@ -46,31 +46,7 @@ async fn refuse_creation_by_others(request: &WriteRequest<'_>) -> Result<(), Api
     if !matches!(request.options, WriteOptions::Update(_) | WriteOptions::Patch(_)) {
         return Ok(());
     }
-    let (target, caller) = (request.target, request.caller);
-    let asked = Attributes::Resource(ResourceAttributes {
-        verb: "create",
-        group: &target.kind().group,
-        version: &target.version.name,
-        resource: &target.resource.plural,
-        subresource: target.subresource_name(),
-        namespace: target.namespace.as_deref(),
-        name: Some(request.name),
-        ..ResourceAttributes::default()
-    });
-    let verdict = caller.authorizer().authorize(caller.user(), &asked).await;
-    if verdict.is_allowed() {
-        return Ok(());
-    }
-    Err(ApiError::Forbidden(Box::new(ForbiddenDetail {
-        user: caller.user().name.clone(),
-        verb: "create".to_owned(),
-        resource: Some(target.group_resource()),
-        name: request.name.to_owned(),
-        namespace: target.namespace.clone(),
-        path: None,
-        subresource: target.subresource_name().map(str::to_owned),
-        reason: verdict.reason.to_string(),
-    })))
+    rights::require(request.caller, rights::attributes(request.target, "create", Some(request.name))).await
 }
 
 /// One passage of a proposal through the stages.
@@ -171,9 +147,7 @@ impl Registry {
         let mut companions = self.take_companions(passage, Some(&mut object)).await?;
         // Validate.
         check_new(self, target, &object, faults, caller.warnings())?;
-        if target.strategy().grants_rights() {
-            target.strategy().check_grant(self, request, None, &object).await?;
-        }
+        self.check_grant(request, None, &object).await?;
         refuse_creation_by_others(request).await?;
         // Admission that may refuse.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
@@ -269,10 +243,9 @@ impl Registry {
         let goes = stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.may_go(&next);
         let mut companions = self.take_companions(passage, if goes { None } else { Some(&mut next) }).await?;
         // Validate.
+        let faults = self.with_unauthorized(request, (&stored, &next), faults).await?;
         validate_update(target, (&stored, &next), carried, faults, caller.warnings())?;
-        if strategy.grants_rights() {
-            strategy.check_grant(self, request, Some(&stored), &next).await?;
-        }
+        self.check_grant(request, Some(&stored), &next).await?;
         let managed_fields = managed::keep_times(&stored, live.managed_fields.as_deref(), &mut next, managed_fields);
         // Admission that may refuse.
         let next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
@@ -286,6 +259,33 @@ impl Registry {
         }
         let change = if goes { Change::Remove(next.encode(target).into_object()) } else { Change::Put(next) };
         Ok(Staged { change, companions })
+    }
+
+    /// Refuses rights in a valid object that the caller does not have.
+    async fn check_grant(
+        &self,
+        request: &WriteRequest<'_>,
+        before: Option<&Object>,
+        after: &Object,
+    ) -> Result<(), ApiError> {
+        let strategy = request.target.strategy();
+        if strategy.grants_rights() { strategy.check_grant(self, request, before, after).await } else { Ok(()) }
+    }
+
+    /// The faults of an update, with the changes that the caller has no right to make.
+    async fn with_unauthorized(
+        &self,
+        request: &WriteRequest<'_>,
+        (before, after): (&Object, &Object),
+        faults: Vec<FieldError>,
+    ) -> Result<Vec<FieldError>, ApiError> {
+        let (target, strategy) = (request.target, request.target.strategy());
+        if !strategy.restricts_changes(target.subresource_name().unwrap_or_default()) {
+            return Ok(faults);
+        }
+        let mut unauthorized = strategy.unauthorized_changes(self, request, before, after).await?;
+        unauthorized.extend(faults);
+        Ok(unauthorized)
     }
 
     /// The stages of an object that the server itself makes beside what it was asked for, as it is stored. It must be right:

@@ -80,8 +80,19 @@ fn a_claim_is_told_what_it_got() {
     let result = json!({"request": "a", "driver": "d.example.com", "pool": "p", "device": "d"});
     let allocation = json!({"devices": {"results": [result]}});
     check_below(Some("status"), &claim(), &[("/status", json!({"allocation": allocation}))], &[]);
+    let mut allocated = claim();
+    allocated["status"] = json!({"allocation": allocation});
+    check_below(Some("status"), &allocated, &[("/status", json!({}))], &[]);
     let mut other = allocation.clone();
     other["devices"]["results"][0]["request"] = json!("b");
+    check_below(
+        Some("status"),
+        &allocated,
+        &[("/status/allocation", other.clone())],
+        &[
+            "status.allocation: Invalid value: {\"devices\":{\"results\":[{\"request\":\"b\",\"driver\":\"d.example.com\",\"pool\":\"p\",\"device\":\"d\"}]}}: field is immutable",
+        ],
+    );
     check_below(
         Some("status"),
         &claim(),

@@ -6,6 +6,39 @@ use serde_json::json;
 
 use super::{Lab, NAMESPACE, check};
 
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/lab";
+
+/// A websocket begins with a GET.
+#[tokio::test]
+async fn sessions_with_a_pod_require_create_for_get_requests_too() {
+    let lab = Lab::start().await;
+    lab.pod("p", json!({})).await;
+    let resources = ["exec", "attach", "portforward", "log", "proxy"].map(|below| format!("pods/{below}"));
+    let role = |verbs: &[&str]| json!({ "metadata": { "name": "sessions" }, "rules": [{ "apiGroups": [""], "resources": resources, "verbs": verbs }] });
+    lab.raw.post(format!("{RBAC}/roles"), &role(&["get", "list", "watch"])).await.expect(201);
+    let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve" });
+    let role_ref = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "sessions" });
+    let binding = json!({ "metadata": { "name": "sessions" }, "roleRef": role_ref, "subjects": [subject] });
+    lab.raw.post(format!("{RBAC}/rolebindings"), &binding).await.expect(201);
+    let sessions = ["exec?command=ls&stdout=true", "attach?stdout=true", "portforward?ports=80"];
+    let begun = |path: &str| lab.raw.get(format!("{NAMESPACE}/pods/p/{path}")).header("impersonate-user", "eve");
+    for path in sessions {
+        let below = path.split('?').next().unwrap();
+        let refusal = format!(
+            "pods \"p\" is forbidden: User \"eve\" cannot create resource \"pods/{below}\" in API group \"\" in the \
+             namespace \"lab\""
+        );
+        check(&begun(path).await, 403, "Forbidden", &refusal);
+    }
+    // Logs and proxied requests take the right to `get` alone, as upstream has it.
+    assert_eq!(begun("log").await.status, 204);
+    check(&begun("proxy/").await, 400, "BadRequest", "address not allowed");
+    lab.raw.put(format!("{RBAC}/roles/sessions"), &role(&["get", "create"])).await.expect(200);
+    for path in sessions {
+        check(&begun(path).await, 400, "BadRequest", "pod p does not have a host assigned");
+    }
+}
+
 #[tokio::test]
 async fn a_pod_without_a_node_has_no_logs_and_takes_no_commands() {
     let lab = Lab::start().await;

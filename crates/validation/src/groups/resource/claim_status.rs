@@ -10,7 +10,7 @@ use crate::at::At;
 use crate::formats::{DNS_LABEL, parse_cidr};
 use crate::pod::scheduling::NODE_SELECTOR;
 use crate::pod::volumes::DRIVER;
-use crate::type_rules::Rule::{Always, Check, Each, In, MaxBytes, MaxItems, OneOf, Required, SetOnce, With};
+use crate::type_rules::Rule::{Always, Check, Each, In, MaxBytes, MaxItems, NotModified, OneOf, Required, With};
 use crate::type_rules::{Rule, Run, TypeRules};
 
 use super::slices::binding;
@@ -39,7 +39,7 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[(
                         }
                     }),
                 ),
-                ("allocation", SetOnce),
+                ("allocation", NotModified),
                 (
                     "allocation",
                     With(

@@ -1,0 +1,60 @@
+//! Rights that a request requires beside the right to its endpoint, which the HTTP filter has checked.
+//!
+//! The caller's own authorizer decides. The server's own calls have one that allows everything.
+
+use keelson_access::{Attributes, ResourceAttributes};
+use keelson_meta::error::ForbiddenDetail;
+use keelson_meta::{ApiError, GroupResource};
+
+use crate::caller::Caller;
+use crate::registry::Registry;
+use crate::target::Target;
+
+/// A verb on the endpoint of a target and in its namespace: on all objects, or on the one of this name.
+pub(crate) fn attributes<'a>(target: &'a Target, verb: &'a str, name: Option<&'a str>) -> ResourceAttributes<'a> {
+    ResourceAttributes {
+        verb,
+        group: &target.kind().group,
+        version: &target.version.name,
+        resource: &target.resource.plural,
+        subresource: target.subresource_name(),
+        namespace: target.namespace.as_deref(),
+        name,
+        ..ResourceAttributes::default()
+    }
+}
+
+/// Returns true if the caller has a right.
+pub(crate) async fn is_allowed(caller: &Caller, asked: ResourceAttributes<'_>) -> bool {
+    caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed()
+}
+
+/// Refuses a caller that lacks a right.
+///
+/// # Errors
+/// 403 with the text of a refused request.
+pub(crate) async fn require(caller: &Caller, asked: ResourceAttributes<'_>) -> Result<(), ApiError> {
+    let verdict = caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await;
+    if verdict.is_allowed() {
+        return Ok(());
+    }
+    Err(ApiError::Forbidden(Box::new(ForbiddenDetail {
+        user: caller.user().name.clone(),
+        verb: asked.verb.to_owned(),
+        resource: Some(GroupResource { group: asked.group.to_owned(), resource: asked.resource.to_owned() }),
+        name: asked.name.unwrap_or_default().to_owned(),
+        namespace: asked.namespace.map(str::to_owned),
+        path: None,
+        subresource: asked.subresource.map(str::to_owned),
+        reason: verdict.reason.to_string(),
+    })))
+}
+
+impl Registry {
+    /// Returns true if the caller may list every object of a resource, in all namespaces and without a selector. Counts that include objects
+    /// outside of a request's selection are for such callers alone.
+    pub async fn may_list_all(&self, target: &Target, caller: &Caller) -> bool {
+        let asked = ResourceAttributes { namespace: None, ..attributes(target, "list", None) };
+        is_allowed(caller, asked).await
+    }
+}
