@@ -9,6 +9,7 @@
 mod again;
 pub mod files;
 mod issue;
+mod losses;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use crate::kubeconfig::Kubeconfig;
 use crate::tls::{self, TlsError};
 use crate::user::MASTERS;
 use files::Durability;
+use losses::Losses;
 
 pub use issue::KeyAndCertificate;
 pub use unsaved::{Saved, Unsaved};
@@ -39,6 +41,8 @@ pub const FRONT_PROXY_NAME: &str = "front-proxy-client";
 /// The names of the authorities.
 const CA_NAME: &str = "keelson-ca";
 const FRONT_PROXY_CA_NAME: &str = "keelson-front-proxy-ca";
+/// The stem of the files of the authority of front proxies.
+const FRONT_PROXY_CA: &str = "front-proxy-ca";
 
 /// What the server's keys and certificates should be.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +55,8 @@ pub struct PkiOptions {
     pub client_ca: Option<PathBuf>,
     /// How the server proves to aggregated servers that it may say who asks.
     pub front_proxy: FrontProxyOptions,
+    /// Whether to make keys anew that a server has used and that are gone, rather than to refuse.
+    pub accept_loss: bool,
 }
 
 /// What the operator says of front proxies.
@@ -76,12 +82,20 @@ pub enum PkiError {
         source: io::Error,
     },
     /// The authority has lost its key. A new one would lock out everybody who trusts the old.
-    #[error("{key} is missing though {certificate} exists: restore it, or remove both to have new ones made")]
+    #[error("{key} is missing though {certificate} exists: put it back from a copy")]
     KeyMissing {
         /// The file that is not there.
         key: PathBuf,
         /// The file that is.
         certificate: PathBuf,
+    },
+    /// Files are gone that a server has used. New ones would lock out the clients that rely on them.
+    #[error("missing: {missing}. {} was made with it, so clients rely on it: put it back from a copy", witness.display())]
+    Lost {
+        /// The files that are not there.
+        missing: String,
+        /// A file that could not be there without them.
+        witness: PathBuf,
     },
     /// What the authority would sign, nobody could verify.
     #[error("{key} is not the key of the first certificate in {certificate}, which is the one that signs")]
@@ -116,6 +130,14 @@ pub enum PkiError {
     MadeMeanwhile {
         /// Where they are.
         path: PathBuf,
+    },
+    /// A file holds no key that can be used, or only a part of one.
+    #[error("{path} can't be used: {reason}")]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A key or certificate cannot be made or parsed.
     #[error("a certificate cannot be made: {0}")]
@@ -193,7 +215,8 @@ pub fn prepare(
     random: &dyn Random,
 ) -> Result<(Pki, Unsaved), PkiError> {
     let names = names::of(options)?;
-    let maker = Maker::new(data_dir, names, clock.now(), random);
+    let maker = Maker::new(data_dir, names, clock.now(), random, options.accept_loss);
+    losses::warn_of_readable_keys(data_dir);
     let ca = maker.authority("ca", CA_NAME)?;
     let admin = maker.admin(&ca)?;
     let service_account = maker.service_account()?;
@@ -205,7 +228,7 @@ pub fn prepare(
         if options.serving.is_some() { serving.certificate_pem.clone() } else { ca.certificate_pem.clone() };
     let client_ca_pem = client_ca(&ca.certificate_pem, options)?;
     let front_proxy = front_proxy(&options.front_proxy, || {
-        let ca = maker.authority("front-proxy-ca", FRONT_PROXY_CA_NAME)?;
+        let ca = maker.authority(FRONT_PROXY_CA, FRONT_PROXY_CA_NAME)?;
         let client =
             maker.leaf(&ca, FRONT_PROXY_NAME, FRONT_PROXY_NAME, &[], &issue::Purpose::Client { groups: &[] })?;
         Ok((ca.certificate_pem, client))
@@ -236,7 +259,7 @@ pub fn serving(
         let pair = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names }, now, random)?;
         return Ok(ServingPki { ca_pem: ca.certificate_pem, pair });
     };
-    let maker = Maker::new(data_dir, names, now, random);
+    let maker = Maker::new(data_dir, names, now, random, options.accept_loss);
     let ca = maker.authority("ca", CA_NAME)?;
     let pair = maker.serving(&ca)?;
     let _ = maker.unsaved.into_inner().save()?;
@@ -363,11 +386,7 @@ impl Pki {
     /// # Errors
     /// When the file is there and cannot be read.
     pub fn keep_kubeconfig(&self, path: &Path, url: &str, unsaved: &mut Unsaved) -> Result<(), PkiError> {
-        let text = self.kubeconfig(url);
-        if load(path)?.as_deref() == Some(&text) {
-            return Ok(());
-        }
-        unsaved.keep(path.to_owned(), &text, Durability::Replaceable)
+        unsaved.keep_note(path.to_owned(), &self.kubeconfig(url))
     }
 }
 
@@ -379,14 +398,15 @@ struct Maker<'a> {
     names: Vec<String>,
     now: SystemTime,
     random: &'a dyn Random,
+    losses: Losses,
     unsaved: RefCell<Unsaved>,
 }
 
 impl<'a> Maker<'a> {
-    fn new(data_dir: &Path, names: Vec<String>, now: SystemTime, random: &'a dyn Random) -> Self {
+    fn new(data_dir: &Path, names: Vec<String>, now: SystemTime, random: &'a dyn Random, accept_loss: bool) -> Self {
         let directory = data_dir.join("pki");
-        let unsaved = Unsaved::below(data_dir, &directory);
-        Self { directory, names, now, random, unsaved: RefCell::new(unsaved) }
+        let unsaved = RefCell::new(Unsaved::below(data_dir, &directory));
+        Self { directory, names, now, random, losses: Losses::of(data_dir, accept_loss), unsaved }
     }
 
     /// Notes a file that is to be written.
@@ -402,16 +422,39 @@ impl<'a> Maker<'a> {
                 let pair = KeyAndCertificate { certificate_pem, key_pem };
                 if issue::is_pair(&pair) { Ok(pair) } else { Err(PkiError::KeyMismatch { key, certificate }) }
             }
-            (Some(_), None) => Err(PkiError::KeyMissing { key, certificate }),
-            // A key alone is what a crash between the two writes leaves: nobody trusts it yet.
-            (None, _) => {
-                let pair = issue::authority(common_name, self.now, self.random)?;
-                // ORDER: the key first, so that a certificate never stands without it.
-                self.keep(key, &pair.key_pem, Durability::Durable)?;
+            (Some(lost_pem), None) => {
+                let missing = PkiError::KeyMissing { key: key.clone(), certificate: certificate.clone() };
+                self.losses.accepting(missing)?;
+                let mut pair = issue::authority(common_name, self.now, self.random)?;
+                // What the lost key has signed stays valid.
+                pair.certificate_pem = losses::joined(&pair.certificate_pem, &lost_pem);
+                self.keep_authority((key, certificate), pair)
+            }
+            (None, key_pem) => {
+                let is_front_proxy = stem == FRONT_PROXY_CA;
+                let missing: &[&Path] = if key_pem.is_some() { &[&certificate] } else { &[&certificate, &key] };
+                self.losses.check(missing, is_front_proxy)?;
+                let Some(key_pem) = key_pem else {
+                    let pair = issue::authority(common_name, self.now, self.random)?;
+                    return self.keep_authority((key, certificate), pair);
+                };
+                // A key alone is what a crash between the two writes leaves, or an operator's. It is never written over.
+                let pair = issue::authority_of(key_pem, common_name, self.now, self.random)?;
                 self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
                 Ok(pair)
             }
         }
+    }
+
+    fn keep_authority(
+        &self,
+        (key, certificate): (PathBuf, PathBuf),
+        pair: KeyAndCertificate,
+    ) -> Result<KeyAndCertificate, PkiError> {
+        // ORDER: the key first, so that a certificate never stands without it.
+        self.keep(key, &pair.key_pem, Durability::Durable)?;
+        self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
+        Ok(pair)
     }
 
     fn admin(&self, ca: &KeyAndCertificate) -> Result<KeyAndCertificate, PkiError> {
@@ -447,15 +490,51 @@ impl<'a> Maker<'a> {
 
     fn service_account(&self) -> Result<SigningKey, PkiError> {
         let (private, public) = (self.directory.join("sa.key"), self.directory.join("sa.pub"));
-        if let Some(private_pem) = load(&private)? {
-            return signing_key(private_pem, load(&public)?.unwrap_or_default());
+        match (load(&private)?, load(&public)?.filter(|pem| !pem.trim().is_empty())) {
+            (Some(private_pem), Some(also_verified_by)) => {
+                losses::check_public_keys(&public, &also_verified_by)?;
+                signing_key(private_pem, also_verified_by).map_err(unusable(&private))
+            }
+            (Some(private_pem), None) => {
+                let key = signing_key(private_pem, String::new()).map_err(unusable(&private))?;
+                if self.losses.has_run() {
+                    let file = public.display();
+                    tracing::warn!(
+                        "{file} is missing or empty, and is made anew; tokens of other keys that it held are refused"
+                    );
+                }
+                self.keep(public, &key.public_pem, Durability::Replaceable)?;
+                Ok(key)
+            }
+            (None, Some(lost_pem)) => {
+                self.losses.accepting(PkiError::KeyMissing { key: private.clone(), certificate: public.clone() })?;
+                // Tokens that the lost key has signed stay valid.
+                self.new_service_account((private, public), lost_pem)
+            }
+            (None, None) => {
+                self.losses.check(&[&private, &public], false)?;
+                self.new_service_account((private, public), String::new())
+            }
         }
+    }
+
+    fn new_service_account(
+        &self,
+        (private, public): (PathBuf, PathBuf),
+        also_verified_by: String,
+    ) -> Result<SigningKey, PkiError> {
         let (private_pem, public_pem) = issue::signing_key()?;
         self.keep(private, &private_pem, Durability::Durable)?;
-        // For those who verify tokens elsewhere; the server itself derives it.
-        self.keep(public, &public_pem, Durability::Replaceable)?;
-        Ok(SigningKey { private_pem, public_pem, also_verified_by: String::new() })
+        // For those who verify tokens elsewhere; the server itself derives its own from the private key.
+        self.keep(public, &losses::joined(&public_pem, &also_verified_by), Durability::Durable)?;
+        Ok(SigningKey { private_pem, public_pem, also_verified_by })
     }
+}
+
+/// Names the file with the key that is at fault.
+fn unusable(path: &Path) -> impl FnOnce(PkiError) -> PkiError {
+    let path = path.to_owned();
+    move |error| PkiError::Unusable { path, reason: error.to_string() }
 }
 
 /// The pair of a private key, with the public ones that are taken beside its own.

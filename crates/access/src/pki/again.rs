@@ -59,9 +59,12 @@ impl Pki {
             next.read_authority(certificate, key)?;
         }
         if let Some((private, public)) = &files.service_account {
-            // A public key is another server's to give; a private one that is gone is the one that is known.
-            let private_pem = load(private)?.unwrap_or_else(|| self.service_account.private_pem.clone());
-            next.service_account = signing_key(private_pem, load(public)?.unwrap_or_default())?;
+            // What is gone says nothing new: tokens of other keys stay valid.
+            let known = &self.service_account;
+            let private_pem = load(private)?.unwrap_or_else(|| known.private_pem.clone());
+            let public_pem = load(public)?.filter(|pem| !pem.trim().is_empty());
+            let also_verified_by = public_pem.unwrap_or_else(|| known.also_verified_by.clone());
+            next.service_account = signing_key(private_pem, also_verified_by)?;
         }
         if let Some(path) = files.front_proxy_ca {
             next.front_proxy.own_ca_pem = bundle(&path, &self.front_proxy.own_ca_pem)?;
