@@ -7,6 +7,7 @@ mod builtin;
 mod config;
 mod controllers;
 mod copy;
+mod data_directory;
 mod documents;
 mod health;
 mod issuers;
