@@ -55,7 +55,7 @@ pub struct PkiOptions {
     pub client_ca: Option<PathBuf>,
     /// How the server proves to aggregated servers that it may say who asks.
     pub front_proxy: FrontProxyOptions,
-    /// Whether to make keys anew that a server has used and that are gone, rather than to refuse.
+    /// Makes keys anew that a server has used and that are gone, rather than to refuse.
     pub accept_loss: bool,
 }
 
@@ -136,7 +136,7 @@ pub enum PkiError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A key or certificate cannot be made or parsed.
@@ -426,7 +426,7 @@ impl<'a> Maker<'a> {
                 let missing = PkiError::KeyMissing { key: key.clone(), certificate: certificate.clone() };
                 self.losses.accepting(missing)?;
                 let mut pair = issue::authority(common_name, self.now, self.random)?;
-                // What the lost key has signed stays valid.
+                // Certificates of the lost key stay valid.
                 pair.certificate_pem = losses::joined(&pair.certificate_pem, &lost_pem);
                 self.keep_authority((key, certificate), pair)
             }

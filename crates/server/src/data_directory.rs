@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use keelson_meta::Revision;
@@ -14,6 +15,12 @@ use keelson_supervision::Supervisor;
 
 use crate::config::Config;
 use crate::store::{Opened, StoreConfig};
+
+/// How long a start waits for a data directory that another process holds. A process that was forked and runs no program of its own yet
+/// holds it, too.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// The pause between two attempts to lock the directory.
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// The file with the note.
 pub(crate) const NOTE: &str = "keelson.store";
@@ -30,7 +37,7 @@ pub(crate) enum NotedStore {
 }
 
 impl NotedStore {
-    /// What is to be noted; none for a store that was opened elsewhere.
+    /// The note for a store; none for one that was opened elsewhere.
     pub(crate) fn of(store: &StoreConfig, data_dir: &Path) -> Option<Self> {
         match store {
             StoreConfig::Memory => Some(Self::Memory),
@@ -44,7 +51,7 @@ impl NotedStore {
         }
     }
 
-    /// What was noted in a data directory. A note that can't be read says nothing.
+    /// Reads the note of a data directory. One that can't be read counts as none.
     pub(crate) fn read(data_dir: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(data_dir.join(NOTE)).ok()?;
         let (kind, place) = text.trim_end().split_once(' ').unwrap_or((text.trim_end(), ""));
@@ -69,7 +76,7 @@ impl NotedStore {
         }
     }
 
-    /// What stands in for the commands that only the embedded store has.
+    /// The tool to use in place of the commands that only the embedded store has.
     fn instead(&self) -> String {
         match self {
             Self::Memory => "a store in memory ends with its server, and `kubectl get` is all that reads it".to_owned(),
@@ -164,7 +171,7 @@ pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Su
     store.open(Revision::new(ACCEPTED_LOSS_MARGIN), false, supervisor, accept).await
 }
 
-/// Whether an error says that there is no store.
+/// Returns true for an error which says that there is no store.
 fn is_missing(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(OpenError::NoStore { .. }))
         || matches!(error.downcast_ref(), Some(PostgresError::NoStore))
@@ -174,37 +181,44 @@ fn is_missing(error: &anyhow::Error) -> bool {
 #[must_use = "the directory is given up when this is dropped"]
 pub(crate) struct OwnDirectory {
     lock: Option<DirectoryLock>,
-    /// Where the directory was made for this server.
+    /// The directory, if it was made for this server.
     made: Option<PathBuf>,
 }
 
 impl OwnDirectory {
-    /// Takes the data directory: alone where no other server may run on the same store, and with others where servers share it.
+    /// Takes the data directory: alone where no other server may run on the same store, and with others where servers share it. Waits
+    /// a moment for a server that is about to end.
     ///
     /// # Errors
     /// When another server has it.
-    pub(crate) fn take(config: &Config) -> anyhow::Result<Self> {
+    pub(crate) async fn take(config: &Config) -> anyhow::Result<Self> {
         let Some(directory) = &config.data_dir else { return Ok(Self { lock: None, made: None }) };
-        let made = (!directory.exists()).then(|| directory.clone());
-        let lock = match &config.store {
+        let take = match &config.store {
             // The store has taken it.
             StoreConfig::Sqlite(store) if is_same(store, directory) => return Ok(Self { lock: None, made: None }),
-            StoreConfig::Sqlite(_) | StoreConfig::Memory => DirectoryLock::take(directory),
-            StoreConfig::Postgres(_) | StoreConfig::Etcd(_) | StoreConfig::Shared(_) => DirectoryLock::share(directory),
+            StoreConfig::Sqlite(_) | StoreConfig::Memory => DirectoryLock::take,
+            StoreConfig::Postgres(_) | StoreConfig::Etcd(_) | StoreConfig::Shared(_) => DirectoryLock::share,
         };
-        Ok(Self { lock: Some(lock.context("taking the data directory")?), made })
+        let made = (!directory.exists()).then(|| directory.clone());
+        let begun = Instant::now();
+        loop {
+            match take(directory) {
+                Err(OpenError::InUse { .. }) if begun.elapsed() < LOCK_PATIENCE => tokio::time::sleep(LOCK_POLL).await,
+                taken => return Ok(Self { lock: Some(taken.context("taking the data directory")?), made }),
+            }
+        }
     }
 
     /// Gives it up again, for a start that is refused. A directory that was made for it goes, unless something else lies in it.
     pub(crate) fn take_back(self) {
         if let (Some(lock), Some(directory)) = (self.lock, self.made) {
-            // What is left behind is an empty directory.
+            // A failure leaves an empty directory.
             let _ = lock.remove(&directory);
         }
     }
 }
 
-/// Whether two paths lead to the same directory.
+/// Returns true for two paths that lead to the same directory.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
     one == other || resolved(one).is_some_and(|one| resolved(other) == Some(one))

@@ -206,7 +206,7 @@ impl Prepared {
         // nothing would be left that runs.
         let peers = peers(&self).await?;
         // ORDER: before the files of a server that runs on the directory are written over.
-        let directory = OwnDirectory::take(&self.config)?;
+        let directory = OwnDirectory::take(&self.config).await?;
         let (saved, kubeconfig) = match self.save_keys().await {
             Ok(saved) => saved,
             Err(error) => {
@@ -502,7 +502,7 @@ fn prepare_pki(config: &Config) -> anyhow::Result<(Pki, Unsaved)> {
     })
 }
 
-/// Names the flag that goes on without what is lost.
+/// Names the flag that accepts the loss.
 fn with_way_on(error: PkiError) -> anyhow::Error {
     match error {
         PkiError::KeyMissing { .. } | PkiError::Lost { .. } => {

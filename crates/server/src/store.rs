@@ -78,7 +78,7 @@ impl StoreConfig {
     pub(crate) fn check_there(&self, keys: Option<&Path>, accept_loss: bool) -> anyhow::Result<Revision> {
         let (Self::Sqlite(directory), Some(data_dir)) = (self, keys) else { return Ok(Revision::ZERO) };
         let (store, keys) = (SqliteConfig::file_in(directory), data_dir.join(PKI_DIRECTORY));
-        // Without keys nothing tells of a store that was there before.
+        // Without keys there is no sign of an earlier store.
         if !is_same(directory, data_dir) || !keys.exists() || store.metadata().is_ok_and(|found| found.len() > 0) {
             return Ok(Revision::ZERO);
         }
@@ -177,13 +177,13 @@ impl StoreConfig {
     }
 }
 
-/// How a store is opened.
+/// The settings of an opening.
 #[derive(Clone, Copy, Default)]
 struct Opening {
     /// The newest revision is raised to at least this one.
     least: Revision,
     accept_loss: bool,
-    /// Whether it has to be there already.
+    /// Refuses to make a store that is not there.
     existing: bool,
 }
 

@@ -206,13 +206,13 @@ async fn count(store: &SqliteStore) -> u64 {
     store.count(all).await.unwrap()
 }
 
-/// How many objects `killed` leaves, and the revision of the last.
+/// The number of objects that `killed` leaves, and the revision of the last.
 const KILLED: u64 = 20;
 const ACKNOWLEDGED: u64 = 21;
 
 type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
 
-/// What was acknowledged is there after a kill, or it is told; and whoever accepts the loss goes on above it.
+/// Acknowledged writes are there after a kill, or the store is refused; one whose loss is accepted continues above them.
 #[tokio::test]
 async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
     let (foreign, _) = killed().await;
@@ -324,7 +324,7 @@ async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_
     for earlier in [&older, &copy] {
         fs::copy(earlier, &database).unwrap();
         let refused = open(directory.path()).err().unwrap().to_string();
-        assert!(refused.contains("it ends at revision 2, and writes up to revision 3 were acknowledged"), "{refused}");
+        assert!(refused.contains("keelson.db is older than keelson.db-mark: "), "{refused}");
     }
     // A restore knows from the mark what the lost store gave out.
     for name in ["keelson.db", "keelson.db-wal", "keelson.db-shm"] {

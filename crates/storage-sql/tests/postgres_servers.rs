@@ -403,7 +403,8 @@ async fn tables_that_the_database_has_lost_are_not_made_again() {
             assert_eq!(server.sql(name, "SELECT to_regclass('keelson_state') IS NULL"), "t");
         }
     }
-    let existing = PostgresConfig { existing: true, ..PostgresConfig::from_url(&url).unwrap() };
+    let mut existing = PostgresConfig::from_url(&url).unwrap();
+    existing.existing = true;
     let refused = PostgresStore::open(existing).await.map(|_| ());
     assert!(matches!(refused, Err(PostgresError::NoStore)), "{refused:?}");
     assert_eq!(server.sql(name, "SELECT to_regclass('keelson_state') IS NULL"), "t");

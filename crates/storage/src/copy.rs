@@ -85,7 +85,7 @@ pub async fn check_source(from: &dyn Store) -> Result<(), CopyError> {
     }
 }
 
-/// Whether a store holds any object.
+/// Returns true for a store that holds an object.
 ///
 /// # Errors
 /// When it can't be read.

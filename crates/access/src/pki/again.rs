@@ -59,7 +59,7 @@ impl Pki {
             next.read_authority(certificate, key)?;
         }
         if let Some((private, public)) = &files.service_account {
-            // What is gone says nothing new: tokens of other keys stay valid.
+            // A missing file changes nothing: tokens of other keys stay valid.
             let known = &self.service_account;
             let private_pem = load(private)?.unwrap_or_else(|| known.private_pem.clone());
             let public_pem = load(public)?.filter(|pem| !pem.trim().is_empty());

@@ -1,8 +1,8 @@
 //! Keys that are missing from a data directory in which a server has run: they are not made anew in silence.
 //!
 //! Authorities and the key of tokens are written before everything that is made of them. So where a certificate that they signed or the
-//! administrator's kubeconfig is there, they were there too, and clients rely on them. What only the server itself uses (the certificates
-//! that it presents) is made anew whenever it is missing.
+//! administrator's kubeconfig is there, they were there too, and clients rely on them. The certificates that the server presents are made
+//! anew whenever they are missing, since no client relies on one by itself.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -50,7 +50,7 @@ impl Losses {
         self.accepting(lost)
     }
 
-    /// Whether a server has run in the directory.
+    /// Returns true where a server has run in the directory.
     pub(super) fn has_run(&self) -> bool {
         self.authority.is_some()
     }

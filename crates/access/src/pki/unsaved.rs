@@ -76,7 +76,7 @@ impl Unsaved {
         }
     }
 
-    /// Whether an authority or the key of tokens is among them that was not there before.
+    /// Returns true where an authority or the key of tokens is among them that was not there before.
     pub fn makes_keys(&self) -> bool {
         self.files.iter().any(|made| made.durability == Durability::Durable && made.before.is_none())
     }

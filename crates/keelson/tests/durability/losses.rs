@@ -16,14 +16,14 @@ use tokio::process::{Child, Command};
 
 use crate::{CONFIG_MAPS, KEELSON, PATIENCE, items, list, revision, run};
 
-/// How many cells run at the same time.
+/// The number of cells that run at the same time.
 const AT_ONCE: usize = 2;
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-/// What a store goes on above at least when a loss was accepted.
+/// The least distance between the revisions before and after an accepted loss.
 const ACCEPTED: u64 = 1_000_000_000;
 
-/// What becomes of a start.
+/// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     /// It is refused, and this is among what it says.
@@ -43,7 +43,7 @@ const ALL: [Expected; 5] = [Whole; 5];
 
 #[rustfmt::skip]
 const TABLE: [Row; 19] = [
-    ("keelson.db", [GONE, GONE, Refused("keelson.db"), Refused("keelson.db"), LOST]),
+    ("keelson.db", [GONE, GONE, Refused("damaged"), Refused("keelson.db is older than"), LOST]),
     ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("is of another store, or of an earlier time")]),
     ("keelson.db-mark", [
         Refused("is missing"), Refused("is damaged"), Refused("is damaged"), Whole, Refused("are of different stores"),
@@ -88,14 +88,14 @@ const DAMAGES: [&str; 5] = ["missing", "empty", "cut", "older", "of another serv
 struct Lab {
     /// That of a server that was killed.
     killed: TempDir,
-    /// The same one at an earlier stop.
+    /// The directory of the killed server at an earlier stop.
     older: TempDir,
     /// That of another server that was killed.
     foreign: TempDir,
     objects: usize,
     /// The newest revision that was acknowledged.
     newest: u64,
-    /// What clients of the killed server have.
+    /// The credentials of clients of the killed server.
     kubeconfig: String,
     token: String,
 }
@@ -137,7 +137,7 @@ impl Lab {
         let token = token(&server.raw()).await;
         server.terminate().await;
         copy_directory(&killed.path().join("data"), &older.path().join("data"));
-        // What the older database lacks is not in the log any more, either.
+        // The log of today does not have all that the older database lacks.
         server.restart().await;
         create(&server.raw(), "second", 40).await;
         server.terminate().await;
@@ -180,7 +180,7 @@ impl Lab {
         }
     }
 
-    /// Whether the clients of before find all that they had.
+    /// Checks that the clients of before find all that they had.
     async fn check_whole(&self, what: &str, served: &Served) -> Value {
         let log = || format!("{what}; the log:\n{}", served.log());
         let old = served.data.join("kubeconfig-of-before");
@@ -288,7 +288,7 @@ async fn each_file_of_the_data_directory_is_refused_or_nothing_is_lost() {
         .await;
 }
 
-/// The store and its log from the same earlier time fit each other; the mark tells that there was more.
+/// The store and its log from the same earlier time fit each other; the mark records that there was more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_is_accepted() {
     let lab = Lab::new().await;
@@ -307,7 +307,7 @@ async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_i
         fs::write(&log, bytes).unwrap();
     };
     let without_mark = |data: &Path| {
-        // As somebody copies a store who takes the database alone.
+        // A copy of the database alone.
         for name in ["keelson.db-wal", "keelson.db-shm", "keelson.db-mark"] {
             fs::remove_file(data.join(name)).unwrap();
         }

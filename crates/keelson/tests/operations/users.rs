@@ -104,7 +104,7 @@ async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it()
     assert!(text.contains("server: https://api.example.org:6443\n"), "{text}");
 }
 
-/// What the user could not use, or would not expect, is said when it is made. Scripts go on as before.
+/// A warning comes when the user is made, and scripts run as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_the_certificate_lacks_and_a_role_that_holds_everywhere_get_a_warning() {
     let builder = TestServer::builder().configure(|config| config.pki.extra_names = vec!["api.example.org".to_owned()]);

@@ -36,7 +36,7 @@ pub struct PostgresConfig {
     pub recent_bytes: usize,
     /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
     pub least_revision: Revision,
-    /// Whether the tables have to be there already; they are made otherwise.
+    /// Refuses a database without tables, rather than to make them.
     pub existing: bool,
     /// Is told when a task of the store dies.
     pub supervisor: Supervisor,
@@ -86,7 +86,7 @@ impl PostgresConfig {
         })
     }
 
-    /// Where the database is, without who logs in: `host:port,host:port/database`.
+    /// The place of the database without the login: `host:port,host:port/database`.
     pub fn place(&self) -> String {
         let named = |host: &Host| match host {
             Host::Tcp(name) => name.clone(),

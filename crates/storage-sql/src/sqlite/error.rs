@@ -86,7 +86,7 @@ pub enum OpenError {
     Lost {
         /// The data directory.
         directory: PathBuf,
-        /// What is missing, and how that is known.
+        /// The loss, and the sign of it.
         finding: String,
     },
     /// There is no store where one was to be read.
@@ -94,7 +94,7 @@ pub enum OpenError {
     NoStore {
         /// The data directory.
         directory: PathBuf,
-        /// Whether the database's file is there, and has no byte.
+        /// Set where the database's file is there and has no byte.
         empty: bool,
     },
     /// The file system refused.

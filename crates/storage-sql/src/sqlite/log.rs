@@ -51,17 +51,17 @@ impl std::fmt::Display for Torn {
 pub(crate) struct Salts(pub(crate) u32, pub(crate) u32);
 
 impl Salts {
-    /// Where they are in the log's header.
+    /// Their place in the log's header, in bytes.
     const PLACE: usize = 16;
 
-    /// Those of a log that is open, also while it is written.
+    /// Reads the salts of a log, also while it is written.
     pub(crate) fn of(log: &File) -> io::Result<Self> {
         let mut salts = [0; 8];
         log.read_exact_at(&mut salts, Self::PLACE as u64)?;
         Ok(Self(field(&salts, 0), field(&salts, 4)))
     }
 
-    /// Whether a log with these is the one that had `noted`, or that one after it started over once: a power loss can come before that
+    /// Returns true for the log that had `noted`, and for the same log after it started over once: a power loss can come before that
     /// is noted.
     pub(crate) fn follow(self, noted: Self) -> bool {
         self == noted || self.0 == noted.0.wrapping_add(1)

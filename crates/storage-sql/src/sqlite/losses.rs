@@ -4,7 +4,7 @@
 //! the newest acknowledged revision. So an empty log, a database below the mark, and a missing mark are known for losses.
 //! A power loss takes only what was not synced, which was not acknowledged, and leaves all three as they should be.
 //!
-//! Whoever accepts a loss goes on at a revision above every one that can have been given out.
+//! A store whose loss is accepted continues at a revision above every one that it can have given out.
 
 use std::fs::File;
 use std::io;
@@ -20,22 +20,22 @@ use crate::sqlite::open::{DATABASE_FILE, LOG, empty_log, sync_directory};
 use crate::sqlite::private::beside;
 use crate::sqlite::schema::{self, Fact};
 
-/// What the name of a rollback journal ends in. Only a store that is being made has one.
+/// The end of the name of a rollback journal. Only a store that is being made has one.
 const JOURNAL: &str = "-journal";
-/// What the name of a file ends in that was put aside, because it is not one of this store.
+/// The end of the new name of a file that is not one of this store.
 const SET_ASIDE: &str = ".set-aside";
-/// How far revisions are raised when a loss is accepted: more than can have been given out since the mark was synced, or since
-/// a database was written of which there is no mark.
+/// The number that is added to revisions when a loss is accepted: more than can have been given out since the mark was synced, or
+/// since a database without one was written.
 pub const ACCEPTED_LOSS_MARGIN: u64 = 1_000_000_000;
 
-/// What is known of a store before it is opened, and which losses were accepted.
+/// The state of a store's files before it is opened, and whether a loss was accepted.
 pub(crate) struct Losses {
     directory: PathBuf,
     accept: bool,
     mark: Found,
-    /// Those of the log as it lay there; none for one that is missing or empty.
+    /// The salts of the log before the opening; none for a log that is missing or empty.
     log: Option<Salts>,
-    /// Whether something was lost, and that was accepted.
+    /// Set once a loss was found and accepted.
     accepted: bool,
 }
 
@@ -75,7 +75,7 @@ impl Losses {
     /// Looks at a store that no server runs on, for commands that read it. Accepts nothing.
     ///
     /// # Errors
-    /// What is lost, or why that is not known.
+    /// When something is lost, or a file can't be read.
     pub(crate) fn check(directory: &Path, connection: &Connection) -> Result<(), OpenError> {
         Self::before_opening(directory, false)?.check_content(connection)
     }
@@ -108,12 +108,17 @@ impl Losses {
 
     fn finding(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
         let was_open = Fact::Open.get(connection)? != Revision::ZERO;
-        let (store, newest) = (Fact::Store.get(connection)?.get(), schema::newest_revision(connection)?);
+        let (store, start) = (Fact::Store.get(connection)?.get(), Fact::Starts.get(connection)?.get());
+        let newest = schema::newest_revision(connection)?;
         let mark = self.mark.mark();
         Ok(match mark {
             Some(mark) if store != 0 && mark.store != store => {
                 Some(format!("{DATABASE_FILE} and {DATABASE_FILE}{MARK} are of different stores"))
             }
+            Some(mark) if store != 0 && start < mark.start => Some(format!(
+                "{DATABASE_FILE} is older than {DATABASE_FILE}{MARK}: {start} starts of a server against {}",
+                mark.start
+            )),
             _ if was_open && self.log.is_none() => Some(format!(
                 "its server did not stop in order, and the log {DATABASE_FILE}{LOG} is missing or empty; without it the store ends at \
                  revision {newest}{}",
@@ -147,7 +152,7 @@ impl Losses {
     /// Raises the revision where a loss was accepted, and says in the database and in the mark that a server has the store open.
     ///
     /// # Errors
-    /// When that can't be made durable. Where the disk has no room for it, the store goes on without it.
+    /// When that can't be made durable. A full disk is no error: the store is opened without a mark.
     pub(crate) fn begin(self, connection: &mut Connection) -> Result<Option<MarkFile>, OpenError> {
         let database = self.directory.join(DATABASE_FILE);
         let sqlite = || OpenError::sqlite(&database);
@@ -160,9 +165,10 @@ impl Losses {
         }
         let revision = schema::newest_revision(connection).map_err(sqlite())?;
         let store = known_or_random(connection).map_err(sqlite())?;
+        let before = Fact::Starts.get(connection).map_err(sqlite())?.get();
         let path = beside(&database, MARK);
         // ORDER: the mark is durable before the database says that there is one.
-        let mut file = match MarkFile::make(&path, Mark { store, revision, log: None }) {
+        let mut file = match MarkFile::make(&path, Mark { store, start: before, revision, log: None }) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 warn_unnoted(&error);
                 return Ok(None);
@@ -170,10 +176,10 @@ impl Losses {
             made => made.map_err(OpenError::io(&path))?,
         };
         sync_directory(&self.directory)?;
-        match say_open(connection, store) {
+        match say_open(connection, store, before + 1) {
             Ok(()) => {
                 let wal = beside(&database, LOG);
-                file.follow(File::open(&wal).map_err(OpenError::io(&wal))?);
+                file.follow(before + 1, File::open(&wal).map_err(OpenError::io(&wal))?);
             }
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => warn_unnoted(&error),
             Err(error) => return Err(sqlite()(error)),
@@ -182,15 +188,17 @@ impl Losses {
     }
 }
 
-fn warn_unnoted(error: &dyn std::error::Error) {
-    tracing::warn!(error, "the store can't note that it is open; a loss of its log would not be noticed");
+fn warn_unnoted(error: &dyn std::fmt::Display) {
+    tracing::warn!(%error, "the store can't note that it is open; a loss of its log would not be noticed");
 }
 
 /// Says in the database that it is open, in its file too and not in the log alone. The log has a frame from then on.
-fn say_open(connection: &mut Connection, store: u64) -> rusqlite::Result<()> {
+fn say_open(connection: &mut Connection, store: u64, start: u64) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     Fact::Store.set(&transaction, Revision::new(store))?;
-    Fact::Open.set(&transaction, Fact::Open.get(&transaction)?.next())?;
+    for fact in [Fact::Starts, Fact::Open] {
+        fact.set(&transaction, Revision::new(start))?;
+    }
     transaction.commit()?;
     // ORDER: the log keeps its frames; one that was cut to nothing here would look like a lost one after a crash.
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
@@ -233,7 +241,7 @@ fn known_or_random(connection: &Connection) -> rusqlite::Result<u64> {
     }
 }
 
-/// How many bytes a file has; none where it is not there.
+/// The length of a file in bytes; 0 for a missing one.
 fn length(path: &Path) -> Result<u64, OpenError> {
     match path.metadata() {
         Ok(found) => Ok(found.len()),

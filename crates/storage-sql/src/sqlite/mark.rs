@@ -16,28 +16,30 @@ use keelson_meta::Revision;
 use crate::sqlite::log::Salts;
 use crate::sqlite::private;
 
-/// What the name of the file ends in, behind that of the database.
+/// The end of the file's name, behind the database's name.
 pub(crate) const MARK: &str = "-mark";
 
-/// What the file begins with: its name, and the version of its form.
+/// The first words of the file: its name, and the version of its form.
 const TITLE: &str = "keelson-mark 1";
-/// The text before the checksum, in bytes: the title, the store, the revision and the log, each behind a space.
-const TEXT: usize = TITLE.len() + 17 + 21 + 17;
+/// The text before the checksum, in bytes: the title, the store, the start, the revision and the log, each behind a space.
+const TEXT: usize = TITLE.len() + 17 + 17 + 21 + 17;
 /// The whole file, in bytes: the text, a space, the checksum and a newline. Smaller than what disks write at once.
 const LENGTH: usize = TEXT + 1 + 8 + 1;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The store, as its facts name it.
     pub(crate) store: u64,
+    /// The number of the start by which a server had the store open.
+    pub(crate) start: u64,
     /// The newest acknowledged revision.
     pub(crate) revision: Revision,
     /// The log that the server writes; none where none may be expected: after a clean stop, and while a server starts.
     pub(crate) log: Option<Salts>,
 }
 
-/// What lies in the place of the file.
+/// The result of reading the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
@@ -58,7 +60,12 @@ impl Found {
 impl Mark {
     fn encode(self) -> [u8; LENGTH] {
         let Salts(first, second) = self.log.unwrap_or_default();
-        let text = format!("{TITLE} {:016x} {:020} {first:08x}{second:08x}", self.store, self.revision.get());
+        let text = format!(
+            "{TITLE} {:016x} {:016x} {:020} {first:08x}{second:08x}",
+            self.store,
+            self.start,
+            self.revision.get()
+        );
         let line = format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()));
         line.into_bytes().try_into().expect("each number has as many digits as its type can have")
     }
@@ -70,11 +77,12 @@ impl Mark {
             return None;
         }
         let mut words = text.strip_prefix(TITLE)?.split_ascii_whitespace();
-        let store = u64::from_str_radix(words.next()?, 16).ok()?;
+        let mut number = || u64::from_str_radix(words.next()?, 16).ok();
+        let (store, start) = (number()?, number()?);
         let revision = words.next()?.parse().ok().map(Revision::new)?;
         let salts = u64::from_str_radix(words.next()?, 16).ok()?;
         let log = Salts((salts >> 32) as u32, (salts & 0xffff_ffff) as u32);
-        Some(Self { store, revision, log: Some(log).filter(|log| *log != Salts::default()) })
+        Some(Self { store, start, revision, log: Some(log).filter(|log| *log != Salts::default()) })
     }
 
     /// Reads the file.
@@ -93,7 +101,7 @@ pub(crate) struct MarkFile {
     /// None where the database could not be made to say that it is open.
     log: Option<File>,
     mark: Mark,
-    /// Whether the last write has failed, which is logged once.
+    /// Set while writes fail, so that the failure is logged once.
     failing: bool,
 }
 
@@ -108,9 +116,10 @@ impl MarkFile {
         Ok(marking)
     }
 
-    /// Names this log from now on, whenever it starts over.
-    pub(crate) fn follow(&mut self, log: File) {
+    /// Names this start and this log from now on, whenever the log starts over.
+    pub(crate) fn follow(&mut self, start: u64, log: File) {
         self.log = Some(log);
+        self.mark.start = start;
         self.note(self.mark.revision);
     }
 
@@ -147,11 +156,11 @@ impl MarkFile {
 mod tests {
     use super::*;
 
-    const WHOLE: Mark = Mark { store: 7, revision: Revision::new(u64::MAX), log: Some(Salts(1, u32::MAX)) };
+    const WHOLE: Mark = Mark { store: 7, start: 9, revision: Revision::new(u64::MAX), log: Some(Salts(1, u32::MAX)) };
 
     #[test]
     fn a_mark_reads_back_and_a_part_of_one_does_not() {
-        for mark in [WHOLE, Mark { log: None, ..WHOLE }, Mark { store: u64::MAX, revision: Revision::ZERO, ..WHOLE }] {
+        for mark in [WHOLE, Mark { log: None, ..WHOLE }, Mark { store: u64::MAX, start: u64::MAX, ..WHOLE }] {
             assert_eq!(Mark::decode(&mark.encode()), Some(mark));
         }
         let bytes = WHOLE.encode();
@@ -175,9 +184,9 @@ mod tests {
         let mut header = [0; 32];
         header[16..24].copy_from_slice(&[0, 0, 0, 3, 0, 0, 0, 4]);
         std::fs::write(&log, header).unwrap();
-        file.follow(File::open(&log).unwrap());
+        file.follow(10, File::open(&log).unwrap());
         file.note(Revision::new(6));
-        let noted = Mark { revision: Revision::new(6), log: Some(Salts(3, 4)), ..WHOLE };
+        let noted = Mark { start: 10, revision: Revision::new(6), log: Some(Salts(3, 4)), ..WHOLE };
         assert_eq!(Mark::read(&path).unwrap(), Found::Mark(noted));
         file.close();
         assert_eq!(Mark::read(&path).unwrap(), Found::Mark(Mark { log: None, ..noted }));

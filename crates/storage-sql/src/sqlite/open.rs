@@ -67,9 +67,9 @@ pub struct SqliteConfig {
     /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
     /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
     pub log_bytes: usize,
-    /// Whether to go on without what the store has lost, at a revision far above, rather than to refuse.
+    /// Accepts a loss, and continues at a revision far above, rather than to refuse the store.
     pub accept_loss: bool,
-    /// Whether the store has to be there already; an empty one is made otherwise.
+    /// Refuses a directory without a store, rather than to make an empty one.
     pub existing: bool,
     /// Is told when the store can't go on: its writer has died, or the disk has failed.
     pub supervisor: Supervisor,
@@ -156,7 +156,7 @@ impl DirectoryLock {
     /// Gives up a directory in which nothing else was made, and removes it with the file of the lock.
     ///
     /// # Errors
-    /// Those of the file system, such as that there is something else in it.
+    /// When the directory holds something else, or the file system refuses.
     pub fn remove(self, directory: &Path) -> std::io::Result<()> {
         if self.file.is_some() {
             std::fs::remove_file(directory.join(LOCK_FILE))?;
@@ -205,8 +205,8 @@ pub(crate) fn check_there(directory: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Opens the writer's connection to the database in a directory, and the file with its mark, unless the disk has no room for that; makes
-/// the database if it is absent.
+/// Opens the writer's connection to the database in a directory, and makes the database if it is absent. Returns the file with its mark
+/// too, unless the disk has no room for one.
 pub(crate) fn open_writer(directory: &Path, accept_loss: bool) -> Result<(Connection, Option<MarkFile>), OpenError> {
     let file = directory.join(DATABASE_FILE);
     let sqlite = || OpenError::sqlite(&file);

@@ -64,8 +64,10 @@ pub(crate) enum Fact {
     Rows,
     /// How often it was tried whether a full disk has room again. A number that changes is written; any other is not.
     Probes,
-    /// How many starts have passed since the last stop in order; 0 after one. A number that differs from start to start is written.
+    /// The number of the start by which a server has the store open; 0 after a stop in order.
     Open,
+    /// The number of starts so far, by which an older database is known from today's.
+    Starts,
     /// A random number that the store is known by; 0 before its first start by a keelson that gives it one.
     Store,
     /// A checksum over all the others.
@@ -82,6 +84,7 @@ impl Fact {
             Self::Rows => "rows",
             Self::Probes => "probes",
             Self::Open => "open",
+            Self::Starts => "starts",
             Self::Store => "store",
             Self::Sum => "sum",
         }

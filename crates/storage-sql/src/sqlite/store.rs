@@ -50,7 +50,7 @@ pub struct SqliteStore {
     _lock: Option<DirectoryLock>,
 }
 
-/// What a store in a directory has beside its database; nothing in memory.
+/// The parts of a store in a directory beside its database; none in memory.
 #[derive(Default)]
 struct Kept {
     checkpoints: Option<Checkpoints>,

@@ -77,7 +77,7 @@ pub(crate) struct Writer {
     pub(crate) newest: watch::Sender<Revision>,
     /// None in memory, where there is no log.
     pub(crate) checkpoints: Option<Checkpoints>,
-    /// Where the newest acknowledged revision is noted. None in memory.
+    /// Records the newest acknowledged revision. None in memory.
     pub(crate) mark: Option<MarkFile>,
     /// Is told when nothing can be written any more.
     pub(crate) supervisor: Supervisor,
@@ -120,7 +120,7 @@ impl Writer {
                 let rows = group.events.len();
                 let bytes = group.events.iter().filter_map(|event| event.value.as_ref()).map(Bytes::len).sum();
                 if let Some(mark) = &mut self.mark {
-                    // ORDER: before anybody can know of the revision, so that none is lost that was given out.
+                    // ORDER: before a client can know of the revision. Each one that was given out is recorded.
                     mark.note(group.revision);
                 }
                 self.publish(group, oldest);

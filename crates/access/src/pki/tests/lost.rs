@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// What is done to a file of keys.
 fn remove(home: &Home, names: &[&str]) {
     names.iter().for_each(|name| fs::remove_file(home.path().join("pki").join(name)).unwrap());
 }
@@ -30,7 +29,7 @@ fn a_key_that_a_server_has_used_is_not_made_anew() {
         (&["ca.crt", "ca.key"], "ca.crt"),
         (&["front-proxy-ca.key"], "front-proxy-ca.key"),
         (&["front-proxy-ca.crt", "front-proxy-ca.key"], "front-proxy-ca.crt"),
-        // What is left of a directory in which nearly all is lost.
+        // One file of many is left.
         (&["ca.crt", "ca.key", "sa.key", "sa.pub", "admin.key", "admin.crt", "apiserver.key"], "ca.crt"),
     ] {
         let home = Home::new();
@@ -70,7 +69,7 @@ fn whoever_accepts_the_loss_keeps_what_the_lost_keys_have_signed() {
     assert_ne!(accepting(&home).front_proxy.own_ca_pem, first.front_proxy.own_ca_pem);
 }
 
-/// What a crash leaves of a first start is no loss: keys come before all that is made of them.
+/// A first start that crashes has lost nothing: keys come before all that is made of them.
 #[test]
 fn a_first_start_that_was_cut_off_anywhere_is_begun_again() {
     let whole = Home::new();
