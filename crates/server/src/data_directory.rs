@@ -16,8 +16,8 @@ use keelson_supervision::Supervisor;
 use crate::config::Config;
 use crate::store::{Opened, StoreConfig};
 
-/// How long a start waits for a data directory that another process holds. A process that was forked and runs no program of its own yet
-/// holds it, too.
+/// The longest wait of a start for a data directory that another process holds. A process that was forked and runs no program of its own
+/// yet holds it too.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between two attempts to lock the directory.
 const LOCK_POLL: Duration = Duration::from_millis(20);

@@ -24,7 +24,7 @@ use crate::sqlite::schema::{self, Fact};
 const JOURNAL: &str = "-journal";
 /// The end of the new name of a file that is not one of this store.
 const SET_ASIDE: &str = ".set-aside";
-/// The number that is added to revisions when a loss is accepted: more than can have been given out since the mark was synced, or
+/// The number that is added to revisions when a loss is accepted. More revisions can't have been given out since the mark was synced, or
 /// since a database without one was written.
 pub const ACCEPTED_LOSS_MARGIN: u64 = 1_000_000_000;
 
