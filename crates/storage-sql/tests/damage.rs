@@ -282,7 +282,14 @@ async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
         let store = SqliteStore::open(SqliteConfig::directory(directory.path())).expect("it is asked about once");
         assert!(store.get(&StoreKey::new("/after")).await.unwrap().is_some());
     }
+    // A mark of another store takes no log away that is right.
+    let (marked, _) = killed().await;
+    take(marked.path(), "keelson.db-mark");
+    let refused = SqliteStore::open(SqliteConfig::directory(marked.path())).err().unwrap().to_string();
+    assert!(refused.contains("are of different stores"), "{refused}");
+    assert_eq!(count(&SqliteStore::open(accepting(marked.path())).unwrap()).await, KILLED);
     let (whole, _) = killed().await;
+    assert!(check(whole.path()).unwrap().findings.is_empty());
     let store = SqliteStore::open(SqliteConfig::directory(whole.path())).unwrap();
     assert_eq!((count(&store).await, store.current_revision().await.unwrap().get()), (KILLED, ACKNOWLEDGED));
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use keelson_testkit::{Endpoint, ProcessServer, Raw};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -181,7 +181,7 @@ impl Lab {
     }
 
     /// Checks that the clients of before find all that they had.
-    async fn check_whole(&self, what: &str, served: &Served) -> Value {
+    async fn check_whole(&self, what: &str, served: &Served) {
         let log = || format!("{what}; the log:\n{}", served.log());
         let old = served.data.join("kubeconfig-of-before");
         let address = served.url();
@@ -193,7 +193,6 @@ impl Lab {
         assert_eq!(items(&found).len(), self.objects, "{}", log());
         let review = raw.post(REVIEWS, &json!({"spec": {"token": self.token}})).await.expect(201).json();
         assert_eq!(review["status"]["authenticated"], true, "{}", log());
-        found
     }
 
     async fn check_cell(&self, file: &str, damage: &str, expected: Expected) {
@@ -205,7 +204,10 @@ impl Lab {
                 assert!(text.contains(part), "{what}: {text}");
                 assert!(!text.contains("panicked"), "{what}: {text}");
             }
-            (Ok(served), Whole) => drop(self.check_whole(&what, &served).await),
+            (Ok(served), Whole) => {
+                self.check_whole(&what, &served).await;
+                served.kill().await;
+            }
             (Err(text), Whole) => panic!("{what}: it is refused: {text}"),
             (Ok(served), Refused(_)) => panic!("{what}: it starts; the log:\n{}", served.log()),
         }
@@ -214,7 +216,7 @@ impl Lab {
 
 /// A server that has started on a copy; killed when this is dropped.
 struct Served {
-    _child: Child,
+    child: Child,
     data: PathBuf,
 }
 
@@ -225,6 +227,10 @@ fn log_of(data: &Path) -> String {
 impl Served {
     fn log(&self) -> String {
         log_of(&self.data)
+    }
+
+    async fn kill(mut self) {
+        self.child.kill().await.unwrap();
     }
 
     fn url(&self) -> String {
@@ -261,7 +267,7 @@ async fn start(data: &Path, args: &[&str]) -> Result<Served, String> {
     };
     let ended = tokio::time::timeout(PATIENCE, started).await.expect("it starts or is refused");
     match ended {
-        None => Ok(Served { _child: child, data: data.to_owned() }),
+        None => Ok(Served { child, data: data.to_owned() }),
         Some(status) if status.success() => panic!("it ends well: {}", log_of(data)),
         Some(_) => Err(log_of(data)),
     }
@@ -342,8 +348,8 @@ async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_i
         // Watches of before have to list anew.
         let expired = raw.get(format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", lab.newest)).await.text();
         assert!(expired.contains("\"code\":410"), "{what}: {expired}");
-        drop(served);
-        drop(start(&data, &[]).await.unwrap_or_else(|error| panic!("{what} is asked about twice: {error}")));
+        served.kill().await;
+        start(&data, &[]).await.unwrap_or_else(|error| panic!("{what} is asked about twice: {error}")).kill().await;
     }
 }
 
@@ -359,6 +365,7 @@ async fn keys_that_are_gone_are_made_anew_when_that_is_accepted_and_tokens_of_be
     assert!(!data.join("pki/sa.key").exists());
     let served = start(&data, &["--accept-loss"]).await.unwrap();
     lab.check_whole("sa.key made anew", &served).await;
+    served.kill().await;
     assert!(fs::read_to_string(data.join("pki/sa.pub")).unwrap().ends_with(&before));
 }
 

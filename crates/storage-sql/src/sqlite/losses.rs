@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use keelson_meta::Revision;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::sqlite::error::OpenError;
 use crate::sqlite::log::{self, Salts};
@@ -27,6 +27,9 @@ const SET_ASIDE: &str = ".set-aside";
 /// The number that is added to revisions when a loss is accepted. More revisions can't have been given out since the mark was synced, or
 /// since a database without one was written.
 pub const ACCEPTED_LOSS_MARGIN: u64 = 1_000_000_000;
+
+/// The finding of a database beside a mark of another one.
+const DIFFERENT_STORES: &str = "keelson.db and keelson.db-mark are of different stores";
 
 /// The state of a store's files before it is opened, and whether a loss was accepted.
 pub(crate) struct Losses {
@@ -65,9 +68,13 @@ impl Losses {
         if let (Some(log), Some(noted)) = (log, mark.mark().and_then(|mark| mark.log))
             && !log.follow(noted)
         {
-            losses.found(format!("{DATABASE_FILE}{LOG} is of another store, or of an earlier time of this one"))?;
-            set_aside(&wal)?;
-            losses.log = None;
+            if losses.is_mark_of(&database) {
+                losses.found(format!("{DATABASE_FILE}{LOG} is of another store, or of an earlier time of this one"))?;
+                set_aside(&wal)?;
+                losses.log = None;
+            } else {
+                losses.found(DIFFERENT_STORES.to_owned())?;
+            }
         }
         Ok(losses)
     }
@@ -78,6 +85,15 @@ impl Losses {
     /// When something is lost, or a file can't be read.
     pub(crate) fn check(directory: &Path, connection: &Connection) -> Result<(), OpenError> {
         Self::before_opening(directory, false)?.check_content(connection)
+    }
+
+    /// Returns false where the database, read without its log, says that the mark is one of another store. The log may be right then.
+    fn is_mark_of(&self, database: &Path) -> bool {
+        let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let read = Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags);
+        let store = read.and_then(|connection| Fact::Store.get(&connection)).map_or(0, Revision::get);
+        store == 0 || self.mark.mark().is_some_and(|mark| mark.store == store)
     }
 
     /// A log that is damaged before its end, or whose database is gone.
@@ -112,9 +128,7 @@ impl Losses {
         let newest = schema::newest_revision(connection)?;
         let mark = self.mark.mark();
         Ok(match mark {
-            Some(mark) if store != 0 && mark.store != store => {
-                Some(format!("{DATABASE_FILE} and {DATABASE_FILE}{MARK} are of different stores"))
-            }
+            Some(mark) if store != 0 && mark.store != store => Some(DIFFERENT_STORES.to_owned()),
             Some(mark) if store != 0 && start < mark.start => Some(format!(
                 "{DATABASE_FILE} is older than {DATABASE_FILE}{MARK}: {start} starts of a server against {}",
                 mark.start
