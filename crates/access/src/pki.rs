@@ -11,6 +11,7 @@ mod ends;
 pub mod files;
 mod issue;
 pub(crate) mod key_text;
+mod losses;
 mod names;
 mod renewal;
 mod service_account;
@@ -31,6 +32,7 @@ use crate::kubeconfig::Kubeconfig;
 use crate::tls::{self, TlsError};
 use crate::user::MASTERS;
 use files::Durability;
+use losses::Losses;
 
 pub use ends::{CertificateEnd, ending_within, first_end};
 pub use issue::KeyAndCertificate;
@@ -47,6 +49,8 @@ pub const FRONT_PROXY_NAME: &str = "front-proxy-client";
 /// The beginnings of the names of authorities.
 const CA_NAME: &str = "keelson-ca";
 const FRONT_PROXY_CA_NAME: &str = "keelson-front-proxy-ca";
+/// The stem of the files of the authority of front proxies.
+const FRONT_PROXY_CA: &str = "front-proxy-ca";
 
 /// What the server's keys and certificates should be.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +65,8 @@ pub struct PkiOptions {
     pub front_proxy: FrontProxyOptions,
     /// Files with the keys of service account tokens, instead of or beside our own.
     pub service_account: TokenKeyFiles,
+    /// Makes keys anew that a server has used and that are gone, rather than to refuse.
+    pub accept_loss: bool,
 }
 
 /// What the operator says of front proxies.
@@ -86,12 +92,20 @@ pub enum PkiError {
         source: io::Error,
     },
     /// The authority has lost its key. A new one would lock out everybody who trusts the old.
-    #[error("{key} is missing though {certificate} exists: restore it, or remove both to have new ones made")]
+    #[error("{key} is missing though {certificate} exists: put it back from a copy")]
     KeyMissing {
         /// The file that is not there.
         key: PathBuf,
         /// The file that is.
         certificate: PathBuf,
+    },
+    /// Files are gone that a server has used. New ones would lock out the clients that rely on them.
+    #[error("missing: {missing}. {} was made with it, so clients rely on it: put it back from a copy", witness.display())]
+    Lost {
+        /// The files that are not there.
+        missing: String,
+        /// A file that could not be there without them.
+        witness: PathBuf,
     },
     /// What the authority would sign, nobody could verify.
     #[error("{key} is not the key of the first certificate in {certificate}, which is the one that signs")]
@@ -130,6 +144,14 @@ pub enum PkiError {
     /// A private key can't be used.
     #[error("a private key can't be used: {0}")]
     Key(KeyTextError),
+    /// A file holds no key that can be used, or only a part of one.
+    #[error("{path} can't be used: {reason}")]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        reason: String,
+    },
     /// A key or certificate cannot be made or parsed.
     #[error("a certificate cannot be made: {0}")]
     Issue(#[from] rcgen::Error),
@@ -229,7 +251,8 @@ pub fn prepare(
     random: &dyn Random,
 ) -> Result<(Pki, Unsaved), PkiError> {
     let names = names::of(options)?;
-    let maker = Maker::new(data_dir, names, clock.now(), random);
+    let maker = Maker::new(data_dir, names, clock.now(), random, options.accept_loss);
+    losses::warn_of_readable_keys(data_dir);
     let ca = maker.authority("ca", CA_NAME)?;
     let admin = maker.admin(&ca)?;
     let service_account = maker.service_account(options)?;
@@ -241,7 +264,7 @@ pub fn prepare(
         if options.serving.is_some() { serving.certificate_pem.clone() } else { ca.certificate_pem.clone() };
     let client_ca_pem = client_ca(&ca.certificate_pem, options)?;
     let (front_proxy, front_proxy_ca) = front_proxy(&options.front_proxy, || {
-        let ca = maker.authority("front-proxy-ca", FRONT_PROXY_CA_NAME)?;
+        let ca = maker.authority(FRONT_PROXY_CA, FRONT_PROXY_CA_NAME)?;
         let client =
             maker.leaf(&ca, FRONT_PROXY_NAME, FRONT_PROXY_NAME, &[], &issue::Purpose::Client { groups: &[] })?;
         Ok((ca, client))
@@ -282,7 +305,7 @@ pub fn serving(
         let pair = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names }, now, random)?;
         return Ok(ServingPki { ca_pem: ca.certificate_pem.clone(), pair, signer: Some(Signer(ca)) });
     };
-    let maker = Maker::new(data_dir, names, now, random);
+    let maker = Maker::new(data_dir, names, now, random, options.accept_loss);
     let ca = maker.authority("ca", CA_NAME)?;
     let pair = maker.serving(&ca)?;
     let _ = maker.unsaved.into_inner().save()?;
@@ -310,9 +333,9 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
     let admin = issue::leaf(&ca, ADMIN_NAME, &issue::Purpose::Client { groups: &[MASTERS] }, now, random)?;
     let serving = issue::leaf(&ca, SERVING_NAME, &issue::Purpose::Server { names: &names::of(options)? }, now, random)?;
     let keys = service_account::Paths::of(None, options);
-    let service_account = match keys.read()? {
+    let service_account = match keys.read_given()? {
         Some(given) => given,
-        None => SigningKey { also_verified_by: keys.also_verified_by()?, ..SigningKey::made()? },
+        None => SigningKey { also_verified_by: keys.also_verified_by(String::new())?, ..SigningKey::made()? },
     };
     let (front_proxy, front_proxy_ca) = front_proxy(&options.front_proxy, || {
         let ca = issue::authority(&issue::authority_name(FRONT_PROXY_CA_NAME, random), now, random)?;
@@ -418,11 +441,7 @@ impl Pki {
     /// # Errors
     /// When the file is there and cannot be read.
     pub fn keep_kubeconfig(&self, path: &Path, url: &str, unsaved: &mut Unsaved) -> Result<(), PkiError> {
-        let text = self.kubeconfig(url);
-        if load(path)?.as_deref() == Some(&text) {
-            return Ok(());
-        }
-        unsaved.keep(path.to_owned(), &text, Durability::Replaceable)
+        unsaved.keep_note(path.to_owned(), &self.kubeconfig(url))
     }
 }
 
@@ -434,14 +453,15 @@ struct Maker<'a> {
     names: Vec<String>,
     now: SystemTime,
     random: &'a dyn Random,
+    losses: Losses,
     unsaved: RefCell<Unsaved>,
 }
 
 impl<'a> Maker<'a> {
-    fn new(data_dir: &Path, names: Vec<String>, now: SystemTime, random: &'a dyn Random) -> Self {
+    fn new(data_dir: &Path, names: Vec<String>, now: SystemTime, random: &'a dyn Random, accept_loss: bool) -> Self {
         let directory = data_dir.join("pki");
-        let unsaved = Unsaved::below(data_dir, &directory);
-        Self { directory, names, now, random, unsaved: RefCell::new(unsaved) }
+        let unsaved = RefCell::new(Unsaved::below(data_dir, &directory));
+        Self { directory, names, now, random, losses: Losses::of(data_dir, accept_loss), unsaved }
     }
 
     /// Notes a file that is to be written.
@@ -457,17 +477,39 @@ impl<'a> Maker<'a> {
                 let pair = KeyAndCertificate { certificate_pem, key_pem };
                 if issue::is_pair(&pair) { Ok(pair) } else { Err(PkiError::KeyMismatch { key, certificate }) }
             }
-            (Some(_), None) => Err(PkiError::KeyMissing { key, certificate }),
-            // A key alone is what a crash between the two writes leaves: nobody trusts it yet.
-            (None, _) => {
+            (Some(lost_pem), None) => {
+                let missing = PkiError::KeyMissing { key: key.clone(), certificate: certificate.clone() };
+                self.losses.accepting(missing)?;
+                let mut pair = self.new_authority(common_name)?;
+                // Certificates of the lost key stay valid.
+                pair.certificate_pem = losses::joined(&pair.certificate_pem, &lost_pem);
+                self.keep_authority((key, certificate), pair)
+            }
+            (None, key_pem) => {
+                let is_front_proxy = stem == FRONT_PROXY_CA;
+                let missing: &[&Path] = if key_pem.is_some() { &[&certificate] } else { &[&certificate, &key] };
+                self.losses.check(missing, is_front_proxy)?;
+                let Some(key_pem) = key_pem else {
+                    return self.keep_authority((key, certificate), self.new_authority(common_name)?);
+                };
+                // A key alone is what a crash between the two writes leaves, or an operator's. It is never written over.
                 let name = issue::authority_name(common_name, self.random);
-                let pair = issue::authority(&name, self.now, self.random)?;
-                // ORDER: the key first, so that a certificate never stands without it.
-                self.keep(key, &pair.key_pem, Durability::Durable)?;
+                let pair = issue::authority_of(key_pem, &name, self.now, self.random)?;
                 self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
                 Ok(pair)
             }
         }
+    }
+
+    fn keep_authority(
+        &self,
+        (key, certificate): (PathBuf, PathBuf),
+        pair: KeyAndCertificate,
+    ) -> Result<KeyAndCertificate, PkiError> {
+        // ORDER: the key first, so that a certificate never stands without it.
+        self.keep(key, &pair.key_pem, Durability::Durable)?;
+        self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
+        Ok(pair)
     }
 
     fn admin(&self, ca: &KeyAndCertificate) -> Result<KeyAndCertificate, PkiError> {
@@ -501,17 +543,63 @@ impl<'a> Maker<'a> {
         Ok(pair)
     }
 
+    fn new_authority(&self, common_name: &str) -> Result<KeyAndCertificate, PkiError> {
+        issue::authority(&issue::authority_name(common_name, self.random), self.now, self.random)
+    }
+
     fn service_account(&self, options: &PkiOptions) -> Result<SigningKey, PkiError> {
         let keys = service_account::Paths::of(Some(&self.directory), options);
-        if let Some(known) = keys.read()? {
-            return Ok(known);
+        if let Some(given) = keys.read_given()? {
+            return Ok(given);
         }
-        let made = SigningKey::made()?;
-        self.keep(self.directory.join("sa.key"), &made.private_pem, Durability::Durable)?;
-        // For those who verify tokens elsewhere; the server itself derives it.
-        self.keep(self.directory.join("sa.pub"), &made.public_pem, Durability::Replaceable)?;
-        Ok(SigningKey { also_verified_by: keys.also_verified_by()?, ..made })
+        let (private, public) = (self.directory.join("sa.key"), self.directory.join("sa.pub"));
+        match (load(&private)?, service_account::load_public(&public)?) {
+            (Some(private_pem), Some(public_pem)) => {
+                losses::check_public_keys(&public, &public_pem)?;
+                SigningKey::read(private_pem, keys.also_verified_by(public_pem)?).map_err(unusable(&private))
+            }
+            (Some(private_pem), None) => {
+                let also_verified_by = keys.also_verified_by(String::new())?;
+                let key = SigningKey::read(private_pem, also_verified_by).map_err(unusable(&private))?;
+                if self.losses.has_run() {
+                    let file = public.display();
+                    tracing::warn!(
+                        "{file} is missing or empty, and is made anew; tokens of other keys that it held are refused"
+                    );
+                }
+                self.keep(public, &key.public_pem, Durability::Replaceable)?;
+                Ok(key)
+            }
+            (None, Some(lost_pem)) => {
+                self.losses.accepting(PkiError::KeyMissing { key: private.clone(), certificate: public.clone() })?;
+                // Tokens that the lost key has signed stay valid.
+                self.new_service_account((private, public), lost_pem, &keys)
+            }
+            (None, None) => {
+                self.losses.check(&[&private, &public], false)?;
+                self.new_service_account((private, public), String::new(), &keys)
+            }
+        }
     }
+
+    fn new_service_account(
+        &self,
+        (private, public): (PathBuf, PathBuf),
+        lost_pem: String,
+        keys: &service_account::Paths,
+    ) -> Result<SigningKey, PkiError> {
+        let made = SigningKey::made()?;
+        self.keep(private, &made.private_pem, Durability::Durable)?;
+        // For those who verify tokens elsewhere; the server itself derives its own from the private key.
+        self.keep(public, &losses::joined(&made.public_pem, &lost_pem), Durability::Durable)?;
+        Ok(SigningKey { also_verified_by: keys.also_verified_by(lost_pem)?, ..made })
+    }
+}
+
+/// Names the file with the key that is at fault.
+fn unusable(path: &Path) -> impl FnOnce(PkiError) -> PkiError {
+    let path = path.to_owned();
+    move |error| PkiError::Unusable { path, reason: error.to_string() }
 }
 
 fn read(path: &Path) -> Result<String, PkiError> {

@@ -57,9 +57,12 @@ pub(crate) struct UserCreate {
     /// The namespace that it works in: the one of its kubeconfig, and of the binding.
     #[arg(long)]
     pub(crate) namespace: Option<String>,
-    /// A cluster role to bind to it, such as view, edit or admin: in the namespace, or everywhere if there is none.
+    /// A cluster role to bind to it, such as view, edit or admin: in the namespace, or in all namespaces if none is given.
     #[arg(long)]
     pub(crate) role: Option<String>,
+    /// Bind the role in all namespaces, whatever --namespace says; without either flag the command does so with a warning.
+    #[arg(long, requires = "role")]
+    pub(crate) all_namespaces: bool,
     /// How long the certificate holds (such as 720h); a year unless given, which is also the longest.
     #[arg(long, value_parser = duration)]
     pub(crate) valid_for: Option<Duration>,
@@ -69,8 +72,8 @@ pub(crate) struct UserCreate {
     /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given, or else the one that KUBECONFIG names.
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Where the user reaches the server, such as https://api.example.org:6443; as this command does, unless given. Its certificate has to
-    /// hold for that name (serve --tls-san).
+    /// Where the user reaches the server, such as https://api.example.org:6443; as this command does, unless given. The command
+    /// warns where the server's certificate does not hold for that name (serve --tls-san).
     #[arg(long)]
     pub(crate) server: Option<String>,
     /// The data directory of the server.
@@ -100,8 +103,8 @@ pub(crate) struct Serve {
     /// A file that holds the password for PostgreSQL, where the URL holds none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are looked at.
     #[arg(long, env = "KEELSON_STORE_PASSWORD_FILE")]
     pub(crate) store_password_file: Option<PathBuf>,
-    /// Start although the embedded store has lost something: with an empty one where the old one is gone, or without what is
-    /// behind a damaged place of its log.
+    /// Start although the data directory has lost something: the embedded store continues without it, at a revision above all that were given
+    /// out, and keys are made anew. Take the flag away once the server has started.
     #[arg(long, env = "KEELSON_ACCEPT_LOSS")]
     pub(crate) accept_loss: bool,
     /// Leave objects that can't be read out of lists (encrypted by another server, say), rather than fail such lists.
@@ -302,6 +305,9 @@ pub(crate) enum Storage {
         from: String,
         /// The store to write.
         to: String,
+        /// Copy a source without objects too. It is taken for a mistyped one otherwise.
+        #[arg(long)]
+        allow_empty: bool,
     },
     /// Tell of each resource in which version the servers store it, whether they agree, how much lies in the store in an older one, and
     /// what is being written anew. Asks a running server.

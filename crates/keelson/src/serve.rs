@@ -206,6 +206,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.identity_interval = config.identity_interval.min(args.identity_lease / RENEWALS_IN_A_LEASE);
     config.identity_duration = args.identity_lease;
     config.allow_other_keys = args.allow_other_keys;
+    config.pki.accept_loss = args.accept_loss;
     config.pki.extra_names = args.tls_san;
     // Those who are told of the address have to find a certificate for it.
     let advertised = config.advertise_address.filter(|address| !address.is_unspecified());

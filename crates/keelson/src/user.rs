@@ -3,6 +3,8 @@
 //! Everything is asked of a running server as any administrator would ask it: a certificate signing request, its approval, and a
 //! binding. The key never leaves this process but for the file, which its owner alone can read.
 
+mod serving_names;
+
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -18,7 +20,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::args::UserCreate;
-use crate::output::answer;
+use crate::output::{answer, note};
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -43,6 +45,14 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
             bail!("{} exists; --out says where else to write", out.display());
         }
         let server = Server::of(settings).await?;
+        if let Some(url) = &settings.server {
+            warn_of_other_names(&server, url)?;
+        }
+        if let (Some(role), None, false) = (&settings.role, &settings.namespace, settings.all_namespaces) {
+            note(format_args!(
+                "warning: no --namespace is given, so {role} is bound in all namespaces; --all-namespaces says that it is meant"
+            ));
+        }
         if let Some(role) = &settings.role {
             let path = format!("{RBAC}/clusterroles/{role}");
             server.ask(Method::GET, &path, "", None).await.with_context(|| format!("looking for the role {role}"))?;
@@ -156,7 +166,7 @@ impl Server {
     /// Binds a cluster role, which may be bound already; says where.
     async fn bind(&self, settings: &UserCreate, role: &str) -> anyhow::Result<String> {
         let name = format!("{}:{role}", settings.name);
-        let (kind, place, told) = match &settings.namespace {
+        let (kind, place, told) = match settings.namespace.as_ref().filter(|_| !settings.all_namespaces) {
             Some(namespace) => {
                 let place = format!("{RBAC}/namespaces/{namespace}/rolebindings");
                 ("RoleBinding", place, format!("in the namespace {namespace}"))
@@ -173,6 +183,21 @@ impl Server {
         applied.with_context(|| format!("binding the role {role}"))?;
         Ok(told)
     }
+}
+
+/// Warns where a client that goes to `url` would refuse the server's certificate.
+fn warn_of_other_names(server: &Server, url: &str) -> anyhow::Result<()> {
+    let (host, _) = serving_names::host_of(url).context("reading --server")?;
+    match serving_names::other_names(&server.url, &server.ca_pem, &host) {
+        Ok(None) => {}
+        Ok(Some(names)) => note(format_args!(
+            "warning: the certificate of the server does not hold for {host}, so clients will refuse it there; it holds for {}. Start the \
+             server with --tls-san {host}",
+            names.join(", ")
+        )),
+        Err(error) => note(format_args!("warning: the names of the server's certificate were not checked: {error:#}")),
+    }
+    Ok(())
 }
 
 /// What a server says of a refusal, rather than how it was sent.

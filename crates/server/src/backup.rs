@@ -8,11 +8,15 @@ use anyhow::Context as _;
 use keelson_meta::Revision;
 pub use keelson_storage_sql::Checked;
 
+use crate::data_directory;
+
 /// Writes a consistent copy of the store in `data_dir` to `file`, also while a server runs on it.
 ///
 /// # Errors
-/// When there is no store, or the file exists or can't be written. A file that was begun is removed.
+/// When there is no store, or the servers of the directory use another one, or the store has lost something, or the file exists or can't be
+/// written. A file that was begun is removed.
 pub fn backup(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
+    data_directory::check_embedded(data_dir)?;
     keelson_storage_sql::backup(data_dir, file)
         .with_context(|| format!("copying the store in {} to {}", data_dir.display(), file.display()))
 }
@@ -29,7 +33,9 @@ pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> anyhow::Result<Revisi
 /// Verifies the store in `data_dir`, also while a server runs on it.
 ///
 /// # Errors
-/// When there is no store, or it can't be read at all. What is damaged is no error but a finding.
+/// When there is no store, or the servers of the directory use another one, or it can't be read at all. What is damaged is no error but a
+/// finding.
 pub fn check(data_dir: &Path) -> anyhow::Result<Checked> {
+    data_directory::check_embedded(data_dir)?;
     keelson_storage_sql::check(data_dir).with_context(|| format!("checking the store in {}", data_dir.display()))
 }

@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use keelson_meta::Revision;
 use keelson_resources::Catalogue;
 use keelson_storage::StoreKey;
@@ -23,17 +23,29 @@ const REVISION_MARGIN: u64 = 1_000_000;
 /// The copy's revisions go on above those of its source, so that clients which knew that see none go back; only etcd can't.
 ///
 /// # Errors
-/// When a store can't be opened or fails, the target holds something else, or the source is still being written. What was
-/// copied stays, and the same call goes on from it.
+/// When a store can't be opened or fails, or the source is still being written. When the source is not there, or is empty without
+/// `allow_empty`, and when the target holds something else. What was copied stays, and the same call goes on from it.
 pub async fn copy_store(
     from: &StoreConfig,
     to: &StoreConfig,
+    allow_empty: bool,
     report: impl FnMut(CopyProgress),
 ) -> anyhow::Result<CopyProgress> {
+    for store in [from, to] {
+        let in_memory = matches!(store, StoreConfig::Memory);
+        ensure!(
+            !in_memory,
+            "memory: names a store that ends with this command, so there is nothing to copy from it or into it"
+        );
+    }
     // A writer that dies fails the call that waits for it, and the copy with it.
     let unwatched = Supervisor::default();
-    let source = from.open_at_least(Revision::ZERO, &unwatched).await.context("opening the source")?.store;
+    let source = from.open_existing(&unwatched).await.context("opening the source")?.store;
     copy::check_source(&*source).await?;
+    ensure!(
+        allow_empty || copy::holds_objects(&*source).await?,
+        "the source, {from}, holds no objects: look whether its URL is right, or give --allow-empty to copy it all the same"
+    );
     let newest = source.current_revision().await.context("reading the source")?;
     let least = Revision::new(newest.get().saturating_add(REVISION_MARGIN));
     {

@@ -8,6 +8,7 @@ mod certificate_ends;
 mod config;
 mod controllers;
 mod copy;
+mod data_directory;
 mod documents;
 mod health;
 mod issuers;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use keelson_access::FileReads;
-use keelson_access::pki::{self, Pki, Saved, Unsaved};
+use keelson_access::pki::{self, Pki, PkiError, Saved, Unsaved};
 use keelson_admission::WebhookStats;
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
@@ -25,7 +25,7 @@ use keelson_http::listener::{self, Limits};
 use keelson_meta::host_port;
 use keelson_outbound::Outbound;
 use keelson_registry::Registry;
-use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe};
+use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe, copy};
 use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::RunningAudit;
 use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership, Starting};
+use crate::data_directory::{self, NotedStore, OwnDirectory};
 use crate::documents::OtherServers;
 use crate::health::health;
 use crate::keys::LiveKeys;
@@ -101,6 +102,8 @@ pub struct RunningServer {
     serving: Serving,
     /// Keeps this server's identity: longer than it serves, since writes in flight need it.
     identity: Option<Keeper<IdentityLease>>,
+    /// Keeps other servers off the data directory: longer than all that uses it.
+    _directory: OwnDirectory,
 }
 
 impl Server {
@@ -133,10 +136,9 @@ impl Server {
 
 impl Prepared {
     async fn new(config: Config) -> anyhow::Result<Self> {
-        if !config.accept_loss {
-            // ORDER: before anything is made in the directory.
-            config.store.check_there(config.data_dir.as_deref())?;
-        }
+        // ORDER: before anything is made in the directory.
+        let least = config.store.check_there(config.data_dir.as_deref(), config.accept_loss)?;
+        data_directory::warn_of_other_store(&config);
         // ORDER: what the operator gave is judged before anything is made, and the keys that were made here are saved when nothing
         // else can be refused. A start that fails leaves nothing behind.
         let (pki, unsaved) = prepare_pki(&config).context("preparing certificates")?;
@@ -149,7 +151,12 @@ impl Prepared {
         })?;
         let addr = port.local_addr().context("asking for the address")?;
         let supervisor = Supervisor::default();
-        let Opened { store, metrics } = config.store.open(&supervisor, config.accept_loss).await?;
+        let Opened { store, metrics } = data_directory::open_store(&config, least, &supervisor).await?;
+        if unsaved.makes_keys() && copy::holds_objects(&*store).await.context("looking into the store")? {
+            tracing::warn!(
+                "new keys were made for a store that holds objects; tokens and certificates of other keys are refused"
+            );
+        }
         let cache =
             Cache::start(store.clone(), keelson_registry::collection_specs(), cache_config(&config, &supervisor))
                 .await
@@ -199,12 +206,24 @@ impl Prepared {
         // ORDER: whatever else can fail comes before this server takes its name. A process that has it gives way for good, so
         // nothing would be left that runs.
         let peers = peers(&self).await?;
-        let (saved, kubeconfig) = self.save_keys().await?;
+        // ORDER: before the files of a server that runs on the directory are written over.
+        let directory = OwnDirectory::take(&self.config).await?;
+        let (saved, kubeconfig) = match self.save_keys().await {
+            Ok(saved) => saved,
+            Err(error) => {
+                directory.take_back();
+                return Err(error);
+            }
+        };
         match register(&self, peers).await {
-            Ok((identity, place)) => Ok(self.run(identity, place, kubeconfig)),
+            Ok((identity, place)) => Ok(self.run(identity, place, kubeconfig, directory)),
             // Another with other keys has come in between, and its keys are those of the cluster.
             Err(refused) => {
-                tokio::task::spawn_blocking(|| saved.take_back()).await?;
+                tokio::task::spawn_blocking(|| {
+                    saved.take_back();
+                    directory.take_back();
+                })
+                .await?;
                 Err(refused)
             }
         }
@@ -217,12 +236,23 @@ impl Prepared {
         if let Some(path) = &kubeconfig {
             self.pki.keep_kubeconfig(path, &url(self.addr), &mut unsaved).context("writing the kubeconfig")?;
         }
+        if let Some(directory) = &self.config.data_dir
+            && let Some(noted) = NotedStore::of(&self.config.store, directory)
+        {
+            unsaved.keep_note(directory.join(data_directory::NOTE), &noted.to_line()).context("noting the store")?;
+        }
         let saved = tokio::task::spawn_blocking(|| unsaved.save()).await?;
         Ok((saved.context("saving keys and certificates")?, kubeconfig))
     }
 
     /// Runs the server in its place. It answers requests when this returns.
-    fn run(self, identity: IdentityLease, place: Membership, kubeconfig: Option<PathBuf>) -> RunningServer {
+    fn run(
+        self,
+        identity: IdentityLease,
+        place: Membership,
+        kubeconfig: Option<PathBuf>,
+        directory: OwnDirectory,
+    ) -> RunningServer {
         let Self { config, supervisor, addr, store, fence, registry, outbound, pki, .. } = self;
         let identity = Some(Keeper::start(&supervisor, "identity", |stopping| identity.run(stopping)));
         let stopping = CancellationToken::new();
@@ -289,6 +319,7 @@ impl Prepared {
             audit,
             serving,
             identity,
+            _directory: directory,
         }
     }
 }
@@ -479,9 +510,19 @@ fn identity_config(
 fn prepare_pki(config: &Config) -> anyhow::Result<(Pki, Unsaved)> {
     let (clock, random) = (&*config.clock, &*config.random);
     Ok(match &config.data_dir {
-        Some(directory) => pki::prepare(directory, &config.pki, clock, random)?,
+        Some(directory) => pki::prepare(directory, &config.pki, clock, random).map_err(with_way_on)?,
         None => (pki::ephemeral(&config.pki, clock, random)?, Unsaved::default()),
     })
+}
+
+/// Names the flag that accepts the loss.
+fn with_way_on(error: PkiError) -> anyhow::Error {
+    match error {
+        PkiError::KeyMissing { .. } | PkiError::Lost { .. } => {
+            anyhow!("{error}, or start with --accept-loss to have new ones made")
+        }
+        other => other.into(),
+    }
 }
 
 /// How a client on this host reaches the server.

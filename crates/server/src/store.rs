@@ -13,9 +13,12 @@ use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, copy};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
-use keelson_storage_sql::{PasswordSources, PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
+use keelson_storage_sql::{
+    ACCEPTED_LOSS_MARGIN, PasswordSources, PostgresConfig, PostgresStore, SqliteConfig, SqliteStore,
+};
 use keelson_supervision::Supervisor;
 
+use crate::data_directory::{NotedStore, is_same};
 use crate::metrics::{etcd_samples, postgres_samples};
 
 /// Where a server keeps its keys in its data directory.
@@ -89,25 +92,35 @@ impl StoreConfig {
         }
     }
 
-    /// Refuses to begin with an empty store where the directory of the server's keys says that there was one before.
+    /// Refuses to begin with an empty store where the directory of the server's keys says that there was one before, unless the loss is
+    /// accepted. Returns the least revision to go on at then.
     ///
     /// # Errors
     /// Says what is missing, and what can be done.
-    pub(crate) fn check_there(&self, keys: Option<&Path>) -> anyhow::Result<()> {
-        let (Self::Sqlite(directory), Some(keys)) = (self, keys) else { return Ok(()) };
-        if directory != keys {
-            // Nobody knows whether there ever was a store where somebody wants one now.
-            return Ok(());
+    pub(crate) fn check_there(&self, keys: Option<&Path>, accept_loss: bool) -> anyhow::Result<Revision> {
+        let (Self::Sqlite(directory), Some(data_dir)) = (self, keys) else { return Ok(Revision::ZERO) };
+        let (store, keys) = (SqliteConfig::file_in(directory), data_dir.join(PKI_DIRECTORY));
+        // Without keys there is no sign of an earlier store.
+        if !is_same(directory, data_dir) || !keys.exists() || store.metadata().is_ok_and(|found| found.len() > 0) {
+            return Ok(Revision::ZERO);
         }
-        let (store, keys) = (SqliteConfig::file_in(directory), keys.join(PKI_DIRECTORY));
-        ensure!(
-            store.exists() || !keys.exists(),
-            "there are the keys of a server in {}, and its store {} is gone: restore a backup with `keelson storage restore`, or \
-             start with --accept-loss to begin with an empty store",
-            keys.display(),
+        let elsewhere = NotedStore::read(data_dir).filter(|noted| *noted != NotedStore::Here);
+        let keys = keys.display();
+        if accept_loss {
+            tracing::warn!(store = %store.display(), "beginning with an empty store; the one of these keys is missing or empty");
+            return Ok(Revision::new(ACCEPTED_LOSS_MARGIN));
+        }
+        if let Some(elsewhere) = elsewhere {
+            bail!(
+                "there are the keys of a server in {keys} that kept its objects in {elsewhere}: name that store with --store, or start with \
+                 --accept-loss to begin with an empty embedded one"
+            );
+        }
+        bail!(
+            "there are the keys of a server in {keys}, and its store {} is gone: restore a backup with `keelson storage restore`, or start \
+             with --accept-loss to begin with an empty store",
             store.display()
         );
-        Ok(())
     }
 
     /// Whether other servers may use the same store at the same time.
@@ -118,15 +131,30 @@ impl StoreConfig {
         }
     }
 
-    /// Opens the store for a server.
+    /// Opens the store for a server, and raises its newest revision to at least `least`. One that is not there is made, unless it has
+    /// to be there already.
     ///
     /// # Errors
     /// When it can't be opened, or a copy into it is not finished, or it has lost something and that is not accepted.
-    pub(crate) async fn open(&self, supervisor: &Supervisor, accept_loss: bool) -> anyhow::Result<Opened> {
-        let opened = self.open_with(Revision::ZERO, supervisor, accept_loss).await?;
+    pub(crate) async fn open(
+        &self,
+        least: Revision,
+        existing: bool,
+        supervisor: &Supervisor,
+        accept_loss: bool,
+    ) -> anyhow::Result<Opened> {
+        let opened = self.open_with(Opening { least, accept_loss, existing }, supervisor).await?;
         let unfinished = copy::is_unfinished(&*opened.store).await.context("looking into the store")?;
         ensure!(!unfinished, "a copy into this store did not finish: give `keelson storage copy` again");
         Ok(opened)
+    }
+
+    /// Opens a store that is there, whole or an unfinished copy. Makes none.
+    ///
+    /// # Errors
+    /// When there is none, or it can't be opened.
+    pub(crate) async fn open_existing(&self, supervisor: &Supervisor) -> anyhow::Result<Opened> {
+        self.open_with(Opening { existing: true, ..Opening::default() }, supervisor).await
     }
 
     /// Opens the store, be it whole or an unfinished copy, and raises its newest revision to at least `least`, where its
@@ -135,16 +163,18 @@ impl StoreConfig {
     /// # Errors
     /// When it can't be opened.
     pub(crate) async fn open_at_least(&self, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
-        self.open_with(least, supervisor, false).await
+        self.open_with(Opening { least, ..Opening::default() }, supervisor).await
     }
 
-    async fn open_with(&self, least: Revision, supervisor: &Supervisor, accept_loss: bool) -> anyhow::Result<Opened> {
+    async fn open_with(&self, how: Opening, supervisor: &Supervisor) -> anyhow::Result<Opened> {
+        let Opening { least, accept_loss, existing } = how;
         Ok(match self {
             Self::Memory => Opened::silent(Arc::new(MemoryStore::starting_at(least.max(Revision::new(1))))),
             Self::Sqlite(directory) => {
                 let mut settings = SqliteConfig::directory(directory);
                 settings.least_revision = least;
                 settings.accept_loss = accept_loss;
+                settings.existing = existing;
                 settings.supervisor = supervisor.clone();
                 let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
                 Opened::silent(Arc::new(opened.context("opening the store")?))
@@ -152,11 +182,13 @@ impl StoreConfig {
             Self::Postgres(config) => {
                 let mut config = (**config).clone();
                 config.least_revision = least;
+                config.existing = existing;
                 config.supervisor = supervisor.clone();
                 let store = PostgresStore::open(config).await.context("opening the store in PostgreSQL")?;
                 let counters = store.counters();
                 Opened { store: Arc::new(store), metrics: Box::new(move || postgres_samples(counters.read())) }
             }
+            // Opening makes nothing there.
             Self::Etcd(config) => {
                 let store = EtcdStore::open((**config).clone()).await.context("opening the store in etcd")?;
                 let counters = store.counters();
@@ -165,6 +197,16 @@ impl StoreConfig {
             Self::Shared(store) => Opened::silent(store.clone()),
         })
     }
+}
+
+/// The settings of an opening.
+#[derive(Clone, Copy, Default)]
+struct Opening {
+    /// The newest revision is raised to at least this one.
+    least: Revision,
+    accept_loss: bool,
+    /// Refuses to make a store that is not there.
+    existing: bool,
 }
 
 /// Names the kind of store and where it is; never a password.

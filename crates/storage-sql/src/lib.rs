@@ -18,4 +18,7 @@ mod tail;
 #[cfg(feature = "postgres")]
 pub use postgres::{PasswordSources, PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Checked, OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, check, restore};
+pub use sqlite::{
+    ACCEPTED_LOSS_MARGIN, Checked, DirectoryLock, OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, check,
+    restore,
+};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, TryStreamExt as _};
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, RangeRequest, ScanRequest, Store, StoreEvent, StoreKey, Transaction};
-use keelson_storage_sql::{OpenError, SqliteConfig, SqliteStore, backup, check};
+use keelson_storage_sql::{ACCEPTED_LOSS_MARGIN, OpenError, SqliteConfig, SqliteStore, backup, check, restore};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -160,7 +160,7 @@ async fn killed() -> (TempDir, PathBuf) {
         let put = Transaction::default().put(StoreKey::new(format!("/objects/{number}")), "v".repeat(500));
         store.commit(put).await.unwrap();
     }
-    for name in ["keelson.db", "keelson.db-wal"] {
+    for name in ["keelson.db", "keelson.db-wal", "keelson.db-mark"] {
         fs::copy(running.path().join(name), directory.path().join(name)).unwrap();
     }
     let log = directory.path().join("keelson.db-wal");
@@ -179,9 +179,11 @@ async fn a_log_that_is_damaged_in_the_middle_is_refused_unless_the_loss_is_accep
     assert!(matches!(refused, OpenError::Torn { .. }) && text.contains("--accept-loss"), "{text}");
     let findings = check(directory.path()).unwrap().findings;
     assert!(findings.iter().any(|finding| finding.contains("write-ahead log is damaged")), "{findings:?}");
-    let accepted = SqliteConfig { accept_loss: true, ..SqliteConfig::directory(directory.path()) };
-    let left = SqliteStore::open(accepted).unwrap().current_revision().await.unwrap().get();
-    assert!((2..21).contains(&left), "{left}");
+    let store = SqliteStore::open(accepting(directory.path())).unwrap();
+    let left = count(&store).await;
+    assert!((1..20).contains(&left), "{left}");
+    assert!(store.current_revision().await.unwrap() > Revision::new(ACCEPTED_LOSS_MARGIN));
+    drop(store);
     // What was accepted once is not asked about again.
     SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap();
 }
@@ -193,4 +195,170 @@ async fn a_log_whose_database_is_gone_is_not_started_over() {
     let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().unwrap();
     assert!(refused.to_string().contains("its database is gone"), "{refused}");
     assert!(fs::metadata(log).unwrap().len() > 0, "it is left alone");
+}
+
+fn accepting(directory: &Path) -> SqliteConfig {
+    SqliteConfig { accept_loss: true, ..SqliteConfig::directory(directory) }
+}
+
+async fn count(store: &SqliteStore) -> u64 {
+    let all = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
+    store.count(all).await.unwrap()
+}
+
+/// The number of objects that `killed` leaves, and the revision of the last.
+const KILLED: u64 = 20;
+const ACKNOWLEDGED: u64 = 21;
+
+type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
+
+/// Acknowledged writes are there after a kill, or the store is refused; one whose loss is accepted continues above them.
+#[tokio::test]
+async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
+    let (foreign, _) = killed().await;
+    let (foreign, file) = (foreign.path(), |directory: &Path, name: &str| directory.join(name));
+    let cut = |directory: &Path, part: usize| {
+        let log = file(directory, "keelson.db-wal");
+        let bytes = fs::read(&log).unwrap();
+        fs::write(log, &bytes[..bytes.len() * part / 3]).unwrap();
+    };
+    let flip_last = |directory: &Path| {
+        let log = file(directory, "keelson.db-wal");
+        let mut bytes = fs::read(&log).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(log, bytes).unwrap();
+    };
+    let take = |directory: &Path, name: &str| {
+        fs::copy(file(foreign, name), file(directory, name)).unwrap();
+    };
+    let losses: [Loss<'_>; 11] = [
+        ("keelson.db-wal is missing or empty", &|directory| {
+            fs::remove_file(file(directory, "keelson.db-wal")).unwrap()
+        }),
+        ("keelson.db-wal is missing or empty", &|directory| cut(directory, 0)),
+        ("keelson.db-wal is missing or empty", &|directory| {
+            for name in ["keelson.db-wal", "keelson.db-mark"] {
+                fs::remove_file(file(directory, name)).unwrap();
+            }
+        }),
+        ("were acknowledged", &|directory| cut(directory, 2)),
+        ("were acknowledged", &flip_last),
+        ("newest acknowledged revision, is missing", &|directory| {
+            fs::remove_file(file(directory, "keelson.db-mark")).unwrap();
+        }),
+        ("newest acknowledged revision, is damaged", &|directory| {
+            fs::write(file(directory, "keelson.db-mark"), "keelson-mark 1").unwrap();
+        }),
+        ("keelson.db is missing or empty beside keelson.db-mark, which records revision 21", &|directory| {
+            fs::write(file(directory, "keelson.db"), "").unwrap();
+            fs::remove_file(file(directory, "keelson.db-wal")).unwrap();
+        }),
+        ("is of another store", &|directory| take(directory, "keelson.db-wal")),
+        ("are of different stores", &|directory| {
+            for name in ["keelson.db", "keelson.db-wal"] {
+                take(directory, name);
+            }
+            let mark = fs::read_to_string(file(directory, "keelson.db-mark")).unwrap();
+            // As the foreign log would have to be to be taken for this store's.
+            fs::write(file(directory, "keelson.db-mark"), without_log(&mark)).unwrap();
+        }),
+        ("keelson.db-journal is none", &|directory| {
+            fs::write(file(directory, "keelson.db-journal"), [7; 600]).unwrap();
+        }),
+    ];
+    for (expected, lose) in losses {
+        let (directory, _) = killed().await;
+        lose(directory.path());
+        let before = contents(directory.path());
+        let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().expect(expected).to_string();
+        assert!(refused.contains(expected) && refused.contains("--accept-loss"), "{expected}: {refused}");
+        assert_eq!(contents(directory.path()), before, "{expected}: a store that is refused stays as it was");
+        let store = SqliteStore::open(accepting(directory.path())).unwrap();
+        let revision = store.current_revision().await.unwrap().get();
+        assert!(revision > ACCEPTED_LOSS_MARGIN, "{expected}: {revision}");
+        let written = store.commit(Transaction::default().put(StoreKey::new("/after"), "1")).await.unwrap();
+        assert!(written.revisions[0].get() > revision);
+        drop(store);
+        let store = SqliteStore::open(SqliteConfig::directory(directory.path())).expect("it is asked about once");
+        assert!(store.get(&StoreKey::new("/after")).await.unwrap().is_some());
+    }
+    // A mark of another store takes no log away that is right.
+    let (marked, _) = killed().await;
+    take(marked.path(), "keelson.db-mark");
+    let refused = SqliteStore::open(SqliteConfig::directory(marked.path())).err().unwrap().to_string();
+    assert!(refused.contains("are of different stores"), "{refused}");
+    assert_eq!(count(&SqliteStore::open(accepting(marked.path())).unwrap()).await, KILLED);
+    let (whole, _) = killed().await;
+    assert!(check(whole.path()).unwrap().findings.is_empty());
+    let store = SqliteStore::open(SqliteConfig::directory(whole.path())).unwrap();
+    assert_eq!((count(&store).await, store.current_revision().await.unwrap().get()), (KILLED, ACKNOWLEDGED));
+}
+
+/// A mark that names no log, as one of a server that stopped in order.
+fn without_log(mark: &str) -> String {
+    let text = format!("{}{}", &mark[..mark.len() - 26], "0".repeat(16));
+    format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()))
+}
+
+/// The database and what lies beside it, but for what SQLite makes anew.
+fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| !path.ends_with("keelson.db-shm") && !path.ends_with("keelson.lock"))
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap()))
+        .filter(|(_, content)| !content.is_empty())
+        .collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_older_one() {
+    let (directory, elsewhere, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (database, older) = (directory.path().join("keelson.db"), copies.path().join("older"));
+    let open = |directory: &Path| SqliteStore::open(SqliteConfig::directory(directory));
+    let put = |store: SqliteStore, key: &'static str| async move {
+        store.commit(Transaction::default().put(StoreKey::new(key), "1")).await.unwrap().revisions[0].get()
+    };
+    put(open(directory.path()).unwrap(), "/first").await;
+    fs::copy(&database, &older).unwrap();
+    let copy = copies.path().join("backup");
+    backup(directory.path(), &copy).unwrap();
+    let newest = put(open(directory.path()).unwrap(), "/second").await;
+    fs::copy(&database, elsewhere.path().join("keelson.db")).unwrap();
+    assert_eq!(open(elsewhere.path()).unwrap().current_revision().await.unwrap().get(), newest);
+    for earlier in [&older, &copy] {
+        fs::copy(earlier, &database).unwrap();
+        let refused = open(directory.path()).err().unwrap().to_string();
+        assert!(refused.contains("keelson.db is older than keelson.db-mark: "), "{refused}");
+    }
+    // A restore knows from the mark what the lost store gave out.
+    for name in ["keelson.db", "keelson.db-wal", "keelson.db-shm"] {
+        let _ = fs::remove_file(directory.path().join(name));
+    }
+    assert_eq!(restore(&copy, directory.path(), 10).unwrap().get(), newest + 10);
+    assert_eq!(open(directory.path()).unwrap().current_revision().await.unwrap().get(), newest + 10);
+}
+
+#[tokio::test]
+async fn commands_that_read_a_store_make_none_and_say_that_there_is_none() {
+    let directory = TempDir::new().unwrap();
+    let (nothing, file) = (directory.path().join("nothing"), directory.path().join("file"));
+    let existing = SqliteConfig { existing: true, ..SqliteConfig::directory(&nothing) };
+    let said = |error: OpenError| error.to_string();
+    for text in [
+        said(SqliteStore::open(existing).err().unwrap()),
+        said(check(&nothing).unwrap_err()),
+        said(backup(&nothing, &file).unwrap_err()),
+    ] {
+        assert!(text.contains("there is no embedded store in") && text.contains("keelson.db is missing"), "{text}");
+    }
+    assert!(restore(&file, &nothing, 1).is_err());
+    fs::write(&file, "no store").unwrap();
+    assert!(restore(&file, &nothing, 1).is_err());
+    assert!(!nothing.exists() && fs::read_dir(directory.path()).unwrap().count() == 1);
+    fs::create_dir(&nothing).unwrap();
+    fs::write(nothing.join("keelson.db"), "").unwrap();
+    assert!(said(check(&nothing).unwrap_err()).contains("keelson.db is empty"));
 }

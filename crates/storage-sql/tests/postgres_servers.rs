@@ -385,6 +385,31 @@ async fn a_function_that_the_database_has_lost_is_made_again() {
     assert!(stores.iter().all(|store| store.counters().read().exchanges == 0), "the history is the same");
 }
 
+/// A store whose tables are gone is a lost one; a server that runs on it makes no empty one in its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_that_the_database_has_lost_are_not_made_again() {
+    let Some(url) = database() else { return };
+    let server = PostgresServer::shared().unwrap();
+    let name = name_of_database(&url);
+    let store = open(&url).await;
+    commit(&store, put("a", "1")).await;
+    server.sql(name, "DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+    for ended in [false, true] {
+        if ended {
+            end_connections(server, name);
+        }
+        for _ in 0..2 {
+            assert!(store.commit(put("a", "2")).await.is_err());
+            assert_eq!(server.sql(name, "SELECT to_regclass('keelson_state') IS NULL"), "t");
+        }
+    }
+    let mut existing = PostgresConfig::from_url(&url).unwrap();
+    existing.existing = true;
+    let refused = PostgresStore::open(existing).await.map(|_| ());
+    assert!(matches!(refused, Err(PostgresError::NoStore)), "{refused:?}");
+    assert_eq!(server.sql(name, "SELECT to_regclass('keelson_state') IS NULL"), "t");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_may_not_be_made_again_is_named() {
     let Some(url) = database() else { return };

@@ -85,6 +85,14 @@ pub async fn check_source(from: &dyn Store) -> Result<(), CopyError> {
     }
 }
 
+/// Returns true for a store that holds an object.
+///
+/// # Errors
+/// When it can't be read.
+pub async fn holds_objects(store: &dyn Store) -> Result<bool, CopyError> {
+    Ok(!store.range(all(None, Some(1))).await.map_err(CopyError::Source)?.entries.is_empty())
+}
+
 /// Whether a store can be copied into: it holds nothing, or what an interrupted copy has left. Changes nothing.
 ///
 /// # Errors

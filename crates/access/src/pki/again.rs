@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    KeyAndCertificate, Pki, PkiError, PkiOptions, Secret, SigningKey, client_ca, issue, load, proxy_authorities, read,
+    KeyAndCertificate, Pki, PkiError, PkiOptions, Secret, client_ca, issue, load, proxy_authorities, read,
     read_authorities, service_account,
 };
 
@@ -61,10 +61,8 @@ impl Pki {
         if let Some((certificate, key)) = &files.ca {
             next.read_authority(certificate, key)?;
         }
-        // A public key is another server's to give; a private one that is gone is the one that is known.
-        let private_pem = files.service_account.private_pem()?;
-        let private_pem = private_pem.unwrap_or_else(|| self.service_account.private_pem.clone());
-        next.service_account = SigningKey::read(private_pem, files.service_account.also_verified_by()?)?;
+        // A missing file changes nothing: tokens of other keys stay valid.
+        next.service_account = files.service_account.read_again(&self.service_account)?;
         if let Some(path) = files.front_proxy_ca {
             next.front_proxy.own_ca_pem = bundle(&path, &self.front_proxy.own_ca_pem)?;
         }

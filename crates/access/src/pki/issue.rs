@@ -66,11 +66,26 @@ pub(super) fn authority(
     random: &dyn Random,
 ) -> Result<KeyAndCertificate, PkiError> {
     let key = key()?;
+    let certificate_pem = self_signed(&key, common_name, now, random)?;
+    Ok(KeyAndCertificate { certificate_pem, key_pem: key.serialize_pem() })
+}
+
+/// Makes a self-signed certificate authority of a key that is there.
+pub(super) fn authority_of(
+    key_pem: String,
+    common_name: &str,
+    now: SystemTime,
+    random: &dyn Random,
+) -> Result<KeyAndCertificate, PkiError> {
+    let certificate_pem = self_signed(&KeyPair::from_pem(&key_pem)?, common_name, now, random)?;
+    Ok(KeyAndCertificate { certificate_pem, key_pem })
+}
+
+fn self_signed(key: &KeyPair, common_name: &str, now: SystemTime, random: &dyn Random) -> Result<String, PkiError> {
     let mut params = params(common_name, now, CA_LIFETIME, random);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-    let certificate = params.self_signed(&key)?;
-    Ok(KeyAndCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    Ok(params.self_signed(key)?.pem())
 }
 
 /// Makes a certificate signed by `ca`.

@@ -19,7 +19,7 @@ pub struct TokenKeyFiles {
 /// The files with the keys of a server.
 pub(super) struct Paths {
     /// The private key, and whether it is the operator's: then it has to be there.
-    pub(super) private: Option<(PathBuf, bool)>,
+    private: Option<(PathBuf, bool)>,
     /// Keys that verify, of the data directory.
     own_public: Option<PathBuf>,
     verifying: Vec<PathBuf>,
@@ -40,12 +40,9 @@ impl Paths {
         private.into_iter().chain(self.own_public).chain(self.verifying)
     }
 
-    /// The keys whose tokens are taken beside those of the one that signs.
-    pub(super) fn also_verified_by(&self) -> Result<String, PkiError> {
-        let mut pem = match &self.own_public {
-            Some(path) => load(path)?.unwrap_or_default(),
-            None => String::new(),
-        };
+    /// The keys whose tokens are taken beside those of the one that signs: these of the data directory, and those of the operator.
+    pub(super) fn also_verified_by(&self, own: String) -> Result<String, PkiError> {
+        let mut pem = own;
         for path in &self.verifying {
             pem.push('\n');
             pem.push_str(&read(path)?);
@@ -53,18 +50,33 @@ impl Paths {
         Ok(pem)
     }
 
-    /// The private key, if its file is there.
-    pub(super) fn private_pem(&self) -> Result<Option<String>, PkiError> {
-        match &self.private {
-            None => Ok(None),
-            Some((path, true)) => read(path).map(Some),
-            Some((path, false)) => load(path),
-        }
+    /// All keys, where the operator names the one that signs.
+    pub(super) fn read_given(&self) -> Result<Option<SigningKey>, PkiError> {
+        let Some((path, true)) = &self.private else { return Ok(None) };
+        let own = self.own_public_pem()?.unwrap_or_default();
+        SigningKey::read(read(path)?, self.also_verified_by(own)?).map(Some)
     }
 
-    /// All keys, if there is one that signs.
-    pub(super) fn read(&self) -> Result<Option<SigningKey>, PkiError> {
-        let Some(private) = self.private_pem()? else { return Ok(None) };
-        SigningKey::read(private, self.also_verified_by()?).map(Some)
+    /// All keys as their files hold them now. A file of the data directory that is missing or empty changes nothing.
+    pub(super) fn read_again(&self, known: &SigningKey) -> Result<SigningKey, PkiError> {
+        let private_pem = match &self.private {
+            Some((path, true)) => Some(read(path)?),
+            Some((path, false)) => load(path)?,
+            None => None,
+        };
+        let also_verified_by = match (&self.own_public, self.own_public_pem()?) {
+            (Some(_), None) => known.also_verified_by.clone(),
+            (_, own) => self.also_verified_by(own.unwrap_or_default())?,
+        };
+        SigningKey::read(private_pem.unwrap_or_else(|| known.private_pem.clone()), also_verified_by)
     }
+
+    fn own_public_pem(&self) -> Result<Option<String>, PkiError> {
+        self.own_public.as_deref().map_or(Ok(None), load_public)
+    }
+}
+
+/// The public keys in a file; `None` where it is missing or empty.
+pub(super) fn load_public(path: &Path) -> Result<Option<String>, PkiError> {
+    Ok(load(path)?.filter(|pem| !pem.trim().is_empty()))
 }

@@ -2,6 +2,8 @@
 //!
 //! Each test has a data directory and a clock of its own.
 
+mod lost;
+
 use super::*;
 use crate::authenticate::ClientIdentity;
 use crate::delegated::PublishedAuthorities;

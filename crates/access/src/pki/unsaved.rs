@@ -50,6 +50,17 @@ impl Unsaved {
         Ok(())
     }
 
+    /// Notes a file that can be made again, unless the file says the same already.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn keep_note(&mut self, path: PathBuf, content: &str) -> Result<(), PkiError> {
+        if load(&path)?.as_deref() == Some(content) {
+            return Ok(());
+        }
+        self.keep(path, content, Durability::Replaceable)
+    }
+
     /// Writes them.
     ///
     /// # Errors
@@ -65,7 +76,27 @@ impl Unsaved {
         }
     }
 
-    fn write(self, saved: &mut Saved) -> Result<(), PkiError> {
+    /// Returns true where an authority or the key of tokens is among them that was not there before.
+    pub fn makes_keys(&self) -> bool {
+        self.files.iter().any(|made| made.durability == Durability::Durable && made.before.is_none())
+    }
+
+    /// Puts keys before all that is made of them.
+    fn sort(&mut self) {
+        self.files.sort_by_key(|made| made.durability == Durability::Replaceable);
+    }
+
+    /// The names of the files in the order in which they are written.
+    #[cfg(test)]
+    pub(super) fn names_in_order(mut self) -> Vec<String> {
+        self.sort();
+        let name = |made: &Made| made.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.files.iter().filter_map(name).collect()
+    }
+
+    fn write(mut self, saved: &mut Saved) -> Result<(), PkiError> {
+        // ORDER: a certificate without its authority is taken for a sign of a loss.
+        self.sort();
         for directory in self.directories.iter().filter(|directory| !directory.exists()) {
             saved.directories.push(directory.clone());
         }

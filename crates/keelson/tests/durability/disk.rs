@@ -7,7 +7,7 @@ use std::time::Duration;
 use keelson_testkit::{DiskFault, FragileDisk, Raw, TestServer};
 use serde_json::json;
 
-use crate::{CONFIG_MAPS, KEELSON, PATIENCE, run, start};
+use crate::{CONFIG_MAPS, KEELSON, PATIENCE, revision, run, start};
 
 async fn until_ready(raw: &Raw, status: u16) -> String {
     let asked = async {
@@ -62,16 +62,24 @@ async fn a_store_that_is_gone_is_asked_about() {
     let mut server = start().await;
     let data = server.data_dir().to_owned();
     server.terminate().await;
-    for name in ["keelson.db", "keelson.db-wal", "keelson.db-shm"] {
-        let _ = fs::remove_file(data.join(name));
-    }
     let directory = data.to_str().unwrap();
-    let (started, text) = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", directory]);
-    assert!(!started && text.contains("is gone: restore a backup"), "{text}");
-    assert!(!data.join("keelson.db").exists());
+    for is_empty in [false, true] {
+        for name in ["keelson.db", "keelson.db-wal", "keelson.db-shm", "keelson.db-mark"] {
+            let _ = fs::remove_file(data.join(name));
+        }
+        if is_empty {
+            fs::write(data.join("keelson.db"), "").unwrap();
+        }
+        let (started, text) = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", directory]);
+        assert!(!started && text.contains("is gone: restore a backup"), "{text}");
+        assert!(data.join("keelson.db").metadata().map_or(0, |found| found.len()) == 0);
+    }
     server.change(keelson_testkit::ProcessServer::builder(KEELSON).arg("--accept-loss"));
     server.restart().await;
     server.raw().get("/readyz").await.expect(200);
+    // No revision is given out twice.
+    let made = server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await.expect(201).json();
+    assert!(revision(&made) > 1_000_000_000, "{made}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

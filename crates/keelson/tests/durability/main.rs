@@ -6,6 +6,7 @@
 mod backup;
 mod crash;
 mod disk;
+mod losses;
 mod stop;
 mod tokens;
 mod writers;

@@ -2,14 +2,16 @@
 //!
 //! The second one must not harm the first, and both say plainly what is the matter.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
-use keelson_testkit::{Raw, Stream};
+use keelson_testkit::{ProcessServer, Raw, Stream};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::{CONFIG_MAPS, items, run, start};
+use crate::{CONFIG_MAPS, KEELSON, items, run, start};
 
 /// Together far more than what sockets and connections hold on the way.
 const OBJECTS: usize = 60;
@@ -28,6 +30,42 @@ async fn a_second_server_on_the_same_data_is_refused_in_a_sentence() {
     assert!(!text.contains("panicked") && !text.contains("backtrace"), "{text}");
     assert_eq!(std::fs::read(server.kubeconfig()).unwrap(), kubeconfig, "clients of the first still find it");
     server.raw().get("/readyz").await.expect(200);
+}
+
+/// Its keys and its kubeconfig are the first one's, wherever the second keeps its objects.
+#[tokio::test]
+async fn a_second_server_with_another_store_leaves_the_data_directory_alone() {
+    let elsewhere = TempDir::new().unwrap();
+    let sqlite = format!("sqlite:{}", elsewhere.path().display());
+    let of_memory = ProcessServer::builder(KEELSON).arg("--store").arg("memory:").start().await;
+    for first in [start().await, of_memory] {
+        let before = files_of(first.data_dir());
+        for store in ["memory:", &sqlite, "sqlite"] {
+            let data = first.data_dir().to_str().unwrap();
+            let other = ["serve", "--bind", "127.0.0.1:0", "--data-dir", data, "--store", store];
+            let (started, text) = match store {
+                "sqlite" => run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data]),
+                _ => run(other),
+            };
+            let is_told = text.contains("is in use by another keelson server (process ")
+                // A server in memory has left keys without a store.
+                || store == "sqlite" && text.contains("kept its objects in memory");
+            assert!(!started && is_told, "{store}: {text}");
+            assert_eq!(files_of(first.data_dir()), before, "{store}");
+        }
+        first.raw().get("/readyz").await.expect(200);
+    }
+    assert!(!elsewhere.path().join("pki").exists());
+}
+
+/// The files by which clients know a server.
+fn files_of(data: &Path) -> Vec<(PathBuf, String)> {
+    let keys = std::fs::read_dir(data.join("pki")).unwrap().map(|entry| entry.unwrap().path());
+    let others = ["kubeconfig", "keelson.store", "keelson.lock"].map(|name| data.join(name));
+    let mut files: Vec<_> =
+        keys.chain(others).map(|path| (path.clone(), std::fs::read_to_string(&path).unwrap())).collect();
+    files.sort();
+    files
 }
 
 async fn fill(raw: &Raw) {

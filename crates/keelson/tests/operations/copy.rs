@@ -205,6 +205,114 @@ async fn a_copy_that_is_refused_leaves_its_target_as_it_was() {
     assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0, "nothing is made where nothing is copied to");
 }
 
+/// A mistyped source is no empty one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_makes_no_source_and_takes_an_empty_one_only_when_it_is_said() {
+    let (source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let nothing = || [&source, &target].iter().all(|place| std::fs::read_dir(place.path()).unwrap().count() == 0);
+    let typo = format!("{}/typo", sqlite(&source));
+    for from in [typo.as_str(), &sqlite(&source)] {
+        let (done, text) = copy(from, &sqlite(&target)).await;
+        assert!(!done && text.contains("there is no embedded store in "), "{text}");
+        assert!(nothing(), "{from}");
+    }
+    for (from, to) in [("memory:", sqlite(&target)), (&typo, "memory:".to_owned())] {
+        let (done, text) = copy(from, &to).await;
+        assert!(!done && text.contains("memory: names a store that ends with this command"), "{text}");
+        assert!(nothing(), "{from}");
+    }
+    let postgres = PostgresServer::shared().map(|server| server.create_database("no_store"));
+    if let Some(postgres) = &postgres {
+        for _ in 0..2 {
+            let (done, text) = copy(postgres, &sqlite(&target)).await;
+            assert!(!done && text.contains("there is no keelson store in the database"), "{text}");
+        }
+        assert!(nothing(), "and no tables are there for the second copy");
+    }
+    drop(SqliteStore::open(SqliteConfig::directory(source.path())).unwrap());
+    let (done, text) = copy(&sqlite(&source), &sqlite(&target)).await;
+    assert!(!done && text.contains("holds no objects") && text.contains("--allow-empty"), "{text}");
+    assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 0);
+    let (done, text) = keelson(&["storage", "copy", "--allow-empty", &sqlite(&source), &sqlite(&target)]).await;
+    assert!(done && text.contains("copied 0 objects"), "{text}");
+}
+
+/// Commands for the embedded store name the store that the servers of a directory use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_where_servers_use_another_store_names_it_and_what_to_use_there() {
+    let (Some(postgres), Some(etcd)) = (PostgresServer::shared(), EtcdServer::start()) else { return };
+    let etcd = format!("etcd://{}", etcd.endpoint());
+    for (url, named) in [
+        (postgres.create_database("backups"), "pg_dump"),
+        (etcd, "etcdctl snapshot save"),
+        ("memory:".to_owned(), "kubectl get"),
+    ] {
+        let (data, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let (name, file) = (data.path().to_str().unwrap(), files.path().join("backup"));
+        let mut server = serve(&url, data.path()).await;
+        assert!(server.terminate().await.success());
+        for earlier in [false, true] {
+            if earlier {
+                drop(SqliteStore::open(SqliteConfig::directory(data.path())).unwrap());
+            }
+            for command in [&["backup", file.to_str().unwrap()][..], &["check"]] {
+                let (done, text) = keelson(&[&["storage"], command, &["--data-dir", name]].concat()).await;
+                assert!(!done && text.contains(named) && text.contains("keep their objects in "), "{text}");
+                assert_eq!(text.contains("is an earlier one"), earlier, "{text}");
+                assert!(!text.contains("Error code") && !file.exists(), "{text}");
+            }
+        }
+    }
+    let nowhere = TempDir::new().unwrap();
+    let typo = nowhere.path().join("typo");
+    let (done, text) = keelson(&["storage", "check", "--data-dir", typo.to_str().unwrap()]).await;
+    assert!(!done && text.contains("there is no embedded store in") && text.contains("--data-dir names"), "{text}");
+    assert!(!typo.exists());
+}
+
+/// The store that a server used has to be there at its next start, wherever it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_elsewhere_that_is_gone_is_not_begun_anew_unless_that_is_accepted() {
+    let (Some(postgres), Some(etcd)) = (PostgresServer::shared(), EtcdServer::start()) else { return };
+    let elsewhere = TempDir::new().unwrap();
+    let (database, etcd_url) = (postgres.create_database("gone"), format!("etcd://{}", etcd.endpoint()));
+    let drop_tables = || drop(postgres.sql("gone", "DROP SCHEMA public CASCADE; CREATE SCHEMA public"));
+    let drop_file = || {
+        for name in ["keelson.db", "keelson.db-wal", "keelson.db-shm", "keelson.db-mark"] {
+            let _ = std::fs::remove_file(elsewhere.path().join(name));
+        }
+    };
+    let file = sqlite(&elsewhere);
+    let losses: [(&str, &dyn Fn()); 2] = [(&database, &drop_tables), (&file, &drop_file)];
+    for (url, lose) in losses {
+        let data = TempDir::new().unwrap();
+        let mut server = serve(url, data.path()).await;
+        assert!(server.terminate().await.success());
+        lose();
+        let name = data.path().to_str().unwrap();
+        let again = ["serve", "--bind", "127.0.0.1:0", "--data-dir", name, "--store", url];
+        for _ in 0..2 {
+            let (done, text) = keelson(&again).await;
+            assert!(!done && text.contains("and it holds none: restore a backup there"), "{text}");
+        }
+        let accepting =
+            ProcessServer::builder(KEELSON).data_dir(data.path()).arg("--store").arg(url).arg("--accept-loss");
+        let server = accepting.start().await;
+        let made = server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await.expect(201).json();
+        let revision: u64 = made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        assert!(revision > 1_000_000_000, "{made}");
+    }
+    // etcd makes nothing when it is opened; another prefix is another store.
+    let data = TempDir::new().unwrap();
+    let name = data.path().to_str().unwrap();
+    let mut server = serve(&etcd_url, data.path()).await;
+    assert!(server.terminate().await.success());
+    std::fs::write(data.path().join("keelson.store"), format!("etcd {}/empty\n", etcd.endpoint())).unwrap();
+    let other = format!("{etcd_url}/empty");
+    let (done, text) = keelson(&["serve", "--bind", "127.0.0.1:0", "--data-dir", name, "--store", &other]).await;
+    assert!(!done && text.contains("and it holds none"), "{text}");
+}
+
 #[tokio::test]
 async fn the_help_says_what_stores_there_are_and_how_to_copy() {
     let (done, text) = keelson(&["storage", "copy", "--help"]).await;
@@ -215,6 +323,6 @@ async fn the_help_says_what_stores_there_are_and_how_to_copy() {
     for kind in ["sqlite:DIRECTORY", "memory:", "postgres://", "etcd://"] {
         assert!(text.contains(kind), "{kind} in {text}");
     }
-    let (done, text) = copy("nonsense", "memory:").await;
+    let (done, text) = copy("nonsense", "sqlite:nowhere").await;
     assert!(!done && text.contains("there is no such kind of store; there are memory:, sqlite:DIRECTORY"), "{text}");
 }

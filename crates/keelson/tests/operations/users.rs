@@ -103,3 +103,40 @@ async fn the_server_is_found_by_the_environment_and_named_as_its_users_know_it()
     let text = std::fs::read_to_string(&out).unwrap();
     assert!(text.contains("server: https://api.example.org:6443\n"), "{text}");
 }
+
+/// A warning comes when the user is made, and scripts run as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_the_certificate_lacks_and_a_role_that_holds_everywhere_get_a_warning() {
+    let builder = TestServer::builder().configure(|config| config.pki.extra_names = vec!["api.example.org".to_owned()]);
+    let server = builder.start().await;
+    let files = TempDir::new().unwrap();
+    let create = async |name: &str, args: &[&str]| {
+        let out = files.path().join(name);
+        let said = user_create(server.kubeconfig(), &[&[name, "--out", out.to_str().unwrap()], args].concat()).await;
+        assert!(said.ok, "{}", said.err);
+        said
+    };
+    for held in ["https://api.example.org:6443", "api.example.org", "https://127.0.0.1"] {
+        let name = format!("held-{}", held.len());
+        assert_eq!(create(&name, &["--server", held]).await.err, "", "{held}");
+    }
+    for (number, other) in ["https://other.example.org:6443", "https://192.0.2.7:6443"].iter().enumerate() {
+        let said = create(&format!("other-{number}"), &["--server", other]).await.err;
+        let host = other.trim_start_matches("https://").trim_end_matches(":6443");
+        assert!(said.contains(&format!("does not hold for {host}")), "{said}");
+        assert!(said.contains("it holds for ") && said.contains("api.example.org"), "{said}");
+        assert!(said.contains(&format!("--tls-san {host}")), "{said}");
+    }
+    let everywhere = create("everywhere", &["--role", "view"]).await;
+    assert!(everywhere.err.contains("view is bound in all namespaces; --all-namespaces says"), "{}", everywhere.err);
+    let meant = create("meant", &["--role", "view", "--all-namespaces", "--namespace", "default"]).await;
+    assert!(meant.err.is_empty() && meant.out.contains("view in all namespaces"), "{} {}", meant.out, meant.err);
+    let file = std::fs::read_to_string(files.path().join("meant")).unwrap();
+    assert!(file.contains("    namespace: default\n"), "{file}");
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/meant:view";
+    server.raw().get(bindings).await.expect(200);
+    let out = files.path().join("bad");
+    let bad = ["bad", "--server", "https://", "--out", out.to_str().unwrap()];
+    let said = user_create(server.kubeconfig(), &bad).await;
+    assert!(!said.ok && said.err.contains("reading --server") && !out.exists(), "{}", said.err);
+}

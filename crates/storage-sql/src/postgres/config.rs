@@ -16,6 +16,8 @@ use super::tls::{Tls, TlsMode};
 
 /// How long one attempt to connect to a host may take, unless the URL says otherwise.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The port of PostgreSQL, unless the URL says otherwise.
+const DEFAULT_PORT: u16 = 5432;
 /// A connection on which nobody speaks is asked whether it lives after this long, then this often, so many times.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -34,6 +36,8 @@ pub struct PostgresConfig {
     pub recent_bytes: usize,
     /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
     pub least_revision: Revision,
+    /// Refuses a database without tables, rather than to make them.
+    pub existing: bool,
     /// Is told when a task of the store dies.
     pub supervisor: Supervisor,
 }
@@ -77,8 +81,31 @@ impl PostgresConfig {
             readers: 3,
             recent_bytes: 8 * 1024 * 1024,
             least_revision: Revision::ZERO,
+            existing: false,
             supervisor: Supervisor::default(),
         })
+    }
+
+    /// The place of the database without the login: `host:port,host:port/database`.
+    pub fn place(&self) -> String {
+        let named = |host: &Host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let hosts = self.connection.get_hosts().iter().map(named);
+        let addresses = self.connection.get_hostaddrs().iter().map(ToString::to_string);
+        let mut places: Vec<String> = hosts.collect();
+        if places.is_empty() {
+            places = addresses.collect();
+        }
+        let ports = self.connection.get_ports();
+        for (number, place) in places.iter_mut().enumerate() {
+            // One port is that of all hosts.
+            if let Some(port) = ports.get(number).or(ports.first()).filter(|port| **port != DEFAULT_PORT) {
+                place.push_str(&format!(":{port}"));
+            }
+        }
+        format!("{}/{}", places.join(","), self.connection.get_dbname().unwrap_or_default())
     }
 }
 

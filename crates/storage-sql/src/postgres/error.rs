@@ -42,6 +42,9 @@ pub enum PostgresError {
         /// The newest format that this code knows.
         known: i32,
     },
+    /// There is no store where one was to be read.
+    #[error("there is no keelson store in the database")]
+    NoStore,
     /// The database can't hold every name.
     #[error("the database's encoding is {0}, and names need UTF8: create it with ENCODING 'UTF8' TEMPLATE template0")]
     Encoding(String),
@@ -58,6 +61,7 @@ impl From<PostgresError> for StoreError {
             | PostgresError::Certificate { .. }
             | PostgresError::Password { .. }
             | PostgresError::NewerFormat { .. }
+            | PostgresError::NoStore
             | PostgresError::Encoding(_) => Self::Corrupt(error.to_string()),
         }
     }

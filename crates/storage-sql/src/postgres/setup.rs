@@ -22,12 +22,16 @@ const SETUP_LOCK: i32 = i32::from_be_bytes(*b"KLSN");
 /// The oldest PostgreSQL that has the functions we use.
 const OLDEST_SERVER: i32 = 130_000;
 
-/// Makes the tables and functions ready, and raises the newest revision to at least `least`.
-pub(crate) async fn prepare(client: &Client, least: Revision) -> Result<(), PostgresError> {
+/// Makes the tables and functions ready, and raises the newest revision to at least `least`. A database without tables is refused
+/// where they have to be there already.
+pub(crate) async fn prepare(client: &Client, least: Revision, existing: bool) -> Result<(), PostgresError> {
     check_server(client).await?;
     let cluster = cluster(client).await?;
     run(client, &format!("BEGIN; SELECT pg_advisory_xact_lock({SETUP_LOCK}, 0)")).await?;
     let formed: bool = one(client, "SELECT to_regclass('keelson_state') IS NOT NULL").await?;
+    if existing && !formed {
+        return Err(PostgresError::NoStore);
+    }
     let found: i32 = if formed { one(client, "SELECT format FROM keelson_state").await? } else { 0 };
     let step = usize::try_from(found).unwrap_or_default();
     let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);

@@ -94,7 +94,7 @@ impl PostgresStore {
         let connector = Arc::new(Connector::new(&config));
         let connected = connector.patiently(|| connector.connect()).await;
         let (client, driver) = connected.map_err(PostgresError::Connect)?;
-        setup::prepare(&client, config.least_revision).await?;
+        setup::prepare(&client, config.least_revision, config.existing).await?;
         drop((client, driver));
         let shared = Arc::new(Shared {
             front: Link::new(connector.clone(), SHORT),

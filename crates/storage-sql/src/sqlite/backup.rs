@@ -13,7 +13,9 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::check;
 use crate::sqlite::error::OpenError;
-use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, open_other, sync_directory};
+use crate::sqlite::losses::{self, Losses};
+use crate::sqlite::mark::MARK;
+use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, check_there, open_other, sync_directory};
 use crate::sqlite::private::{self, beside};
 use crate::sqlite::schema;
 
@@ -28,17 +30,39 @@ const PARTIAL: &str = ".partial";
 /// # Errors
 /// When there is no store, or the file exists or can't be written.
 pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
+    check_there(data_dir)?;
+    refuse_existing(file)?;
     let source = open_other(data_dir)?;
     check_format(&source, &data_dir.join(DATABASE_FILE))?;
-    refuse_existing(file)?;
+    refuse_lost(data_dir, &source)?;
     let partial = beside(file, PARTIAL);
     remove_if_there(&partial)?;
     whole_or_absent(&partial, || {
         copy(&source, &partial)?;
         // A copy of what is damaged would only be found out when it is needed.
         refuse_damaged(&partial)?;
+        forget_server(&partial).map_err(OpenError::sqlite(&partial))?;
         put_in_place(&partial, file)
     })
+}
+
+/// Refuses a store without a server that has lost acknowledged writes: a backup of it would pass for a whole one.
+fn refuse_lost(data_dir: &Path, source: &Connection) -> Result<(), OpenError> {
+    match DirectoryLock::take(data_dir) {
+        Ok(_lock) => Losses::check(data_dir, source),
+        // A running server has looked at it, and its log grows meanwhile.
+        Err(OpenError::InUse { .. }) => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
+/// Makes a copy of an open store one of a store that is closed. One of an older format says neither.
+fn forget_server(file: &Path) -> rusqlite::Result<()> {
+    let connection = Connection::open(file)?;
+    if schema::format(&connection)? == schema::FORMAT {
+        losses::forget(&connection, false)?;
+    }
+    connection.close().map_err(|(_, error)| error)
 }
 
 /// Makes the store of a data directory out of a backup. What else a server keeps there, such as its keys, stays. `bump` is added to the
@@ -48,27 +72,42 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
 /// # Errors
 /// When `data_dir` holds a store or is in use, or `file` is not a whole store of a known format.
 pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> Result<Revision, OpenError> {
+    fs::metadata(file).map_err(OpenError::io(file))?;
     let source =
         Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(OpenError::sqlite(file))?;
     check_whole(&source, file)?;
+    let is_new = !data_dir.exists();
     private::make_directory(data_dir).map_err(OpenError::io(data_dir))?;
-    let _lock = DirectoryLock::take(data_dir)?;
+    let lock = DirectoryLock::take(data_dir)?;
+    restore_into(data_dir, &source, bump).inspect_err(|_| {
+        if is_new {
+            // The first error is the one to report.
+            let _ = lock.remove(data_dir);
+        }
+    })
+}
+
+/// Makes the store of a directory that has none.
+fn restore_into(data_dir: &Path, source: &Connection, bump: u64) -> Result<Revision, OpenError> {
+    let (target, marked) = (data_dir.join(DATABASE_FILE), beside(&data_dir.join(DATABASE_FILE), MARK));
     for entry in fs::read_dir(data_dir).map_err(OpenError::io(data_dir))? {
         let name = entry.map_err(OpenError::io(data_dir))?.file_name();
-        // The database, its log and its index, whichever of them is left.
-        if name.to_string_lossy().starts_with(DATABASE_FILE) {
+        // The database, its log and its index, whichever of them is left. The mark of the lost store says which revisions it gave out.
+        if name.to_string_lossy().starts_with(DATABASE_FILE) && Some(name.as_os_str()) != marked.file_name() {
             return Err(OpenError::HoldsStore {
                 directory: data_dir.into(),
                 file: name.to_string_lossy().into_owned(),
             });
         }
     }
-    let target = data_dir.join(DATABASE_FILE);
+    let given_out = losses::marked_revision(data_dir)?.unwrap_or(Revision::ZERO);
     let partial = beside(&target, PARTIAL);
     whole_or_absent(&partial, || {
-        copy(&source, &partial)?;
+        copy(source, &partial)?;
         refuse_damaged(&partial)?;
-        let revision = raise_revision(&partial, bump).map_err(OpenError::sqlite(&partial))?;
+        let revision = make_new_store(&partial, given_out, bump).map_err(OpenError::sqlite(&partial))?;
+        // ORDER: the mark goes before the store is there, which would be below it otherwise.
+        remove_if_there(&marked)?;
         put_in_place(&partial, &target)?;
         Ok(revision)
     })
@@ -119,10 +158,13 @@ fn copy_pages(source: &Connection, file: &Path) -> rusqlite::Result<()> {
     target.close().map_err(|(_, error)| error)
 }
 
-fn raise_revision(file: &Path, bump: u64) -> rusqlite::Result<Revision> {
+/// Makes a copy a store of its own, above the revisions of the copy and above those that a lost store has given out.
+fn make_new_store(file: &Path, given_out: Revision, bump: u64) -> rusqlite::Result<Revision> {
     let mut connection = Connection::open(file)?;
     schema::bring_up(&mut connection)?;
-    let least = Revision::new(schema::newest_revision(&connection)?.get().saturating_add(bump));
+    losses::forget(&connection, true)?;
+    let known = schema::newest_revision(&connection)?.max(given_out);
+    let least = Revision::new(known.get().saturating_add(bump));
     let revision = schema::raise_revision(&mut connection, least)?;
     connection.close().map_err(|(_, error)| error)?;
     Ok(revision)

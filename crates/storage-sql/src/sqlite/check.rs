@@ -9,7 +9,8 @@ use rusqlite::{Connection, params};
 
 use crate::sqlite::error::OpenError;
 use crate::sqlite::index;
-use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, check_log, open_other};
+use crate::sqlite::losses::Losses;
+use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, check_there, open_other};
 use crate::sqlite::schema::{self, Fact, number, revision_at};
 use crate::sqlite::sum::{self, Damage};
 
@@ -36,7 +37,7 @@ pub struct Checked {
 pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
     let file = data_dir.join(DATABASE_FILE);
     // ORDER: before the directory is locked, which would make it.
-    std::fs::metadata(&file).map_err(OpenError::io(&file))?;
+    check_there(data_dir)?;
     let mut checked = Checked::default();
     let lock = match DirectoryLock::take(data_dir) {
         Ok(lock) => Some(lock),
@@ -44,13 +45,13 @@ pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
         Err(other) => return Err(other),
     };
     checked.in_use = lock.is_none();
-    if lock.is_some()
-        && let Err(torn) = check_log(&file, false)
-    {
-        checked.findings.push(torn.to_string());
-    }
     let connection = open_other(data_dir)?;
     check_format(&connection, &file)?;
+    if lock.is_some()
+        && let Err(lost) = Losses::check(data_dir, &connection)
+    {
+        checked.findings.push(lost.to_string());
+    }
     match examine(&connection, &mut checked) {
         Ok(()) => Ok(checked),
         Err(error) => {

@@ -77,6 +77,26 @@ pub enum OpenError {
         /// Where it is damaged.
         finding: String,
     },
+    /// Acknowledged writes are gone, or a file that records them is.
+    #[error(
+        "the store in {} has lost something: {finding}; put the missing files back, restore a backup with `keelson storage restore`, or \
+         start with --accept-loss to go on without what is lost",
+        directory.display()
+    )]
+    Lost {
+        /// The data directory.
+        directory: PathBuf,
+        /// The loss, and the sign of it.
+        finding: String,
+    },
+    /// There is no store where one was to be read.
+    #[error("there is no embedded store in {}: {} is {}", directory.display(), crate::sqlite::open::DATABASE_FILE, absent(*empty))]
+    NoStore {
+        /// The data directory.
+        directory: PathBuf,
+        /// Set where the database's file is there and has no byte.
+        empty: bool,
+    },
     /// The file system refused.
     #[error("{}: {source}", path.display())]
     Io {
@@ -93,6 +113,10 @@ pub enum OpenError {
         /// What it said.
         source: rusqlite::Error,
     },
+}
+
+fn absent(empty: bool) -> &'static str {
+    if empty { "empty" } else { "missing" }
 }
 
 fn process_of(owner: &Option<u32>) -> String {
@@ -120,10 +144,12 @@ impl From<OpenError> for StoreError {
             OpenError::InUse { .. }
             | OpenError::Io { .. }
             | OpenError::HoldsStore { .. }
+            | OpenError::NoStore { .. }
             | OpenError::Exists { .. } => Self::Unavailable(error.to_string()),
             OpenError::NewerFormat { .. }
             | OpenError::NotAStore { .. }
             | OpenError::Damaged { .. }
+            | OpenError::Lost { .. }
             | OpenError::Torn { .. } => Self::Corrupt(error.to_string()),
             OpenError::Sqlite { ref source, .. } if is_damage(source) => Self::Corrupt(error.to_string()),
             OpenError::Sqlite { .. } => Self::Unavailable(error.to_string()),

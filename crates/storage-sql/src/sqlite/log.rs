@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// The log's own header, and that of each frame, in bytes.
@@ -42,6 +43,41 @@ impl std::fmt::Display for Torn {
             None => write!(f, "the header of the write-ahead log is damaged, and {commits} commits lie behind it"),
         }
     }
+}
+
+/// The two numbers that all frames of a log carry. The first counts how often the log has started over, from a random number on; the
+/// second is random each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Salts(pub(crate) u32, pub(crate) u32);
+
+impl Salts {
+    /// Their place in the log's header, in bytes.
+    const PLACE: usize = 16;
+
+    /// Reads the salts of a log, also while it is written.
+    pub(crate) fn of(log: &File) -> io::Result<Self> {
+        let mut salts = [0; 8];
+        log.read_exact_at(&mut salts, Self::PLACE as u64)?;
+        Ok(Self(field(&salts, 0), field(&salts, 4)))
+    }
+
+    /// Returns true for the log that had `noted`, and for the same log after it started over once: a power loss can come before that
+    /// is noted.
+    pub(crate) fn follow(self, noted: Self) -> bool {
+        self == noted || self.0 == noted.0.wrapping_add(1)
+    }
+}
+
+/// The salts of the log in this file; none where it has no frame, or is not there.
+pub(crate) fn salts(log: &Path) -> io::Result<Option<Salts>> {
+    let file = match File::open(log) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let smallest = (HEADER + FRAME_HEADER + PAGES.start()) as u64;
+    let salts = if file.metadata()?.len() < smallest { None } else { Some(Salts::of(&file)?) };
+    // A header of zeros was made and never written.
+    Ok(salts.filter(|salts| *salts != Salts::default()))
 }
 
 /// Looks whether a log, if there is one, is damaged before its end.
@@ -173,6 +209,24 @@ mod tests {
             damaged[at] ^= 0x10;
             check(&damaged, true);
         }
+    }
+
+    #[test]
+    fn a_log_that_has_started_over_is_known_by_its_salts() {
+        let directory = TempDir::new().unwrap();
+        let (database, file) = (directory.path().join("db"), directory.path().join("db-wal"));
+        assert_eq!(salts(&file).unwrap(), None);
+        let connection = Connection::open(database).unwrap();
+        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+        connection.execute_batch("CREATE TABLE t (a)").unwrap();
+        let first = salts(&file).unwrap().unwrap();
+        connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).unwrap();
+        connection.execute_batch("INSERT INTO t VALUES (1)").unwrap();
+        let second = salts(&file).unwrap().unwrap();
+        assert!(first != second && second.follow(first) && second.follow(second) && !first.follow(second));
+        assert!(!Salts(second.0, 0).follow(second) && !Salts(second.0.wrapping_add(1), 0).follow(first));
+        std::fs::write(&file, []).unwrap();
+        assert_eq!(salts(&file).unwrap(), None);
     }
 
     #[test]

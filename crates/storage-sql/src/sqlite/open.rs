@@ -4,7 +4,7 @@
 //! A directory is one server's: a lock keeps others out. Damage is refused by name, unless the operator accepts what is lost.
 
 use std::fs::{File, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{ErrorKind, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use keelson_meta::Revision;
@@ -14,8 +14,9 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::error::OpenError;
 use crate::sqlite::index;
-use crate::sqlite::log;
-use crate::sqlite::private::{self, beside};
+use crate::sqlite::losses::Losses;
+use crate::sqlite::mark::MarkFile;
+use crate::sqlite::private;
 use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
 
 /// The database's file in the data directory.
@@ -25,7 +26,7 @@ pub(crate) const DATABASE_FILE: &str = "keelson.db";
 const LOCK_FILE: &str = "keelson.lock";
 
 /// What the name of the database's log ends in.
-const LOG: &str = "-wal";
+pub(crate) const LOG: &str = "-wal";
 
 /// How long a statement waits for another process's lock (a backup's, for a moment), in milliseconds.
 const BUSY_TIMEOUT_MS: u64 = 5_000;
@@ -66,8 +67,10 @@ pub struct SqliteConfig {
     /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
     /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
     pub log_bytes: usize,
-    /// Whether to go on without what is behind a damaged place of the log, rather than to refuse.
+    /// Accepts a loss, and continues at a revision far above, rather than to refuse the store.
     pub accept_loss: bool,
+    /// Refuses a directory without a store, rather than to make an empty one.
+    pub existing: bool,
     /// Is told when the store can't go on: its writer has died, or the disk has failed.
     pub supervisor: Supervisor,
 }
@@ -83,6 +86,7 @@ impl SqliteConfig {
             least_revision: Revision::ZERO,
             log_bytes: 32 * 1024 * 1024,
             accept_loss: false,
+            existing: false,
             supervisor: Supervisor::default(),
         }
     }
@@ -103,46 +107,82 @@ impl SqliteConfig {
     }
 }
 
-/// The exclusive ownership of a data directory; given up when dropped, also by a process that is killed.
+/// The ownership of a data directory; given up when dropped, also by a process that is killed.
 ///
 /// The directory itself is locked, since a file in it may be removed and made anew under another lock; and the file, by which
 /// older versions lock and which says who the owner is.
-pub(crate) struct DirectoryLock {
+#[derive(Debug)]
+pub struct DirectoryLock {
     _directory: Option<File>,
-    _file: File,
+    /// None where the directory is shared.
+    file: Option<File>,
 }
 
 impl DirectoryLock {
     /// Makes the directory if it is absent and takes it.
-    pub(crate) fn take(directory: &Path) -> Result<Self, OpenError> {
+    ///
+    /// # Errors
+    /// When another server has it, or the file system refuses.
+    pub fn take(directory: &Path) -> Result<Self, OpenError> {
         private::make_directory(directory).map_err(OpenError::io(directory))?;
         let path = directory.join(LOCK_FILE);
         let opened = File::open(directory).map_err(OpenError::io(directory))?;
-        let locked = match opened.try_lock() {
-            Ok(()) => Some(opened),
-            Err(TryLockError::WouldBlock) => return Err(in_use(directory, File::open(&path).ok())),
-            Err(TryLockError::Error(error)) => {
-                tracing::warn!(%error, "the data directory itself can't be locked; the lock is in {LOCK_FILE} alone");
-                None
-            }
-        };
+        let locked = Self::locked(directory, opened, File::try_lock)?;
         let mut file = private::open_file(&path).map_err(OpenError::io(&path))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(in_use(directory, Some(file))),
+            Err(TryLockError::WouldBlock) => return Err(in_use(directory)),
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path, source }),
         }
         note_process(&mut file).map_err(OpenError::io(&path))?;
-        Ok(Self { _directory: locked, _file: file })
+        Ok(Self { _directory: locked, file: Some(file) })
+    }
+
+    /// Makes the directory if it is absent and takes it together with others who share it: servers whose store is elsewhere.
+    ///
+    /// # Errors
+    /// When a server has it for itself, or the file system refuses.
+    pub fn share(directory: &Path) -> Result<Self, OpenError> {
+        private::make_directory(directory).map_err(OpenError::io(directory))?;
+        let opened = File::open(directory).map_err(OpenError::io(directory))?;
+        let locked = Self::locked(directory, opened, File::try_lock_shared)?;
+        // The process that is noted there has ended.
+        match File::options().write(true).open(directory.join(LOCK_FILE)).and_then(|file| file.set_len(0)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(OpenError::io(directory)(error)),
+            _ => Ok(Self { _directory: locked, file: None }),
+        }
+    }
+
+    /// Gives up a directory in which nothing else was made, and removes it with the file of the lock.
+    ///
+    /// # Errors
+    /// When the directory holds something else, or the file system refuses.
+    pub fn remove(self, directory: &Path) -> std::io::Result<()> {
+        if self.file.is_some() {
+            std::fs::remove_file(directory.join(LOCK_FILE))?;
+        }
+        std::fs::remove_dir(directory)
+    }
+
+    fn locked(
+        directory: &Path,
+        opened: File,
+        lock: fn(&File) -> Result<(), TryLockError>,
+    ) -> Result<Option<File>, OpenError> {
+        match lock(&opened) {
+            Ok(()) => Ok(Some(opened)),
+            Err(TryLockError::WouldBlock) => Err(in_use(directory)),
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(%error, "the data directory itself can't be locked; the lock is in {LOCK_FILE} alone");
+                Ok(None)
+            }
+        }
     }
 }
 
-fn in_use(directory: &Path, noted_in: Option<File>) -> OpenError {
-    let mut noted = String::new();
-    if let Some(mut file) = noted_in {
-        // The number only helps the operator find the process; without it the message is still right.
-        let _ = file.read_to_string(&mut noted);
-    }
+/// The number of the owner only helps the operator find the process; without it the message is still right.
+fn in_use(directory: &Path) -> OpenError {
+    let noted = std::fs::read_to_string(directory.join(LOCK_FILE)).unwrap_or_default();
     OpenError::InUse { directory: directory.into(), owner: noted.trim().parse().ok() }
 }
 
@@ -152,38 +192,52 @@ fn note_process(file: &mut File) -> std::io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// Opens the writer's connection to the database in a directory; makes the database if it is absent.
-pub(crate) fn open_writer(directory: &Path, accept_loss: bool) -> Result<Connection, OpenError> {
+/// Refuses a directory without a store, and makes nothing there.
+pub(crate) fn check_there(directory: &Path) -> Result<(), OpenError> {
     let file = directory.join(DATABASE_FILE);
-    check_log(&file, accept_loss)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    private::prepare_database(&file).map_err(OpenError::io(&file))?;
-    let mut connection = Connection::open_with_flags(&file, flags).map_err(OpenError::sqlite(&file))?;
-    prepare_database(&mut connection, &file)?;
-    set_up(&connection, WRITER_CACHE_KIB).map_err(OpenError::sqlite(&file))?;
-    // The log begins anew, so that nothing of a commit that was cut off is left behind its end.
-    empty_log(&connection).map_err(OpenError::sqlite(&file))?;
-    schema::bring_up(&mut connection).map_err(OpenError::sqlite(&file))?;
-    index::check_with(&connection, open_other(directory)?).map_err(OpenError::sqlite(&file))?;
-    // A new file must be in its directory after a power loss, not only have its content.
-    sync_directory(directory)?;
-    Ok(connection)
+    match file.metadata() {
+        Ok(found) if found.len() > 0 => Ok(()),
+        Ok(_) => Err(OpenError::NoStore { directory: directory.into(), empty: true }),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(OpenError::NoStore { directory: directory.into(), empty: false })
+        }
+        Err(error) => Err(OpenError::io(file)(error)),
+    }
 }
 
-/// Refuses a log that is damaged before its end, unless what is lost by it is accepted. Nobody else has the database open.
-pub(crate) fn check_log(file: &Path, accept_loss: bool) -> Result<(), OpenError> {
-    let path = beside(file, LOG);
-    let orphaned = !file.exists() && path.metadata().is_ok_and(|log| log.len() > 0);
-    let finding = match log::check(&path).map_err(OpenError::io(&path))? {
-        _ if orphaned => "the log is there, and its database is gone".to_owned(),
-        Some(torn) => torn.to_string(),
-        None => return Ok(()),
-    };
-    if accept_loss {
-        tracing::warn!(log = %path.display(), finding, "going on without what is lost");
-        return Ok(());
+/// Opens the writer's connection to the database in a directory, and makes the database if it is absent. Returns the file with its mark
+/// too, unless the disk has no room for one.
+pub(crate) fn open_writer(directory: &Path, accept_loss: bool) -> Result<(Connection, Option<MarkFile>), OpenError> {
+    let file = directory.join(DATABASE_FILE);
+    let sqlite = || OpenError::sqlite(&file);
+    let mut losses = Losses::before_opening(directory, accept_loss)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    private::prepare_database(&file).map_err(OpenError::io(&file))?;
+    let mut connection = Connection::open_with_flags(&file, flags).map_err(sqlite())?;
+    prepare_database(&mut connection, &file)?;
+    set_up(&connection, WRITER_CACHE_KIB).map_err(sqlite())?;
+    losses.check_content(&connection)?;
+    let is_current = schema::format(&connection).map_err(sqlite())? == FORMAT;
+    if is_current {
+        // ORDER: before the log is moved. The log of another store would overwrite the database.
+        index::check_with(&connection, open_other(directory)?).map_err(sqlite())?;
     }
-    Err(OpenError::Torn { file: path, finding })
+    // The log begins anew with the next write, over what a commit that was cut off has left. It is not cut: an empty log beside a
+    // database that says it is open is a lost one.
+    move_all_of_log(&connection).map_err(sqlite())?;
+    if !is_current {
+        schema::bring_up(&mut connection).map_err(sqlite())?;
+        index::check_with(&connection, open_other(directory)?).map_err(sqlite())?;
+    }
+    let mark = losses.begin(&mut connection)?;
+    // A new file must be in its directory after a power loss, not only have its content.
+    sync_directory(directory)?;
+    Ok((connection, mark))
+}
+
+/// Moves all of the log into the database, so that the next write starts it over.
+fn move_all_of_log(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))
 }
 
 /// Moves all of the log into the database, and cuts it to nothing, unless somebody still reads it.
@@ -220,6 +274,11 @@ fn prepare_database(connection: &mut Connection, file: &Path) -> Result<(), Open
         },
     )?;
     if tables == 0 {
+        let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).map_err(sqlite())?;
+        if pages > 0 {
+            // A store is made in one transaction: it has its tables, or not a page.
+            return Err(OpenError::NotAStore { file: file.into() });
+        }
         // The size of pages can only be chosen before anything is written.
         connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(sqlite())?;
         return schema::create(connection).map_err(sqlite());

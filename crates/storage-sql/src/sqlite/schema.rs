@@ -64,6 +64,12 @@ pub(crate) enum Fact {
     Rows,
     /// How often it was tried whether a full disk has room again. A number that changes is written; any other is not.
     Probes,
+    /// The number of the start by which a server has the store open; 0 after a stop in order.
+    Open,
+    /// The number of starts so far, by which an older database is known from today's.
+    Starts,
+    /// A random number that the store is known by; 0 before its first start by a keelson that gives it one.
+    Store,
     /// A checksum over all the others.
     Sum,
 }
@@ -77,6 +83,9 @@ impl Fact {
             Self::Counted => "counted",
             Self::Rows => "rows",
             Self::Probes => "probes",
+            Self::Open => "open",
+            Self::Starts => "starts",
+            Self::Store => "store",
             Self::Sum => "sum",
         }
     }
@@ -152,10 +161,15 @@ fn count_rows(transaction: &Transaction<'_>, newest: Revision) -> rusqlite::Resu
     Fact::Rows.set(transaction, Revision::new(rows.unsigned_abs()))
 }
 
+/// The format of the tables.
+pub(crate) fn format(connection: &Connection) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
 /// Brings the tables of an older format to this one. What was done stays done when it is interrupted, and the older keelson
 /// can go on with them until all is done.
 pub(crate) fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
-    let format: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let format = format(connection)?;
     if format >= FORMAT {
         return Ok(());
     }

@@ -24,7 +24,8 @@ use tokio_util::sync::CancellationToken;
 use crate::recent::Recent;
 use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::error::{OpenError, stopped};
-use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, open_memory, open_other, open_writer};
+use crate::sqlite::mark::MarkFile;
+use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_writer};
 use crate::sqlite::read;
 use crate::sqlite::readers::Readers;
 use crate::sqlite::scan;
@@ -47,6 +48,14 @@ pub struct SqliteStore {
     /// Cancelled when the writer is to end.
     closing: CancellationToken,
     _lock: Option<DirectoryLock>,
+}
+
+/// The parts of a store in a directory beside its database; none in memory.
+#[derive(Default)]
+struct Kept {
+    checkpoints: Option<Checkpoints>,
+    mark: Option<MarkFile>,
+    lock: Option<DirectoryLock>,
 }
 
 /// What the writer, the readers and the tails have in common.
@@ -99,7 +108,8 @@ impl SqliteStore {
     /// # Errors
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
-        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, supervisor } = config;
+        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, existing, supervisor } =
+            config;
         match path {
             SqlitePath::InMemory => {
                 let mut connection = open_memory()?;
@@ -107,18 +117,23 @@ impl SqliteStore {
                     .map_err(OpenError::sqlite(Path::new(":memory:")))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let readers = Readers::shared(connection.clone());
-                Self::start(Path::new(":memory:"), connection, readers, recent_bytes, (None, None), &supervisor)
+                Self::start(Path::new(":memory:"), connection, readers, recent_bytes, Kept::default(), &supervisor)
             }
             SqlitePath::Directory(directory) => {
+                if existing {
+                    // ORDER: before the lock, which makes the directory.
+                    check_there(&directory)?;
+                }
                 let lock = DirectoryLock::take(&directory)?;
-                let mut connection = open_writer(&directory, accept_loss)?;
+                let (mut connection, mark) = open_writer(&directory, accept_loss)?;
                 schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
                 let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes, &supervisor)
                     .map_err(OpenError::io(directory.as_path()))?;
                 let readers = Readers::pool(pool);
-                Self::start(&directory, connection, readers, recent_bytes, (Some(checkpoints), Some(lock)), &supervisor)
+                let kept = Kept { checkpoints: Some(checkpoints), mark, lock: Some(lock) };
+                Self::start(&directory, connection, readers, recent_bytes, kept, &supervisor)
             }
         }
     }
@@ -128,7 +143,7 @@ impl SqliteStore {
         connection: Arc<Mutex<Connection>>,
         readers: Readers,
         recent_bytes: usize,
-        (checkpoints, lock): (Option<Checkpoints>, Option<DirectoryLock>),
+        Kept { checkpoints, mark, lock }: Kept,
         supervisor: &Supervisor,
     ) -> Result<Self, OpenError> {
         let (revision, oldest) = {
@@ -150,6 +165,7 @@ impl SqliteStore {
             jobs: waiting,
             newest,
             checkpoints,
+            mark,
             supervisor: supervisor.clone(),
             committing: false,
             full: false,
@@ -299,7 +315,7 @@ mod tests {
         let readers = Readers::shared(connection.clone());
         let name = Path::new(":memory:");
         let store =
-            SqliteStore::start(name, connection.clone(), readers, 1 << 20, (None, None), &Supervisor::default())
+            SqliteStore::start(name, connection.clone(), readers, 1 << 20, Kept::default(), &Supervisor::default())
                 .unwrap();
         let mut acknowledged = Vec::new();
         let error = loop {
@@ -334,7 +350,7 @@ mod tests {
         let readers = Readers::shared(connection.clone());
         let name = Path::new(":memory:");
         let store =
-            SqliteStore::start(name, connection.clone(), readers, 1 << 20, (None, None), &Supervisor::default())
+            SqliteStore::start(name, connection.clone(), readers, 1 << 20, Kept::default(), &Supervisor::default())
                 .unwrap();
         let held = connection.lock();
         let before = store.shared.newest();

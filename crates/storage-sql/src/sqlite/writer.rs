@@ -18,7 +18,8 @@ use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::commit::{self, Group};
 use crate::sqlite::error::{stopped, store_error};
 use crate::sqlite::expiry::{self, Expired};
-use crate::sqlite::open::empty_log;
+use crate::sqlite::losses;
+use crate::sqlite::mark::MarkFile;
 use crate::sqlite::schema::Fact;
 use crate::sqlite::store::Shared;
 use crate::sqlite::sweep;
@@ -76,6 +77,8 @@ pub(crate) struct Writer {
     pub(crate) newest: watch::Sender<Revision>,
     /// None in memory, where there is no log.
     pub(crate) checkpoints: Option<Checkpoints>,
+    /// Records the newest acknowledged revision. None in memory.
+    pub(crate) mark: Option<MarkFile>,
     /// Is told when nothing can be written any more.
     pub(crate) supervisor: Supervisor,
     /// Whether a group is being made durable, so that a failure leaves open whether it is.
@@ -96,7 +99,7 @@ impl Writer {
         // ORDER: the thread that moves the log has ended before the last of it is moved here.
         self.checkpoints = None;
         if self.failed.is_none()
-            && let Err(error) = empty_log(&self.connection.lock())
+            && let Err(error) = losses::end(&self.connection.lock(), self.mark.take())
         {
             tracing::warn!(%error, "the store's log stays beside its file; the next start moves it");
         }
@@ -116,6 +119,10 @@ impl Writer {
             Ok(oldest) => {
                 let rows = group.events.len();
                 let bytes = group.events.iter().filter_map(|event| event.value.as_ref()).map(Bytes::len).sum();
+                if let Some(mark) = &mut self.mark {
+                    // ORDER: before a client can know of the revision. Each one that was given out is recorded.
+                    mark.note(group.revision);
+                }
                 self.publish(group, oldest);
                 done.into_iter().for_each(Done::answer);
                 if let Some(checkpoints) = &mut self.checkpoints {

@@ -1,0 +1,106 @@
+//! Keys that are missing from a data directory in which a server has run: they are not made anew in silence.
+//!
+//! Authorities and the key of tokens are written before everything that is made of them. So where a certificate that they signed or the
+//! administrator's kubeconfig is there, they were there too, and clients rely on them. The certificates that the server presents are made
+//! anew whenever they are missing, since no client relies on one by itself.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::SubjectPublicKeyInfoDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use super::PkiError;
+
+/// The bits by which others than the owner may read a file.
+const OTHERS: u32 = 0o077;
+/// The private keys of a server, in the directory of keys.
+const PRIVATE: [&str; 6] =
+    ["ca.key", "sa.key", "front-proxy-ca.key", "front-proxy-client.key", "apiserver.key", "admin.key"];
+/// Files that are made of the authority's key, in the data directory.
+const OF_AUTHORITY: [&str; 5] =
+    ["pki/admin.crt", "pki/admin.key", "pki/apiserver.crt", "pki/apiserver.key", "kubeconfig"];
+/// Files that are made of the key of the authority of front proxies, in the data directory.
+const OF_FRONT_PROXY_AUTHORITY: [&str; 2] = ["pki/front-proxy-client.crt", "pki/front-proxy-client.key"];
+
+/// Which keys a directory must have.
+pub(super) struct Losses {
+    authority: Option<PathBuf>,
+    front_proxy_authority: Option<PathBuf>,
+    accept: bool,
+}
+
+impl Losses {
+    /// Looks at what lies in a data directory.
+    pub(super) fn of(data_dir: &Path, accept: bool) -> Self {
+        let first = |names: &[&str]| names.iter().map(|name| data_dir.join(name)).find(|path| path.exists());
+        Self { authority: first(&OF_AUTHORITY), front_proxy_authority: first(&OF_FRONT_PROXY_AUTHORITY), accept }
+    }
+
+    /// Refuses to make files anew without which others can't be what they are, unless the loss is accepted.
+    ///
+    /// # Errors
+    /// When a server has used them.
+    pub(super) fn check(&self, missing: &[&Path], is_front_proxy: bool) -> Result<(), PkiError> {
+        let witness = if is_front_proxy { &self.front_proxy_authority } else { &self.authority };
+        let Some(witness) = witness else { return Ok(()) };
+        let names: Vec<_> = missing.iter().map(|path| path.display().to_string()).collect();
+        let lost = PkiError::Lost { missing: names.join(" and "), witness: witness.clone() };
+        self.accepting(lost)
+    }
+
+    /// Returns true where a server has run in the directory.
+    pub(super) fn has_run(&self) -> bool {
+        self.authority.is_some()
+    }
+
+    /// Refuses what is lost, or logs that it is accepted.
+    ///
+    /// # Errors
+    /// The loss, unless it is accepted.
+    pub(super) fn accepting(&self, lost: PkiError) -> Result<(), PkiError> {
+        if self.accept {
+            tracing::warn!(%lost, "going on with new keys; what the old ones signed may be refused");
+            return Ok(());
+        }
+        Err(lost)
+    }
+}
+
+/// Refuses a file of public keys that ends in the middle of one.
+///
+/// # Errors
+/// Names the file.
+pub(super) fn check_public_keys(path: &Path, pem: &str) -> Result<(), PkiError> {
+    let unusable = |reason: String| PkiError::Unusable { path: path.to_owned(), reason };
+    if !pem.contains("-----BEGIN ") {
+        return Err(unusable("it holds no key in PEM".to_owned()));
+    }
+    let mut keys = SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes());
+    keys.try_for_each(|key| key.map(drop).map_err(|error| unusable(error.to_string())))
+}
+
+/// Logs a warning for each private key in a data directory that others than its owner may read.
+pub(super) fn warn_of_readable_keys(data_dir: &Path) {
+    let keys = PRIVATE.iter().map(|name| data_dir.join("pki").join(name));
+    for path in keys.chain([data_dir.join("kubeconfig")]) {
+        if let Some(mode) = mode(&path).filter(|mode| mode & OTHERS != 0) {
+            let path = path.display();
+            tracing::warn!(
+                mode = format!("{mode:04o}"),
+                "{path} holds a private key and is not for its owner alone; run: chmod 600 {path}"
+            );
+        }
+    }
+}
+
+fn mode(path: &Path) -> Option<u32> {
+    fs::metadata(path).ok().map(|found| found.permissions().mode() & 0o7777)
+}
+
+/// Texts of PEM, one behind the other.
+pub(super) fn joined(first: &str, second: &str) -> String {
+    let gap = if first.ends_with('\n') { "" } else { "\n" };
+    format!("{first}{gap}{second}")
+}

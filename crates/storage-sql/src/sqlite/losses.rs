@@ -1,0 +1,271 @@
+//! Losses that the files of a store show when it is opened: acknowledged writes that are gone, and files of another store.
+//!
+//! While a server has the store open, the database itself says so, the log has at least one frame, and the [mark](super::mark) records
+//! the newest acknowledged revision. So an empty log, a database below the mark, and a missing mark are known for losses.
+//! A power loss takes only what was not synced, which was not acknowledged, and leaves all three as they should be.
+//!
+//! A store whose loss is accepted continues at a revision above every one that it can have given out.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use keelson_meta::Revision;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::sqlite::error::OpenError;
+use crate::sqlite::log::{self, Salts};
+use crate::sqlite::mark::{Found, MARK, Mark, MarkFile};
+use crate::sqlite::open::{DATABASE_FILE, LOG, empty_log, sync_directory};
+use crate::sqlite::private::beside;
+use crate::sqlite::schema::{self, Fact};
+
+/// The end of the name of a rollback journal. Only a store that is being made has one.
+const JOURNAL: &str = "-journal";
+/// The end of the new name of a file that is not one of this store.
+const SET_ASIDE: &str = ".set-aside";
+/// The number that is added to revisions when a loss is accepted. More revisions can't have been given out since the mark was synced, or
+/// since a database without one was written.
+pub const ACCEPTED_LOSS_MARGIN: u64 = 1_000_000_000;
+
+/// The finding of a database beside a mark of another one.
+const DIFFERENT_STORES: &str = "keelson.db and keelson.db-mark are of different stores";
+
+/// The state of a store's files before it is opened, and whether a loss was accepted.
+pub(crate) struct Losses {
+    directory: PathBuf,
+    accept: bool,
+    mark: Found,
+    /// The salts of the log before the opening; none for a log that is missing or empty.
+    log: Option<Salts>,
+    /// Set once a loss was found and accepted.
+    accepted: bool,
+}
+
+impl Losses {
+    /// Looks at the files, before SQLite does. Changes nothing unless a loss is accepted: then it puts files of other stores aside.
+    ///
+    /// # Errors
+    /// When something is lost, and that is not accepted, or a file can't be read.
+    pub(crate) fn before_opening(directory: &Path, accept: bool) -> Result<Self, OpenError> {
+        let database = directory.join(DATABASE_FILE);
+        let (marked, wal, journal) = (beside(&database, MARK), beside(&database, LOG), beside(&database, JOURNAL));
+        let mark = Mark::read(&marked).map_err(OpenError::io(&marked))?;
+        let log = log::salts(&wal).map_err(OpenError::io(&wal))?;
+        let mut losses = Self { directory: directory.to_owned(), accept, mark, log, accepted: false };
+        losses.check_log(&database, &wal)?;
+        if mark != Found::Nothing && length(&database)? == 0 {
+            let revision = mark.mark().map(|mark| format!(", which records revision {}", mark.revision));
+            losses.found(format!(
+                "{DATABASE_FILE} is missing or empty beside {DATABASE_FILE}{MARK}{}",
+                revision.unwrap_or_default()
+            ))?;
+        }
+        if mark != Found::Nothing && length(&journal)? > 0 {
+            losses.found(format!("{DATABASE_FILE}{JOURNAL} is none that this store has made"))?;
+            set_aside(&journal)?;
+        }
+        if let (Some(log), Some(noted)) = (log, mark.mark().and_then(|mark| mark.log))
+            && !log.follow(noted)
+        {
+            if losses.is_mark_of(&database) {
+                losses.found(format!("{DATABASE_FILE}{LOG} is of another store, or of an earlier time of this one"))?;
+                set_aside(&wal)?;
+                losses.log = None;
+            } else {
+                losses.found(DIFFERENT_STORES.to_owned())?;
+            }
+        }
+        Ok(losses)
+    }
+
+    /// Looks at a store that no server runs on, for commands that read it. Accepts nothing.
+    ///
+    /// # Errors
+    /// When something is lost, or a file can't be read.
+    pub(crate) fn check(directory: &Path, connection: &Connection) -> Result<(), OpenError> {
+        Self::before_opening(directory, false)?.check_content(connection)
+    }
+
+    /// Returns false where the database, read without its log, says that the mark is one of another store. The log may be right then.
+    fn is_mark_of(&self, database: &Path) -> bool {
+        let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let read = Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags);
+        let store = read.and_then(|connection| Fact::Store.get(&connection)).map_or(0, Revision::get);
+        store == 0 || self.mark.mark().is_some_and(|mark| mark.store == store)
+    }
+
+    /// A log that is damaged before its end, or whose database is gone.
+    fn check_log(&mut self, database: &Path, wal: &Path) -> Result<(), OpenError> {
+        let orphaned = length(database)? == 0 && length(wal)? > 0;
+        let finding = match log::check(wal).map_err(OpenError::io(wal))? {
+            _ if orphaned => "the log is there, and its database is gone".to_owned(),
+            Some(torn) => torn.to_string(),
+            None => return Ok(()),
+        };
+        if !self.accept {
+            return Err(OpenError::Torn { file: wal.to_owned(), finding });
+        }
+        self.accepting(&finding);
+        Ok(())
+    }
+
+    /// Compares the content with the mark.
+    ///
+    /// # Errors
+    /// When something is lost, and that is not accepted.
+    pub(crate) fn check_content(&mut self, connection: &Connection) -> Result<(), OpenError> {
+        match self.finding(connection).map_err(OpenError::sqlite(self.directory.join(DATABASE_FILE)))? {
+            Some(finding) => self.found(finding),
+            None => Ok(()),
+        }
+    }
+
+    fn finding(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
+        let was_open = Fact::Open.get(connection)? != Revision::ZERO;
+        let (store, start) = (Fact::Store.get(connection)?.get(), Fact::Starts.get(connection)?.get());
+        let newest = schema::newest_revision(connection)?;
+        let mark = self.mark.mark();
+        Ok(match mark {
+            Some(mark) if store != 0 && mark.store != store => Some(DIFFERENT_STORES.to_owned()),
+            Some(mark) if store != 0 && start < mark.start => Some(format!(
+                "{DATABASE_FILE} is older than {DATABASE_FILE}{MARK}: {start} starts of a server against {}",
+                mark.start
+            )),
+            _ if was_open && self.log.is_none() => Some(format!(
+                "its server did not stop in order, and the log {DATABASE_FILE}{LOG} is missing or empty; without it the store ends at \
+                 revision {newest}{}",
+                mark.map(|mark| format!(" of {} that were acknowledged", mark.revision)).unwrap_or_default()
+            )),
+            Some(mark) if newest < mark.revision => Some(format!(
+                "it ends at revision {newest}, and writes up to revision {} were acknowledged",
+                mark.revision
+            )),
+            None if was_open => Some(format!(
+                "its server did not stop in order, and {DATABASE_FILE}{MARK}, which records the newest acknowledged revision, is {}",
+                if self.mark == Found::Nothing { "missing" } else { "damaged" }
+            )),
+            Some(_) | None => None,
+        })
+    }
+
+    fn found(&mut self, finding: String) -> Result<(), OpenError> {
+        if !self.accept {
+            return Err(OpenError::Lost { directory: self.directory.clone(), finding });
+        }
+        self.accepting(&finding);
+        Ok(())
+    }
+
+    fn accepting(&mut self, finding: &str) {
+        tracing::warn!(directory = %self.directory.display(), finding, "going on without what is lost");
+        self.accepted = true;
+    }
+
+    /// Raises the revision where a loss was accepted, and says in the database and in the mark that a server has the store open.
+    ///
+    /// # Errors
+    /// When that can't be made durable. A full disk is no error: the store is opened without a mark.
+    pub(crate) fn begin(self, connection: &mut Connection) -> Result<Option<MarkFile>, OpenError> {
+        let database = self.directory.join(DATABASE_FILE);
+        let sqlite = || OpenError::sqlite(&database);
+        let newest = schema::newest_revision(connection).map_err(sqlite())?;
+        if self.accepted {
+            let known = self.mark.mark().map_or(newest, |mark| mark.revision.max(newest));
+            let least = Revision::new(known.get().saturating_add(ACCEPTED_LOSS_MARGIN));
+            schema::raise_revision(connection, least).map_err(sqlite())?;
+            tracing::warn!(revision = %least, "revisions go on above all that can have been given out before the loss");
+        }
+        let revision = schema::newest_revision(connection).map_err(sqlite())?;
+        let store = known_or_random(connection).map_err(sqlite())?;
+        let before = Fact::Starts.get(connection).map_err(sqlite())?.get();
+        let path = beside(&database, MARK);
+        // ORDER: the mark is durable before the database says that there is one.
+        let mut file = match MarkFile::make(&path, Mark { store, start: before, revision, log: None }) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                warn_unnoted(&error);
+                return Ok(None);
+            }
+            made => made.map_err(OpenError::io(&path))?,
+        };
+        sync_directory(&self.directory)?;
+        match say_open(connection, store, before + 1) {
+            Ok(()) => {
+                let wal = beside(&database, LOG);
+                file.follow(before + 1, File::open(&wal).map_err(OpenError::io(&wal))?);
+            }
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => warn_unnoted(&error),
+            Err(error) => return Err(sqlite()(error)),
+        }
+        Ok(Some(file))
+    }
+}
+
+fn warn_unnoted(error: &dyn std::fmt::Display) {
+    tracing::warn!(%error, "the store can't note that it is open; a loss of its log would not be noticed");
+}
+
+/// Says in the database that it is open, in its file too and not in the log alone. The log has a frame from then on.
+fn say_open(connection: &mut Connection, store: u64, start: u64) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    Fact::Store.set(&transaction, Revision::new(store))?;
+    for fact in [Fact::Starts, Fact::Open] {
+        fact.set(&transaction, Revision::new(start))?;
+    }
+    transaction.commit()?;
+    // ORDER: the log keeps its frames; one that was cut to nothing here would look like a lost one after a crash.
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
+/// Says that the store was closed in order, and moves all of the log into the database.
+pub(crate) fn end(connection: &Connection, mark: Option<MarkFile>) -> rusqlite::Result<()> {
+    forget(connection, false)?;
+    empty_log(connection)?;
+    // ORDER: as long as the log has frames, the mark names it.
+    if let Some(mark) = mark {
+        mark.close();
+    }
+    Ok(())
+}
+
+/// Says that no server has the store open. A copy that takes the place of the store that it was made of is given another name too.
+pub(crate) fn forget(connection: &Connection, is_new_store: bool) -> rusqlite::Result<()> {
+    // ORDER: one transaction, since a fact and the checksum over all of them are two writes.
+    let transaction = connection.unchecked_transaction()?;
+    Fact::Open.set(&transaction, Revision::ZERO)?;
+    if is_new_store {
+        Fact::Store.set(&transaction, Revision::ZERO)?;
+    }
+    transaction.commit()
+}
+
+/// The newest revision that the mark in a directory records, if there is one.
+pub(crate) fn marked_revision(directory: &Path) -> Result<Option<Revision>, OpenError> {
+    let path = beside(&directory.join(DATABASE_FILE), MARK);
+    Ok(Mark::read(&path).map_err(OpenError::io(&path))?.mark().map(|mark| mark.revision))
+}
+
+fn known_or_random(connection: &Connection) -> rusqlite::Result<u64> {
+    match Fact::Store.get(connection)?.get() {
+        0 => connection
+            .query_row("SELECT (random() & 0x7fffffffffffffff) | 1", [], |row| row.get::<_, i64>(0))
+            .map(i64::unsigned_abs),
+        store => Ok(store),
+    }
+}
+
+/// The length of a file in bytes; 0 for a missing one.
+fn length(path: &Path) -> Result<u64, OpenError> {
+    match path.metadata() {
+        Ok(found) => Ok(found.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(OpenError::io(path)(error)),
+    }
+}
+
+fn set_aside(path: &Path) -> Result<(), OpenError> {
+    let aside = beside(path, SET_ASIDE);
+    tracing::warn!(file = %path.display(), to = %aside.display(), "putting a file of another store aside");
+    std::fs::rename(path, &aside).map_err(OpenError::io(path))
+}

@@ -1,0 +1,196 @@
+//! `keelson.db-mark`: the newest acknowledged revision, in a small file beside the database.
+//!
+//! The writer overwrites it after each group of writes and before their answers, without a sync. So the kernel has it when the process
+//! is killed, and a store that ends below it has lost acknowledged writes. A power loss can take it back to its last sync: at an
+//! opening, a clean stop, and each time the log starts over. It never names a revision that was not durable before.
+//!
+//! It also names the store and the log, so that a file of another store is not taken for one of this.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use keelson_meta::Revision;
+
+use crate::sqlite::log::Salts;
+use crate::sqlite::private;
+
+/// The end of the file's name, behind the database's name.
+pub(crate) const MARK: &str = "-mark";
+
+/// The first words of the file: its name, and the version of its form.
+const TITLE: &str = "keelson-mark 1";
+/// The text before the checksum, in bytes: the title, the store, the start, the revision and the log, each behind a space.
+const TEXT: usize = TITLE.len() + 17 + 17 + 21 + 17;
+/// The whole file, in bytes: the text, a space, the checksum and a newline. Smaller than what disks write at once.
+const LENGTH: usize = TEXT + 1 + 8 + 1;
+
+/// The content of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The store, as its facts name it.
+    pub(crate) store: u64,
+    /// The number of the start by which a server had the store open.
+    pub(crate) start: u64,
+    /// The newest acknowledged revision.
+    pub(crate) revision: Revision,
+    /// The log that the server writes; none where none may be expected: after a clean stop, and while a server starts.
+    pub(crate) log: Option<Salts>,
+}
+
+/// The result of reading the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    /// Something that is no mark, or only a part of one.
+    Damaged,
+    Mark(Mark),
+}
+
+impl Found {
+    pub(crate) fn mark(self) -> Option<Mark> {
+        match self {
+            Self::Mark(mark) => Some(mark),
+            Self::Nothing | Self::Damaged => None,
+        }
+    }
+}
+
+impl Mark {
+    fn encode(self) -> [u8; LENGTH] {
+        let Salts(first, second) = self.log.unwrap_or_default();
+        let text = format!(
+            "{TITLE} {:016x} {:016x} {:020} {first:08x}{second:08x}",
+            self.store,
+            self.start,
+            self.revision.get()
+        );
+        let line = format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()));
+        line.into_bytes().try_into().expect("each number has as many digits as its type can have")
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let line = std::str::from_utf8(bytes).ok().filter(|line| line.len() == LENGTH && line.is_ascii())?;
+        let (text, sum) = line.split_at(TEXT);
+        if u32::from_str_radix(sum.trim(), 16) != Ok(crc32fast::hash(text.as_bytes())) {
+            return None;
+        }
+        let mut words = text.strip_prefix(TITLE)?.split_ascii_whitespace();
+        let mut number = || u64::from_str_radix(words.next()?, 16).ok();
+        let (store, start) = (number()?, number()?);
+        let revision = words.next()?.parse().ok().map(Revision::new)?;
+        let salts = u64::from_str_radix(words.next()?, 16).ok()?;
+        let log = Salts((salts >> 32) as u32, (salts & 0xffff_ffff) as u32);
+        Some(Self { store, start, revision, log: Some(log).filter(|log| *log != Salts::default()) })
+    }
+
+    /// Reads the file.
+    pub(crate) fn read(file: &Path) -> io::Result<Found> {
+        match std::fs::read(file) {
+            Ok(bytes) => Ok(Self::decode(&bytes).map_or(Found::Damaged, Found::Mark)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The file of a store that is open. Only the writer has it.
+pub(crate) struct MarkFile {
+    file: File,
+    /// None where the database could not be made to say that it is open.
+    log: Option<File>,
+    mark: Mark,
+    /// Set while writes fail, so that the failure is logged once.
+    failing: bool,
+}
+
+impl MarkFile {
+    /// Makes the file durable with a mark that names no log. Its directory is not synced.
+    pub(crate) fn make(path: &Path, mark: Mark) -> io::Result<Self> {
+        let file = private::open_file(path)?;
+        let marking = Self { file, log: None, mark: Mark { log: None, ..mark }, failing: false };
+        marking.file.set_len(LENGTH as u64)?;
+        marking.file.write_all_at(&marking.mark.encode(), 0)?;
+        marking.file.sync_all()?;
+        Ok(marking)
+    }
+
+    /// Names this start and this log from now on, whenever the log starts over.
+    pub(crate) fn follow(&mut self, start: u64, log: File) {
+        self.log = Some(log);
+        self.mark.start = start;
+        self.note(self.mark.revision);
+    }
+
+    /// Notes a revision that is durable. A failure leaves an older mark, which is right and says less.
+    pub(crate) fn note(&mut self, revision: Revision) {
+        let log = self.log.as_ref().and_then(|log| Salts::of(log).ok()).or(self.mark.log);
+        if self.mark.revision == revision && self.mark.log == log {
+            return;
+        }
+        let is_new_log = self.mark.log != log;
+        self.mark = Mark { revision, log, ..self.mark };
+        self.write(is_new_log);
+    }
+
+    /// Notes that the log may be gone: all of it is in the database.
+    pub(crate) fn close(mut self) {
+        self.mark.log = None;
+        self.write(true);
+    }
+
+    fn write(&mut self, sync: bool) {
+        let written = self.file.write_all_at(&self.mark.encode(), 0);
+        let written = written.and_then(|()| if sync { self.file.sync_data() } else { Ok(()) });
+        if let Err(error) = &written
+            && !self.failing
+        {
+            tracing::warn!(%error, "the newest revision can't be noted in keelson.db{MARK}; a loss of the log's end would not be noticed");
+        }
+        self.failing = written.is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: Mark = Mark { store: 7, start: 9, revision: Revision::new(u64::MAX), log: Some(Salts(1, u32::MAX)) };
+
+    #[test]
+    fn a_mark_reads_back_and_a_part_of_one_does_not() {
+        for mark in [WHOLE, Mark { log: None, ..WHOLE }, Mark { store: u64::MAX, start: u64::MAX, ..WHOLE }] {
+            assert_eq!(Mark::decode(&mark.encode()), Some(mark));
+        }
+        let bytes = WHOLE.encode();
+        for length in 0..LENGTH {
+            assert_eq!(Mark::decode(&bytes[..length]), None, "{length}");
+        }
+        for place in 0..LENGTH - 1 {
+            let mut changed = bytes;
+            changed[place] ^= 2;
+            assert_eq!(Mark::decode(&changed), None, "{place}");
+        }
+    }
+
+    #[test]
+    fn a_file_says_what_was_noted_last() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let (path, log) = (directory.path().join("mark"), directory.path().join("log"));
+        assert_eq!(Mark::read(&path).unwrap(), Found::Nothing);
+        let mut file = MarkFile::make(&path, Mark { revision: Revision::new(5), ..WHOLE }).unwrap();
+        assert_eq!(Mark::read(&path).unwrap().mark().unwrap(), Mark { log: None, revision: Revision::new(5), ..WHOLE });
+        let mut header = [0; 32];
+        header[16..24].copy_from_slice(&[0, 0, 0, 3, 0, 0, 0, 4]);
+        std::fs::write(&log, header).unwrap();
+        file.follow(10, File::open(&log).unwrap());
+        file.note(Revision::new(6));
+        let noted = Mark { start: 10, revision: Revision::new(6), log: Some(Salts(3, 4)), ..WHOLE };
+        assert_eq!(Mark::read(&path).unwrap(), Found::Mark(noted));
+        file.close();
+        assert_eq!(Mark::read(&path).unwrap(), Found::Mark(Mark { log: None, ..noted }));
+        std::fs::write(&path, "keelson-mark").unwrap();
+        assert_eq!(Mark::read(&path).unwrap(), Found::Damaged);
+    }
+}
