@@ -52,7 +52,7 @@ pub(crate) fn health(
     let live = with_hooks(shared.clone(), supervisor, HOOKS.into_iter().chain(steps)).add_tasks(supervisor.clone());
     let store = Arc::new(store);
     let ready_store = store.clone();
-    let well = shared.add("etcd", move || store());
+    let well = shared.add("etcd", move || store()).add_runtime(supervisor.clone());
     let well = well.add("informer-sync", cache).add("poststarthook/storage-readiness", move || ready_store());
     let well = with_hooks(well, supervisor, HOOKS.into_iter());
     let well = Progress::steps().fold(well, |well, step| {
