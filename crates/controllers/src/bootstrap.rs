@@ -16,6 +16,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
+use keelson_supervision::{Backoff, Pace};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +28,10 @@ use policy::Piece;
 
 /// How many objects are made at once: enough for a few commits to hold them all.
 const AT_ONCE: usize = 64;
-/// How long after a failure a step is tried again.
-const AGAIN: Duration = Duration::from_millis(500);
+/// The backoff before a step is tried again that failed.
+const AGAIN: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
+/// The most times in a row that a role or binding is read and written, while others write it.
+const ATTEMPTS: usize = 8;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const LEGACY_TOKENS: &str = "kube-apiserver-legacy-service-account-token-tracking";
@@ -136,9 +139,11 @@ impl Bootstrap {
     }
 
     async fn take(&self, place: usize, name: &str, hook: Hook) {
-        while let Err(error) = self.run_hook(hook).await {
+        let mut pace = Pace::new(AGAIN);
+        loop {
+            pace.turn().await;
+            let Err(error) = self.run_hook(hook).await else { break };
             tracing::warn!(hook = name, %error, "a hook of the bootstrap failed and is tried again");
-            tokio::time::sleep(AGAIN).await;
         }
         self.progress.done[place].store(true, Ordering::Release);
     }
@@ -185,8 +190,13 @@ impl Bootstrap {
         self.each(objects, |object| self.ensure(&target, object)).await
     }
 
-    /// Makes an object where there is none of its name.
+    /// Makes an object where there is none of its name. Where there is one nothing is written, so that a webhook that refuses everything
+    /// keeps no server from being ready.
     async fn ensure(&self, target: &Target, object: Value) -> Result<(), ApiError> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if self.client.get(target, name).await?.is_some() {
+            return Ok(());
+        }
         match self.client.create(target, object).await {
             Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -198,7 +208,7 @@ impl Bootstrap {
         let Piece { plural, namespace, object } = piece;
         let target = self.client.collection(RBAC, "v1", plural, namespace.as_deref())?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        loop {
+        for _ in 0..ATTEMPTS {
             let Some(current) = self.client.get(&target, &name).await? else {
                 match self.client.create(&target, object.clone()).await {
                     Err(ApiError::AlreadyExists { .. }) => continue,
@@ -224,6 +234,8 @@ impl Bootstrap {
                 other => return other.map(|_| ()),
             }
         }
+        // Such as a binding that is being deleted, and is held by a finalizer.
+        Err(ApiError::Internal(format!("{plural} {name:?} could not be brought to what the cluster's policy says")))
     }
 }
 

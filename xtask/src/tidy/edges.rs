@@ -52,7 +52,7 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ("outbound", &["meta", "supervision", "codec", "cache", "registry"]),
     ("access-config", &["meta", "cel", "codec", "access", "outbound"]),
     // what runs inside a server as a client of the registry
-    ("controllers", &["meta", "resources", "storage", "cache", "access", "registry"]),
+    ("controllers", &["meta", "supervision", "resources", "storage", "cache", "access", "registry"]),
     // what is asked of each write, and who
     (
         "admission",
