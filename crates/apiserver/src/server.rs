@@ -289,8 +289,13 @@ impl Parts {
         }
 
         let metrics = Arc::new(Metrics::new());
+        metrics.edge().watched_by(background.supervisor());
+        if let Err(error) = background.supervisor().watch_threads(background.stopping()) {
+            tracing::error!(%error, "no thread for the watchdog, which notices threads of the runtime that are held");
+        }
         let well = HealthChecks::new()
             .add("etcd", move || probe.check())
+            .add_runtime(background.supervisor().clone())
             .add("informer-sync", move || cache.healthy().map_err(|fault| fault.to_string()));
         let pages = Pages::new(health(background, well), metrics.clone(), addr.to_string());
         let documentation = Arc::new(Documentation::new(shared::definitions(), ()));

@@ -20,7 +20,7 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
-use keelson_supervision::{info_repeated, warn_repeated};
+use keelson_supervision::{Backoff, Pace, info_repeated, warn_repeated};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -28,15 +28,14 @@ use crate::authentication_info::AuthenticationPublication;
 use crate::client::{Client, SERVER_MANAGER};
 use crate::cluster_role_aggregation::ClusterRoleAggregation;
 use crate::kubernetes_service::KubernetesService;
-use crate::queue::Backoff;
 use policy::Piece;
 
 /// How many objects are made at once: enough for a few commits to hold them all.
 const AT_ONCE: usize = 64;
-/// The pauses before a failed step is tried again.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
+/// The backoff before a failed step is tried again.
+const AGAIN: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
 /// The number of attempts in a row to write a role or binding that others change meanwhile.
-const TRIES: usize = 8;
+const ATTEMPTS: usize = 8;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const LEGACY_TOKENS: &str = "kube-apiserver-legacy-service-account-token-tracking";
@@ -150,14 +149,14 @@ impl Bootstrap {
     }
 
     async fn take(&self, place: usize, name: &str, hook: Hook) {
-        let mut failures = 0;
-        while let Err(error) = self.run_hook(hook).await {
+        let mut pace = Pace::new(AGAIN);
+        loop {
+            pace.turn().await;
+            let Err(error) = self.run_hook(hook).await else { break };
             if !holds_readiness_back(&error) {
                 self.progress.note_done(place);
             }
             warn_repeated!(name; hook = name, %error, "a hook of the bootstrap failed and is tried again");
-            tokio::time::sleep(BACKOFF.after(failures)).await;
-            failures = failures.saturating_add(1);
         }
         self.progress.note_done(place);
     }
@@ -207,7 +206,8 @@ impl Bootstrap {
         self.each(objects, |object| self.ensure(&target, object)).await
     }
 
-    /// Makes an object where there is none of its name.
+    /// Makes an object where there is none of its name. Where there is one nothing is written, so that a webhook that refuses everything
+    /// keeps no server from being ready.
     async fn ensure(&self, target: &Target, object: Value) -> Result<(), ApiError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         if self.client.get(target, name).await?.is_some() {
@@ -224,7 +224,7 @@ impl Bootstrap {
         let Piece { plural, namespace, object } = piece;
         let target = self.client.collection(RBAC, "v1", plural, namespace.as_deref())?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let Some(current) = self.client.get(&target, &name).await? else {
                 match self.client.create(&target, object.clone()).await {
                     Err(ApiError::AlreadyExists { .. }) => continue,
@@ -254,7 +254,8 @@ impl Bootstrap {
                 other => return other.map(|_| ()),
             }
         }
-        Err(ApiError::Internal(format!("{} {name:?} was changed {TRIES} times by others", target.group_resource())))
+        // Such as a binding that is being deleted, and is held by a finalizer.
+        Err(ApiError::Internal(format!("{plural} {name:?} could not be brought to what the cluster's policy says")))
     }
 }
 

@@ -20,6 +20,8 @@ use keelson_storage::Compare;
 
 /// How many objects a chunk of a list has.
 const CHUNK: usize = 500;
+/// The most times that a list is begun, when it takes longer than history is kept.
+const LISTS: usize = 4;
 /// How many deletes are under way at once where a collection is emptied: enough to share commits, few enough to leave room for
 /// clients.
 const DELETES_AT_ONCE: usize = 32;
@@ -105,16 +107,17 @@ impl Client {
         }
     }
 
-    /// The objects that the selector selects, in chunks; begun anew when it takes longer than history is kept.
+    /// The objects that the selector selects, in chunks; begun anew a few times when it takes longer than history is kept.
     ///
     /// # Errors
     /// Those of the verb.
     pub async fn list(&self, target: &Target, label_selector: LabelSelector) -> Result<Vec<Stored>, ApiError> {
         let mut options = ListOptions { label_selector, limit: NonZeroUsize::new(CHUNK), ..ListOptions::default() };
-        let mut found = Vec::new();
+        let (mut found, mut begun) = (Vec::new(), 1);
         loop {
             let page = match self.registry.list(target, &self.caller, &options).await {
-                Err(ApiError::Expired { .. }) if options.continue_token.is_some() => {
+                Err(ApiError::Expired { .. }) if options.continue_token.is_some() && begun < LISTS => {
+                    begun += 1;
                     found.clear();
                     options.continue_token = None;
                     continue;

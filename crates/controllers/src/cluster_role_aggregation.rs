@@ -1,6 +1,10 @@
 //! Fills cluster roles that are made of others: those with an `aggregationRule` have the rules of all roles that its
-//! selectors find.
+//! selectors find, which may be made of others too.
+//!
+//! Only rules that a role without an `aggregationRule` states count. Roles that select each other in a ring have the same rules then;
+//! passing on what each was filled with last would have them take turns without end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,14 +65,12 @@ impl ClusterRoleAggregation {
     /// # Errors
     /// Those of reading and writing roles.
     pub(crate) async fn fill_all(&self) -> Result<(), ApiError> {
-        while self.fill(&self.own).await? {}
-        Ok(())
+        self.fill(&self.own).await
     }
 
     async fn turn(&self) -> Outcome {
         match self.fill(&self.client).await {
-            // What was changed is told of, and looked at again.
-            Ok(_) => Outcome::Done,
+            Ok(()) => Outcome::Done,
             Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Outcome::Again,
             Err(error) => {
                 warn_repeated!(""; %error, "cluster roles could not be aggregated; trying again");
@@ -77,42 +79,65 @@ impl ClusterRoleAggregation {
         }
     }
 
-    /// Fills all roles with what the others hold now; whether that changed any.
-    async fn fill(&self, client: &Client) -> Result<bool, ApiError> {
-        let mut changed = false;
+    /// Fills all roles with the rules that the others hold now.
+    async fn fill(&self, client: &Client) -> Result<(), ApiError> {
         let found = client.list(&self.roles, LabelSelector::everything()).await?;
         let mut all: Vec<Object> = found.into_iter().map(|Stored { object, .. }| object).collect();
         all.sort_by(|left, right| left.name().cmp(right.name()));
-        for role in &all {
-            let Some(rules) = aggregate(role, &all) else { continue };
-            if role.get(&["rules"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice) != rules.as_slice() {
-                let mut next = role.clone();
+        for (place, rules) in aggregate(&all) {
+            if stated(&all[place]) != rules.as_slice() {
+                let mut next = all[place].clone();
                 next.0.insert("rules", Value::Array(rules));
                 client.update(&self.roles, next).await?;
-                changed = true;
             }
         }
-        Ok(changed)
+        Ok(())
     }
 }
 
-/// The rules of a role that is made of others; `None` for one that is not, or whose selectors can't be read.
-fn aggregate(role: &Object, all: &[Object]) -> Option<Vec<Value>> {
-    let selectors = role.get(&["aggregationRule", "clusterRoleSelectors"])?.as_array()?;
-    let mut rules: Vec<Value> = Vec::new();
-    for selector in selectors {
-        let selector = LabelSelector::of_object(selector)?;
-        let parts = all.iter().filter(|part| part.name() != role.name());
-        for part in parts.filter(|part| selector.selects(part)) {
-            let more = part.get(&["rules"]).and_then(Value::as_array).into_iter().flatten();
-            for rule in more {
-                if !rules.contains(rule) {
-                    rules.push(rule.clone());
+/// The rules that a role has now.
+fn stated(role: &Object) -> &[Value] {
+    role.get(&["rules"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The rules of each role that is made of others, by its place among all. One whose selectors can't be read is left out.
+///
+/// Cost: as many passes over these roles as they are nested deep, and two.
+fn aggregate(all: &[Object]) -> BTreeMap<usize, Vec<Value>> {
+    let parts: Vec<(usize, Vec<usize>)> =
+        all.iter().enumerate().filter_map(|(place, role)| Some((place, parts(place, role, all)?))).collect();
+    let mut filled: BTreeMap<usize, Vec<Value>> = parts.iter().map(|(place, _)| (*place, Vec::new())).collect();
+    // Rules only come, so there is a pass in which none does.
+    loop {
+        let mut grew = false;
+        for (place, parts) in &parts {
+            let mut rules: Vec<Value> = Vec::new();
+            for part in parts {
+                for rule in filled.get(part).map_or_else(|| stated(&all[*part]), Vec::as_slice) {
+                    if !rules.contains(rule) {
+                        rules.push(rule.clone());
+                    }
                 }
             }
+            grew |= filled.insert(*place, rules).map(|before| before.len()) != filled.get(place).map(Vec::len);
+        }
+        if !grew {
+            return filled;
         }
     }
-    Some(rules)
+}
+
+/// The places of the roles that one is made of, in the order of its selectors; `None` for one that is not made of others.
+fn parts(place: usize, role: &Object, all: &[Object]) -> Option<Vec<usize>> {
+    let selectors = role.get(&["aggregationRule", "clusterRoleSelectors"])?.as_array()?;
+    let mut found = Vec::new();
+    for selector in selectors {
+        let selector = LabelSelector::of_object(selector)?;
+        found.extend(
+            all.iter().enumerate().filter(|(at, part)| *at != place && selector.selects(part)).map(|(at, _)| at),
+        );
+    }
+    Some(found)
 }
 
 #[cfg(test)]
@@ -136,7 +161,27 @@ mod tests {
             role("c", json!({"also": "y"}), json!([rule("list"), rule("watch")])),
             role("d", json!({"also": "z"}), json!([rule("delete")])),
         ];
-        assert_eq!(aggregate(&sum, &all).unwrap(), [rule("get"), rule("list"), rule("watch")]);
-        assert_eq!(aggregate(&all[0], &all), None);
+        assert_eq!(aggregate(&all), BTreeMap::from([(1, vec![rule("get"), rule("list"), rule("watch")])]));
+    }
+
+    #[test]
+    fn roles_that_are_made_of_each_other_have_the_rules_that_come_from_outside() {
+        let rule = |verb: &str| json!({"verbs": [verb]});
+        let role = |name: &str, to: &str, of: &str, rules: Value| {
+            let rule = (!of.is_empty()).then(|| json!({"clusterRoleSelectors": [{"matchLabels": {"to": of}}]}));
+            let metadata = json!({"name": name, "labels": {"to": to}});
+            Object::from_value(json!({"metadata": metadata, "aggregationRule": rule, "rules": rules})).unwrap()
+        };
+        // Each was filled with something else before.
+        let mut all = [
+            role("a", "b", "a", json!([rule("x")])),
+            role("b", "c", "b", json!([rule("y")])),
+            role("c", "a", "c", json!([rule("z")])),
+            role("d", "a", "", json!([rule("get")])),
+        ];
+        let same = |rules: &[Value]| (0..3).map(|place| (place, rules.to_vec())).collect::<BTreeMap<_, _>>();
+        assert_eq!(aggregate(&all), same(&[rule("get")]));
+        all[3] = role("d", "none", "", json!([rule("get")]));
+        assert_eq!(aggregate(&all), same(&[]));
     }
 }

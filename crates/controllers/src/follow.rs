@@ -11,11 +11,11 @@ use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::options::{ListOptions, ResourceVersionMatch};
 use keelson_registry::{Caller, Registry, Target, WatchOutput};
-use keelson_supervision::warn_repeated;
+use keelson_supervision::{Backoff, Pace, warn_repeated};
 use tokio::sync::watch;
 
-/// How long after a failure a collection is followed anew.
-const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
+/// The backoff before a collection is followed anew whose watch has failed or ended.
+const FOLLOW_AGAIN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(10) };
 
 /// Tells of each object of a collection (those of a field selector, if there is one), and again of each that changes or
 /// goes; anew of all whenever the watch ends. Whoever is told looks for himself what the object is like now.
@@ -34,10 +34,11 @@ pub async fn follow(
         resource_version_match: Some(ResourceVersionMatch::NotOlderThan),
         ..ListOptions::default()
     };
+    let mut pace = Pace::new(FOLLOW_AGAIN);
     loop {
+        pace.turn().await;
         if let Err(error) = watch(registry, caller, target, &options, &seen).await {
             warn_repeated!(target.group_resource(); resource = %target.group_resource(), %error, "following objects failed and is begun anew");
-            tokio::time::sleep(FOLLOW_AGAIN).await;
         }
     }
 }

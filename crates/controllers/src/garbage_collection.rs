@@ -8,11 +8,11 @@
 
 mod elsewhere;
 mod graph;
+mod invalid_owners;
 mod metadata;
 mod objects;
 mod owners;
 
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use keelson_meta::ApiError;
 use keelson_meta::metadata_rules::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use keelson_meta::options::PropagationPolicy;
 use keelson_registry::{Burst, Registry, Surface};
-use keelson_supervision::warn_repeated;
+use keelson_supervision::{Pace, warn_repeated};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -34,9 +34,10 @@ use crate::queue::{Backoff, Outcome, Queue};
 use elsewhere::Elsewhere;
 pub use elsewhere::{EventElsewhere, ObjectElsewhere, ObjectsElsewhere, PageElsewhere, ResourceElsewhere};
 use graph::{CollectionPlace, Dependent, Graph, ObjectId, Visits};
+use invalid_owners::InvalidOwners;
 use metadata::{Metadata, OwnerReference};
 use objects::{Objects, Visited};
-use owners::{Location, World, find_owner};
+use owners::{Location, World, find_owner, is_out_of_reach};
 
 /// Its service account.
 const ACCOUNT: &str = "generic-garbage-collector";
@@ -54,14 +55,15 @@ const REST: Duration = Duration::from_millis(10);
 const LOOKS_AT_ONCE: u32 = 8;
 /// How long that is.
 const SILENCE: Duration = Duration::from_millis(50);
-/// How long after a failure the collections are loaded anew.
-const LOAD_AGAIN: Duration = Duration::from_secs(1);
+/// The backoff before the collections are loaded anew, after a failure or when events were missed.
+const LOAD_AGAIN: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(10) };
 
 /// The controller.
 pub struct GarbageCollection {
     objects: Objects,
     graph: Mutex<Graph>,
     visits: Visits,
+    invalid_owners: InvalidOwners,
 }
 
 /// What is known of the owner that a reference names.
@@ -97,10 +99,12 @@ impl GarbageCollection {
 
     fn over(registry: Arc<Registry>, elsewhere: Elsewhere) -> Self {
         let caller = registry.controller(ACCOUNT);
+        let invalid_owners = InvalidOwners::new(registry.clone(), ACCOUNT);
         Self {
             objects: Objects { registry, caller, elsewhere: Arc::new(elsewhere) },
             graph: Mutex::default(),
             visits: Visits { here: Queue::new(BACKOFF), elsewhere: Queue::new(BACKOFF_ELSEWHERE) },
+            invalid_owners,
         }
     }
 
@@ -114,13 +118,16 @@ impl GarbageCollection {
             never = self.objects.elsewhere.follow() => match never {},
             never = collect => match never {},
             never = collect_elsewhere => match never {},
+            never = self.invalid_owners.run() => match never {},
         }
     }
 
     /// Keeps the index as new as the cache, over what is served.
     async fn follow(&self) -> Infallible {
         let mut changes = self.objects.registry.surfaces().changes();
+        let mut pace = Pace::new(LOAD_AGAIN);
         loop {
+            pace.turn().await;
             changes.mark_unchanged();
             let mut surface = self.objects.registry.surface();
             match Graph::load(self.world(&surface)).await {
@@ -140,7 +147,6 @@ impl GarbageCollection {
                 }
                 Err(error) => {
                     warn_repeated!(""; %error, "garbage collection could not load and tries again");
-                    tokio::time::sleep(LOAD_AGAIN).await;
                 }
             }
         }
@@ -263,10 +269,17 @@ impl GarbageCollection {
 
     /// Has the dependents of an object looked at, and takes the finalizer off it once none is left that blocks it. The index
     /// sends it here again when that is so.
+    ///
+    /// A dependent that waits for dependents of its own, or is the object itself, is left alone: nothing can be done about it now. So
+    /// objects in a ring that block each other stay, as upstream, until a client releases one.
     async fn delete_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
         let blocked = dependents.iter().any(|dependent| dependent.blocks);
-        for dependent in dependents {
-            self.visits.add(dependent.id);
+        {
+            let graph = self.graph.lock();
+            let is_stuck = |id: &ObjectId| *id == owner.id || graph.is_waiting(id);
+            for dependent in dependents.into_iter().filter(|dependent| !is_stuck(&dependent.id)) {
+                self.visits.add(dependent.id);
+            }
         }
         if blocked { Ok(()) } else { self.objects.remove_finalizer(owner, FINALIZER_FOREGROUND).await }
     }
@@ -278,8 +291,15 @@ impl GarbageCollection {
         let mut removed = Vec::new();
         for reference in metadata.owners() {
             match self.look_up(reference, &object.id).await? {
-                Owner::Present => present = true,
-                Owner::Gone => removed.push(reference.uid.to_string()),
+                Owner::Present => {
+                    present = true;
+                    self.check_reach(reference, object, metadata);
+                }
+                Owner::Gone => {
+                    removed.push(reference.uid.to_string());
+                    let surface = self.objects.registry.surface();
+                    self.invalid_owners.check(self.world(&surface), reference, &object.id, &metadata.uid);
+                }
                 Owner::Waiting => {
                     waiting = true;
                     removed.push(reference.uid.to_string());
@@ -305,13 +325,21 @@ impl GarbageCollection {
         let dependents = self.dependents(object)?;
         let circular = {
             let graph = self.graph.lock();
-            let waiting: HashSet<&ObjectId> = graph.waiting().collect();
-            dependents.iter().any(|dependent| waiting.contains(&dependent.id))
+            dependents.iter().any(|dependent| graph.is_waiting(&dependent.id))
         };
         if circular {
             self.objects.unblock_owners(object).await?;
         }
         Ok((!dependents.is_empty()).then_some(PropagationPolicy::Foreground))
+    }
+
+    /// Reports an owner that a dependent without a namespace can't have.
+    fn check_reach(&self, reference: &OwnerReference<'_>, object: &Visited, metadata: &Metadata<'_>) {
+        let surface = self.objects.registry.surface();
+        let world = self.world(&surface);
+        if is_out_of_reach(world, reference, &object.id) {
+            self.invalid_owners.check(world, reference, &object.id, &metadata.uid);
+        }
     }
 
     fn dependents(&self, owner: &Visited) -> Result<Vec<Dependent>, ApiError> {

@@ -26,7 +26,7 @@ pub use contents::{Content, Elsewhere, Left};
 /// How many namespaces are emptied at once.
 const AT_ONCE: usize = 8;
 /// How long a namespace whose content is held is left alone before it is looked at again.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(2) };
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(8) };
 /// How long a turn waits for what one kind on another server holds, so that no such server keeps a turn from other namespaces for
 /// longer.
 const ELSEWHERE_TIME: Duration = Duration::from_secs(10);
@@ -116,12 +116,15 @@ impl NamespaceDeletion {
         let findings = self.empty(name).await;
         let mut told = namespace.clone();
         findings.tell(&mut told, self.client.now());
-        if told != namespace {
+        let is_news = told != namespace;
+        if is_news {
             let status = self.namespaces.clone().below("status").named(name);
             self.client.update(&status, told).await?;
         }
         if !findings.is_empty() {
-            info_repeated!(&name; namespace = name, %findings, "a namespace being deleted still has content");
+            if is_news {
+                info_repeated!(&name; namespace = name, %findings, "a namespace being deleted still has content");
+            }
             return Ok(false);
         }
         self.registry.finalize_namespace(name, namespace.uid(), &self.releasing).await?;

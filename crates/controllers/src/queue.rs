@@ -1,7 +1,10 @@
-//! A queue of things to look at: each is in it at most once, is worked on by one worker at a time, and comes back later,
-//! at growing intervals, when the work did not succeed.
+//! A queue of keys to work on: each is in it at most once, and one worker at a time has it.
 //!
-//! So a queue is never longer than there are different things, and one that can't be finished does not keep others waiting.
+//! Nothing comes back without a backoff. A key whose work failed waits longer each time. A key that a turn adds, its own or another's,
+//! is one more link of a chain, and long chains wait as failures do. So keys that add each other can't keep a thread busy. A key that
+//! changes all the time has a bounded number of turns a second. A key that waits keeps no other from its turn.
+
+mod chain;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -10,32 +13,36 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
+pub use keelson_supervision::Backoff;
+use keelson_supervision::Jitter;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep_until};
 
-/// How the work on one thing ended.
+pub(crate) use chain::unchained;
+use chain::{FREE_LINKS, as_link, current_link};
+
+/// The turns that a key has in a row, each soon after the last, before it has to wait for more.
+const BURST: u32 = 20;
+/// The wait of a key that has had them. One that changes all the time has four turns a second.
+const PACE: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_millis(250) };
+/// The rest after which the next turn of a key counts as the first again.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// The end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// There is nothing left to do.
+    /// Nothing is left to do.
     Done,
-    /// It has to be looked at again.
+    /// The key has to be worked on again, after a backoff.
     Again,
-}
-
-/// How long a thing waits for its next turn: doubled each time, between two bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Backoff {
-    /// Before the second turn.
-    pub first: Duration,
-    /// At the most.
-    pub longest: Duration,
 }
 
 /// The queue.
 pub struct Queue<K> {
     state: Mutex<State<K>>,
-    /// Told when something may be ready sooner than was known.
+    /// Notified when a key may be ready sooner than was known.
     changed: Notify,
     backoff: Backoff,
 }
@@ -43,14 +50,23 @@ pub struct Queue<K> {
 struct State<K> {
     known: HashMap<K, Item>,
     ready: VecDeque<K>,
-    /// By when they are due; the number tells apart what is due at once.
+    /// By when they are due; the number keeps keys apart that are due at the same time.
     later: BTreeMap<(Instant, u64), K>,
+    /// Keys at rest, in the order of their ends, until their turns no longer count.
+    resting: VecDeque<(Instant, u64, K)>,
     count: u64,
+    jitter: Jitter,
 }
 
 struct Item {
     stands: Stands,
+    /// The turns in a row that have failed.
     attempts: u32,
+    /// The turns that led to this one since something outside of the queues did.
+    link: u32,
+    /// The turns up to now, each less than [`QUIET`] behind the one before.
+    turns: u32,
+    last: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -59,58 +75,64 @@ enum Stands {
     /// With its place in [`State::later`].
     Later(Instant, u64),
     Running {
-        /// It was added again meanwhile.
-        again: bool,
+        /// The link by which it was added again meanwhile.
+        again: Option<u32>,
     },
+    /// With its number in [`State::resting`].
+    Resting(u64),
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue, to which things come back like this.
+    /// An empty queue, in which failures wait like this.
     pub fn new(backoff: Backoff) -> Self {
-        let state = State { known: HashMap::new(), ready: VecDeque::new(), later: BTreeMap::new(), count: 0 };
+        let state = State {
+            known: HashMap::new(),
+            ready: VecDeque::new(),
+            later: BTreeMap::new(),
+            resting: VecDeque::new(),
+            count: 0,
+            jitter: Jitter::default(),
+        };
         Self { state: Mutex::new(state), changed: Notify::new(), backoff }
     }
 
-    /// Has a thing looked at as soon as possible, also if it was to be looked at later.
+    /// Has a key worked on soon, also if it waits after a failure. Called within a turn, of this queue or another, it adds a link to the
+    /// chain of that turn.
     pub fn add(&self, key: K) {
+        let link = current_link();
         let mut state = self.state.lock();
-        let state = &mut *state;
-        match state.known.entry(key.clone()) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(Item { stands: Stands::Ready, attempts: 0 });
-            }
-            Entry::Occupied(mut known) => match known.get().stands {
-                Stands::Ready => return,
-                Stands::Running { .. } => {
-                    known.get_mut().stands = Stands::Running { again: true };
-                    return;
-                }
-                Stands::Later(due, number) => {
-                    state.later.remove(&(due, number));
-                    known.get_mut().stands = Stands::Ready;
-                }
-            },
+        let item = state.known.entry(key.clone()).or_insert_with(Item::new);
+        if let Stands::Running { again } = &mut item.stands {
+            *again = Some(again.map_or(link, |known| known.min(link)));
+            return;
         }
-        state.ready.push_back(key);
+        if matches!(item.stands, Stands::Ready) {
+            item.link = item.link.min(link);
+            return;
+        }
+        state.schedule(key, link, self.backoff);
+        drop(state);
         self.changed.notify_one();
     }
 
-    /// Works on what is in the queue, on up to `at_once` things at a time, for as long as it is polled.
+    /// Works on what is in the queue, on up to `at_once` keys at a time, for as long as it is polled.
     pub async fn run<W: Future<Output = Outcome>>(&self, at_once: usize, work: impl Fn(K) -> W) -> Infallible {
         let mut running = FuturesUnordered::new();
         loop {
             tokio::select! {
                 Some((key, outcome)) = running.next() => self.finish(key, outcome),
-                key = self.next(), if running.len() < at_once => {
-                    let work = work(key.clone());
+                (key, link) = self.next(), if running.len() < at_once => {
+                    let work = as_link(link + 1, work(key.clone()));
                     running.push(async move { (key, work.await) });
                 }
             }
+            // Work that never waits leaves the thread to others now and then.
+            consume_budget().await;
         }
     }
 
-    /// The next thing that is ready. Dropping the future loses nothing.
-    async fn next(&self) -> K {
+    /// The next key that is ready, and its link. Dropping the future loses nothing.
+    async fn next(&self) -> (K, u32) {
         loop {
             let due = match self.state.lock().take() {
                 Ok(key) => return key,
@@ -132,125 +154,115 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     fn finish(&self, key: K, outcome: Outcome) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let Entry::Occupied(mut known) = state.known.entry(key) else { return };
-        let item = known.get_mut();
-        match (item.stands, outcome) {
-            (Stands::Running { again: true }, outcome) => {
-                item.attempts = if outcome == Outcome::Done { 0 } else { item.attempts.saturating_add(1) };
-                item.stands = Stands::Ready;
-                state.ready.push_back(known.key().clone());
-                self.changed.notify_one();
-            }
-            (_, Outcome::Done) => {
-                known.remove();
-            }
-            (_, Outcome::Again) => {
-                let due = Instant::now() + self.backoff.after(item.attempts);
-                item.attempts = item.attempts.saturating_add(1);
-                state.count += 1;
-                item.stands = Stands::Later(due, state.count);
-                state.later.insert((due, state.count), known.key().clone());
-                self.changed.notify_one();
+        let Some(item) = state.known.get_mut(&key) else { return };
+        let Stands::Running { again } = item.stands else { return };
+        let failed = item.attempts;
+        item.attempts = if outcome == Outcome::Done { 0 } else { failed.saturating_add(1) };
+        match (again, outcome) {
+            (Some(link), _) => state.schedule(key, link, self.backoff),
+            (None, Outcome::Done) => state.rest(key),
+            (None, Outcome::Again) => {
+                let wait = state.jitter.spread(self.backoff.after(failed));
+                state.put_later(key, wait);
             }
         }
+        self.changed.notify_one();
     }
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    /// A ready thing, now running; or when the next one is due.
-    fn take(&mut self) -> Result<K, Option<Instant>> {
+    /// A ready key, now running, with its link; or when the next one is due.
+    fn take(&mut self) -> Result<(K, u32), Option<Instant>> {
         let now = Instant::now();
+        self.forget_rested(now);
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
             let key = first.remove();
-            self.stand(&key, Stands::Ready);
-            self.ready.push_back(key);
+            if let Some(item) = self.known.get_mut(&key) {
+                item.stands = Stands::Ready;
+                self.ready.push_back(key);
+            }
         }
         let Some(key) = self.ready.pop_front() else {
             return Err(self.later.keys().next().map(|(due, _)| *due));
         };
-        self.stand(&key, Stands::Running { again: false });
-        Ok(key)
+        let item = self.known.entry(key.clone()).or_insert_with(Item::new);
+        item.begin(now);
+        let link = item.link;
+        Ok((key, link))
     }
 
-    fn stand(&mut self, key: &K, stands: Stands) {
-        if let Some(item) = self.known.get_mut(key) {
-            item.stands = stands;
+    /// Gives a key that neither runs nor is ready its place, sooner than it had one at the most.
+    fn schedule(&mut self, key: K, link: u32, backoff: Backoff) {
+        let now = Instant::now();
+        let Some(item) = self.known.get_mut(&key) else { return };
+        let mut wait = item.pace(now);
+        if link > FREE_LINKS {
+            wait = wait.max(backoff.after(link - FREE_LINKS - 1));
+        }
+        if let Stands::Later(due, number) = item.stands {
+            if due <= now + wait {
+                return;
+            }
+            self.later.remove(&(due, number));
+        }
+        item.link = link;
+        if wait.is_zero() {
+            item.stands = Stands::Ready;
+            self.ready.push_back(key);
+        } else {
+            let wait = self.jitter.spread(wait);
+            self.put_later(key, wait);
+        }
+    }
+
+    fn put_later(&mut self, key: K, wait: Duration) {
+        let due = Instant::now() + wait;
+        self.count += 1;
+        if let Some(item) = self.known.get_mut(&key) {
+            item.stands = Stands::Later(due, self.count);
+            self.later.insert((due, self.count), key);
+        }
+    }
+
+    /// Keeps how many turns a key had for a while.
+    fn rest(&mut self, key: K) {
+        self.count += 1;
+        if let Some(item) = self.known.get_mut(&key) {
+            item.stands = Stands::Resting(self.count);
+            self.resting.push_back((Instant::now() + QUIET, self.count, key));
+        }
+    }
+
+    fn forget_rested(&mut self, now: Instant) {
+        while let Some((_, number, key)) = self.resting.pop_front_if(|(until, ..)| *until <= now) {
+            if let Entry::Occupied(known) = self.known.entry(key)
+                && matches!(known.get().stands, Stands::Resting(own) if own == number)
+            {
+                known.remove();
+            }
         }
     }
 }
 
-impl Backoff {
-    pub(crate) fn after(self, attempts: u32) -> Duration {
-        self.first.saturating_mul(2_u32.saturating_pow(attempts)).min(self.longest)
+impl Item {
+    fn new() -> Self {
+        // In no place yet; the caller gives it one.
+        Self { stands: Stands::Resting(0), attempts: 0, link: 0, turns: 0, last: None }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.stands = Stands::Running { again: None };
+        let is_soon = self.last.is_some_and(|last| now.saturating_duration_since(last) < QUIET);
+        self.turns = if is_soon { self.turns.saturating_add(1) } else { 1 };
+        self.last = Some(now);
+    }
+
+    /// The wait of a key for the turns that it has had.
+    fn pace(&self, now: Instant) -> Duration {
+        let is_soon = self.last.is_some_and(|last| now.saturating_duration_since(last) < QUIET);
+        if is_soon && self.turns >= BURST { PACE.after(self.turns - BURST) } else { Duration::ZERO }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(4) };
-
-    /// Works on the queue until `until` is over, and tells what was worked on and when, in seconds.
-    async fn check(queue: &Queue<&'static str>, until: u64, outcome: impl Fn(&str) -> Outcome, expect: &[(&str, u64)]) {
-        let start = Instant::now();
-        let seen = Mutex::new(Vec::new());
-        let work = queue.run(2, |key| {
-            seen.lock().push((key, start.elapsed().as_secs()));
-            std::future::ready(outcome(key))
-        });
-        assert!(tokio::time::timeout(Duration::from_secs(until), work).await.is_err());
-        assert_eq!(*seen.lock(), expect);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_thing_is_looked_at_once_however_often_it_was_added() {
-        let queue = Queue::new(BACKOFF);
-        ["a", "b", "a", "b", "a"].into_iter().for_each(|key| queue.add(key));
-        check(&queue, 60, |_| Outcome::Done, &[("a", 0), ("b", 0)]).await;
-        assert!(queue.state.lock().known.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_fails_comes_back_at_growing_intervals_and_holds_up_nobody() {
-        let queue = Queue::new(BACKOFF);
-        ["stuck", "a", "b", "c"].into_iter().for_each(|key| queue.add(key));
-        let outcome = |key: &str| if key == "stuck" { Outcome::Again } else { Outcome::Done };
-        let expect =
-            [("stuck", 0), ("a", 0), ("b", 0), ("c", 0), ("stuck", 1), ("stuck", 3), ("stuck", 7), ("stuck", 11)];
-        check(&queue, 12, outcome, &expect).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_added_again_does_not_wait_for_its_time() {
-        let queue = Queue::new(BACKOFF);
-        queue.add("a");
-        check(&queue, 2, |_| Outcome::Again, &[("a", 0), ("a", 1)]).await;
-        queue.add("a");
-        check(&queue, 60, |_| Outcome::Done, &[("a", 0)]).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_added_while_it_is_worked_on_is_worked_on_again_afterwards() {
-        let queue = Queue::new(BACKOFF);
-        queue.add("a");
-        let seen = Mutex::new(0);
-        let work = queue.run(8, |key| {
-            let first = {
-                let mut seen = seen.lock();
-                *seen += 1;
-                *seen == 1
-            };
-            let queue = &queue;
-            async move {
-                if first {
-                    queue.add(key);
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
-                Outcome::Done
-            }
-        });
-        assert!(tokio::time::timeout(Duration::from_secs(60), work).await.is_err());
-        assert_eq!(*seen.lock(), 2);
-    }
-}
+mod tests;

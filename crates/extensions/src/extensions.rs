@@ -16,7 +16,7 @@ use keelson_meta::{ApiError, Revision};
 use keelson_outbound::Outbound;
 use keelson_registry::{Contribution, Registry, SurfaceError, Target, WatchOutput};
 use keelson_schema::ProgramStats;
-use keelson_supervision::warn_repeated;
+use keelson_supervision::{Pace, warn_repeated};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,8 @@ const STATUS_BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), long
 const EMPTYING_BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(1) };
 /// How long after a failure the definitions are followed anew, or a change of what is served is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The backoff before the definitions are followed anew when their watch has failed or ended.
+const FOLLOW_AGAIN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(10) };
 /// How long a request waits for a definition that is stored to be served here. To compile it takes milliseconds.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
@@ -169,10 +171,11 @@ impl Extensions {
     }
 
     async fn follow(&self) -> Infallible {
+        let mut pace = Pace::new(FOLLOW_AGAIN);
         loop {
+            pace.turn().await;
             if let Err(error) = self.watch().await {
                 warn_repeated!(""; %error, "following the definitions of custom resources failed and is begun anew");
-                tokio::time::sleep(AGAIN).await;
             }
         }
     }

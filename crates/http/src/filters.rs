@@ -46,7 +46,7 @@ pub(crate) use self::flow_control::{has_long_query, is_copied};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
-use crate::metrics::{Authentication, Metrics, Observation, ResourceNames};
+use crate::metrics::{Authentication, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
 use crate::pages::console;
 use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
@@ -439,7 +439,8 @@ impl Pipeline {
         cost: Cost,
     ) -> Response<ResponseBody> {
         if !cost.is_long {
-            return self.router.route(request, target).await;
+            let mark = self.metrics.edge().marks().map(|marks| marks.of_verb(&request.info.verb));
+            return marked(mark, self.router.route(request, target)).await;
         }
         let pipeline = self.clone();
         // Boxed: few requests come here, and all would carry the room for it.

@@ -126,6 +126,16 @@ impl HealthChecks {
         })
     }
 
+    /// Adds `runtime`, which fails while a task or request holds a thread of the runtime.
+    #[must_use]
+    pub fn add_runtime(self, supervisor: Supervisor) -> Self {
+        self.add("runtime", move || {
+            let held = supervisor.held_threads().into_iter();
+            let held: Vec<String> = held.map(|it| format!("{} has held a thread for {:?}", it.task, it.held)).collect();
+            if held.is_empty() { Ok(()) } else { Err(held.join(", ")) }
+        })
+    }
+
     /// Asks all checks whose names are wanted.
     fn ask(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Option<CheckResult>)> {
         let own = self.checks.iter().map(|(name, check)| (name.clone(), is_wanted(name).then(|| check())));

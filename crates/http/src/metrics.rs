@@ -6,6 +6,7 @@
 mod access;
 mod classic;
 mod edge;
+mod marks;
 mod observation;
 mod process;
 mod requests;
@@ -25,6 +26,7 @@ use prometheus_client::registry::Registry;
 
 pub(crate) use access::{AccessMetrics, Authentication};
 pub use edge::Edge;
+pub(crate) use marks::marked;
 pub use observation::{Observation, ResourceNames};
 pub use source::{HistogramSample, MetricKind, MetricSource, Sample};
 

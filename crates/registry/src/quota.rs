@@ -73,7 +73,7 @@ impl Registry {
         };
         let usage = Usage::of(&target.resource.group, &target.resource.plural);
         let below = target.subresource_name();
-        if !self.config.quotas || !usage.is_counted_at(below, old.is_some()) {
+        if !self.config.quotas || !usage.is_counted_at(below, old, new) {
             return Ok(Charges::default());
         }
         let mut charges = match self.charges_now(&charged, namespace, usage) {

@@ -61,7 +61,7 @@ pub(crate) fn health(
     let live = with_hooks(shared.clone(), supervisor, HOOKS.into_iter().chain(steps)).add_tasks(supervisor.clone());
     let store = Arc::new(store);
     let [named_store, etcd, readiness] = [store.clone(), store.clone(), store];
-    let well = shared.add(STORE, move || named_store()).add(ETCD, move || etcd());
+    let well = shared.add(STORE, move || named_store()).add(ETCD, move || etcd()).add_runtime(supervisor.clone());
     let well = well.add(CACHE, cache).add(STORAGE_READINESS, move || readiness());
     // The cache hears nothing of a store that is away, and answers all the same.
     let well = [ETCD, CACHE, STORAGE_READINESS].into_iter().fold(well, |well, part| well.including(STORE, part));

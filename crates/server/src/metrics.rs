@@ -13,9 +13,26 @@ use keelson_registry::{KeptStats, Registry, StoredCollection};
 use keelson_schema::ProgramStats;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
+use keelson_supervision::Supervisor;
 
 pub(crate) use access::{access_samples, read_samples, review_times};
 pub(crate) use admission::{admission_times, webhook_samples, webhook_times};
+
+/// The findings of the watchdog.
+pub(crate) fn watchdog_samples(supervisor: &Supervisor) -> Vec<Sample> {
+    vec![
+        gauge(
+            "keelson_held_threads",
+            "Threads of the runtime that a task or request holds for more than a second",
+            supervisor.held_threads().len() as u64,
+        ),
+        counter(
+            "keelson_thread_holds_total",
+            "How often a task or request held a thread of the runtime for more than a second",
+            supervisor.holds(),
+        ),
+    ]
+}
 
 /// All samples of one registry and its cache.
 pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {

@@ -16,13 +16,15 @@ use keelson_http::pages::Pages;
 use keelson_http::router::Router;
 use keelson_outbound::Outbound;
 use keelson_registry::Registry;
+use keelson_supervision::Supervisor;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
     access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples,
-    program_samples, read_samples, registry_samples, review_times, server_info, webhook_samples, webhook_times,
+    program_samples, read_samples, registry_samples, review_times, server_info, watchdog_samples, webhook_samples,
+    webhook_times,
 };
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
@@ -30,6 +32,7 @@ use crate::{audit, builtin, documents};
 
 /// What requests are answered from.
 pub(crate) struct PipelineParts {
+    pub(crate) supervisor: Supervisor,
     pub(crate) registry: Arc<Registry>,
     pub(crate) outbound: Arc<Outbound>,
     pub(crate) webhook_stats: Arc<WebhookStats>,
@@ -47,6 +50,7 @@ impl PipelineParts {
     /// The pipeline of a server that is reached at `addr`.
     pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
         let Self {
+            supervisor,
             registry,
             outbound,
             webhook_stats,
@@ -59,6 +63,8 @@ impl PipelineParts {
             reads,
         } = self;
         let metrics = Arc::new(Metrics::new());
+        metrics.edge().watched_by(&supervisor);
+        metrics.add_source(move || watchdog_samples(&supervisor));
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
         metrics.add_source(store_metrics);

@@ -257,6 +257,9 @@ impl Prepared {
         let identity = Some(Keeper::start(&supervisor, "identity", |stopping| identity.run(stopping)));
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
+        if let Err(error) = supervisor.watch_threads(&stopping) {
+            tracing::error!(%error, "no thread for the watchdog, which notices threads of the runtime that are held");
+        }
         let (probe, probing) = StoreProbe::start(self.fenced);
         let told = stopping.clone();
         background.spawn("store-probe", async move {
@@ -286,6 +289,7 @@ impl Prepared {
 
         let standing = store_check(&config.store, fence.clone(), probe);
         let parts = PipelineParts {
+            supervisor: supervisor.clone(),
             registry: registry.clone(),
             outbound: outbound.clone(),
             webhook_stats: self.webhook_stats,

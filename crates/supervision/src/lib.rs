@@ -6,21 +6,28 @@
 //! logged, fails `/livez` and ends the process. The same way is open to whoever finds by itself that it can't go on, such as a
 //! store whose disk has failed: [`Supervisor::fail`].
 //!
+//! A thread of its own, the watchdog, notices tasks and requests that hold a thread of the runtime, and names them.
+//!
 //! Tasks that belong to one connection or one request are not started here; what becomes of them concerns nobody else but who
 //! waits for them, for whom there is [`outcome`]. This crate does not know what the tasks do, and ends nothing itself: that is
 //! for the composition of a server. Lines about failures that repeat pass a [`RepeatLog`] before they are logged.
 
+mod backoff;
 mod group;
 mod keeper;
 mod repeats;
+mod running;
 mod serving;
+mod watchdog;
 
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -28,10 +35,13 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+pub use backoff::{Backoff, Jitter, Pace};
 pub use group::TaskGroup;
 pub use keeper::Keeper;
 pub use repeats::{DueLine, MAX_SUBJECTS, REPEAT_INTERVAL, RepeatLog};
+pub use running::{Mark, unwatched_thread};
 pub use serving::Serving;
+pub use watchdog::HeldThread;
 
 /// What a task comes to, for the one that waits for it.
 ///
@@ -61,14 +71,39 @@ pub struct Failure {
 #[derive(Clone, Debug, Default)]
 pub struct Supervisor(Arc<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    /// Keeps the marks of this supervisor apart from those of others in the process.
+    number: u64,
     /// The names of all tasks that were started, each once, in the order of their starts.
     tasks: Mutex<Vec<&'static str>>,
     /// What has failed, the first one first. Each task fails at most once.
     failures: watch::Sender<Vec<Failure>>,
     /// The task that is to panic.
     killed: OnceLock<&'static str>,
+    /// The task that is to hold its thread, and for how long.
+    stalled: Mutex<Option<(&'static str, Duration)>>,
+    /// True while there is one. Each turn of a task looks at this alone.
+    is_stalled: AtomicBool,
+    /// The threads that the watchdog found held.
+    held: Mutex<Vec<HeldThread>>,
+    holds: AtomicU64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        Self {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            tasks: Mutex::default(),
+            failures: watch::Sender::default(),
+            killed: OnceLock::new(),
+            stalled: Mutex::default(),
+            is_stalled: AtomicBool::new(false),
+            held: Mutex::default(),
+            holds: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Supervisor {
@@ -93,6 +128,17 @@ impl Supervisor {
     /// Has a task panic when it next has something to do: for tests of what becomes of a server without it. One task at the most.
     pub fn kill(&self, task: &'static str) {
         let _first = self.0.killed.set(task);
+    }
+
+    /// Has a task hold its thread for a time when it next has something to do: for tests of the watchdog.
+    pub fn stall(&self, task: &'static str, held: Duration) {
+        *self.0.stalled.lock() = Some((task, held));
+        self.0.is_stalled.store(true, Ordering::Relaxed);
+    }
+
+    /// The mark under which threads poll work of this name, so that the watchdog can name it.
+    pub fn mark(&self, name: &'static str) -> Mark {
+        Mark::of(self.0.number, name)
     }
 
     /// Waits for the first failure.
@@ -148,12 +194,17 @@ impl Supervisor {
         work: W,
     ) -> impl Future<Output = Option<W::Output>> + use<W> {
         self.note(task);
-        let supervisor = self.clone();
+        let (supervisor, mark) = (self.clone(), self.mark(task));
         async move {
             let mut work = pin!(work);
             let work = poll_fn(|context| {
-                assert!(supervisor.0.killed.get() != Some(&task), "told to panic at its next turn");
-                work.as_mut().poll(context)
+                mark.poll(|| {
+                    assert!(supervisor.0.killed.get() != Some(&task), "told to panic at its next turn");
+                    if supervisor.0.is_stalled.load(Ordering::Relaxed) {
+                        supervisor.hold_thread_of(task);
+                    }
+                    work.as_mut().poll(context)
+                })
             });
             // What a panic has left half done is not looked at again: the server ends.
             match AssertUnwindSafe(work).catch_unwind().await {
@@ -204,6 +255,15 @@ impl Supervisor {
                 Err(panic) => supervisor.fail(task, panicked(&*panic)),
             }
         })
+    }
+
+    /// Holds the thread, if that is what was asked of this task.
+    fn hold_thread_of(&self, task: &'static str) {
+        let asked = self.0.stalled.lock().take_if(|(stalled, _)| *stalled == task);
+        if let Some((_, held)) = asked {
+            self.0.is_stalled.store(false, Ordering::Relaxed);
+            thread::sleep(held);
+        }
     }
 
     fn note(&self, task: &'static str) {

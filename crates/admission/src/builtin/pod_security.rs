@@ -39,8 +39,6 @@ const MOST_PODS: usize = 3000;
 const PODS_AT_ONCE: usize = 50;
 /// What is below a pod and does not change what it may do.
 const HARMLESS: [&str; 8] = ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
-const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 /// What the audit log is told: the standard that is enforced, what breaks the one of its own, who is not judged, and wrong labels.
 const ENFORCED: &str = "enforce-policy";
 const AUDIT_VIOLATIONS: &str = "audit-violations";
@@ -250,13 +248,10 @@ fn warn(caller: &Caller, policy: &Policy, pod: &Pod<'_>) {
     }
 }
 
-/// Whether a change of a pod is one of those that may break a standard: of the rest nothing can be changed.
+/// True for a change of a pod that upstream compares with a standard: a container that comes, or another image. An annotation that a
+/// standard reads is no such change.
 fn is_significant(old: &Pod<'_>, new: &Pod<'_>) -> bool {
-    let differs = |key: &str| old.annotation(key) != new.annotation(key);
-    let container_differs = |old: &Value, new: &Value| {
-        let name = at(new, &["name"]).as_str().unwrap_or_default();
-        at(old, &["image"]) != at(new, &["image"]) || differs(&format!("{SECCOMP_OF_CONTAINER}{name}"))
-    };
+    let container_differs = |old: &Value, new: &Value| at(old, &["image"]) != at(new, &["image"]);
     let list_differs = |field: &str| {
         let (old, new) = (old.list(field), new.list(field));
         old.len() != new.len() || old.iter().zip(new).any(|(old, new)| container_differs(old, new))
@@ -265,7 +260,7 @@ fn is_significant(old: &Pod<'_>, new: &Pod<'_>) -> bool {
         let before = old.list("ephemeralContainers").iter().find(|old| old.get("name") == new.get("name"));
         before.is_none_or(|before| container_differs(before, new))
     });
-    differs(SECCOMP_OF_POD) || list_differs("containers") || list_differs("initContainers") || added
+    list_differs("containers") || list_differs("initContainers") || added
 }
 
 impl Admission for PodSecurity {

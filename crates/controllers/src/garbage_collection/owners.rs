@@ -51,22 +51,32 @@ pub(super) fn find_owner<'a>(
     reference: &'a OwnerReference<'_>,
     dependent: &'a ObjectId,
 ) -> Option<Location<'a>> {
-    let (group, _) = GroupVersion::split(&reference.api_version)?;
-    let served = world.surface.by_kind(group, &reference.kind);
-    let (collection, is_namespaced) = match world.elsewhere.place(reference, served.is_some()) {
-        PlaceElsewhere::Kind(number, is_namespaced) => (CollectionPlace::Elsewhere(number), is_namespaced),
-        PlaceElsewhere::Unknown => return None,
-        PlaceElsewhere::NotTheirs => {
-            let stored = served?.stored()?;
-            (CollectionPlace::Here(stored.id), stored.is_namespaced())
-        }
-    };
+    let (collection, is_namespaced) = kind_of(world, reference)?;
     let namespace = match (is_namespaced, dependent.namespace()) {
         (true, None) => return None,
         (true, namespace) => namespace,
         (false, _) => None,
     };
     Some(Location { collection, namespace, name: &reference.name })
+}
+
+/// The collection of the kind that a reference names, and whether its objects are in namespaces; `None` where it is not known.
+pub(super) fn kind_of(world: World<'_>, reference: &OwnerReference<'_>) -> Option<(CollectionPlace, bool)> {
+    let (group, _) = GroupVersion::split(&reference.api_version)?;
+    let served = world.surface.by_kind(group, &reference.kind);
+    match world.elsewhere.place(reference, served.is_some()) {
+        PlaceElsewhere::Kind(number, is_namespaced) => Some((CollectionPlace::Elsewhere(number), is_namespaced)),
+        PlaceElsewhere::Unknown => None,
+        PlaceElsewhere::NotTheirs => {
+            let stored = served?.stored()?;
+            Some((CollectionPlace::Here(stored.id), stored.is_namespaced()))
+        }
+    }
+}
+
+/// True for a reference that leads nowhere: the kind of the owner is in namespaces, the dependent is in none.
+pub(super) fn is_out_of_reach(world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
+    dependent.namespace().is_none() && kind_of(world, reference).is_some_and(|(_, is_namespaced)| is_namespaced)
 }
 
 /// The URL of an object that is stored here, in the version that it is stored in.

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use keelson_supervision::outcome;
+use keelson_supervision::{outcome, unwatched_thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -63,8 +63,13 @@ impl LongWork {
     fn threads(&self) -> Option<Handle> {
         let made = self.threads.get_or_init(|| {
             let threads = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
-            let runtime =
-                Builder::new_multi_thread().worker_threads(threads).thread_name("long-work").enable_all().build();
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(threads)
+                .thread_name("long-work")
+                // They may take as long as they like.
+                .on_thread_start(unwatched_thread)
+                .enable_all()
+                .build();
             runtime
                 .inspect_err(
                     |error| tracing::error!(%error, "large requests will keep others waiting: no threads for them"),

@@ -6,14 +6,17 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+use keelson_supervision::Supervisor;
+
+use super::marks::RequestMarks;
 use super::source::{MetricKind, Sample};
 
 /// Upper ends of the buckets of polls, in microseconds.
@@ -41,6 +44,16 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// Has a watchdog know what connections and requests hold threads.
+    pub fn watched_by(&self, supervisor: &Supervisor) {
+        let _first = self.polls.marks.set(RequestMarks::of(supervisor));
+    }
+
+    /// The marks of requests, where a watchdog looks at them.
+    pub(crate) fn marks(&self) -> Option<&RequestMarks> {
+        self.polls.marks.get()
+    }
+
     /// A connection came; nobody knows yet whose.
     pub(crate) fn count_stranger(&self, change: i64) {
         self.strangers.fetch_add(change, Ordering::Relaxed);
@@ -133,6 +146,7 @@ pub(crate) struct Polls {
     held: Durations,
     /// As far as the thread worked meanwhile.
     worked: Durations,
+    marks: OnceLock<RequestMarks>,
 }
 
 impl Polls {
@@ -140,7 +154,10 @@ impl Polls {
     pub(crate) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let before = Reading::at_most_so_old(started);
-        let done = work();
+        let done = match self.marks.get() {
+            Some(marks) => marks.connection().poll(work),
+            None => work(),
+        };
         let held = started.elapsed();
         let worked = if held < ASK_FROM { held } else { Reading::take(started + held).worked_since(before).min(held) };
         self.note(held, worked);
@@ -222,7 +239,7 @@ pub(super) struct PollsCollector(pub(super) Arc<Edge>);
 
 impl Collector for PollsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Polls { held, worked } = &self.0.polls;
+        let Polls { held, worked, .. } = &self.0.polls;
         let help = "How long requests held a thread of the runtime at a time.";
         held.encode(&mut encoder, "keelson_request_poll_seconds", help)?;
         let help = "How long requests had a thread of the runtime work at a time.";

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, stream};
+use keelson_server::Switches;
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
@@ -222,6 +223,127 @@ async fn only_owners_that_can_be_looked_for_are_missed() {
     gone(&raw, &path(SECRETS, "of-one-of-another-name")).await;
     raw.get(path(SECRETS, "of-a-custom-object")).await.expect(200);
     raw.get("/api/v1/nodes/of-a-namespaced-object").await.expect(200);
+}
+
+/// A server that collects nothing until it is restarted, with this many objects, each of which owns and blocks the next, the last one
+/// the first.
+async fn ring(names: &[&str]) -> (TestServer, Raw) {
+    let idle = Switches::parse(["*", "-garbage-collector-controller"]).unwrap();
+    let server = TestServer::builder().sqlite().configure(|config| config.controllers = idle).start().await;
+    let raw = server.raw();
+    let mut references = Vec::new();
+    for name in names {
+        references.push(create(&raw, CONFIG_MAPS, name, &[]).await);
+    }
+    for (place, name) in names.iter().enumerate() {
+        let owner = &references[(place + 1) % names.len()];
+        let owned = json!({"metadata": {"ownerReferences": [owner]}});
+        raw.patch(path(CONFIG_MAPS, name), MERGE, &owned).await.expect(200);
+    }
+    (server, raw)
+}
+
+/// As upstream, nothing happens to them until a client takes a reference away.
+#[tokio::test]
+async fn objects_that_block_themselves_or_each_other_stay_and_keep_no_other_waiting() {
+    for names in [&["self"][..], &["a", "b"], &["a", "b", "c"]] {
+        let (mut server, raw) = ring(names).await;
+        for name in names {
+            delete(&raw, &path(CONFIG_MAPS, name), "Foreground").await;
+        }
+        server.change(|config| config.controllers = Switches::default());
+        // The second time they are in this state when the collector starts.
+        for _ in 0..2 {
+            server.restart().await;
+            let raw = server.raw();
+            let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+            create(&raw, SECRETS, "child", &[&owner]).await;
+            delete(&raw, &path(CONFIG_MAPS, "owner"), "Foreground").await;
+            gone(&raw, &path(SECRETS, "child")).await;
+            gone(&raw, &path(CONFIG_MAPS, "owner")).await;
+            for name in names {
+                let kept = raw.get(path(CONFIG_MAPS, name)).await.expect(200).json();
+                assert_eq!(kept["metadata"]["finalizers"], json!(["foregroundDeletion"]), "{name} of {names:?}");
+            }
+        }
+        let raw = server.raw();
+        let free = json!({"metadata": {"ownerReferences": null}});
+        raw.patch(path(CONFIG_MAPS, names[0]), MERGE, &free).await.expect(200);
+        for name in names {
+            gone(&raw, &path(CONFIG_MAPS, name)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_ring_of_owners_can_be_deleted_in_the_foreground() {
+    let (mut server, _) = ring(&["a", "b", "c", "d"]).await;
+    server.change(|config| config.controllers = Switches::default());
+    server.restart().await;
+    let raw = server.raw();
+    delete(&raw, &path(CONFIG_MAPS, "b"), "Foreground").await;
+    for name in ["a", "b", "c", "d"] {
+        gone(&raw, &path(CONFIG_MAPS, name)).await;
+    }
+}
+
+/// A dependent that comes while its owner waits for another one.
+#[tokio::test]
+async fn a_dependent_that_comes_while_its_owner_waits_goes_too() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let owner = create(&raw, CONFIG_MAPS, "owner", &[]).await;
+    let held = json!({"name": "held", "ownerReferences": [owner], "finalizers": ["example.com/keep"]});
+    create_with(&raw, SECRETS, held).await;
+    delete(&raw, &path(CONFIG_MAPS, "owner"), "Foreground").await;
+    for late in ["late", "later"] {
+        create(&raw, SECRETS, late, &[&owner]).await;
+        gone(&raw, &path(SECRETS, late)).await;
+    }
+    raw.get(path(CONFIG_MAPS, "owner")).await.expect(200);
+    release(&raw, &path(SECRETS, "held")).await;
+    gone(&raw, &path(CONFIG_MAPS, "owner")).await;
+}
+
+#[tokio::test]
+async fn an_owner_in_another_namespace_is_reported() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await.expect(201);
+    let owner = create(&raw, "/api/v1/namespaces/other/configmaps", "owner", &[]).await;
+    let mut absent = owner.clone();
+    absent["uid"] = json!("absent");
+    create(&raw, SECRETS, "of-none", &[&absent]).await;
+    create(&raw, SECRETS, "child", &[&owner]).await;
+    create(&raw, "/api/v1/nodes", "node", &[&owner]).await;
+    gone(&raw, &path(SECRETS, "of-none")).await;
+    gone(&raw, &path(SECRETS, "child")).await;
+    let events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DOwnerRefInvalidNamespace";
+    let both = |found: &Value| found["items"].as_array().is_some_and(|items| items.len() == 2);
+    let found = until(&raw, events, both).await;
+    let of = |name: &str| {
+        let events = found["items"].as_array().unwrap();
+        events.iter().find(|event| event["involvedObject"]["name"] == name).unwrap_or_else(|| panic!("{found}"))
+    };
+    let uid = owner["uid"].as_str().unwrap();
+    let message = |namespace: &str| {
+        format!(
+            "ownerRef [v1/ConfigMap, namespace: {namespace}, name: owner, uid: {uid}] does not exist in namespace \"{namespace}\""
+        )
+    };
+    let child = of("child");
+    assert_eq!(child["message"], message("default"));
+    assert_eq!((&child["type"], &child["count"]), (&json!("Warning"), &json!(1)));
+    assert_eq!(child["source"]["component"], "garbage-collector-controller");
+    let involved = &child["involvedObject"];
+    assert_eq!(
+        (&involved["kind"], &involved["apiVersion"], &involved["namespace"]),
+        (&json!("Secret"), &json!("v1"), &json!("default"))
+    );
+    let node = of("node");
+    assert_eq!(node["message"], message(""));
+    assert_eq!((&node["involvedObject"]["kind"], node["involvedObject"].get("namespace")), (&json!("Node"), None));
+    raw.get("/api/v1/nodes/node").await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

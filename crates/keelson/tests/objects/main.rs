@@ -7,6 +7,7 @@
 mod access_metrics;
 mod access_webhooks;
 mod admission;
+mod asked_of_updates;
 mod authenticators;
 mod bootstrap;
 mod builtin_admission;

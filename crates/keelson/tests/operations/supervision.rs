@@ -77,6 +77,41 @@ async fn a_server_whose_parts_all_run_is_live_and_names_them() {
     }
 }
 
+/// The watchdog: a task that holds a thread of the runtime is named for as long as it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_task_that_holds_its_thread_makes_the_server_unready_until_it_lets_go() {
+    let (server, _) = server().await;
+    let raw = server.raw();
+    let until_ready = async |expected: u16| {
+        let reached = async {
+            while raw.get("/readyz").await.status != expected {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("/readyz does not become {expected}"));
+    };
+    until_ready(200).await;
+    server.running().supervisor().stall("compactor", Duration::from_secs(5));
+    until_ready(500).await;
+    let ready = raw.get("/readyz").await.text();
+    let reason = raw.get("/readyz/runtime").await;
+    // It may have let go in between on a machine that is slow.
+    if reason.status == 500 {
+        assert!(
+            reason.text().starts_with("internal server error: compactor has held a thread for "),
+            "{}",
+            reason.text()
+        );
+    }
+    assert!(ready == "ok" || ready.contains("[-]runtime failed: reason withheld\n"), "{ready}");
+    assert!(!ready.contains("[-]task"), "{ready}");
+    raw.get("/livez").await.expect(200);
+    until_ready(200).await;
+    let metrics = raw.get("/metrics").await.expect(200).text();
+    assert!(metrics.contains("keelson_held_threads 0"), "{metrics}");
+    assert!(!metrics.contains("keelson_thread_holds_total 0"), "{metrics}");
+}
+
 /// Who runs a server without nodes keeps the pods that it is given.
 #[tokio::test]
 async fn pods_of_missing_nodes_are_nobodys_work_unless_that_is_asked_for() {

@@ -5,7 +5,7 @@
 use keelson_meta::Object;
 use keelson_meta::json::Value;
 
-use super::usage::Usage;
+use super::usage::{Usage, is_terminating};
 use crate::kinds::quality_of_service;
 
 /// A scope of a quota.
@@ -46,11 +46,9 @@ pub(super) fn match_all(scopes: &[Scope], usage: Usage<'_>, object: &Object) -> 
 
 impl Scope {
     fn has_pod(&self, pod: &Object) -> bool {
-        let is_terminating =
-            || pod.get(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|seconds| seconds >= 0);
         match self.name.as_str() {
-            "Terminating" => is_terminating(),
-            "NotTerminating" => !is_terminating(),
+            "Terminating" => is_terminating(pod),
+            "NotTerminating" => !is_terminating(pod),
             "BestEffort" => quality_of_service(pod) == "BestEffort",
             "NotBestEffort" => quality_of_service(pod) != "BestEffort",
             "PriorityClass" => {

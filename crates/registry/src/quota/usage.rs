@@ -4,7 +4,7 @@
 //! upstream's.
 
 use keelson_meta::json::Value;
-use keelson_meta::pod_resources::{Side, of_pod, stated};
+use keelson_meta::pod_resources::{Side, is_of_pods as is_amount_of_pods, of_pod, stated};
 use keelson_meta::{Amount, Amounts, Object};
 
 /// Resources of the core group that are also counted under their plain name.
@@ -73,13 +73,17 @@ impl<'r> Usage<'r> {
         self.by == By::Claims
     }
 
-    /// Whether a write at an endpoint may use more: one that makes an object, or one that changes what it asks for.
-    pub(super) fn is_counted_at(self, subresource: Option<&str>, is_update: bool) -> bool {
-        match (self.by, subresource, is_update) {
+    /// True for the writes that quotas are compared with, as upstream: creates, and the updates that may use more.
+    ///
+    /// Of a pod, these updates are a resize, and one that gives or takes its deadline, since it comes into other scopes. No other change
+    /// of a pod changes what it uses. So its labels can change also where a quota wants more said than the pod says.
+    pub(super) fn is_counted_at(self, subresource: Option<&str>, old: Option<&Object>, new: &Object) -> bool {
+        match (self.by, subresource, old) {
             (By::Nothing, ..) => false,
-            (_, None, false) => true,
-            (By::Pods, None | Some("resize"), true) => true,
-            (By::Services | By::Claims | By::Devices, None, true) => true,
+            (_, None, None) => true,
+            (By::Pods, None, Some(old)) => is_terminating(old) != is_terminating(new),
+            (By::Pods, Some("resize"), Some(_)) => true,
+            (By::Services | By::Claims | By::Devices, None, Some(_)) => true,
             _ => false,
         }
     }
@@ -144,11 +148,11 @@ impl<'r> Usage<'r> {
         let is_more =
             |(name, amount): (&String, &Amount)| amount.quantity() > before.get(name).unwrap_or_default().quantity();
         // A pod may be counted elsewhere when its deadline changes.
-        let deadline = |pod: &Object| pod.get(&["spec", "activeDeadlineSeconds"]).cloned();
-        after.0.iter().any(is_more) || self.by == By::Pods && deadline(old) != deadline(new)
+        after.0.iter().any(is_more) || self.by == By::Pods && is_terminating(old) != is_terminating(new)
     }
 
-    /// What the containers of a pod have to say where a quota limits it, and do not: by resource, the containers.
+    /// Refuses a pod whose containers do not state an amount of what a quota limits. The containers of a pod that states amounts as a
+    /// whole have to state none.
     ///
     /// # Errors
     /// In upstream's words.
@@ -168,9 +172,11 @@ impl<'r> Usage<'r> {
             add_pod(&mut said, &stated(of, Side::Requests), &stated(of, Side::Limits));
             said
         };
-        let of_pod = said_by(spec);
-        let mut needed: Vec<&str> =
-            limited.filter(|name| HAVE_TO_BE.contains(name) && of_pod.get(name).is_none()).collect();
+        let asks_as_whole = |side| stated(spec, side).0.keys().any(|name| is_amount_of_pods(name));
+        if asks_as_whole(Side::Requests) || asks_as_whole(Side::Limits) {
+            return Ok(());
+        }
+        let mut needed: Vec<&str> = limited.filter(|name| HAVE_TO_BE.contains(name)).collect();
         needed.sort_unstable();
         let containers: Vec<(&str, Amounts)> = ["containers", "initContainers"]
             .into_iter()
@@ -201,6 +207,11 @@ fn is_of_pods(name: &str) -> bool {
 /// Whether a resource is one that others than Kubernetes know.
 fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
+}
+
+/// True for a pod that has a deadline.
+pub(super) fn is_terminating(pod: &Object) -> bool {
+    pod.get(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|seconds| seconds >= 0)
 }
 
 /// Whether a pod needs nothing any more: it has ended, or its time to end is over.
@@ -344,6 +355,31 @@ mod tests {
         let devices = json!({ "spec": { "devices": { "requests": [exactly] } } });
         let used = "count/resourceclaims.resource.k8s.io=1,gpu.deviceclass.resource.k8s.io/devices=3";
         check("resource.k8s.io", "resourceclaims", devices, used);
+    }
+
+    #[test]
+    fn quotas_are_compared_with_creates_and_with_updates_that_may_use_more() {
+        let bare = object(json!({ "spec": {} }));
+        let dated = object(json!({ "spec": { "activeDeadlineSeconds": 5 } }));
+        let check = |plural: &str, below: Option<&str>, old: Option<&Object>, new: &Object, expected: bool| {
+            assert_eq!(Usage::of("", plural).is_counted_at(below, old, new), expected, "{plural} {below:?} {old:?}");
+        };
+        check("pods", None, None, &bare, true);
+        check("pods", None, Some(&bare), &bare, false);
+        check("pods", None, Some(&bare), &dated, true);
+        check("pods", None, Some(&dated), &dated, false);
+        check("pods", Some("resize"), Some(&bare), &bare, true);
+        for below in ["status", "binding", "eviction", "ephemeralcontainers"] {
+            check("pods", Some(below), Some(&bare), &dated, false);
+            check("pods", Some(below), None, &bare, false);
+        }
+        for plural in ["services", "persistentvolumeclaims"] {
+            check(plural, None, Some(&bare), &bare, true);
+            check(plural, Some("status"), Some(&bare), &bare, false);
+        }
+        check("secrets", None, None, &bare, true);
+        check("secrets", None, Some(&bare), &bare, false);
+        check("events", None, None, &bare, false);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use keelson_storage::{CommitError, Committed, StoreError, Transaction, Write};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Client, Row};
 
 use super::batch::{Arguments, Outcome, Waves, outcome};
@@ -32,6 +32,8 @@ const MAX_GROUP: usize = 256;
 const ANSWER: Duration = Duration::from_secs(20);
 /// Longest time for finding that out.
 const FIND_OUT: Duration = Duration::from_secs(10);
+/// The waits before a group is sent a third time and again, which double: one that was set back twice would be at once once more.
+const SET_BACK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 /// How often answers to one transaction may be lost before its caller is told that the store is away.
 const LOSSES: usize = 4;
 /// How many bytes of values make a group full.
@@ -156,6 +158,7 @@ impl Writer {
 
     async fn send(&self, link: &Link, group: &Group) -> Result<Vec<Outcome>, Failure> {
         let deadline = Instant::now() + ANSWER;
+        let mut pause = Duration::ZERO;
         loop {
             let session = link.session().await.map_err(Failure::Group)?;
             let seen = self.shared.seen();
@@ -172,7 +175,12 @@ impl Writer {
                 Err(_) => return Err(lost(format!("no answer within {ANSWER:?}"))),
             };
             match meaning(&error) {
-                Meaning::Again if Instant::now() < deadline => {}
+                Meaning::Again if Instant::now() < deadline => {
+                    if !pause.is_zero() {
+                        sleep(pause).await;
+                    }
+                    pause = (pause * 2).clamp(SET_BACK.0, SET_BACK.1);
+                }
                 Meaning::Elsewhere if Instant::now() < deadline => session.abandon(),
                 Meaning::Lost => return Err(lost(text(&error))),
                 Meaning::Exchanged | Meaning::Incomplete => {

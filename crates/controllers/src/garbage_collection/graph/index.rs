@@ -11,12 +11,13 @@ use keelson_cache::Event;
 use keelson_registry::CollectionId;
 
 use super::super::metadata::{OwnerReference, Ties};
-use super::super::owners::{World, find_owner};
+use super::super::owners::{World, find_owner, is_out_of_reach};
 use super::{CollectionPlace, ObjectId, Visits};
 
 /// Clients choose names, and the uids that they refer to. The hash of the standard library lets nobody find some that all fall
 /// together; only its maps do not look entries up by what is borrowed.
 type HashMap<K, V> = hashbrown::HashMap<K, V, RandomState>;
+type HashSet<K> = hashbrown::HashSet<K, RandomState>;
 
 /// See the head of the module.
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub(super) struct Index {
     dependents: HashMap<Arc<str>, Dependents>,
     /// By uid, objects that are being deleted and wait for garbage collection.
     waiting: HashMap<Arc<str>, ObjectId>,
+    /// All of them again, to look an object up.
+    waiting_objects: HashSet<ObjectId>,
 }
 
 #[derive(Default)]
@@ -114,15 +117,16 @@ impl Index {
         }
         self.dependents.retain(|_, known| !known.all.is_empty());
         self.waiting.retain(|_, id| id.collection != collection);
+        self.waiting_objects.retain(|id| id.collection != collection);
     }
 
-    /// The owners that are being deleted and wait for garbage collection.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &ObjectId> {
-        self.waiting.values()
+    /// True while an object is being deleted and waits for garbage collection.
+    pub(super) fn is_waiting(&self, id: &ObjectId) -> bool {
+        self.waiting_objects.contains(id)
     }
 
-    /// Takes a dependent from the owners that it had to those that it has. Owners that wait are visited when they gain a
-    /// dependent, and when they lose the last one that they waited for.
+    /// Takes a dependent from the owners that it had to those that it has. Owners that wait are visited when they lose the last one that
+    /// they waited for, and a dependent that comes while its owner waits.
     fn relink(
         &mut self,
         world: World<'_>,
@@ -145,36 +149,33 @@ impl Index {
     fn link_all(&mut self, world: World<'_>, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
         let mut orphaned = false;
         for reference in ties.owners() {
-            orphaned |= !self.link(world, id, &reference, visits);
+            orphaned |= !self.link(world, id, &reference);
         }
         if orphaned && !ties.is_deleted() {
             visits.push(id.clone());
         }
     }
 
-    /// Notes an owner of a dependent. False when the owner is not where it must be.
-    fn link(
-        &mut self,
-        world: World<'_>,
-        id: &ObjectId,
-        reference: &OwnerReference<'_>,
-        visits: &mut Vec<ObjectId>,
-    ) -> bool {
+    /// Notes an owner of a dependent. False when the owner waits for its dependents to go, or is not where it must be.
+    fn link(&mut self, world: World<'_>, id: &ObjectId, reference: &OwnerReference<'_>) -> bool {
         let owner = &*reference.uid;
         let place = find_owner(world, reference, id);
         let known = match self.dependents.entry_ref(owner) {
             EntryRef::Occupied(known) => known.into_mut(),
             EntryRef::Vacant(new) => new.insert_with_key(owner.into(), Dependents::default()),
         };
-        // Nobody waits for what can't be decided about. An owner that is named twice counts once.
+        // No owner waits for what can't be decided about. An owner that is named twice counts once.
         let blocks = known.all.entry(id.clone()).or_default();
         if reference.blocks() && place.is_some() && !*blocks {
             *blocks = true;
             known.blocking += 1;
         }
-        visits.extend(self.waiting.get(owner).cloned());
+        // It goes with the owner, which needs no other look for that.
+        if self.waiting.get(owner).is_some_and(|waiting| waiting != id) {
+            return false;
+        }
         let Some(place) = place.filter(|place| !known.owner_at.as_ref().is_some_and(|at| place.is_of(at))) else {
-            return true;
+            return !is_out_of_reach(world, reference, id);
         };
         let place = place.id();
         let there = is_there(world, &place, owner);
@@ -201,15 +202,18 @@ impl Index {
     fn note_waiting(&mut self, id: &ObjectId, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
         if ties.waits_for_collection() {
             self.waiting.insert((&*ties.uid()).into(), id.clone());
+            self.waiting_objects.insert(id.clone());
             visits.push(id.clone());
-        } else if ties.is_deleted() {
-            self.waiting.remove(&*ties.uid());
+        } else if ties.is_deleted() && self.waiting.remove(&*ties.uid()).is_some() {
+            self.waiting_objects.remove(id);
         }
     }
 
     fn note_gone(&mut self, ties: Ties<'_>, visits: &mut Vec<ObjectId>) {
         let uid = ties.uid();
-        self.waiting.remove(&*uid);
+        if let Some(id) = self.waiting.remove(&*uid) {
+            self.waiting_objects.remove(&id);
+        }
         if let Some(known) = self.dependents.get_mut(&*uid) {
             known.owner_at = None;
             visits.extend(known.all.keys().cloned());
@@ -338,15 +342,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_owner_that_waits_is_visited_when_it_gains_a_dependent_or_loses_the_last_that_it_waits_for() {
+    async fn an_owner_that_waits_is_visited_when_it_loses_the_last_that_it_waits_for() {
         let mut told = Told::new().await;
         told.tell("d", Some(&owned_by(&["!o"])));
         told.tell("e", Some(&owned_by(&["!o"])));
         assert_eq!(told.tell("o", Some(WAITING)), ["o"]);
         assert!(told.tell("d", None).is_empty());
         assert_eq!(told.tell("e", Some(&owned_by(&["o"])))[0], "o", "it no longer blocks");
-        assert_eq!(told.tell("f", Some(&owned_by(&["!o"])))[0], "o");
+        assert_eq!(told.tell("f", Some(&owned_by(&["!o"]))), ["f"], "it is what goes with its owner");
         told.tell("o", None);
-        assert_eq!(told.index.waiting().count(), 0);
+        assert!(told.index.waiting.is_empty() && told.index.waiting_objects.is_empty());
     }
 }

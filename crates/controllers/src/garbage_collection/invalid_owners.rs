@@ -1,0 +1,167 @@
+//! Warning events for owners in the wrong namespace: an owner is in the namespace of its dependent, or in none.
+//!
+//! A dependent whose owner is in another namespace is deleted, since the owner is not where the reference leads. A dependent without a
+//! namespace stays whatever its owner in one does. Neither is what a user meant, so both are reported as upstream does it. The number of
+//! events is bounded. Dependents that other servers have are not reported.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::ApiError;
+use keelson_meta::clock::rfc3339;
+use keelson_meta::json::json;
+use keelson_registry::Registry;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::graph::{CollectionPlace, ObjectId};
+use super::metadata::OwnerReference;
+use super::owners::{World, kind_of, target_of};
+use crate::client::{CONTROLLER_MANAGER, Client};
+use crate::queue::{Backoff, Outcome, Queue};
+
+const REASON: &str = "OwnerRefInvalidNamespace";
+/// The component that reports.
+const COMPONENT: &str = "garbage-collector-controller";
+/// The namespace of events about objects that are in none.
+const DEFAULT_NAMESPACE: &str = "default";
+/// How many events are written in a row, and how long it takes until there may be one more.
+const BURST: u32 = 25;
+const REFILL: Duration = Duration::from_secs(1);
+/// How many reports are remembered, so that none is made twice.
+const REMEMBERED: usize = 4096;
+/// How many namespaces are searched for an owner, some 1 us each.
+const SEARCHED_NAMESPACES: usize = 1000;
+/// An event is written once; what fails is not tried again.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
+/// The longest part of an event's name that comes from its object, in bytes.
+const LONGEST_PREFIX: usize = 200;
+
+/// See the head of the module.
+pub(super) struct InvalidOwners {
+    registry: Arc<Registry>,
+    client: Client,
+    state: Mutex<State>,
+    queue: Queue<Report>,
+}
+
+struct State {
+    reported: HashSet<(ObjectId, String)>,
+    left: u32,
+    refilled: Instant,
+}
+
+/// A reference that leads to the wrong namespace.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Report {
+    dependent: ObjectId,
+    uid: String,
+    message: String,
+}
+
+impl InvalidOwners {
+    pub(super) fn new(registry: Arc<Registry>, account: &str) -> Self {
+        let client = Client::of_controller(registry.clone(), account, CONTROLLER_MANAGER);
+        let state = State { reported: HashSet::new(), left: BURST, refilled: Instant::now() };
+        Self { registry, client, state: Mutex::new(state), queue: Queue::new(BACKOFF) }
+    }
+
+    /// Writes events for as long as it is polled.
+    pub(super) async fn run(&self) -> Infallible {
+        self.queue
+            .run(1, |report| async move {
+                if let Err(error) = self.write(&report).await {
+                    tracing::debug!(key = %report.dependent.key, %error, "an event about an owner could not be written");
+                }
+                Outcome::Done
+            })
+            .await
+    }
+
+    /// Reports a reference whose owner is not where it leads, if the owner is in a namespace that it can't lead to.
+    pub(super) fn check(&self, world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId, uid: &str) {
+        if !matches!(dependent.collection, CollectionPlace::Here(_)) {
+            return;
+        }
+        let Some((collection, true)) = kind_of(world, reference) else { return };
+        let mut state = self.state.lock();
+        let known = (dependent.clone(), reference.uid.to_string());
+        if state.reported.contains(&known) || !state.has_room() {
+            return;
+        }
+        if dependent.namespace().is_some() && !is_in_another_namespace(world, collection, reference) {
+            return;
+        }
+        state.left -= 1;
+        if state.reported.len() >= REMEMBERED {
+            state.reported.clear();
+        }
+        state.reported.insert(known);
+        let OwnerReference { api_version, kind, name, uid: owner, .. } = reference;
+        let namespace = dependent.namespace().unwrap_or_default();
+        let message = format!(
+            "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {owner}] does not exist in namespace {namespace:?}"
+        );
+        self.queue.add(Report { dependent: dependent.clone(), uid: uid.to_owned(), message });
+    }
+
+    async fn write(&self, report: &Report) -> Result<(), ApiError> {
+        let id = &report.dependent;
+        let Some(target) = target_of(&self.registry.surface(), id) else { return Ok(()) };
+        let (kind, now) = (target.kind(), self.client.now());
+        let time = rfc3339(now);
+        let mut involved = json!({ "kind": kind.kind, "apiVersion": kind.group_version().to_string(), "name": id.name(), "uid": report.uid });
+        if let Some(namespace) = id.namespace() {
+            involved["namespace"] = json!(namespace);
+        }
+        let nanos = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let event = json!({
+            "metadata": { "name": format!("{}.{nanos:x}", prefix(id.name())) },
+            "involvedObject": involved,
+            "reason": REASON,
+            "message": report.message,
+            "type": "Warning",
+            "count": 1,
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "source": { "component": COMPONENT },
+            "reportingComponent": COMPONENT,
+        });
+        let namespace = id.namespace().unwrap_or(DEFAULT_NAMESPACE);
+        let events = self.client.collection("", "v1", "events", Some(namespace))?;
+        self.client.create(&events, event).await.map(drop)
+    }
+}
+
+impl State {
+    /// Whether one more event may be written.
+    fn has_room(&mut self) -> bool {
+        let more = u32::try_from(self.refilled.elapsed().as_nanos() / REFILL.as_nanos()).unwrap_or(BURST);
+        if more > 0 {
+            self.left = self.left.saturating_add(more).min(BURST);
+            self.refilled = Instant::now();
+        }
+        self.left > 0
+    }
+}
+
+/// Whether the owner that a reference names is in some namespace.
+fn is_in_another_namespace(world: World<'_>, collection: CollectionPlace, reference: &OwnerReference<'_>) -> bool {
+    let CollectionPlace::Here(owners) = collection else { return false };
+    let Some(owners) = world.surface.collection(owners) else { return false };
+    let Some(namespaces) = world.surface.resource("", "namespaces").and_then(|served| served.stored()) else {
+        return false;
+    };
+    let snapshot = namespaces.cached.snapshot();
+    let keys = snapshot.range("", None).take(SEARCHED_NAMESPACES);
+    let mut owners = keys.filter_map(|namespace| owners.cached.get(&format!("{}/{}", namespace.key, reference.name)));
+    owners.any(|owner| owner.object.uid() == reference.uid)
+}
+
+/// The beginning of an event's name: that of its object, where names of events may have it.
+fn prefix(name: &str) -> &str {
+    let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
+    if name.len() <= LONGEST_PREFIX && name.bytes().all(is_fit) { name } else { COMPONENT }
+}

@@ -1,0 +1,67 @@
+//! The marks of requests: the names by which the watchdog tells what holds a thread of the runtime.
+//!
+//! A connection has one name and each verb has one. A mark is set for the length of a poll.
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use keelson_resources::Verb;
+use keelson_supervision::{Mark, Supervisor};
+
+use crate::request_info::RequestVerb;
+
+/// The name of connections: reading requests, and sending answers of which a thread makes a part at a time.
+const CONNECTION: &str = "connection";
+/// The name of requests that are about no resource.
+const PAGE: &str = "request for a page";
+/// The names of requests for resources.
+const REQUESTS: [(Verb, &str); 8] = [
+    (Verb::Create, "create request"),
+    (Verb::Delete, "delete request"),
+    (Verb::DeleteCollection, "deletecollection request"),
+    (Verb::Get, "get request"),
+    (Verb::List, "list request"),
+    (Verb::Patch, "patch request"),
+    (Verb::Update, "update request"),
+    (Verb::Watch, "watch request"),
+];
+
+/// The marks of one server.
+#[derive(Debug)]
+pub(crate) struct RequestMarks {
+    connection: Mark,
+    page: Mark,
+    requests: [(Verb, Mark); REQUESTS.len()],
+}
+
+impl RequestMarks {
+    /// Those that a supervisor's watchdog knows.
+    pub(crate) fn of(supervisor: &Supervisor) -> Self {
+        Self {
+            connection: supervisor.mark(CONNECTION),
+            page: supervisor.mark(PAGE),
+            requests: REQUESTS.map(|(verb, name)| (verb, supervisor.mark(name))),
+        }
+    }
+
+    /// The mark of a poll of a connection.
+    pub(crate) fn connection(&self) -> Mark {
+        self.connection
+    }
+
+    /// The mark of requests of a verb.
+    pub(crate) fn of_verb(&self, verb: &RequestVerb) -> Mark {
+        let served = verb.served();
+        self.requests.iter().find(|(known, _)| Some(*known) == served).map_or(self.page, |(_, mark)| *mark)
+    }
+}
+
+/// Answers a request under a mark, where there is one.
+pub(crate) async fn marked<A: Future>(mark: Option<Mark>, answer: A) -> A::Output {
+    let mut answer = pin!(answer);
+    poll_fn(|context| match mark {
+        Some(mark) => mark.poll(|| answer.as_mut().poll(context)),
+        None => answer.as_mut().poll(context),
+    })
+    .await
+}

@@ -1,0 +1,130 @@
+//! Marks: which task or request each thread polls at the moment, for the watchdog.
+//!
+//! A poll costs two relaxed stores to a place of its own thread. No clock is read and no lock taken: the watchdog sees that a thread's
+//! mark has not changed from one look to the next.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use parking_lot::Mutex;
+
+/// The names of all marks, each with the supervisor that it is of. Names are given out at the start of tasks, each once.
+static NAMES: Mutex<Vec<(u64, &'static str)>> = Mutex::new(Vec::new());
+/// The places of all threads that have polled anything that is marked.
+static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static OWN: Own = Own::new();
+}
+
+/// A name under which a thread polls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(u32);
+
+/// What a thread polls.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// 0, or the number of a mark above the number of the poll.
+    state: AtomicU64,
+    thread: String,
+    /// The file that says how long the system let the thread wait for a processor.
+    schedule: Option<String>,
+}
+
+/// The place of this thread.
+struct Own {
+    place: Arc<Place>,
+    polls: Cell<u32>,
+}
+
+/// Leaves this thread out of what the watchdog looks at, for a thread that is meant to be held. To be called before it polls anything.
+pub fn unwatched_thread() {
+    let _ended =
+        OWN.try_with(|own| PLACES.lock().retain(|place| !std::ptr::eq(place.as_ptr(), Arc::as_ptr(&own.place))));
+}
+
+impl Own {
+    fn new() -> Self {
+        let link = std::fs::read_link("/proc/thread-self").ok();
+        let schedule = link.and_then(|link| Some(format!("/proc/{}/schedstat", link.to_str()?)));
+        let thread = thread::current().name().unwrap_or("unnamed").to_owned();
+        let place = Arc::new(Place { state: AtomicU64::new(0), thread, schedule });
+        PLACES.lock().push(Arc::downgrade(&place));
+        Self { place, polls: Cell::new(0) }
+    }
+}
+
+impl Mark {
+    /// The mark of a name for one supervisor.
+    pub(crate) fn of(supervisor: u64, name: &'static str) -> Self {
+        let mut names = NAMES.lock();
+        let known = names.iter().position(|known| *known == (supervisor, name));
+        let place = known.unwrap_or_else(|| {
+            names.push((supervisor, name));
+            names.len() - 1
+        });
+        // 0 is no mark.
+        Self(u32::try_from(place + 1).unwrap_or(u32::MAX))
+    }
+
+    /// Polls under this mark.
+    pub fn poll<T>(self, poll: impl FnOnce() -> T) -> T {
+        let before = OWN
+            .try_with(|own| {
+                let number = own.polls.get().wrapping_add(1);
+                own.polls.set(number);
+                let before = own.place.state();
+                own.place.state.store(u64::from(self.0) << 32 | u64::from(number), Ordering::Relaxed);
+                before
+            })
+            .unwrap_or_default();
+        let _marked = Marked { before };
+        poll()
+    }
+}
+
+/// Puts back what a thread polled before, also after a panic.
+struct Marked {
+    before: u64,
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        // A thread that ends has no place any more.
+        let _ended = OWN.try_with(|own| own.place.state.store(self.before, Ordering::Relaxed));
+    }
+}
+
+impl Place {
+    /// All places of threads that run.
+    pub(crate) fn all() -> Vec<Arc<Self>> {
+        let mut places = PLACES.lock();
+        places.retain(|place| place.strong_count() > 0);
+        places.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The poll that the thread is in; 0 when in none.
+    pub(crate) fn state(&self) -> u64 {
+        self.state.load(Ordering::Relaxed)
+    }
+
+    /// The name of the thread.
+    pub(crate) fn thread(&self) -> &str {
+        &self.thread
+    }
+
+    /// How many nanoseconds the thread has waited for a processor so far; 0 where the system does not say.
+    pub(crate) fn waited_nanos(&self) -> u64 {
+        let text = self.schedule.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        let waited = text.as_deref().and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());
+        waited.unwrap_or_default()
+    }
+}
+
+/// The supervisor and the name of a poll.
+pub(crate) fn name_of(state: u64) -> Option<(u64, &'static str)> {
+    let number = usize::try_from(state >> 32).ok()?;
+    NAMES.lock().get(number.checked_sub(1)?).copied()
+}

@@ -1,0 +1,162 @@
+//! The watchdog: a thread of its own that notices when a task or request holds a thread of the runtime.
+//!
+//! Such a thread polls nothing else: what waits in its queue, other requests among it, waits without an answer, while every check that
+//! another thread answers is well. The watchdog logs what holds the thread, fails a health check meanwhile, and logs when it is back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::Supervisor;
+use crate::running::{Place, name_of};
+
+/// The name of the thread.
+const WATCHDOG: &str = "watchdog";
+/// How long a poll may last. Time in which the system had no processor for the thread does not count.
+const LONGEST_POLL: Duration = Duration::from_secs(1);
+/// How often the threads are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A thread that has not come back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldThread {
+    /// The name of the thread.
+    pub thread: String,
+    /// The task or request that holds it.
+    pub task: &'static str,
+    /// For how long, as far as was seen.
+    pub held: Duration,
+}
+
+/// A poll as it was seen first.
+struct Seen {
+    state: u64,
+    at: Instant,
+    waited_nanos: u64,
+    is_told: bool,
+}
+
+impl Supervisor {
+    /// Starts the watchdog over what this supervisor watches, until `stopping` is cancelled.
+    ///
+    /// # Errors
+    /// When the system has no more threads.
+    pub fn watch_threads(&self, stopping: &CancellationToken) -> std::io::Result<()> {
+        let (supervisor, stop) = (self.clone(), stopping.clone());
+        let watch = move || {
+            let mut seen = HashMap::new();
+            while !stop.is_cancelled() {
+                thread::sleep(LOOK_EVERY);
+                supervisor.look_at_threads(&mut seen);
+            }
+            supervisor.0.held.lock().clear();
+        };
+        self.spawn_thread(WATCHDOG, stopping, watch).map(drop)
+    }
+
+    /// The threads that are held now for longer than they may be.
+    pub fn held_threads(&self) -> Vec<HeldThread> {
+        self.0.held.lock().clone()
+    }
+
+    /// How many times a thread was held for too long.
+    pub fn holds(&self) -> u64 {
+        self.0.holds.load(Ordering::Relaxed)
+    }
+
+    fn look_at_threads(&self, seen: &mut HashMap<usize, Seen>) {
+        let (places, now) = (Place::all(), Instant::now());
+        let mut held = Vec::new();
+        seen.retain(|address, _| places.iter().any(|place| address_of(place) == *address));
+        for place in &places {
+            let state = place.state();
+            let known = seen.get_mut(&address_of(place));
+            if let Some(known) = known
+                && known.state == state
+            {
+                held.extend(self.held_by(place, known, now));
+                continue;
+            }
+            if let Some(before) = seen.remove(&address_of(place)).filter(|before| before.is_told) {
+                let task = name_of(before.state).map_or("", |(_, task)| task);
+                let held = now.saturating_duration_since(before.at);
+                tracing::warn!(task, thread = place.thread(), "a thread of the runtime is back after {held:?}");
+            }
+            if name_of(state).is_some_and(|(supervisor, _)| supervisor == self.0.number) {
+                let waited_nanos = place.waited_nanos();
+                seen.insert(address_of(place), Seen { state, at: now, waited_nanos, is_told: false });
+            }
+        }
+        *self.0.held.lock() = held;
+    }
+
+    /// The thread of a poll that was seen before, if the poll has lasted for too long.
+    fn held_by(&self, place: &Place, known: &mut Seen, now: Instant) -> Option<HeldThread> {
+        let lasted = now.saturating_duration_since(known.at);
+        if lasted < LONGEST_POLL {
+            return None;
+        }
+        let held = lasted.saturating_sub(Duration::from_nanos(place.waited_nanos().saturating_sub(known.waited_nanos)));
+        let (_, task) = name_of(known.state).filter(|_| held >= LONGEST_POLL)?;
+        let thread = place.thread();
+        if !known.is_told {
+            known.is_told = true;
+            self.0.holds.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(task, thread, "a thread of the runtime has not come back for {held:?}; others wait for it");
+        }
+        Some(HeldThread { thread: thread.to_owned(), task, held })
+    }
+}
+
+fn address_of(place: &Arc<Place>) -> usize {
+    Arc::as_ptr(place).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits until the threads that are held are as expected.
+    fn until(supervisor: &Supervisor, expected: &[&str]) {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        loop {
+            let held: Vec<&str> = supervisor.held_threads().iter().map(|held| held.task).collect();
+            if held == expected {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{held:?} instead of {expected:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_task_that_holds_its_thread_is_named_until_it_lets_go() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (supervisor, other, stopping) = (Supervisor::default(), Supervisor::default(), CancellationToken::new());
+        supervisor.watch_threads(&stopping).unwrap();
+        let (news, mut told) = tokio::sync::mpsc::channel(1);
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let _in_runtime = runtime.enter();
+        other.spawn("idle", &stopping, std::future::pending::<()>());
+        supervisor.spawn("idle", &stopping, std::future::pending::<()>());
+        supervisor.spawn("busy", &stopping, async move {
+            while told.recv().await.is_some() {
+                let _released = released.recv();
+            }
+        });
+        until(&supervisor, &[]);
+        for holds in 1..=2 {
+            news.blocking_send(()).unwrap();
+            until(&supervisor, &["busy"]);
+            assert!(supervisor.held_threads()[0].held >= LONGEST_POLL && supervisor.holds() == holds);
+            assert!(other.held_threads().is_empty());
+            release.send(()).unwrap();
+            until(&supervisor, &[]);
+        }
+        stopping.cancel();
+    }
+}
