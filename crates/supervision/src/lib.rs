@@ -13,6 +13,7 @@
 mod group;
 mod keeper;
 mod serving;
+pub mod turns;
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub use group::TaskGroup;
 pub use keeper::Keeper;
 pub use serving::Serving;
+pub use turns::{Turns, TurnsByOwner};
 
 /// What a task comes to, for the one that waits for it.
 ///
