@@ -4,6 +4,7 @@
 
 mod args;
 mod descriptors;
+mod memory;
 mod output;
 mod serve;
 mod storage;

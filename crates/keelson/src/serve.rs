@@ -18,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{FeatureGate, LogFormat, Serve};
 use crate::descriptors;
+use crate::memory;
 use crate::output::{self, Log};
 use crate::storage_versions::StorageVersions;
 
@@ -53,6 +54,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let told = Announced { console: config.console, beside_audit: config.audit.writes_to_standard_output() };
     config.connections = config.connections.min(room.clients);
     config.outbound_connections = config.outbound_connections.min(room.others);
+    config.flow.watches = memory::watches().unwrap_or(config.flow.watches);
     // ORDER: before the server starts. What it leaves in the store only an end in order takes back.
     let mut signals = Signals::listen()?;
     let Some(server) = start(config, &mut signals).await? else { return Ok(()) };

@@ -100,6 +100,26 @@ impl RequestBody {
         }
     }
 
+    /// Takes in the body up to its end, or until there is more of it than `limit` bytes; nothing of one that declares to be larger.
+    /// [`read`](Self::read) reports how that went. Dropping the future loses nothing.
+    pub async fn gather(&mut self, limit: usize) {
+        if self.unread.as_ref().is_some_and(|unread| unread.size_hint().lower() > limit as u64) {
+            return;
+        }
+        self.held_back = false;
+        let mut gathered: usize = self.begun.iter().map(Bytes::len).sum();
+        while gathered <= limit && self.failed.is_none() {
+            match self.next().await {
+                Some(Ok(data)) => {
+                    gathered += data.len();
+                    self.begun.push(data);
+                }
+                Some(Err(error)) => self.failed = Some(error),
+                None => return,
+            }
+        }
+    }
+
     /// How many bytes it has at the least: all of them where it says so beforehand, or was read to its end.
     pub fn known_bytes(&self) -> u64 {
         let begun: usize = self.begun.iter().map(Bytes::len).sum();
