@@ -148,20 +148,16 @@ async fn users_who_do_not_read_their_lists_keep_out_no_others() {
 async fn an_answer_that_is_taken_too_slowly_is_cut() {
     let slow = Limits { unread: Duration::from_secs(4), least_bytes_per_second: 1 << 30, ..Limits::default() };
     let server = narrow(10, 1, slow).await;
-    // Each piece is taken long before an answer of which nothing is taken is given up.
-    let mut readers = tokio::task::JoinSet::new();
-    for (protocol, pause) in [(Protocol::Http1, 700), (Protocol::Http2, 200)] {
-        let mut ann = server.connect(protocol, ANN).await;
-        readers.spawn(async move {
-            let mut list = ann.open(LARGE).await.into_body();
-            loop {
-                tokio::time::sleep(Duration::from_millis(pause)).await;
-                // Bytes that were sent before the end may be on their way for long.
-                let _ = next_frame(&mut list).await;
-            }
-        });
-    }
-    soon("the end of both lists", async { while number(&server, "keelson_answers_slow_total").await < 2.0 {} }).await;
+    let mut ann = server.connect(Protocol::Http2, ANN).await;
+    let mut list = ann.open(LARGE).await.into_body();
+    soon("the end of the list", async {
+        while next_frame(&mut list).await.unwrap().is_ok() {
+            // Each piece is taken long before an answer of which nothing is taken is given up.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    })
+    .await;
+    assert_eq!(number(&server, "keelson_answers_slow_total").await, 1.0);
     assert_eq!(number(&server, "keelson_answers_unread_total").await, 0.0);
 }
 
