@@ -445,22 +445,31 @@ impl Pipeline {
         (info, parts, query): (&RequestInfo, &Parts, &RequestQuery),
         body: &mut RequestBody,
     ) -> Result<Result<(Cost, Option<Seats>), u32>, ApiError> {
-        let (cost, seats) = match answerer {
-            Answerer::Here(target) => {
-                if target.is_some() && !info.verb.is_read() && !info.is_session {
-                    slow_bodies::arrived(body, &self.slow_bodies, holder).await?;
-                }
-                let sent = Sent::of(parts, body).await;
-                let about = target.as_ref().map(|target| self.router.estimate(info, parts, query, target));
-                let cost = flow_control::of(info, parts, &about.unwrap_or_default(), sent);
-                (cost, self.flow_control.acquire(holder, info, cost, time).await)
-            }
+        let target = match answerer {
+            Answerer::Here(target) => target.as_ref(),
             Answerer::Elsewhere(remote) => {
                 let server = remote.upstream.authority();
-                (Cost::default(), self.flow_control.acquire_elsewhere(server, holder, info, time).await)
+                let seats = self.flow_control.acquire_elsewhere(server, holder, info, time).await;
+                return Ok(seats.map(|seats| (Cost::default(), seats)));
             }
         };
-        Ok(seats.map(|seats| (cost, seats)))
+        let has_body = target.is_some() && !info.verb.is_read() && !info.is_session;
+        let mut slow = if has_body { slow_bodies::arrived(body, &self.slow_bodies, holder).await? } else { None };
+        loop {
+            let sent = Sent::of(parts, body).await;
+            let about = target.map(|target| self.router.estimate(info, parts, query, target));
+            let cost = flow_control::of(info, parts, &about.unwrap_or_default(), sent);
+            let seats = match self.flow_control.acquire(holder, info, cost, time).await {
+                Ok(seats) => seats,
+                Err(seconds) => return Ok(Err(seconds)),
+            };
+            if !has_body || slow.is_some() || slow_bodies::rest_arrived(body).await {
+                return Ok(Ok((cost, seats)));
+            }
+            // The rest does not come: it is waited for without seats.
+            drop(seats);
+            slow = Some(slow_bodies::arrived_slowly(body, &self.slow_bodies, holder).await?);
+        }
     }
 
     /// Takes the share that a request holds until its end, if it is a watch or a session of another server.
