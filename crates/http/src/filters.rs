@@ -1,8 +1,9 @@
 //! The filters that every request passes before a handler sees it, in one readable order.
 //!
 //! request id → counting → panics → the console's files → service workers → time limit → authentication → audit →
-//! impersonation → authorization → flow control → long work → router. The proxy takes the router's place for aggregated servers. The
-//! stamps of the way back (the policy for browsers, `Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, seats, stalled bodies) are put on
+//! impersonation → authorization → shares of watches → the body → flow control → long work → router. The proxy takes the router's place
+//! for aggregated servers. The stamps of the way back (the policy for browsers, `Audit-Id`, `Cache-Control`, bounds of warnings) and the
+//! guards (counting, seats, stalled bodies) are put on
 //! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
 
 mod audit;
@@ -15,6 +16,7 @@ mod impersonation;
 mod long_work;
 pub(crate) mod panics;
 mod request_id;
+mod slow_bodies;
 mod time_limit;
 
 use std::any::Any;
@@ -23,6 +25,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
@@ -33,31 +36,43 @@ use keelson_access::user::UNAUTHENTICATED;
 use keelson_access::{Authorizer, ClientCertificates, ClientIdentity, PrivilegedGroup, PublishedAuthorities, User};
 use keelson_meta::{ApiError, Clock, Random};
 use keelson_registry::{Caller, Target};
-use keelson_supervision::TaskGroup;
+use keelson_resources::Verb;
+use keelson_supervision::{TaskGroup, TurnsByOwner};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
-pub(crate) use self::flow_control::InitialSeats;
-use self::flow_control::{Cost, FlowControl, Seats, Sent};
+use self::flow_control::{Cost, FlowControl, SeatedBody, Seats, Sent};
 pub use self::flow_control::{FlowLimits, LevelLimits};
+pub(crate) use self::flow_control::{InitialSeats, LentSeats};
 pub(crate) use self::flow_control::{has_long_query, is_copied};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
+use crate::health;
 use crate::metrics::{Authentication, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
 use crate::pages::console;
 use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
-use crate::request_info::RequestInfo;
+use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
+use crate::shares::{Holder, Share, Shares};
 
 /// An answer of at most this many bytes that is known whole needs no place while it is sent.
 const SMALL_BYTES: u64 = 64 * 1024;
+
+/// The number of watches and sessions of aggregated servers at once.
+const WATCHES_ELSEWHERE: usize = 10_000;
+/// The number of watches that a watch with a query counts as, since it looks into objects at every change.
+const QUERY_WATCH: usize = 16;
+/// The part of the processors that the watches with queries of one user may have: one in so many.
+const QUERY_WATCH_PART: usize = 2;
+/// The time after which a client may try again whose user has its share of connections, in seconds.
+const RETRY_CONNECTION: u32 = 5;
 
 /// Marks the answer of a request without an end of its own, in its extensions.
 #[derive(Clone, Copy, Debug)]
@@ -68,14 +83,33 @@ pub trait ClientConnection: Send + Sync {
     /// Who it has proved to be by its certificate.
     fn identity(&self) -> Option<Arc<ClientIdentity>>;
 
-    /// Told when it has proved who it is, by whatever means.
-    fn is_known(&self);
+    /// Counts the connection for the user of a request on it, unless it counts for a user already. Returns false if the user has its share
+    /// of connections, so that this one counts for none.
+    fn is_of(&self, user: &User) -> bool;
 
     /// Where it is.
     fn address(&self) -> Option<IpAddr>;
 
     /// What holds its connection's place, for whoever goes on with the connection by himself.
     fn held(&self) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// The resources that an answer holds until it is sent.
+#[derive(Default)]
+struct Holds {
+    seats: Option<Seats>,
+    /// Those of a watch, which gives them back when it has sent the objects that it begins with.
+    initial: Option<LentSeats>,
+    /// Of what has no end of its own.
+    share: Option<Arc<Share>>,
+}
+
+impl Holds {
+    /// The seats that are held while the answer is sent, which may be lent unless another server answers.
+    fn seats_of(self, is_passed_on: bool) -> Option<LentSeats> {
+        let lent = if is_passed_on { LentSeats::kept } else { LentSeats::new };
+        self.initial.or_else(|| self.seats.map(lent))
+    }
 }
 
 /// Who answers a request.
@@ -102,6 +136,10 @@ pub struct Pipeline {
     auditor: Option<Arc<Auditor>>,
     flow_control: Arc<FlowControl>,
     long_work: LongWork,
+    watches: Arc<Shares>,
+    watches_elsewhere: Arc<Shares>,
+    slow_bodies: Arc<Shares>,
+    query_watches: TurnsByOwner,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -123,6 +161,12 @@ impl Pipeline {
         metrics.add_source(move || measured.samples());
         let long_work = LongWork::new();
         metrics.add_source(long_work.source());
+        let watches = Shares::new("watches", limits.watches);
+        let watches_elsewhere = Shares::new("aggregated watches", WATCHES_ELSEWHERE);
+        let slow_bodies = Shares::new("slow request bodies", slow_bodies::MOST);
+        let shares = [&watches, &watches_elsewhere, &slow_bodies].map(Arc::clone);
+        metrics.add_source(move || shares.iter().flat_map(|shares| shares.samples()).collect());
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             router,
             proxy: None,
@@ -135,6 +179,10 @@ impl Pipeline {
             auditor: None,
             flow_control,
             long_work,
+            watches,
+            watches_elsewhere,
+            slow_bodies,
+            query_watches: TurnsByOwner::new(processors / QUERY_WATCH_PART),
             metrics,
             clock,
             random,
@@ -241,7 +289,8 @@ impl Pipeline {
         let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
         let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
-        let (mut response, seats) = outcome.unwrap_or_else(|error| (respond::error(&error, error_form), None));
+        let (mut response, holds) =
+            outcome.unwrap_or_else(|error| (respond::error(&error, error_form), Holds::default()));
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
         }
@@ -254,13 +303,21 @@ impl Pipeline {
         }
         observation.answered(response.status());
         let is_small = response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES);
-        let seats = seats.filter(|_| !is_small);
         let passed_on = response.extensions().get::<PassedOn>().copied();
+        let share = holds.share.clone();
+        let seats = if is_small { None } else { holds.seats_of(passed_on.is_some()) };
+        if let Some(seats) = &seats {
+            // The listener lends them while the client takes nothing.
+            response.extensions_mut().insert(seats.clone());
+        }
         if passed_on.is_none() {
             respond::bound_warnings(response.headers_mut());
         }
-        let response =
-            response.map(|body| if is_head { empty() } else { stream(Guarded::new(body, (observation, seats))) });
+        let response = response.map(|body| match seats {
+            _ if is_head => empty(),
+            Some(seats) => stream(Guarded::new(stream(SeatedBody::new(body, seats)), (observation, share))),
+            None => stream(Guarded::new(body, (observation, share))),
+        });
         let response = browsers::confined(response);
         if passed_on.is_some_and(|passed_on| passed_on.as_it_is) {
             return response;
@@ -318,13 +375,13 @@ impl Pipeline {
         mut parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
-    ) -> Result<(Response<ResponseBody>, Option<Seats>), ApiError> {
+    ) -> Result<(Response<ResponseBody>, Holds), ApiError> {
         // Before anybody is asked who he is: it is the page on which he says so.
         if let Some(page) = self.console.then(|| console::answer(&info.path, &parts)).flatten() {
-            return Ok((page, None));
+            return Ok((page, Holds::default()));
         }
         if let Some(refused) = browsers::refused_worker(&parts.headers, &info.path, error_form) {
-            return Ok((refused, None));
+            return Ok((refused, Holds::default()));
         }
         let limit = time_limit::of(&info, &parts)?;
         let time = limit.unwrap_or(time_limit::REQUEST_TIMEOUT);
@@ -339,7 +396,7 @@ impl Pipeline {
             };
             let user = match user {
                 Err(refusal @ (ApiError::Forbidden(_) | ApiError::BadRequest(_))) => {
-                    return Ok((respond::forbidden(&refusal, error_form), None));
+                    return Ok((respond::forbidden(&refusal, error_form), Holds::default()));
                 }
                 user => user?,
             };
@@ -347,42 +404,99 @@ impl Pipeline {
             drop(trail);
             audit::prepare(&audit, &mut parts.headers);
             let query = RequestQuery::of(&info, &parts.uri);
-            let (cost, seats) = match &answerer {
-                Answerer::Here(target) => {
-                    let sent = Sent::of(&parts, &mut body).await;
-                    let about = target.as_ref().map(|target| self.router.estimate(&info, &parts, &query, target));
-                    let cost = flow_control::of(&info, &parts, &about.unwrap_or_default(), sent);
-                    (cost, self.flow_control.acquire(&user, &info, cost, time).await)
-                }
-                Answerer::Elsewhere(remote) => {
-                    let server = remote.upstream.authority();
-                    (Cost::default(), self.flow_control.acquire_elsewhere(server, &user, &info, time).await)
-                }
-            };
-            let seats = match seats {
+            let holder = Holder::of(&user);
+            let share = self.share_of(holder, &answerer, &info, &query)?;
+            let seats = self.seats_for((holder, time), &answerer, (&info, &parts, &query), &mut body).await?;
+            let (cost, seats) = match seats {
                 Ok(seats) => seats,
-                Err(seconds) => return Ok::<_, ApiError>((respond::overloaded(seconds), None)),
+                Err(seconds) => return Ok::<_, ApiError>((respond::overloaded(seconds), Holds::default())),
             };
-            let seats = match seats {
-                Some(seats) if info.is_long_running() => {
-                    parts.extensions.insert(InitialSeats::new(seats));
-                    None
-                }
-                seats => seats,
-            };
+            let mut holds = Holds { seats, initial: None, share };
+            if info.is_long_running()
+                && let Some(seats) = holds.seats.take().map(LentSeats::new)
+            {
+                parts.extensions.insert(InitialSeats::new(seats.clone()));
+                holds.initial = Some(seats);
+            }
+            if is_watch(&info) && query.is_extended() {
+                parts.extensions.insert(self.query_watches.of(holder.flow));
+            }
+            if let (Some(share), Some(held)) = (&holds.share, parts.extensions.remove::<Held>()) {
+                parts.extensions.insert(Held::new(Arc::new((held, share.clone()))));
+            }
             let caller = Caller::new(user, self.authorizer.clone()).until(deadline).audited_in(audit);
             let stopping = self.stopping.clone();
             let request = Box::new(ApiRequest { info, parts, query, body, caller, error_form, stopping });
             let answerer = self.newest_answerer(answerer, &request.info, &request.parts).await;
             let response = match (answerer, &self.proxy) {
                 (Answerer::Elsewhere(remote), Some(proxy)) => Box::pin(proxy.pass_on(remote, request)).await,
-                (Answerer::Here(target), _) => self.route(request, target, cost).await,
+                (Answerer::Here(target), _) => self.route(request, target, (cost, holder)).await,
                 (Answerer::Elsewhere(_), None) => respond::no_such_page(),
             };
-            Ok((response, seats))
+            Ok((response, holds))
         });
-        let (response, seats) = time_limit::within(deadline, answered).await??;
-        Ok((time_limit::watched(limit, response), seats))
+        let (response, holds) = time_limit::within(deadline, answered).await??;
+        Ok((time_limit::watched(limit, response), holds))
+    }
+
+    /// Returns the cost of a request and its seats, once its body is there; if no seats are free, the seconds after which the client may try
+    /// again.
+    ///
+    /// # Errors
+    /// 429 when too many bodies of the user arrive slowly.
+    async fn seats_for(
+        &self,
+        (holder, time): (Holder, Duration),
+        answerer: &Answerer,
+        (info, parts, query): (&RequestInfo, &Parts, &RequestQuery),
+        body: &mut RequestBody,
+    ) -> Result<Result<(Cost, Option<Seats>), u32>, ApiError> {
+        let target = match answerer {
+            Answerer::Here(target) => target.as_ref(),
+            Answerer::Elsewhere(remote) => {
+                let server = remote.upstream.authority();
+                let seats = self.flow_control.acquire_elsewhere(server, holder, info, time).await;
+                return Ok(seats.map(|seats| (Cost::default(), seats)));
+            }
+        };
+        let has_body = target.is_some() && !info.verb.is_read() && !info.is_session;
+        let mut slow = if has_body { slow_bodies::arrived(body, &self.slow_bodies, holder).await? } else { None };
+        loop {
+            let sent = Sent::of(parts, body).await;
+            let about = target.map(|target| self.router.estimate(info, parts, query, target));
+            let cost = flow_control::of(info, parts, &about.unwrap_or_default(), sent);
+            let seats = match self.flow_control.acquire(holder, info, cost, time).await {
+                Ok(seats) => seats,
+                Err(seconds) => return Ok(Err(seconds)),
+            };
+            if !has_body || slow.is_some() || slow_bodies::rest_arrived(body).await {
+                return Ok(Ok((cost, seats)));
+            }
+            // The rest does not come: it is waited for without seats.
+            drop(seats);
+            slow = Some(slow_bodies::arrived_slowly(body, &self.slow_bodies, holder).await?);
+        }
+    }
+
+    /// Takes the share that a request holds until its end, if it is a watch or a session of another server.
+    ///
+    /// # Errors
+    /// 429 when the user has its share.
+    fn share_of(
+        &self,
+        holder: Holder,
+        answerer: &Answerer,
+        info: &RequestInfo,
+        query: &RequestQuery,
+    ) -> Result<Option<Arc<Share>>, ApiError> {
+        let share = match answerer {
+            Answerer::Here(_) if is_watch(info) => {
+                self.watches.take(holder, if query.is_extended() { QUERY_WATCH } else { 1 })?
+            }
+            Answerer::Elsewhere(_) if info.is_long_running() => self.watches_elsewhere.take(holder, 1)?,
+            Answerer::Here(_) | Answerer::Elsewhere(_) => return Ok(None),
+        };
+        Ok(Some(Arc::new(share)))
     }
 
     /// The user of a request, who may make it. It is noted when it is known in whose name it is made.
@@ -414,13 +528,15 @@ impl Pipeline {
             return Err(ApiError::Unauthorized);
         }
         metrics.note_user(&user.name);
-        if !user.is_in(UNAUTHENTICATED) {
-            client.is_known();
-        }
+        let is_counted = user.is_in(UNAUTHENTICATED) || client.is_of(&user);
         let audit = match trail {
             Some(trail) => trail.known(&user).await?,
             None => &AuditRecord::default(),
         };
+        if !is_counted && (info.is_resource_request || !health::is_health_path(&info.path)) {
+            let message = "too many connections: the user has its share, and requests are under way on all of them";
+            return Err(ApiError::ShareExceeded { message: message.to_owned(), retry_after_seconds: RETRY_CONNECTION });
+        }
         let client = user.clone();
         let acting = self.impersonation.acting_as(user, &parts.headers, (info, &parts.uri), &*self.authorizer);
         let (user, constraint) = acting.await?;
@@ -436,7 +552,7 @@ impl Pipeline {
         self: &Arc<Self>,
         request: Box<ApiRequest>,
         target: Option<Target>,
-        cost: Cost,
+        (cost, holder): (Cost, Holder),
     ) -> Response<ResponseBody> {
         if !cost.is_long {
             let mark = self.metrics.edge().marks().map(|marks| marks.of_verb(&request.info.verb));
@@ -444,7 +560,7 @@ impl Pipeline {
         }
         let pipeline = self.clone();
         // Boxed: few requests come here, and all would carry the room for it.
-        Box::pin(self.long_work.run(async move { pipeline.router.route(request, target).await })).await
+        Box::pin(self.long_work.run(holder, async move { pipeline.router.route(request, target).await })).await
     }
 }
 
@@ -452,6 +568,10 @@ impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pipeline").field("router", &self.router).finish_non_exhaustive()
     }
+}
+
+fn is_watch(info: &RequestInfo) -> bool {
+    info.verb == RequestVerb::Resource(Verb::Watch)
 }
 
 /// Where a client is, for the extensions of its request.

@@ -19,6 +19,7 @@ pub mod request_query;
 pub mod respond;
 pub mod router;
 pub mod service;
+mod shares;
 pub mod version;
 
 pub use body::{BodyError, RequestBody, ResponseBody};

@@ -1,20 +1,21 @@
 //! The TLS port: accepts connections, bounds what they may take, and ends them in order when the server stops.
 //!
 //! Connections are accepted by a thread of their own (`door.rs`), counted (`connections.rs`), and served by the runtime
-//! (`connection.rs`), which refuses malformed heads (`request_head.rs`). What a client holds is bounded: what it may send before it is known (`heads.rs`), how long it may leave its answers
-//! lying (`sending.rs`, `stall.rs`), and what the snapshots of slow lists may keep (`pinned.rs`).
+//! (`connection.rs`), which refuses malformed heads (`request_head.rs`). What a client holds is bounded: what it may send before it is
+//! known (`heads.rs`), how long it may leave its answers lying (`sending.rs`, `stall.rs`), how slowly it may take them, and what they may
+//! keep meanwhile (`answers.rs`).
 //!
 //! Stopping: no new connection is accepted, every open one is told to finish (GOAWAY on HTTP/2, no keep-alive on
 //! HTTP/1.1), watches see the same token and end cleanly, requests in flight run to their end as long as they move. What does not
 //! move is cut after a few seconds, what asks nothing at once or after a moment; what else is left at the deadline is cut then.
 
 mod ahead;
+mod answers;
 mod connection;
 mod connections;
 mod door;
 mod heads;
 mod idle;
-mod pinned;
 mod request_head;
 mod sending;
 mod stall;
@@ -33,20 +34,23 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::answers::Answers;
+pub use self::answers::ReplacedBytes;
 use self::connections::Connections;
 use self::heads::LargeHeads;
-use self::pinned::PinnedLists;
-pub use self::pinned::ReplacedBytes;
 use crate::filters::Pipeline;
 use crate::metrics::Edge;
 
 /// What all connections together, and each alone, may take.
 #[derive(Clone)]
 pub struct Limits {
-    /// How many connections may be open. A quarter of them may be of clients that have not proved who they are.
+    /// How many connections may be open. A quarter of them may be of clients that have not proved who they are, and each user may have a
+    /// share.
     pub connections: usize,
-    /// How long a client may take nothing of an answer. It is then reset.
+    /// How long a client may take nothing of an answer. It is then reset. After a sixtieth of that its seats of flow control are lent.
     pub unread: Duration,
+    /// The bytes a second that a client has to take of an answer, on the average of the time that the answer waits for it.
+    pub least_bytes_per_second: u64,
     /// How many replaced bytes the snapshots of lists that are being sent may keep.
     pub pinned_bytes: u64,
     /// Counts these bytes.
@@ -60,6 +64,7 @@ impl Default for Limits {
         Self {
             connections: 65_536,
             unread: Duration::from_secs(60),
+            least_bytes_per_second: 8 * 1024,
             pinned_bytes: 256 * 1024 * 1024,
             replaced_bytes: Arc::new(|| 0),
             drain: Duration::from_secs(30),
@@ -97,7 +102,7 @@ struct Shared {
     metrics: Arc<Edge>,
     connections: Arc<Connections>,
     heads: LargeHeads,
-    lists: Arc<PinnedLists>,
+    answers: Arc<Answers>,
     /// A place for each answer to a stranger that waits to be read.
     unread_of_strangers: Arc<Semaphore>,
     unread: Duration,
@@ -111,7 +116,7 @@ struct Shared {
 pub async fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) {
     let metrics = pipeline.metrics().edge().clone();
     let stopping = pipeline.stopping().clone();
-    let lists = Arc::new(PinnedLists::new(limits.pinned_bytes, limits.replaced_bytes, metrics.clone()));
+    let answers = Arc::new(Answers::new(&limits, metrics.clone()));
     let cut = CancellationToken::new();
     let shared = Arc::new(Shared {
         pipeline,
@@ -119,7 +124,7 @@ pub async fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>,
         connections: Arc::new(Connections::new(limits.connections, metrics.clone())),
         heads: LargeHeads::new(metrics.clone()),
         metrics,
-        lists: lists.clone(),
+        answers: answers.clone(),
         unread_of_strangers: Arc::new(Semaphore::new(UNREAD_OF_STRANGERS)),
         unread: limits.unread,
         cut: cut.clone(),
@@ -132,7 +137,7 @@ pub async fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>,
         Ok(door) => door,
         Err(error) => return tracing::error!(%error, "connections can't be accepted"),
     };
-    let mut look = tokio::time::interval(pinned::LOOK_EVERY);
+    let mut look = tokio::time::interval(answers::LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -141,7 +146,7 @@ pub async fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>,
             () = stopping.cancelled() => break,
             // Never before the server stops, unless the thread died. Then nobody is left to take connections, so that is told at once.
             ended = &mut door => return ended_early(ended),
-            _ = look.tick() => lists.enforce(),
+            _ = look.tick() => answers.enforce(),
         }
     }
     served.close();

@@ -5,6 +5,7 @@
 mod args;
 mod descriptors;
 mod log_fields;
+mod memory;
 mod output;
 mod serve;
 mod storage;

@@ -19,6 +19,7 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{FeatureGate, LogFormat, Serve};
 use crate::descriptors;
 use crate::log_fields::EscapedFields;
+use crate::memory;
 use crate::output::{self, Log};
 use crate::storage_versions::StorageVersions;
 
@@ -54,6 +55,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let told = Announced { console: config.console, beside_audit: config.audit.writes_to_standard_output() };
     config.connections = config.connections.min(room.clients);
     config.outbound_connections = config.outbound_connections.min(room.others);
+    config.flow.watches = memory::watches().unwrap_or(config.flow.watches);
     // ORDER: before the server starts. What it leaves in the store only an end in order takes back.
     let mut signals = Signals::listen()?;
     let Some(server) = start(config, &mut signals).await? else { return Ok(()) };

@@ -139,6 +139,13 @@ pub enum ApiError {
         /// When to try again.
         retry_after_seconds: u32,
     },
+    /// 429: one user, or all users together, have as much as they may have of something that all share.
+    ShareExceeded {
+        /// The resource that is used up, and its limit.
+        message: String,
+        /// When to try again.
+        retry_after_seconds: u32,
+    },
     /// 429: a disruption budget does not let a pod be evicted now.
     EvictionRefused {
         /// Why not, by the name of the budget.
@@ -338,6 +345,10 @@ impl ApiError {
                 answer::failure(429, "TooManyRequests", "Too many requests, please try again later.".to_owned())
                     .with_details(answer::retry_after(*retry_after_seconds))
             }
+            Self::ShareExceeded { message, retry_after_seconds } => {
+                answer::failure(429, "TooManyRequests", message.clone())
+                    .with_details(answer::retry_after(*retry_after_seconds))
+            }
             Self::EvictionRefused { cause, retry_after_seconds } => {
                 answer::eviction_refused(cause, *retry_after_seconds)
             }
@@ -382,6 +393,7 @@ impl ApiError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::TooManyRequests { .. }
+            | Self::ShareExceeded { .. }
             | Self::EvictionRefused { .. }
             | Self::ServerTimeout { .. }
             | Self::Timeout(_)

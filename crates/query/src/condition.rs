@@ -9,6 +9,7 @@ use std::sync::Arc;
 use keelson_cel::{Environment, EvalError, Meter, Program, Type, values};
 use keelson_meta::json::Value;
 
+use crate::budget::Budget;
 use crate::error::QueryError;
 use crate::parts::Part;
 use crate::value::Subject;
@@ -20,6 +21,9 @@ const COST: u64 = keelson_cel::cost::limits::EVALUATION / 10;
 /// How much work it may do beside that, in nanoseconds.
 const WORK: u64 = 2_000_000;
 
+/// About how long a step of upstream's measure takes, in nanoseconds.
+const STEP: u64 = 20;
+
 /// A condition on objects.
 #[derive(Clone, Debug)]
 pub struct Condition {
@@ -29,9 +33,14 @@ pub struct Condition {
     part: Part,
 }
 
-/// The evaluation for an object cost more than it may.
+/// An evaluation cost more than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooCostly;
+pub enum TooCostly {
+    /// For one object.
+    ForObject,
+    /// For all objects together that a query looks at.
+    ForQuery,
+}
 
 impl Condition {
     /// Compiles an expression.
@@ -56,19 +65,28 @@ impl Condition {
         self.part.names()
     }
 
-    /// Whether an object is in the answer. `whole` makes a tree of all of it, where that is needed.
+    /// True if an object is in the answer. `whole` makes a tree of all of it if that is needed. The cost is spent of `budget`.
     ///
     /// # Errors
     /// When that costs too much to be found out.
-    pub fn holds(&self, subject: &Subject<'_>, whole: impl FnOnce() -> Value) -> Result<bool, TooCostly> {
-        self.holds_of(&self.part.read(subject).unwrap_or_else(whole))
+    pub fn holds(
+        &self,
+        subject: &Subject<'_>,
+        whole: impl FnOnce() -> Value,
+        budget: Option<&Budget>,
+    ) -> Result<bool, TooCostly> {
+        self.holds_of(&self.part.read(subject).unwrap_or_else(whole), budget)
     }
 
-    fn holds_of(&self, object: &Value) -> Result<bool, TooCostly> {
+    fn holds_of(&self, object: &Value, budget: Option<&Budget>) -> Result<bool, TooCostly> {
         let mut meter = Meter::new(COST).with_work(WORK);
-        match self.program.holds(&[values::from_tree(object, None)], &mut meter) {
+        let outcome = self.program.holds(&[values::from_tree(object, None)], &mut meter);
+        if let Some(budget) = budget {
+            budget.spend(meter.used().saturating_mul(STEP).saturating_add(meter.work()))?;
+        }
+        match outcome {
             Ok(holds) => Ok(holds),
-            Err(EvalError::TooCostly) => Err(TooCostly),
+            Err(EvalError::TooCostly) => Err(TooCostly::ForObject),
             Err(_) => Ok(false),
         }
     }
@@ -88,7 +106,7 @@ mod tests {
         let object = json!({"spec": {"replicas": 3, "image": "nginx"}, "metadata": {"labels": {"a": "b"}}});
         let check = |text: &str, expect: bool| {
             let condition = Condition::parse("w", text).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(condition.holds_of(&object), Ok(expect), "{text}");
+            assert_eq!(condition.holds_of(&object, None), Ok(expect), "{text}");
         };
         check("object.spec.replicas > 2", true);
         check("object.spec.replicas > 2 && object.spec.image.startsWith('redis')", false);
@@ -152,10 +170,10 @@ mod tests {
             let whole = stored.decode(Revision::new(7)).into_value();
             for expression in READING {
                 let condition = Condition::parse("w", expression).unwrap_or_else(|error| panic!("{error}"));
-                let expected = condition.holds_of(&whole);
+                let expected = condition.holds_of(&whole, None);
                 for marks in [Default::default(), marks] {
                     let subject = Subject::new(stored.skeleton(), Revision::new(7)).marked(marks);
-                    prop_assert_eq!(condition.holds(&subject, || whole.clone()), expected, "{} of {}", expression, stored.text());
+                    prop_assert_eq!(condition.holds(&subject, || whole.clone(), None), expected, "{} of {}", expression, stored.text());
                 }
             }
         }
@@ -170,6 +188,19 @@ mod tests {
         let items: Vec<u32> = (0..3000).collect();
         let object = json!({"items": items});
         let costly = Condition::parse("w", "object.items.all(a, object.items.exists(b, a == b))").unwrap();
-        assert_eq!(costly.holds_of(&object), Err(TooCostly));
+        assert_eq!(costly.holds_of(&object, None), Err(TooCostly::ForObject));
+    }
+
+    #[test]
+    fn a_pattern_of_each_object_is_paid_of_the_budget_of_all() {
+        let condition = Condition::parse("w", "object.data.k.matches(object.data.k)").unwrap();
+        let budget = Budget::default();
+        let objects = (0..3000).map(|number| json!({"data": {"k": format!("{number}-{}", "a?".repeat(500))}}));
+        let outcomes: Vec<_> =
+            objects.map_while(|object| condition.holds_of(&object, Some(&budget)).ok()).take(2999).collect();
+        assert!(!outcomes.is_empty() && outcomes.len() < 2000, "{} were affordable", outcomes.len());
+        // Equal patterns are compiled once.
+        let (budget, equal) = (Budget::default(), json!({"data": {"k": "a{1,20}b?c"}}));
+        assert!((0..20_000).all(|_| condition.holds_of(&equal, Some(&budget)) == Ok(false)));
     }
 }

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use keelson_codec::cursor::Cursor;
 use regex::bytes::Regex;
 
+use crate::budget::Budget;
 use crate::condition::TooCostly;
 use crate::error::QueryError;
 use crate::path::Path;
@@ -26,6 +27,8 @@ const MATCHED_BYTES: usize = 2048;
 /// So many bytes of one object regular expressions may look at together, those of larger ones counted several times: some
 /// milliseconds of the worst that there are.
 const MATCHED_BYTES_OF_OBJECT: u64 = 16 << 10;
+/// The cost of one of these bytes in the budget of a query, in nanoseconds.
+const MATCHED_BYTE: u64 = 10;
 
 /// A condition on objects.
 #[derive(Clone, Debug)]
@@ -175,16 +178,16 @@ impl Filter {
         &self.text
     }
 
-    /// Whether an object is in the answer.
-    ///
-    /// Cost: a walk over its bytes for each path.
+    /// True if an object is in the answer. Cost: a walk over its bytes for each path. Regular expressions spend `budget`.
     ///
     /// # Errors
     /// When regular expressions have too much of it to look at.
-    pub fn holds(&self, subject: &Subject<'_>) -> Result<bool, TooCostly> {
+    pub fn holds(&self, subject: &Subject<'_>, budget: Option<&Budget>) -> Result<bool, TooCostly> {
         let work = Work::new();
         let holds = self.root.holds(subject, &work);
-        if work.is_exceeded.get() { Err(TooCostly) } else { Ok(holds) }
+        let spent = (MATCHED_BYTES_OF_OBJECT - work.left.get()) * MATCHED_BYTE;
+        budget.filter(|_| self.has_patterns()).map_or(Ok(()), |budget| budget.spend(spent))?;
+        if work.is_exceeded.get() { Err(TooCostly::ForObject) } else { Ok(holds) }
     }
 }
 
@@ -357,7 +360,7 @@ mod tests {
 
     fn holds(text: &str, json: &str) -> bool {
         let filter = Filter::parse("filter", text).unwrap_or_else(|error| panic!("{error}"));
-        filter.holds(&Subject::new(json.as_bytes(), Revision::new(7))).unwrap()
+        filter.holds(&Subject::new(json.as_bytes(), Revision::new(7)), None).unwrap()
     }
 
     #[track_caller]
@@ -552,21 +555,21 @@ mod tests {
         };
         let check = |pattern: &str, json: &str| {
             let filter = Filter::parse("f", &format!("a[*] matches '{pattern}'")).unwrap();
-            filter.holds(&Subject::new(json.as_bytes(), Revision::new(7)))
+            filter.holds(&Subject::new(json.as_bytes(), Revision::new(7)), None)
         };
         assert_eq!(check("b$", &of(100, 100)), Ok(false));
-        assert_eq!(check("b$", &of(1000, 100)), Err(TooCostly));
-        assert_eq!(check("b$", &of(100_000, 0)), Err(TooCostly));
+        assert_eq!(check("b$", &of(1000, 100)), Err(TooCostly::ForObject));
+        assert_eq!(check("b$", &of(100_000, 0)), Err(TooCostly::ForObject));
         // What is found before that is found.
         assert_eq!(check("a$", &of(1000, 100)), Ok(true));
         // Of a long text the first bytes, and of a large expression less.
         assert_eq!(check("b$", &of(7, 1 << 20)), Ok(false));
-        assert_eq!(check("(a|b){0,100}c", &of(7, 1 << 20)), Err(TooCostly));
+        assert_eq!(check("(a|b){0,100}c", &of(7, 1 << 20)), Err(TooCostly::ForObject));
         assert_eq!(check("(a|b){0,100}c", &of(30, 10)), Ok(false));
-        for (connected, expect) in [("not ", Err(TooCostly)), ("a[0] == 'x' and ", Ok(false))] {
+        for (connected, expect) in [("not ", Err(TooCostly::ForObject)), ("a[0] == 'x' and ", Ok(false))] {
             let filter = Filter::parse("f", &format!("{connected}a[*] matches 'b$'")).unwrap();
             let json = of(1000, 100);
-            assert_eq!(filter.holds(&Subject::new(json.as_bytes(), Revision::new(7))), expect);
+            assert_eq!(filter.holds(&Subject::new(json.as_bytes(), Revision::new(7)), None), expect);
         }
     }
 
@@ -574,7 +577,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "(a|any\\(|all\\(|owner\\(|and|or|not|in|matches|==|<|'b'|1|[ .,()\\[\\]*!&|-]){0,12}") {
             if let Ok(filter) = Filter::parse("f", &text) {
-                let _ = filter.holds(&Subject::new(POD.as_bytes(), Revision::new(1)));
+                let _ = filter.holds(&Subject::new(POD.as_bytes(), Revision::new(1)), None);
             }
         }
 

@@ -9,6 +9,7 @@
 //! - Places compare as the values that they are of, whatever the direction, and no place begins another one.
 //! - What can't be read is refused with the name of the parameter and what is wrong where.
 
+mod budget;
 mod condition;
 mod error;
 mod filter;
@@ -25,6 +26,7 @@ mod sort_key;
 mod token;
 mod value;
 
+pub use budget::Budget;
 pub use condition::{Condition, TooCostly};
 pub use error::QueryError;
 pub use filter::Filter;

@@ -193,7 +193,7 @@ impl Registry {
         // ORDER: after the snapshot, which is as new as what it lacks.
         self.check_readable(target, &collection)?;
         self.counters().count_list_from_cache();
-        let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config);
+        let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config).within_budget();
         let wanted = Arc::new(wanted);
         Ok(Asked { plan, sought: Sought { collection, snapshot, wanted } })
     }

@@ -555,5 +555,6 @@ fn limits(config: &Config, registry: &Registry) -> Limits {
         pinned_bytes: config.pinned_bytes,
         replaced_bytes: Arc::new(move || cache.replaced_bytes()),
         drain: config.shutdown_grace,
+        ..Limits::default()
     }
 }

@@ -18,6 +18,7 @@ mod keeper;
 mod repeats;
 mod running;
 mod serving;
+pub mod turns;
 mod watchdog;
 
 use std::any::Any;
@@ -41,6 +42,7 @@ pub use keeper::Keeper;
 pub use repeats::{DueLine, MAX_SUBJECTS, REPEAT_INTERVAL, RepeatLog};
 pub use running::{Mark, unwatched_thread};
 pub use serving::Serving;
+pub use turns::{Turns, TurnsByOwner};
 pub use watchdog::HeldThread;
 
 /// What a task comes to, for the one that waits for it.

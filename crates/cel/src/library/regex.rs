@@ -56,7 +56,7 @@ pub(crate) fn ask<'a>(known: Option<&Pattern>, call: RegexCall, args: &[Value<'a
         (Some(pattern), _) => pattern.compiled(),
         (None, [Value::String(_), Value::String(pattern), ..]) => {
             meter.read_pattern(pattern)?;
-            compiled(pattern)
+            compiled::compiled_of_object(pattern)
         }
         (None, _) => return Err(call.no_overload(args)),
     };

@@ -83,7 +83,7 @@ pub(super) const QUERY_PARAMETERS: Target = Target {
 
 fn apply(query: &Query, hasher: &mut DefaultHasher) {
     let subject = Subject::new(OBJECT.as_bytes(), Revision::new(7));
-    query.filter.as_ref().is_some_and(|filter| filter.holds(&subject) == Ok(true)).hash(hasher);
+    query.filter.as_ref().is_some_and(|filter| filter.holds(&subject, None) == Ok(true)).hash(hasher);
     let places = || {
         let mut places: Vec<Vec<u8>> = Vec::new();
         query.places(&subject, std::iter::empty(), |place| {

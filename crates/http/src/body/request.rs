@@ -71,17 +71,17 @@ impl RequestBody {
     /// Whether the body has more than so many bytes. No more of it is read than it takes to tell; a client that
     /// stopped sending is told so by [`read`](Self::read).
     pub async fn has_more_than(&mut self, bytes: usize) -> bool {
-        let declared = |unread: &Unread| unread.size_hint().lower() > bytes as u64;
-        if self.unread.as_ref().is_some_and(declared) {
+        if self.known_bytes() > bytes as u64 {
             return true;
         }
+        let mut read: usize = self.begun.iter().map(Bytes::len).sum();
         // What is declared to be less need not be read for this.
         let Some(unread) = &self.unread else { return false };
-        if unread.is_end_stream() || unread.size_hint().upper().is_some_and(|most| most <= bytes as u64) {
+        let most = unread.size_hint().upper().map(|most| read as u64 + most);
+        if unread.is_end_stream() || most.is_some_and(|most| most <= bytes as u64) {
             return false;
         }
         self.held_back = false;
-        let mut read = 0;
         loop {
             match self.next().await {
                 Some(Ok(data)) => {
@@ -96,6 +96,26 @@ impl RequestBody {
                     return false;
                 }
                 None => return false,
+            }
+        }
+    }
+
+    /// Takes in the body up to its end, or until there is more of it than `limit` bytes; nothing of one that declares to be larger.
+    /// [`read`](Self::read) reports how that went. Dropping the future loses nothing.
+    pub async fn gather(&mut self, limit: usize) {
+        if self.unread.as_ref().is_some_and(|unread| unread.size_hint().lower() > limit as u64) {
+            return;
+        }
+        self.held_back = false;
+        let mut gathered: usize = self.begun.iter().map(Bytes::len).sum();
+        while gathered <= limit && self.failed.is_none() {
+            match self.next().await {
+                Some(Ok(data)) => {
+                    gathered += data.len();
+                    self.begun.push(data);
+                }
+                Some(Err(error)) => self.failed = Some(error),
+                None => return,
             }
         }
     }
@@ -268,6 +288,10 @@ mod tests {
             let pieces = (0..bytes).map(|byte| Ok::<_, IncomingError>(Frame::data(Bytes::from(vec![byte]))));
             let unread = Some(StreamBody::new(futures::stream::iter(pieces)).boxed_unsync());
             let mut body = RequestBody { begun: Vec::new(), failed: None, unread, held_back: false };
+            if bytes > 3 {
+                // It makes no difference whether it was taken in before.
+                body.gather(usize::from(bytes) - 1).await;
+            }
             assert_eq!(body.has_more_than(4).await, much);
             assert_eq!(body.read(200).await.unwrap(), (0..bytes).collect::<Vec<_>>());
         }

@@ -2,8 +2,9 @@
 //!
 //! A request that was authenticated and authorized takes seats by what it will cost (`cost.rs`), and gives them back as soon as its
 //! answer no longer needs the server's memory: at once when the answer is small and whole, at its end when it is made while it
-//! is sent. Requests have levels by who makes them, after upstream's, so that ordinary clients can't keep out administrators and the
-//! cluster's own parts; within a level users take turns (`gate.rs`). What finds no seat waits in a bounded queue for a part of its
+//! is sent. While such an answer waits for its client, its seats are lent (`lent.rs`). Requests have the priority levels that upstream's
+//! defaults give them, so that ordinary clients can't keep out administrators and the cluster's own parts; within a level users take turns,
+//! and each has a share (`gate.rs`). What finds no seat waits in a bounded queue for a part of its
 //! time, and is then told 429. A watch has the seats of a list until it has told the objects that it begins with, and none behind
 //! that; requests for health have none, and what aggregated servers answer has seats of theirs. Clients that look for the mark
 //! (`X-Kubernetes-PF-FlowSchema-UID`) do not throttle themselves then. Flow schemas and priority levels that are stored have no effect
@@ -11,25 +12,27 @@
 
 mod cost;
 mod gate;
+mod lent;
 
-use std::hash::BuildHasher as _;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hashbrown::{DefaultHashBuilder, HashMap};
+use hashbrown::HashMap;
 use http::Response;
 use http::header::{HeaderName, HeaderValue};
-use keelson_access::User;
-use keelson_access::user::{MASTERS, UNAUTHENTICATED};
+use keelson_resources::Verb;
 use parking_lot::Mutex;
 
 pub(super) use self::cost::{Cost, Sent, of};
 pub(crate) use self::cost::{has_long_query, is_copied};
 use self::gate::Gate;
 pub(super) use self::gate::Seats;
+pub(crate) use self::lent::LentSeats;
+pub(super) use self::lent::SeatedBody;
 use crate::body::ResponseBody;
 use crate::metrics::{MetricKind, Sample};
-use crate::request_info::RequestInfo;
+use crate::request_info::{RequestInfo, RequestVerb};
+use crate::shares::{Holder, Level};
 
 /// Which part of its time a request may wait for a seat, as upstream has it: one in so many.
 const WAIT_PART: u32 = 4;
@@ -37,12 +40,8 @@ const WAIT_PART: u32 = 4;
 const SEATS_ELSEWHERE: usize = 500;
 /// How many wait for that.
 const QUEUE_ELSEWHERE: usize = 500;
-/// The group of the kubelets.
-const NODES: &str = "system:nodes";
-/// How the names of the cluster's own parts begin.
-const SYSTEM_USERS: &str = "system:kube-";
-/// How the names of the service accounts begin that the cluster's own parts have.
-const SYSTEM_ACCOUNTS: &str = "system:serviceaccount:kube-system:";
+/// The group of leases, by which components say that they are there and which of them leads.
+const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
@@ -61,63 +60,94 @@ pub struct LevelLimits {
     pub queue: usize,
 }
 
-/// How much requests may take, by who makes them.
+/// How much requests may take, by the level of their user.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLimits {
     /// Members of `system:masters`, whom nobody else keeps out.
     pub exempt: LevelLimits,
-    /// The cluster's own parts: kubelets, the scheduler, controllers in `kube-system`.
+    /// The leases and Node objects of nodes, which keep them ready.
+    pub node_high: LevelLimits,
+    /// Everything else of nodes.
+    pub nodes: LevelLimits,
+    /// The leases of the cluster's own controllers.
+    pub leader_election: LevelLimits,
+    /// Everything else of the cluster's own controllers: `system:kube-*`, and service accounts of `kube-system`.
     pub system: LevelLimits,
-    /// Everybody else who is known.
-    pub workload: LevelLimits,
-    /// Who has no credentials.
+    /// Other service accounts.
+    pub accounts: LevelLimits,
+    /// Other users with credentials.
+    pub users: LevelLimits,
+    /// Clients without credentials.
     pub anonymous: LevelLimits,
+    /// The number of watches at once. One takes about 20 KB, and one user may have a share of them.
+    pub watches: usize,
 }
 
 impl Default for FlowLimits {
     fn default() -> Self {
+        let usual = LevelLimits { reads: 1000, writes: 250, queue: 1000 };
+        // Small objects alone.
+        let small = LevelLimits { reads: 250, writes: 250, queue: 1000 };
         Self {
             exempt: LevelLimits { reads: 2000, writes: 500, queue: 2000 },
-            system: LevelLimits { reads: 1000, writes: 250, queue: 1000 },
-            workload: LevelLimits { reads: 1000, writes: 250, queue: 1000 },
+            node_high: small,
+            nodes: usual,
+            leader_election: small,
+            system: usual,
+            accounts: usual,
+            users: usual,
             anonymous: LevelLimits { reads: 20, writes: 5, queue: 20 },
+            watches: 100_000,
         }
     }
 }
 
-/// The seats of a watch for the objects that it begins with, in the extensions of its request: whoever answers gives them back when
-/// these are told.
+/// The seats of a watch for the objects that it begins with, in the extensions of its request. They are given back when this is dropped:
+/// when these objects are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct InitialSeats {
-    _seats: Arc<Seats>,
+    _seats: Arc<EndsSeats>,
 }
 
+#[derive(Debug)]
+struct EndsSeats(LentSeats);
+
 impl InitialSeats {
-    pub(super) fn new(seats: Seats) -> Self {
-        Self { _seats: Arc::new(seats) }
+    pub(super) fn new(seats: LentSeats) -> Self {
+        Self { _seats: Arc::new(EndsSeats(seats)) }
+    }
+}
+
+impl Drop for EndsSeats {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
 /// The levels of a server.
 #[derive(Debug)]
 pub(crate) struct FlowControl {
-    exempt: Level,
-    system: Level,
-    workload: Level,
-    anonymous: Level,
-    /// The seats of aggregated servers, by where they are, as long as somebody has or wants one.
+    exempt: SeatLevel,
+    node_high: SeatLevel,
+    nodes: SeatLevel,
+    leader_election: SeatLevel,
+    system: SeatLevel,
+    accounts: SeatLevel,
+    users: SeatLevel,
+    anonymous: SeatLevel,
+    /// The seats of aggregated servers, by where they are, as long as a request has or waits for one.
     elsewhere: Mutex<HashMap<String, Weak<Gate>>>,
-    hash: DefaultHashBuilder,
 }
 
+/// The seats of a level, under the name of upstream's priority level.
 #[derive(Debug)]
-struct Level {
+struct SeatLevel {
     name: &'static str,
     reads: Arc<Gate>,
     writes: Arc<Gate>,
 }
 
-impl Level {
+impl SeatLevel {
     fn new(name: &'static str, limits: LevelLimits) -> Self {
         let gate = |seats| Arc::new(Gate::new(seats, limits.queue));
         Self { name, reads: gate(limits.reads), writes: gate(limits.writes) }
@@ -127,12 +157,15 @@ impl Level {
 impl FlowControl {
     pub(super) fn new(limits: FlowLimits) -> Self {
         Self {
-            exempt: Level::new("exempt", limits.exempt),
-            system: Level::new("system", limits.system),
-            workload: Level::new("workload", limits.workload),
-            anonymous: Level::new("catch-all", limits.anonymous),
+            exempt: SeatLevel::new("exempt", limits.exempt),
+            node_high: SeatLevel::new("node-high", limits.node_high),
+            nodes: SeatLevel::new("system", limits.nodes),
+            leader_election: SeatLevel::new("leader-election", limits.leader_election),
+            system: SeatLevel::new("workload-high", limits.system),
+            accounts: SeatLevel::new("workload-low", limits.accounts),
+            users: SeatLevel::new("global-default", limits.users),
+            anonymous: SeatLevel::new("catch-all", limits.anonymous),
             elsewhere: Mutex::default(),
-            hash: DefaultHashBuilder::default(),
         }
     }
 
@@ -142,7 +175,7 @@ impl FlowControl {
     /// After how many seconds the client may try again.
     pub(super) async fn acquire(
         &self,
-        user: &User,
+        holder: Holder,
         info: &RequestInfo,
         cost: Cost,
         time: Duration,
@@ -153,9 +186,9 @@ impl FlowControl {
         {
             return Ok(None);
         }
-        let level = self.level(user);
+        let level = self.level(holder.level, info);
         let gate = if info.verb.is_read() { &level.reads } else { &level.writes };
-        gate.take(self.hash.hash_one(&user.name), cost.seats, time / WAIT_PART).await.map(Some)
+        gate.take(holder, cost.seats, time / WAIT_PART).await.map(Some)
     }
 
     /// A seat among the requests that one aggregated server answers. They take none of their level's, so that a server which hangs
@@ -166,7 +199,7 @@ impl FlowControl {
     pub(super) async fn acquire_elsewhere(
         &self,
         server: &str,
-        user: &User,
+        holder: Holder,
         info: &RequestInfo,
         time: Duration,
     ) -> Result<Option<Seats>, u32> {
@@ -174,7 +207,7 @@ impl FlowControl {
             return Ok(None);
         }
         let gate = self.gate_elsewhere(server);
-        gate.take(self.hash.hash_one(&user.name), 1, time / WAIT_PART).await.map(Some)
+        gate.take(holder, 1, time / WAIT_PART).await.map(Some)
     }
 
     fn gate_elsewhere(&self, server: &str) -> Arc<Gate> {
@@ -188,14 +221,18 @@ impl FlowControl {
         gate
     }
 
-    fn level(&self, user: &User) -> &Level {
-        match user {
-            _ if user.is_in(MASTERS) => &self.exempt,
-            _ if user.is_in(UNAUTHENTICATED) => &self.anonymous,
-            _ if user.is_in(NODES) || user.name.starts_with(SYSTEM_USERS) || user.name.starts_with(SYSTEM_ACCOUNTS) => {
-                &self.system
-            }
-            _ => &self.workload,
+    /// The level of a request, as upstream's default flow schemas have it.
+    fn level(&self, of_user: Level, info: &RequestInfo) -> &SeatLevel {
+        let is_lease = (info.group.as_str(), info.resource.as_str()) == LEASES;
+        match of_user {
+            Level::Exempt => &self.exempt,
+            Level::Nodes if is_lease || (info.group.is_empty() && info.resource == "nodes") => &self.node_high,
+            Level::Nodes => &self.nodes,
+            Level::System if is_lease && is_of_leaders(&info.verb) => &self.leader_election,
+            Level::System => &self.system,
+            Level::Accounts => &self.accounts,
+            Level::Users => &self.users,
+            Level::Anonymous => &self.anonymous,
         }
     }
 
@@ -206,7 +243,16 @@ impl FlowControl {
         const WAITING: (&str, &str) =
             ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat");
         const TAKEN: (&str, &str) = ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken");
-        let levels = [&self.exempt, &self.system, &self.workload, &self.anonymous];
+        let levels = [
+            &self.exempt,
+            &self.node_high,
+            &self.nodes,
+            &self.leader_election,
+            &self.system,
+            &self.accounts,
+            &self.users,
+            &self.anonymous,
+        ];
         let gates = || {
             levels
                 .iter()
@@ -227,6 +273,11 @@ impl FlowControl {
     }
 }
 
+/// True for the verbs by which leaders are elected.
+fn is_of_leaders(verb: &RequestVerb) -> bool {
+    matches!(verb, RequestVerb::Resource(Verb::Get | Verb::Create | Verb::Update))
+}
+
 /// The answer with the mark of flow control.
 pub(super) fn marked(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     // Those of an aggregated server stay.
@@ -239,6 +290,7 @@ pub(super) fn marked(mut response: Response<ResponseBody>) -> Response<ResponseB
 mod tests {
     use super::*;
     use http::{Method, Request};
+    use keelson_access::User;
     use keelson_registry::Estimate;
 
     const ONE: LevelLimits = LevelLimits { reads: 1, writes: 1, queue: 0 };
@@ -261,26 +313,37 @@ mod tests {
     ) -> Result<Option<Seats>, u32> {
         let parts = Request::builder().method(method).uri(target).body(()).unwrap().into_parts().0;
         let info = RequestInfo::parse(method, &parts.uri);
-        control.acquire(user, &info, of(&info, &parts, about, Sent::default()), Duration::from_secs(60)).await
+        let cost = of(&info, &parts, about, Sent::default());
+        control.acquire(Holder::of(user), &info, cost, Duration::from_secs(60)).await
     }
 
     #[tokio::test]
     async fn a_watch_takes_seats_for_what_it_begins_with() {
-        let reads = LevelLimits { reads: 10, ..ONE };
-        let control = FlowControl::new(FlowLimits { workload: reads, ..FlowLimits::default() });
+        let reads = LevelLimits { reads: 40, ..ONE };
+        let control = FlowControl::new(FlowLimits { users: reads, ..FlowLimits::default() });
         let alice = user("alice", &["system:authenticated"]);
         let (get, watch) = (&Method::GET, "/api/v1/pods?watch=1&sendInitialEvents=true");
         assert!(acquire(&control, &alice, get, watch).await.unwrap().is_none(), "there is nothing to begin with");
         let many = Estimate { bytes: 12 << 20, looked_at: 5_000, ..Estimate::default() };
         let held = acquire_for(&control, &alice, get, watch, &many).await.unwrap();
-        assert_eq!(control.workload.reads.counts().taken, 5);
-        drop(InitialSeats::new(held.unwrap()));
-        assert_eq!(control.workload.reads.counts().taken, 0);
+        assert_eq!(control.users.reads.counts().taken, 5);
+        drop(InitialSeats::new(LentSeats::new(held.unwrap())));
+        assert_eq!(control.users.reads.counts().taken, 0);
     }
 
     #[tokio::test]
     async fn reads_and_writes_and_levels_have_places_of_their_own() {
-        let control = FlowControl::new(FlowLimits { exempt: ONE, system: ONE, workload: ONE, anonymous: ONE });
+        let control = FlowControl::new(FlowLimits {
+            exempt: ONE,
+            node_high: ONE,
+            nodes: ONE,
+            leader_election: ONE,
+            system: ONE,
+            accounts: ONE,
+            users: ONE,
+            anonymous: ONE,
+            ..FlowLimits::default()
+        });
         let (get, post) = (&Method::GET, &Method::POST);
         let alice = user("alice", &["system:authenticated"]);
         let first = acquire(&control, &alice, get, "/api/v1/pods").await.unwrap();
@@ -290,7 +353,14 @@ mod tests {
         assert!(acquire(&control, &alice, post, "/api/v1/namespaces/a/pods").await.unwrap().is_some());
         assert!(acquire(&control, &alice, get, "/api/v1/pods?watch=1").await.unwrap().is_none());
         assert!(acquire(&control, &alice, get, "/livez").await.unwrap().is_none());
-        for other in [user("root", &["system:masters"]), user("system:node:a", &["system:nodes"]), User::anonymous()] {
+        let others = [
+            user("root", &["system:masters"]),
+            user("system:node:a", &["system:nodes"]),
+            user("system:kube-scheduler", &[]),
+            user("system:serviceaccount:a:b", &[]),
+            User::anonymous(),
+        ];
+        for other in others {
             assert!(acquire(&control, &other, get, "/api/v1/pods").await.is_ok(), "{}", other.name);
         }
         drop(first);
@@ -298,15 +368,28 @@ mod tests {
     }
 
     #[test]
-    fn the_clusters_own_parts_have_a_level() {
+    fn requests_have_the_levels_of_upstreams_defaults() {
         let control = FlowControl::new(FlowLimits::default());
-        let check = |name: &str, groups: &[&str], expect: &str| {
-            assert_eq!(control.level(&user(name, groups)).name, expect, "{name}");
+        let check = |level: Level, method: Method, target: &str, expect: &str| {
+            let parts = Request::builder().method(&method).uri(target).body(()).unwrap().into_parts().0;
+            let found = control.level(level, &RequestInfo::parse(&method, &parts.uri)).name;
+            assert_eq!(found, expect, "{level:?} {method} {target}");
         };
-        check("x", &["system:masters"], "exempt");
-        check("system:kube-scheduler", &[], "system");
-        check("system:serviceaccount:kube-system:dns", &[], "system");
-        check("system:serviceaccount:default:default", &[], "workload");
-        check("system:anonymous", &["system:unauthenticated"], "catch-all");
+        let (pods, lease) = ("/api/v1/pods", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x");
+        for (level, expect) in [
+            (Level::Exempt, "exempt"),
+            (Level::Nodes, "system"),
+            (Level::System, "workload-high"),
+            (Level::Accounts, "workload-low"),
+            (Level::Users, "global-default"),
+            (Level::Anonymous, "catch-all"),
+        ] {
+            check(level, Method::GET, pods, expect);
+        }
+        check(Level::Nodes, Method::PUT, lease, "node-high");
+        check(Level::Nodes, Method::PATCH, "/api/v1/nodes/n1/status", "node-high");
+        check(Level::System, Method::PUT, lease, "leader-election");
+        check(Level::System, Method::GET, lease.trim_end_matches("/x"), "workload-high");
+        check(Level::Accounts, Method::PUT, lease, "workload-low");
     }
 }

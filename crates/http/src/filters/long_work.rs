@@ -4,23 +4,29 @@
 //! of them waiting. Such requests are answered by a runtime with threads of its own, which the system lets run beside those of the
 //! first. A request that waits, for the rest of its body, for the store or for somebody who is asked, holds no thread meanwhile, so that
 //! who sends slowly keeps up nobody. The number of those who wait is bounded by the seats of flow control, which each of them has.
+//! One user has half of the threads at the most, with all that its requests have done by other tasks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use keelson_supervision::{outcome, unwatched_thread};
+use keelson_supervision::{TurnsByOwner, outcome, unwatched_thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::metrics::{MetricKind, Sample};
+use crate::shares::Holder;
 
 /// How many requests do long work at once, for each processor.
 const FOR_EACH_PROCESSOR: usize = 2;
+/// The part of these threads that the requests of one user may have: one in so many.
+const USER_PART: usize = 2;
 
 /// The threads for long work, which are started when there is some.
 #[derive(Debug)]
 pub(super) struct LongWork {
     threads: OnceLock<Option<Runtime>>,
+    count: usize,
+    turns: TurnsByOwner,
     /// How many requests they have begun to answer.
     begun: Arc<AtomicU64>,
 }
@@ -28,7 +34,9 @@ pub(super) struct LongWork {
 impl LongWork {
     /// As many as fit the machine.
     pub(super) fn new() -> Self {
-        Self { threads: OnceLock::new(), begun: Arc::default() }
+        let count = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
+        let turns = TurnsByOwner::new(count / USER_PART);
+        Self { threads: OnceLock::new(), count, turns, begun: Arc::default() }
     }
 
     /// Tells how much these threads were given to do.
@@ -45,13 +53,18 @@ impl LongWork {
         }
     }
 
-    /// Does the work on another thread. It is given up when the result is no longer waited for.
+    /// Does the work of a user's request on another thread. It is given up when the result is no longer waited for.
     ///
     /// # Panics
     /// When the work does.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        holder: Holder,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
         let Some(threads) = self.threads() else { return work.await };
         let begun = self.begun.clone();
+        let work = self.turns.of(holder.flow).take(work);
         let counted = async move {
             begun.fetch_add(1, Ordering::Relaxed);
             work.await
@@ -62,9 +75,8 @@ impl LongWork {
     /// `None` where the system gives no threads: then the runtime's own have to do.
     fn threads(&self) -> Option<Handle> {
         let made = self.threads.get_or_init(|| {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
             let runtime = Builder::new_multi_thread()
-                .worker_threads(threads)
+                .worker_threads(self.count)
                 .thread_name("long-work")
                 // They may take as long as they like.
                 .on_thread_start(unwatched_thread)
@@ -92,7 +104,11 @@ impl Drop for LongWork {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::Level;
     use std::time::Duration;
+
+    const ANN: Holder = Holder { flow: 1, level: Level::Users };
+    const BOB: Holder = Holder { flow: 2, level: Level::Users };
 
     #[tokio::test]
     async fn work_keeps_no_thread_of_the_runtime() {
@@ -100,7 +116,7 @@ mod tests {
         let (begun, begins) = tokio::sync::oneshot::channel();
         let (end, ends) = std::sync::mpsc::channel();
         // This runtime has one thread: were it held, nothing could tell the work to end.
-        let work = long_work.run(async move {
+        let work = long_work.run(ANN, async move {
             begun.send(()).unwrap();
             ends.recv_timeout(Duration::from_secs(30))
         });
@@ -127,7 +143,7 @@ mod tests {
                 begun.send(()).unwrap();
                 std::future::pending::<()>().await;
             };
-            LongWork::new().run(work).await;
+            LongWork::new().run(ANN, work).await;
         });
         begins.await.unwrap();
         task.abort();
@@ -139,10 +155,41 @@ mod tests {
         let long_work = LongWork::new();
         let threads = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
         let mut waiting: Vec<_> =
-            (0..4 * threads).map(|_| Box::pin(long_work.run(std::future::pending::<()>()))).collect();
+            (0..4 * threads).map(|_| Box::pin(long_work.run(ANN, std::future::pending::<()>()))).collect();
         for waits in &mut waiting {
             assert!(futures::poll!(waits).is_pending());
         }
-        assert_eq!(long_work.run(async { 7 }).await, 7);
+        assert_eq!(long_work.run(ANN, async { 7 }).await, 7);
+    }
+
+    #[tokio::test]
+    async fn a_user_with_work_for_all_threads_leaves_some_to_others() {
+        let long_work = Arc::new(LongWork::new());
+        let (begun, begins) = std::sync::mpsc::channel();
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let holding: Vec<_> = (0..2 * long_work.count)
+            .map(|_| {
+                let (long_work, begun, stop) = (long_work.clone(), begun.clone(), stop.clone());
+                tokio::spawn(async move {
+                    let hold = async move {
+                        begun.send(()).unwrap();
+                        while !stop.load(Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    };
+                    long_work.run(ANN, hold).await;
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        for _ in 0..long_work.count / USER_PART {
+            begins.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
+        assert_eq!(long_work.run(BOB, async { 7 }).await, 7);
+        assert!(begins.try_recv().is_err(), "the rest of the first user waits");
+        stop.store(true, Ordering::Relaxed);
+        for held in holding {
+            held.await.unwrap();
+        }
     }
 }

@@ -11,6 +11,7 @@ use keelson_codec::json;
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
 use keelson_registry::{LiveOutput, LivePage, PageChange, Registry, Target};
+use keelson_supervision::Turns;
 
 use super::query::head;
 use super::render::EventEncoder;
@@ -41,29 +42,34 @@ pub(super) async fn handle(
     let content_type = MediaKind::Json.watch_content_type();
     // Until the page has been shown.
     let seats = request.parts.extensions.remove::<InitialSeats>();
+    let turns = request.parts.extensions.remove::<Turns>();
     // One registration for the whole watch: each takes a lock that all watches share.
     let stopped = Box::pin(request.stopping.cancelled_owned());
-    let begun = Some((page, encoder, stopped, seats));
+    let begun = Some((page, encoder, turns, stopped, seats));
     let steps = stream::unfold(begun, |state| async move {
-        let (mut page, mut encoder, mut stopped, mut seats) = state?;
+        let (mut page, mut encoder, turns, mut stopped, mut seats) = state?;
         let (bytes, ended) = tokio::select! {
             biased;
-            told = told(&mut page, &mut encoder) => told?,
+            told = told(&mut page, &mut encoder, turns.as_ref()) => told?,
             () = stopped.as_mut() => return None,
         };
         if bytes.1 {
             seats = None;
         }
-        Some((bytes.0, (!ended).then_some((page, encoder, stopped, seats))))
+        Some((bytes.0, (!ended).then_some((page, encoder, turns, stopped, seats))))
     });
     let frames = steps.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)));
     Ok(respond::stream(StatusCode::OK, content_type, body::stream(StreamBody::new(frames.boxed()))))
 }
 
 /// The next lines, whether they end a change, and whether they end the watch.
-async fn told(page: &mut LivePage, encoder: &mut EventEncoder) -> Option<((Bytes, bool), bool)> {
+async fn told(page: &mut LivePage, encoder: &mut EventEncoder, turns: Option<&Turns>) -> Option<((Bytes, bool), bool)> {
     let deadline = page.deadline();
-    match page.next().await? {
+    let next = match turns {
+        Some(turns) => turns.clone().take(page.next()).await?,
+        None => page.next().await?,
+    };
+    match next {
         LiveOutput::Page(change) => Some(((line(&change), true), false)),
         LiveOutput::Objects(outputs) => {
             let (bytes, ended) = match encoder.encode_now(&outputs) {

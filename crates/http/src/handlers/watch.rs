@@ -10,6 +10,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, Target, WatchStream};
+use keelson_supervision::Turns;
 use tokio_util::sync::CancellationToken;
 
 use super::render::{EventEncoder, Renderer};
@@ -48,29 +49,36 @@ pub(super) async fn handle(
         None => watch,
     };
     let encoder = EventEncoder::new(renderer).masked(mask);
-    let frames = frames(watch, encoder, request.stopping);
+    let turns = request.parts.extensions.remove::<Turns>();
+    let frames = frames(watch, encoder, turns, request.stopping);
     let body = body::stream(StreamBody::new(frames.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)))));
     Ok(respond::stream(StatusCode::OK, content_type, body))
 }
 
-/// The frames of a watch. It ends cleanly when the watch does and when the server stops.
+/// The frames of a watch, which takes turns with others of its user if it has a query. It ends cleanly when the watch does and when the
+/// server stops.
 fn frames(
     watch: WatchStream,
     encoder: EventEncoder,
+    turns: Option<Turns>,
     stopping: CancellationToken,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
     // One registration for the whole watch: each takes a lock that all watches share.
     let stopped = Box::pin(stopping.cancelled_owned());
-    let begun = Some((watch, encoder, stopped, 0));
+    let begun = Some((watch, encoder, turns, stopped, 0));
     let steps = stream::unfold(begun, |state| async move {
-        let (mut watch, mut encoder, mut stopped, sent) = state?;
+        let (mut watch, mut encoder, turns, mut stopped, sent) = state?;
         if sent > REST_FROM_BYTES {
             // There may be as much again at once, and a client that takes it as fast. Others have their turn.
             tokio::task::yield_now().await;
         }
         let deadline = watch.deadline();
         let told = async {
-            let outputs = watch.next().await?;
+            let outputs = match &turns {
+                // To look into objects is work, of which each user has a share.
+                Some(turns) => turns.clone().take(watch.next()).await?,
+                None => watch.next().await?,
+            };
             if let Some(told) = encoder.encode_now(&outputs) {
                 return Some(told);
             }
@@ -83,7 +91,7 @@ fn frames(
             () = stopped.as_mut() => return None,
         };
         let sent = bytes.len();
-        Some((bytes, (!ended).then_some((watch, encoder, stopped, sent))))
+        Some((bytes, (!ended).then_some((watch, encoder, turns, stopped, sent))))
     });
     Box::pin(steps)
 }

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
@@ -19,7 +19,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use keelson_access::{ClientCertificates, ClientIdentity};
+use keelson_access::{ClientCertificates, ClientIdentity, User};
 use keelson_meta::ApiError;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
@@ -36,11 +36,12 @@ use super::request_head;
 use super::sending::{Sending, SentBody, Streams};
 use super::stall::{Patience, StallGuard};
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
-use crate::filters::{ClientConnection, LongRunning, browsers};
+use crate::filters::{ClientConnection, LentSeats, LongRunning, browsers};
 use crate::health;
 use crate::negotiation::MediaType;
 use crate::proxy::PassedOn;
 use crate::respond;
+use crate::shares::Holder;
 
 /// The longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -116,6 +117,25 @@ impl Client {
     }
 }
 
+impl Client {
+    /// The user of the certificate, if that is believed. A front proxy sends the requests of others over connections of its own.
+    fn own_holder(&self) -> Option<Holder> {
+        let (identity, now) = (self.identity()?, SystemTime::now());
+        if identity.asks_for_at(now).is_some() {
+            return Some(Holder::front_proxies());
+        }
+        identity.user_at(now).map(|user| Holder::of(user))
+    }
+
+    fn counts_for(&self, holder: Holder) -> bool {
+        let is_counted = self.ticket.is_of(holder);
+        if is_counted {
+            self.standing.is_known();
+        }
+        is_counted
+    }
+}
+
 /// Who presented a chain, and as of which state of the authorities.
 fn judged(
     certificates: &dyn ClientCertificates,
@@ -138,11 +158,12 @@ impl ClientConnection for Client {
         identity
     }
 
-    fn is_known(&self) {
-        // All connections share the list of strangers, and most requests change nothing about it.
-        if self.standing.is_known() {
-            self.ticket.is_known();
+    fn is_of(&self, user: &User) -> bool {
+        // All connections share one list, and most requests change nothing about it.
+        if !self.standing.is_strange() {
+            return true;
         }
+        self.counts_for(self.own_holder().unwrap_or_else(|| Holder::of(user)))
     }
 
     fn address(&self) -> Option<IpAddr> {
@@ -179,8 +200,8 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
     match outcome {
         Ok(Ok(stream)) => {
             let client = Client::new(&stream, address, shared.pipeline.certificates().clone(), standing, ticket);
-            if client.identity().is_some() {
-                client.is_known();
+            if let Some(holder) = client.own_holder() {
+                client.counts_for(holder);
             }
             serve_http(stream, shared, Arc::new(client), place).await;
         }
@@ -191,6 +212,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
 
 async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, place: Threads) {
     let activity = Activity::new();
+    client.ticket.has_requests(&activity);
     let stopping = shared.pipeline.stopping().clone();
     let service = service_fn(|request| {
         client.standing.head_is_whole();
@@ -259,11 +281,11 @@ async fn answer(
     request: Request<Incoming>,
     mut busy: Busy,
 ) -> Response<ResponseBody> {
-    let sending = Sending::current();
+    let sending = Sending::current(&client.ticket);
     let (parts, body) = request.into_parts();
     let body = RequestBody::new(busy.intake(body), &parts.headers);
-    let response = match (request_head::refusal(&parts), place) {
-        (Some(refusal), _) => refusal,
+    let mut response = match (request_head::refusal(&parts), place) {
+        (Some(refusal), _) => browsers::confined(refusal),
         (None, Threads::Door(runtime)) if !health::is_health_path(parts.uri.path()) => {
             hand_over(&runtime, shared.clone(), client.clone(), parts, body).await
         }
@@ -279,8 +301,9 @@ async fn answer(
     // What is made while it is sent is a list, and made from a snapshot.
     let is_ours = response.extensions().get::<PassedOn>().is_none();
     let is_made = is_ours && !is_long_running && response.body().size_hint().exact().is_none();
-    let pinned = is_made.then(|| shared.lists.begin(sending.clone()));
-    response.map(|body| stream(SentBody::new(body, sending, busy, pinned)))
+    let seats = response.extensions_mut().remove::<LentSeats>();
+    let watched = (is_made || seats.is_some()).then(|| shared.answers.begin(sending.clone(), seats, is_made));
+    response.map(|body| stream(SentBody::new(body, sending, busy, watched)))
 }
 
 /// An answer to a stranger. When too many wait to be read, all that such a client needs is the code.

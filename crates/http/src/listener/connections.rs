@@ -1,42 +1,74 @@
-//! The connections of a listener: how many there are, and whose.
+//! The connections of a listener, counted by user.
 //!
-//! A connection is a stranger's until its client has proved who it is, by a certificate or with a request. Strangers have a part
-//! of all connections and no more, and when that is used up the oldest of them gives way to the newest: whoever can prove who it is
-//! has long done so. So nobody without credentials can keep those out who have some.
+//! A connection is unauthenticated until its client has a certificate that is believed, or has sent a request with a credential that is.
+//! Unauthenticated connections have a part of all connections and no more, and when that is used up the oldest of them gives way to the
+//! newest: a client with a credential has long used it. Users share the other connections, and one user has a part at the most
+//! ([`crate::shares`]). When all are taken, the user with the most connections loses its oldest idle one. So a new connection is always
+//! accepted, and neither a client without credentials nor a user can keep health checks and administrators out.
+//!
+//! A connection counts for the user of its first request, or of its certificate. Later requests may be of others: a proxy that carries the
+//! requests of many users over its own connections uses up its own share.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::idle::Activity;
 use crate::metrics::Edge;
+use crate::shares::{Holder, Level};
 
-/// How often the log says at the most that connections are refused or give way.
+/// The least time between two log lines about connections that are refused or give way.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// Which part of all connections strangers may have: one in so many.
-const STRANGERS_PART: usize = 4;
+/// The part of all connections that may be unauthenticated: one in so many.
+const UNAUTHENTICATED_PART: usize = 4;
+/// The number of a user's oldest connections among which an idle one is looked for.
+const LOOKED_AT: usize = 64;
+/// The number of connections that have given way and may end later than others take their place. Each keeps a descriptor until then.
+const MOST_LEAVING: usize = 64;
 
 /// All connections of a listener.
 #[derive(Debug)]
 pub(super) struct Connections {
     state: Mutex<State>,
     most: usize,
-    most_strangers: usize,
+    most_unauthenticated: usize,
     metrics: Arc<Edge>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     open: usize,
+    /// The number of these that have given way and have not ended yet.
+    leaving: usize,
     next: u64,
-    /// By the order in which they came; what is cancelled gives way.
-    strangers: BTreeMap<u64, CancellationToken>,
-    /// When the log was last told, and what happened since.
+    /// By the order in which they came.
+    unauthenticated: BTreeMap<u64, Arc<Place>>,
+    by_user: HashMap<u64, OfUser>,
+    /// The users that lose connections when all are taken, by how many they have: all but administrators.
+    by_count: BTreeSet<(usize, u64)>,
+    /// When the log was written last, and what happened since.
     told: Option<Instant>,
     untold: u64,
+}
+
+/// The connections of one user, by the order in which they came.
+#[derive(Debug)]
+struct OfUser {
+    level: Level,
+    connections: BTreeMap<u64, Arc<Place>>,
+}
+
+/// The state of one connection that is shared with the others.
+#[derive(Debug, Default)]
+struct Place {
+    /// Cancelled when the connection has to end.
+    displaced: CancellationToken,
+    /// The requests on it, once there may be some.
+    activity: OnceLock<Activity>,
 }
 
 /// One open connection.
@@ -44,46 +76,76 @@ struct State {
 pub(super) struct Ticket {
     connections: Arc<Connections>,
     number: u64,
-    displaced: CancellationToken,
+    place: Arc<Place>,
+    /// The user that it counts for.
+    holder: OnceLock<Holder>,
 }
 
 impl Connections {
     /// There may be `most` at once.
     pub(super) fn new(most: usize, metrics: Arc<Edge>) -> Self {
-        Self { state: Mutex::default(), most, most_strangers: (most / STRANGERS_PART).max(1), metrics }
+        let most_unauthenticated = (most / UNAUTHENTICATED_PART).max(1);
+        Self { state: Mutex::default(), most, most_unauthenticated, metrics }
     }
 
     /// Counts a connection that was accepted; `None` when it is one too many.
     pub(super) fn register(self: &Arc<Self>) -> Option<Ticket> {
         let mut state = self.state.lock();
-        let full = state.open >= self.most;
-        if full || state.strangers.len() >= self.most_strangers {
-            match state.strangers.pop_first() {
-                Some((_, oldest)) => {
-                    oldest.cancel();
-                    self.metrics.count_displaced();
-                    self.metrics.count_stranger(-1);
-                }
-                None if full => {
-                    self.metrics.count_refused();
-                    state.tell(self.most);
-                    return None;
-                }
-                None => {}
-            }
+        if state.unauthenticated.len() >= self.most_unauthenticated {
+            self.displace_unauthenticated(&mut state);
             state.tell(self.most);
+        } else if state.open - state.leaving.min(MOST_LEAVING) >= self.most {
+            state.tell(self.most);
+            let has_room = self.displace_of_greatest(&mut state) || self.displace_unauthenticated(&mut state);
+            if !has_room {
+                self.metrics.count_refused();
+                return None;
+            }
         }
         state.open += 1;
-        let (number, displaced) = (state.next, CancellationToken::new());
+        let (number, place) = (state.next, Arc::new(Place::default()));
         state.next += 1;
-        state.strangers.insert(number, displaced.clone());
+        state.unauthenticated.insert(number, place.clone());
         self.metrics.count_stranger(1);
-        Some(Ticket { connections: self.clone(), number, displaced })
+        Some(Ticket { connections: self.clone(), number, place, holder: OnceLock::new() })
+    }
+
+    /// Has the oldest unauthenticated connection give way; whether there is one.
+    fn displace_unauthenticated(&self, state: &mut State) -> bool {
+        let Some((_, oldest)) = state.unauthenticated.pop_first() else { return false };
+        state.leaving += 1;
+        oldest.displaced.cancel();
+        self.metrics.count_displaced();
+        self.metrics.count_stranger(-1);
+        true
+    }
+
+    /// Has a connection of the user with the most connections give way: the oldest idle one, or else the oldest.
+    fn displace_of_greatest(&self, state: &mut State) -> bool {
+        let Some((_, flow)) = state.by_count.last().copied().filter(|(count, _)| *count > 1) else { return false };
+        let Some(connections) = state.by_user.get(&flow).map(|user| &user.connections) else { return false };
+        let number = idle_one(connections).or_else(|| connections.keys().next().copied());
+        number.is_some_and(|number| self.displace(state, flow, number))
+    }
+
+    fn displace(&self, state: &mut State, flow: u64, number: u64) -> bool {
+        let Some(place) = state.remove(flow, number) else { return false };
+        state.leaving += 1;
+        place.displaced.cancel();
+        self.metrics.count_displaced();
+        self.metrics.count_known(-1);
+        true
     }
 }
 
+/// The oldest of the oldest connections on which there is no request.
+fn idle_one(connections: &BTreeMap<u64, Arc<Place>>) -> Option<u64> {
+    let is_idle = |place: &Place| place.activity.get().is_none_or(Activity::is_idle);
+    connections.iter().take(LOOKED_AT).find(|(_, place)| is_idle(place)).map(|(number, _)| *number)
+}
+
 impl State {
-    /// Tells the log, but not each time.
+    /// Writes to the log, but not each time.
     fn tell(&mut self, most: usize) {
         self.untold += 1;
         let now = Instant::now();
@@ -93,25 +155,80 @@ impl State {
                 open,
                 most,
                 times,
-                "more connections come than there may be: strangers' give way or are refused"
+                "more connections come than there may be: unauthenticated ones, or those of the user with most, give way"
             );
             (self.told, self.untold) = (Some(now), 0);
         }
     }
-}
 
-impl Ticket {
-    /// The client has proved who it is.
-    pub(super) fn is_known(&self) {
-        if self.connections.state.lock().strangers.remove(&self.number).is_some() {
-            self.connections.metrics.count_stranger(-1);
-            self.connections.metrics.count_known(1);
+    fn insert(&mut self, holder: Holder, number: u64, place: Arc<Place>) {
+        let Holder { flow, level } = holder;
+        let user = self.by_user.entry(flow).or_insert_with(|| OfUser { level, connections: BTreeMap::new() });
+        let before = user.connections.len();
+        user.connections.insert(number, place);
+        if user.level != Level::Exempt {
+            self.by_count.remove(&(before, flow));
+            self.by_count.insert((before + 1, flow));
         }
     }
 
-    /// Waits until the connection has to give way, which one of somebody who is known never has.
+    fn remove(&mut self, flow: u64, number: u64) -> Option<Arc<Place>> {
+        let user = self.by_user.get_mut(&flow)?;
+        let before = user.connections.len();
+        let place = user.connections.remove(&number)?;
+        if self.by_count.remove(&(before, flow)) && before > 1 {
+            self.by_count.insert((before - 1, flow));
+        }
+        if before == 1 {
+            self.by_user.remove(&flow);
+        }
+        Some(place)
+    }
+}
+
+impl Ticket {
+    /// Notes where the requests on the connection are counted.
+    pub(super) fn has_requests(&self, activity: &Activity) {
+        // It is noted once, when the connection begins to be served.
+        let _ = self.place.activity.set(activity.clone());
+    }
+
+    /// Counts the connection for a user; whether it is counted for one from then on.
+    ///
+    /// A user that has its share loses its oldest idle connection. If none is idle, this one stays unauthenticated.
+    pub(super) fn is_of(&self, holder: Holder) -> bool {
+        let connections = &self.connections;
+        let mut state = connections.state.lock();
+        if !state.unauthenticated.contains_key(&self.number) {
+            // It counts for a user already, or has given way and is about to end.
+            return true;
+        }
+        let own = state.by_user.get(&holder.flow).map(|user| &user.connections);
+        if let Some(own) = own.filter(|own| own.len() >= holder.level.most_of(connections.most)) {
+            let Some(idle) = idle_one(own) else {
+                connections.metrics.count_over_share();
+                return false;
+            };
+            connections.displace(&mut state, holder.flow, idle);
+        }
+        state.unauthenticated.remove(&self.number);
+        state.insert(holder, self.number, self.place.clone());
+        drop(state);
+        // Nothing else sets it: the connection was unauthenticated until now.
+        let _ = self.holder.set(holder);
+        connections.metrics.count_stranger(-1);
+        connections.metrics.count_known(1);
+        true
+    }
+
+    /// Waits until the connection has to end.
     pub(super) async fn displaced(&self) {
-        self.displaced.cancelled().await;
+        self.place.displaced.cancelled().await;
+    }
+
+    /// Ends the connection.
+    pub(super) fn cut(&self) {
+        self.place.displaced.cancel();
     }
 }
 
@@ -119,10 +236,12 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let mut state = self.connections.state.lock();
         state.open -= 1;
-        if state.strangers.remove(&self.number).is_some() {
+        if state.unauthenticated.remove(&self.number).is_some() {
             self.connections.metrics.count_stranger(-1);
-        } else if !self.displaced.is_cancelled() {
+        } else if self.holder.get().is_some_and(|holder| state.remove(holder.flow, self.number).is_some()) {
             self.connections.metrics.count_known(-1);
+        } else {
+            state.leaving -= 1;
         }
     }
 }
@@ -131,24 +250,67 @@ impl Drop for Ticket {
 mod tests {
     use super::*;
 
-    #[test]
-    fn strangers_give_way_to_newer_ones_and_never_the_known() {
-        let connections = Arc::new(Connections::new(8, Arc::new(Edge::default())));
-        let first = connections.register().unwrap();
-        let known = connections.register().unwrap();
-        known.is_known();
-        let second = connections.register().unwrap();
-        assert!(!first.displaced.is_cancelled());
-        let third = connections.register().unwrap();
-        assert!(first.displaced.is_cancelled() && !second.displaced.is_cancelled() && !known.displaced.is_cancelled());
-        drop((first, second, third));
+    fn connections(most: usize) -> Arc<Connections> {
+        Arc::new(Connections::new(most, Arc::new(Edge::default())))
+    }
 
-        let all: Vec<_> = std::iter::from_fn(|| connections.register().inspect(Ticket::is_known)).collect();
-        assert_eq!(all.len(), 7, "with the one that was there before");
-        drop(all);
-        assert!(connections.register().is_some());
-        drop(known);
+    fn of(flow: u64, level: Level) -> Holder {
+        Holder { flow, level }
+    }
+
+    fn has_ended(ticket: &Ticket) -> bool {
+        ticket.place.displaced.is_cancelled()
+    }
+
+    /// One more connection of a user, unless it has its share.
+    fn open(connections: &Arc<Connections>, holder: Holder) -> Option<Ticket> {
+        connections.register().filter(|ticket| ticket.is_of(holder))
+    }
+
+    /// A request on a connection.
+    fn busy(ticket: &Ticket) -> super::super::idle::Busy {
+        ticket.place.activity.get_or_init(Activity::new).begin()
+    }
+
+    #[test]
+    fn unauthenticated_connections_give_way_to_newer_ones_and_never_those_of_users() {
+        let connections = connections(8);
+        let first = connections.register().unwrap();
+        let known = open(&connections, of(1, Level::Exempt)).unwrap();
+        let second = connections.register().unwrap();
+        assert!(!has_ended(&first));
+        let third = connections.register().unwrap();
+        assert!(has_ended(&first) && !has_ended(&second) && !has_ended(&known));
+        drop((first, second, third, known));
         let state = connections.state.lock();
-        assert_eq!((state.open, state.strangers.len()), (0, 0));
+        assert_eq!((state.open, state.leaving, state.unauthenticated.len()), (0, 0, 0));
+        assert!(state.by_user.is_empty() && state.by_count.is_empty());
+    }
+
+    #[test]
+    fn a_user_with_its_share_loses_the_oldest_idle_connection_and_gets_no_more_where_none_is_idle() {
+        let connections = connections(16);
+        let ann = of(1, Level::Users);
+        let held: Vec<_> = (0..2).map(|_| open(&connections, ann).unwrap()).collect();
+        let _request = busy(&held[0]);
+        let third = open(&connections, ann).unwrap();
+        assert!(!has_ended(&held[0]) && has_ended(&held[1]));
+        let _other = busy(&third);
+        let over = connections.register().unwrap();
+        assert!(!over.is_of(ann) && !has_ended(&third));
+        assert!(open(&connections, of(2, Level::Users)).is_some(), "others have their own");
+    }
+
+    #[test]
+    fn where_all_are_taken_the_user_with_most_gives_way_and_administrators_never() {
+        let connections = connections(16);
+        let admins: Vec<_> = (0..2).map(|_| open(&connections, of(1, Level::Exempt)).unwrap()).collect();
+        let many: Vec<_> = (0..8).map(|_| open(&connections, of(2, Level::System)).unwrap()).collect();
+        let few: Vec<_> = (0..4).map(|_| open(&connections, of(3, Level::Accounts)).unwrap()).collect();
+        let (one, two) = (connections.register().unwrap(), connections.register().unwrap());
+        let probe = connections.register().unwrap();
+        assert!(has_ended(&many[0]) && !has_ended(&many[1]));
+        assert!(![&one, &two, &probe].into_iter().chain(&few).chain(&admins).any(has_ended));
+        assert_eq!(connections.state.lock().leaving, 1);
     }
 }

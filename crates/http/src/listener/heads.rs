@@ -64,10 +64,9 @@ struct State {
 }
 
 impl Standing {
-    /// The client has proved who it is; whether that is news.
-    pub(super) fn is_known(&self) -> bool {
-        let is_known = &self.0.is_known;
-        !is_known.load(Ordering::Relaxed) && !is_known.swap(true, Ordering::Relaxed)
+    /// The client has proved who it is.
+    pub(super) fn is_known(&self) {
+        self.0.is_known.store(true, Ordering::Relaxed);
     }
 
     /// Whether the client has not proved who it is.

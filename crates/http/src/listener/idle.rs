@@ -91,6 +91,11 @@ impl Activity {
         }
     }
 
+    /// True while there is no request.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.lock().requests == 0
+    }
+
     /// Waits until there has been no request for `limit`.
     pub(super) async fn idle_for(&self, limit: Duration) {
         loop {

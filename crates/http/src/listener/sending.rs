@@ -3,10 +3,11 @@
 //! A stream of HTTP/2 has a window of its own, which the client opens: one that keeps it shut takes nothing although the connection below
 //! is read, so that the time of a write to the connection says nothing. Here a frame that was made counts as taken when the
 //! next one is asked for. An answer of which nothing is taken for long is given up: on HTTP/2 its stream is reset, and all that it
-//! held is free. On HTTP/1.1 an answer is alone on its connection, so `stall.rs` finds what is not taken.
+//! held is free. On HTTP/1.1 an answer is alone on its connection, so `stall.rs` finds what is not taken, and to cut the answer is to cut
+//! the connection. The time that an answer has waited for its client is counted for `answers.rs`.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,8 +18,9 @@ use hyper::rt::Executor;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::answers::AnswerGuard;
+use super::connections::Ticket;
 use super::idle::Busy;
-use super::pinned::PinnedList;
 use crate::body::{BodyError, ResponseBody};
 use crate::metrics::Edge;
 
@@ -32,7 +34,7 @@ tokio::task_local! {
 }
 
 /// One answer on its way to a client. A clone is the same.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sending(Arc<State>);
 
 #[derive(Debug, Default)]
@@ -40,37 +42,71 @@ struct State {
     progress: Mutex<Progress>,
     /// Wakes the task of the stream.
     stream: AtomicWaker,
+    /// The connection, where it has no streams.
+    connection: Option<Weak<Ticket>>,
+}
+
+/// The time for which an answer has waited for its client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// For what was made last.
+    pub(super) now: Duration,
+    /// For all that was made so far.
+    pub(super) in_all: Duration,
+    /// The bytes of all that was made.
+    pub(super) bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
     /// Since when something waits for the client.
     waits_since: Option<Instant>,
+    /// The time that the client took for everything before.
+    waited: Duration,
+    /// The bytes that were made.
+    bytes: u64,
     /// Whether the answer is to end here.
     is_cut: bool,
 }
 
 impl Sending {
-    /// The answer of the stream whose task this is, or a new one where a connection has no streams.
-    pub(super) fn current() -> Self {
-        CURRENT.try_with(Self::clone).unwrap_or_else(|_| Self(Arc::default()))
+    /// The answer of the stream whose task this is, or a new one where the connection has no streams.
+    pub(super) fn current(connection: &Arc<Ticket>) -> Self {
+        CURRENT.try_with(Self::clone).unwrap_or_else(|_| {
+            let connection = Some(Arc::downgrade(connection));
+            Self(Arc::new(State { connection, ..State::default() }))
+        })
     }
 
     /// Ends the answer, whatever is left of it.
     pub(super) fn cut(&self) {
         self.0.progress.lock().is_cut = true;
         self.0.stream.wake();
+        if let Some(connection) = self.0.connection.as_ref().and_then(Weak::upgrade) {
+            connection.cut();
+        }
     }
 
-    /// Something was made, and the client has yet to take it.
-    fn waits(&self) {
-        self.0.progress.lock().waits_since = Some(Instant::now());
+    /// The time for which the answer has waited for its client; `None` while the server makes more of it.
+    pub(super) fn waits_at(&self, now: Instant) -> Option<Waits> {
+        let progress = self.0.progress.lock();
+        let waits = now.saturating_duration_since(progress.waits_since?);
+        Some(Waits { now: waits, in_all: progress.waited + waits, bytes: progress.bytes })
+    }
+
+    /// So many bytes were made, and the client has yet to take them.
+    pub(super) fn waits(&self, bytes: usize) {
+        let mut progress = self.0.progress.lock();
+        progress.waits_since = Some(Instant::now());
+        progress.bytes += bytes as u64;
     }
 
     /// The client took what was made; whether it is to have more.
-    fn goes_on(&self) -> bool {
+    pub(super) fn goes_on(&self) -> bool {
         let mut progress = self.0.progress.lock();
-        progress.waits_since = None;
+        if let Some(since) = progress.waits_since.take() {
+            progress.waited += since.elapsed();
+        }
         !progress.is_cut
     }
 }
@@ -97,7 +133,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 /// Runs a stream to its end, or until its client took nothing for `patience`. To drop it is to reset it.
 async fn watched(stream: impl Future<Output = ()>, patience: Duration, metrics: Arc<Edge>) {
-    let sending = Sending(Arc::default());
+    let sending = Sending::default();
     let mut stream = pin!(CURRENT.scope(sending.clone(), stream));
     // Made only for streams that wait for their client, which few do.
     let mut timer: Option<Pin<Box<Sleep>>> = None;
@@ -137,13 +173,13 @@ pub(super) struct SentBody {
     rest: Bytes,
     sending: Sending,
     busy: Busy,
-    /// What the answer keeps from being freed, as long as it is sent.
-    _pinned: Option<PinnedList>,
+    /// Has the answer looked at as long as it is sent.
+    _watched: Option<AnswerGuard>,
 }
 
 impl SentBody {
-    pub(super) fn new(inner: ResponseBody, sending: Sending, busy: Busy, pinned: Option<PinnedList>) -> Self {
-        Self { inner, rest: Bytes::new(), sending, busy, _pinned: pinned }
+    pub(super) fn new(inner: ResponseBody, sending: Sending, busy: Busy, watched: Option<AnswerGuard>) -> Self {
+        Self { inner, rest: Bytes::new(), sending, busy, _watched: watched }
     }
 
     /// Cuts the end off from the last frame if that is large.
@@ -165,7 +201,7 @@ impl Body for SentBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if !this.sending.goes_on() {
-            let why = "its snapshot took memory that others need, and its client was slow".to_owned();
+            let why = "its client was too slow, and it kept memory that others need".to_owned();
             return Poll::Ready(Some(Err(BodyError::Aborted(why))));
         }
         let frame = if this.rest.is_empty() {
@@ -181,7 +217,7 @@ impl Body for SentBody {
         };
         this.busy.moves();
         let Some(Ok(frame)) = frame else { return Poll::Ready(frame) };
-        this.sending.waits();
+        this.sending.waits(frame.data_ref().map_or(0, Bytes::len));
         Poll::Ready(Some(Ok(match frame.into_data() {
             Ok(data) => Frame::data(this.cut_last(data)),
             Err(other) => other,
@@ -213,7 +249,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn sent(inner: ResponseBody) -> SentBody {
-        SentBody::new(inner, Sending::current(), Activity::new().begin(), None)
+        let sending = CURRENT.try_with(Sending::clone).unwrap_or_default();
+        SentBody::new(inner, sending, Activity::new().begin(), None)
     }
 
     #[tokio::test]
@@ -252,12 +289,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn it_is_known_how_long_a_client_took_and_for_how_much() {
+        let (sending, second) = (Sending::default(), Duration::from_secs(1));
+        sending.waits(100);
+        tokio::time::advance(2 * second).await;
+        assert!(sending.goes_on());
+        assert!(sending.waits_at(Instant::now()).is_none());
+        tokio::time::advance(10 * second).await;
+        sending.waits(50);
+        tokio::time::advance(second).await;
+        let waits = sending.waits_at(Instant::now()).unwrap();
+        assert_eq!((waits.now, waits.in_all, waits.bytes), (second, 3 * second, 150));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_stream_that_is_cut_ends_at_once() {
         let started = Instant::now();
         watched(
             async {
-                let sending = Sending::current();
-                sending.cut();
+                CURRENT.with(Sending::cut);
                 let refused = sent(full("x")).frame().await;
                 assert!(matches!(refused, Some(Err(BodyError::Aborted(_)))));
                 std::future::pending::<()>().await;

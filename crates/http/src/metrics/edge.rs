@@ -37,9 +37,12 @@ pub struct Edge {
     known: AtomicI64,
     refused: AtomicU64,
     displaced: AtomicU64,
+    over_share: AtomicU64,
     large_heads: AtomicU64,
     unread: AtomicU64,
     cut_lists: AtomicU64,
+    slow: AtomicU64,
+    seats_lent: AtomicU64,
     kept_at_the_door: AtomicU64,
 }
 
@@ -69,9 +72,14 @@ impl Edge {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection of nobody who is known gave way to a newer one.
+    /// A connection gave way to a newer one.
     pub(crate) fn count_displaced(&self) {
         self.displaced.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request was refused, since its user has its share of connections and all of them are in use.
+    pub(crate) fn count_over_share(&self) {
+        self.over_share.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A connection was cut, since it sent much before it said who it is.
@@ -87,6 +95,16 @@ impl Edge {
     /// A list was cut, since its snapshot kept too much.
     pub(crate) fn count_cut_list(&self) {
         self.cut_lists.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An answer was cut, since its client took too little of it for too long, or its user has too many that wait.
+    pub(crate) fn count_slow(&self) {
+        self.slow.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An answer that waits for its client gave its seats back.
+    pub(crate) fn count_seats_lent(&self) {
+        self.seats_lent.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A connection was served where it is accepted, since no thread of the runtime took it in time.
@@ -116,8 +134,13 @@ impl Edge {
             ),
             count(
                 "keelson_connections_displaced_total",
-                "Connections without a known user that gave way to newer ones",
+                "Connections that gave way to newer ones: unauthenticated ones, and those of users with their share",
                 &self.displaced,
+            ),
+            count(
+                "keelson_connections_over_share_total",
+                "Requests refused because their user has its share of connections and none is idle",
+                &self.over_share,
             ),
             count(
                 "keelson_connections_large_heads_total",
@@ -133,6 +156,16 @@ impl Edge {
                 "keelson_answers_unread_total",
                 "Answers given up, since their clients took nothing of them",
                 &self.unread,
+            ),
+            count(
+                "keelson_answers_slow_total",
+                "Answers cut, since their clients took little of them for long, or their users had too many that waited",
+                &self.slow,
+            ),
+            count(
+                "keelson_seats_lent_total",
+                "Answers that gave their seats back while they waited for their clients",
+                &self.seats_lent,
             ),
             count("keelson_lists_cut_total", "Lists cut, since their snapshots kept too much memory", &self.cut_lists),
         ]

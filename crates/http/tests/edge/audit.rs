@@ -10,6 +10,7 @@ use keelson_access::audit::{AuditCounts, AuditEvent, AuditMode, Auditor, Backend
 use keelson_codec::json::parse;
 use keelson_http::body::MAX_REQUEST_BYTES;
 use keelson_http::filters::{FlowLimits, LevelLimits};
+use keelson_http::listener::Limits;
 use keelson_meta::SystemClock;
 use keelson_meta::json::{Value, json};
 use tokio::sync::mpsc;
@@ -87,7 +88,8 @@ async fn a_panic_is_a_stage_of_its_own_and_the_last_one() {
 async fn every_answer_names_the_id_of_its_request() {
     let exempt = LevelLimits { reads: 1, writes: 1, queue: 0 };
     let flow = FlowLimits { exempt, ..FlowLimits::default() };
-    let server = Server::start_with(Setup { flow, ..Setup::default() }).await;
+    let limits = Limits { unread: Duration::from_secs(600), ..Limits::default() };
+    let server = Server::start_with(Setup { flow, limits, ..Setup::default() }).await;
     for protocol in BOTH {
         let mut nobody = server.connect(protocol, Credentials::None).await;
         let mut admin = server.connect(protocol, Credentials::Admin).await;

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::ready;
+use futures::future::{BoxFuture, ready};
 use futures::stream;
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -23,15 +24,15 @@ use keelson_access::{
     Verdict, pki::KeyAndCertificate,
 };
 use keelson_discovery::Documents;
-use keelson_http::filters::FlowLimits;
+use keelson_http::filters::{FlowLimits, TokenAuthenticator};
 use keelson_http::health::Health;
 use keelson_http::listener::{Limits, TlsSettings};
 use keelson_http::metrics::Metrics;
 use keelson_http::pages::{Pages, ServedDocuments};
 use keelson_http::router::Router;
 use keelson_http::{Pipeline, listener};
-use keelson_meta::SystemClock;
 use keelson_meta::random::SystemRandom;
+use keelson_meta::{ApiError, SystemClock};
 use keelson_openapi::{Descriptions, Fragment, SharedDefinitions, VersionDescription};
 use keelson_registry::Surface;
 use keelson_resources::Catalogue;
@@ -45,9 +46,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::service::Service;
 
-/// Lets masters do anything, and everybody ask whether the server is well, as roles do in a whole server.
+/// A group whose members may do anything but what masters alone may. Users with tokens are in it.
+const MAY_ALL: &str = "test:all";
+
+/// Lets masters and users with tokens do anything, and everybody ask whether the server is well, as roles do in a whole server.
 #[derive(Debug)]
 struct HealthToo;
+
+/// Takes any token for the name of its user.
+#[derive(Debug)]
+struct NamedByTokens;
+
+impl TokenAuthenticator for NamedByTokens {
+    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>> {
+        let user = User { name: token.to_owned(), groups: vec![MAY_ALL.to_owned()], ..User::default() };
+        let known = (token != "made-up").then(|| user.authenticated()).ok_or(ApiError::Unauthorized);
+        Box::pin(ready(known))
+    }
+}
 
 impl Authorizer for HealthToo {
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
@@ -55,6 +71,7 @@ impl Authorizer for HealthToo {
             Attributes::Path { verb: "get", path: "/livez" | "/readyz" | "/healthz" } => {
                 Deciding::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() }))
             }
+            _ if user.is_in(MAY_ALL) => Deciding::Left(ready(Verdict { decision: Decision::Allow, reason: "".into() })),
             _ => PrivilegedGroup.authorize(user, attributes),
         }
     }
@@ -91,13 +108,14 @@ pub(crate) enum Credentials {
     None,
     /// A certificate that our authority did not sign.
     Stranger,
+    /// A token of this user with each request.
+    Token(&'static str),
 }
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pki: Pki,
     frames: Arc<AtomicUsize>,
-    bodies: Arc<AtomicUsize>,
     stopping: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -118,7 +136,7 @@ impl Server {
         let documents = documents(catalogue);
         let pages = Pages::new(health, metrics.clone(), "127.0.0.1:6443".to_owned());
         let service = Service::default();
-        let (frames, bodies) = (service.frames.clone(), service.bodies.clone());
+        let frames = service.frames.clone();
         let router = Router::new(
             Surface::of_builtin,
             move |_| Box::pin(std::future::ready(documents.clone())),
@@ -134,10 +152,11 @@ impl Server {
         certificates.publish(AuthenticationInfo::of(&pki).unwrap().of_clients());
         let tls = TlsSettings::new(certificates.server_config(&pki.serving).unwrap());
         let pipeline = pipeline.with_authorizer(authorizer).with_certificates(certificates).with_auditor(setup.auditor);
+        let pipeline = pipeline.with_tokens(Arc::new(NamedByTokens));
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = port.local_addr().unwrap();
         let task = tokio::spawn(listener::serve(port, tls, Arc::new(pipeline), setup.limits));
-        Self { address, pki, frames, bodies, stopping, task }
+        Self { address, pki, frames, stopping, task }
     }
 
     pub(crate) async fn connect(&self, protocol: Protocol, credentials: Credentials) -> Client {
@@ -164,11 +183,6 @@ impl Server {
         }
     }
 
-    /// How many bodies were begun to be read.
-    pub(crate) fn bodies(&self) -> usize {
-        self.bodies.load(Ordering::Relaxed)
-    }
-
     /// Begins the end of the server; the result is there when it has ended.
     pub(crate) fn stop(self) -> JoinHandle<()> {
         self.stopping.cancel();
@@ -182,7 +196,13 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-pub(crate) enum Client {
+/// One connection.
+pub(crate) struct Client {
+    sender: Sender,
+    token: Option<&'static str>,
+}
+
+enum Sender {
     Http1(http1::SendRequest<Outgoing>),
     Http2(http2::SendRequest<Outgoing>),
 }
@@ -200,11 +220,11 @@ impl Client {
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(alpn));
         let stream = TokioIo::new(stream);
-        Ok(match protocol {
+        let sender = match protocol {
             Protocol::Http1 => {
                 let (sender, connection) = http1::handshake(stream).await?;
                 tokio::spawn(connection);
-                Self::Http1(sender)
+                Sender::Http1(sender)
             }
             Protocol::Http2 | Protocol::Shut => {
                 // Small windows, so that a body that is not read stays with the server.
@@ -213,16 +233,21 @@ impl Client {
                 builder.initial_stream_window_size(window).initial_connection_window_size(64 * 1024);
                 let (sender, connection) = builder.handshake(stream).await?;
                 tokio::spawn(connection);
-                Self::Http2(sender)
+                Sender::Http2(sender)
             }
-        })
+        };
+        let token = match credentials {
+            Credentials::Token(user) => Some(user),
+            Credentials::Admin | Credentials::None | Credentials::Stranger => None,
+        };
+        Ok(Self { sender, token })
     }
 
     /// The same connection, for another request at the same time.
     pub(crate) fn beside(&self) -> Self {
-        match self {
-            Self::Http2(sender) => Self::Http2(sender.clone()),
-            Self::Http1(_) => panic!("one request at a time"),
+        match &self.sender {
+            Sender::Http2(sender) => Self { sender: Sender::Http2(sender.clone()), token: self.token },
+            Sender::Http1(_) => panic!("one request at a time"),
         }
     }
 
@@ -281,21 +306,24 @@ impl Client {
     }
 
     fn target(&self, path: &str) -> String {
-        match self {
-            Self::Http1(_) => path.to_owned(),
-            Self::Http2(_) => format!("https://localhost{path}"),
+        match self.sender {
+            Sender::Http1(_) => path.to_owned(),
+            Sender::Http2(_) => format!("https://localhost{path}"),
         }
     }
 
-    async fn raw(&mut self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
+    async fn raw(&mut self, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
+        if let Some(user) = self.token {
+            request.headers_mut().insert(AUTHORIZATION, format!("Bearer {user}").parse()?);
+        }
         let what = format!("the head of an answer to {} {}", request.method(), request.uri());
         let head = async {
-            Ok(match self {
-                Self::Http1(sender) => {
+            Ok(match &mut self.sender {
+                Sender::Http1(sender) => {
                     sender.ready().await?;
                     sender.send_request(request).await?
                 }
-                Self::Http2(sender) => {
+                Sender::Http2(sender) => {
                     sender.ready().await?;
                     sender.send_request(request).await?
                 }
@@ -341,7 +369,7 @@ fn tls_config(pki: &Pki, credentials: Credentials, alpn: &[u8]) -> ClientConfig 
         (chain, PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes()).unwrap())
     };
     let mut config = match credentials {
-        Credentials::None => builder.with_no_client_auth(),
+        Credentials::None | Credentials::Token(_) => builder.with_no_client_auth(),
         Credentials::Admin => {
             let (chain, key) = present(&pki.admin);
             builder.with_client_auth_cert(chain, key).unwrap()

@@ -8,6 +8,7 @@ mod audit;
 mod bounds;
 mod client;
 mod service;
+mod shares;
 
 use std::time::{Duration, Instant};
 
@@ -224,9 +225,8 @@ async fn a_body_that_never_comes_whole_does_not_hold_up_the_end() {
         let server = Server::start().await;
         let client = server.connect(protocol, Credentials::Admin).await;
         let half = client.begin("/api/v1/namespaces/a/configmaps");
-        while server.bodies() == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let writes = r#"apiserver_current_inflight_requests{request_kind="mutating"}"#;
+        while server.metric(writes).await.starts_with('0') {}
         let started = Instant::now();
         server.stop().await.unwrap();
         assert!(started.elapsed() < Duration::from_secs(15), "{protocol:?} {:?}", started.elapsed());

@@ -29,17 +29,15 @@ pub(crate) const LARGE_FRAMES: usize = 256;
 /// How long a request holds its thread that is asked to.
 pub(crate) const HELD: Duration = Duration::from_secs(4);
 
-/// Counts the frames it made of large answers, and the bodies it read.
+/// Counts the frames it made of large answers.
 #[derive(Default)]
 pub(crate) struct Service {
     pub(crate) frames: Arc<AtomicUsize>,
-    /// The bodies that were begun to be read.
-    pub(crate) bodies: Arc<AtomicUsize>,
 }
 
 impl ApiService for Service {
     fn call(&self, request: Box<ApiRequest>, _: Target) -> BoxFuture<'static, Response<ResponseBody>> {
-        let (frames, bodies) = (self.frames.clone(), self.bodies.clone());
+        let frames = self.frames.clone();
         Box::pin(async move {
             let RequestInfo { verb, resource, namespace, name, .. } = request.info.clone();
             let namespace = namespace.unwrap_or_default();
@@ -49,13 +47,10 @@ impl ApiService for Service {
                     std::thread::sleep(HELD);
                     respond::text(StatusCode::OK, "held\n")
                 }
-                (RequestVerb::Resource(Verb::Create), _) => {
-                    bodies.fetch_add(1, Ordering::Relaxed);
-                    match request.body.read(MAX_REQUEST_BYTES).await {
-                        Ok(bytes) => respond::text(StatusCode::CREATED, format!("{} bytes\n", bytes.len())),
-                        Err(error) => respond::error(&error, MediaType::JSON),
-                    }
-                }
+                (RequestVerb::Resource(Verb::Create), _) => match request.body.read(MAX_REQUEST_BYTES).await {
+                    Ok(bytes) => respond::text(StatusCode::CREATED, format!("{} bytes\n", bytes.len())),
+                    Err(error) => respond::error(&error, MediaType::JSON),
+                },
                 // A watch with so much to tell that it waits for its client.
                 (RequestVerb::Resource(Verb::Watch), "large") => {
                     json(body::stream(Large { frames, left: LARGE_FRAMES }))

@@ -219,7 +219,9 @@ async fn seats(raw: &Raw) -> u64 {
 async fn a_watch_has_the_seats_of_a_list_until_it_has_told_what_there_was() {
     /// More than what the connections hold for a client that does not read.
     const LARGE_OBJECTS: usize = 24;
-    let server = TestServer::start().await;
+    // Long enough that no seat is lent while it is looked at.
+    let server = TestServer::builder().configure(|config| config.unread = std::time::Duration::from_secs(600));
+    let server = server.start().await;
     let raw = server.raw().http2();
     for number in 0..LARGE_OBJECTS {
         let body = json!({"metadata": {"name": format!("large-{number:02}")}, "data": {"text": "x".repeat(900_000)}});

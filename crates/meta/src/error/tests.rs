@@ -308,7 +308,9 @@ fn server_errors() {
     check(&ApiError::Timeout("slow".into()), 504, "Timeout", "Timeout: slow", Some(json!({})));
     let busy = "Too many requests, please try again later.";
     let retry = json!({"retryAfterSeconds": 3});
-    check(&ApiError::TooManyRequests { retry_after_seconds: 3 }, 429, "TooManyRequests", busy, Some(retry));
+    check(&ApiError::TooManyRequests { retry_after_seconds: 3 }, 429, "TooManyRequests", busy, Some(retry.clone()));
+    let exceeded = ApiError::ShareExceeded { message: "too many watches".into(), retry_after_seconds: 3 };
+    check(&exceeded, 429, "TooManyRequests", "too many watches", Some(retry));
     let create = "resourceVersion should not be set on objects to be created";
     check(&ApiError::RevisionOnCreate, 500, "", create, None);
     check(&ApiError::Unclassified("as it is".into()), 500, "", "as it is", None);

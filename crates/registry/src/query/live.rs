@@ -133,7 +133,9 @@ impl Registry {
         let mut live = LivePage {
             plan,
             collection,
-            wanted: Arc::new(Wanted::new(target, options, query.clone(), selection).indexed(&self.config)),
+            wanted: Arc::new(
+                Wanted::new(target, options, query.clone(), selection).indexed(&self.config).within_budget(),
+            ),
             scope,
             shown: None,
             pending: VecDeque::new(),
@@ -230,6 +232,7 @@ impl LivePage {
 
     /// The page of a snapshot.
     async fn look(&self, snapshot: Snapshot) -> Result<ShownPage, ApiError> {
+        self.wanted.renew_budget();
         let (plan, collection, wanted) = (self.plan.clone(), self.collection.clone(), self.wanted.clone());
         let asked = Asked { plan, sought: Sought { collection, snapshot, wanted } };
         let (shown, looked_at) = making::shown(&asked.sought).await?;

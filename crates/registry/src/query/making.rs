@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use keelson_cache::{CatchingUp, Collection, Entry, Found, Gathered, Places, Room, Sight, Snapshot, Turn, View};
 use keelson_meta::ApiError;
-use keelson_supervision::outcome;
-use tokio::task::{spawn_blocking, yield_now};
+use keelson_supervision::{outcome, turns};
+use tokio::task::yield_now;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::searching::Answer;
@@ -120,7 +120,7 @@ async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Opti
                     change.look(&*wanted);
                     change
                 };
-                catching_up.take_over(&outcome(spawn_blocking(looking)).await);
+                catching_up.take_over(&turns::blocking(looking).await);
             }
         }
         if catching_up.looked_at() > most {
@@ -160,7 +160,7 @@ async fn built(mut parts: Vec<Gathered>, wanted: &Wanted, room: &Room) -> Result
     if parts.iter().map(Gathered::len).sum::<usize>() <= BUILT_AT_ONCE {
         return Ok(View::of(&mut parts));
     }
-    Ok(outcome(spawn_blocking(move || View::of(&mut parts))).await)
+    Ok(turns::blocking(move || View::of(&mut parts)).await)
 }
 
 /// What a look at all objects gathers that may be wanted.
@@ -173,7 +173,7 @@ async fn gathered(snapshot: &Snapshot, wanted: &Arc<Wanted>, room: &Arc<Room>) -
         let (snapshot, wanted, room) = (snapshot.clone(), wanted.clone(), room.clone());
         let is_whole = part == wanted.range;
         let looking = async move { looked_through(&snapshot, &wanted, &part, (is_whole, &room)).await };
-        parts.push(AbortOnDropHandle::new(tokio::spawn(looking)));
+        parts.push(AbortOnDropHandle::new(turns::spawn(looking)));
     }
     let mut gathered = Vec::new();
     for part in parts {

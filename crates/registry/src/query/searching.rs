@@ -11,8 +11,8 @@ use std::sync::Arc;
 use keelson_cache::{Collection, Entry, Gathered, KeptIndex, NoRoom, Room, Snapshot};
 use keelson_meta::ApiError;
 use keelson_query::{Ranked, Search, SearchGathered, SearchIndex, SearchedTexts};
-use keelson_supervision::outcome;
-use tokio::task::{spawn_blocking, yield_now};
+use keelson_supervision::{outcome, turns};
+use tokio::task::yield_now;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::making::{OWED_BYTES, SHARED_FROM, candidates, parts_of};
@@ -59,7 +59,7 @@ pub(super) async fn find(sought: &Sought, room: &Arc<Room>) -> Result<Option<(An
     let Some((index, looked_at)) = index_of(sought).await else { return Ok(None) };
     let (snapshot, seeking, room) = (snapshot.clone(), wanted.clone(), room.clone());
     let answering = move || answer((&index, &search), &snapshot, &seeking, &room);
-    let answer = outcome(spawn_blocking(answering)).await.map_err(|why| wanted.no_room(why))?;
+    let answer = turns::blocking(answering).await.map_err(|why| wanted.no_room(why))?;
     Ok(answer.map(|answer| (answer, looked_at)))
 }
 
@@ -226,7 +226,7 @@ async fn caught_up(
         return (None, looked_at);
     }
     let index = index.clone();
-    let changed = outcome(spawn_blocking(move || index.changed(gone.iter().map(|key| &**key), come))).await;
+    let changed = turns::blocking(move || index.changed(gone.iter().map(|key| &**key), come)).await;
     (Some(Arc::new(changed)), looked_at)
 }
 
@@ -244,7 +244,7 @@ async fn made(collection: &Collection, snapshot: &Snapshot, all: &Arc<Wanted>) -
     for range in parts_of(snapshot, all) {
         let (snapshot, all, room) = (snapshot.clone(), all.clone(), room.clone());
         let gathering = async move { gathered(&snapshot, &all, &range, &room).await };
-        parts.push(AbortOnDropHandle::new(tokio::spawn(gathering)));
+        parts.push(AbortOnDropHandle::new(turns::spawn(gathering)));
     }
     let mut gathered = Vec::new();
     for part in parts {
@@ -253,7 +253,7 @@ async fn made(collection: &Collection, snapshot: &Snapshot, all: &Arc<Wanted>) -
     // What was gathered goes when it is in order.
     let building = collection.view_room();
     building.take(gathered.iter().map(SearchGathered::bytes).sum())?;
-    Ok(outcome(spawn_blocking(move || Arc::new(SearchIndex::of(gathered)))).await)
+    Ok(turns::blocking(move || Arc::new(SearchIndex::of(gathered))).await)
 }
 
 async fn gathered(

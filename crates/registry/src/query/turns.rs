@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keelson_cache::Entry;
-use keelson_supervision::outcome;
-use tokio::task::{spawn_blocking, yield_now};
+use keelson_supervision::turns;
+use tokio::task::yield_now;
 
 use super::wanted::Wanted;
 
@@ -68,5 +68,5 @@ pub(super) async fn look_elsewhere<T: Send + 'static>(
     look: impl FnOnce(&Wanted, &Entry) -> T + Send + 'static,
 ) -> T {
     let (wanted, entry) = (wanted.clone(), entry.clone());
-    outcome(spawn_blocking(move || look(&wanted, &entry))).await
+    turns::blocking(move || look(&wanted, &entry)).await
 }

@@ -14,7 +14,7 @@ use keelson_codec::StoredObject;
 use keelson_codec::stored::Marks;
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
-use keelson_query::{Filter, Path, Query, Search, Segment, Subject, TooCostly};
+use keelson_query::{Budget, Filter, Path, Query, Search, Segment, Subject, TooCostly};
 
 use crate::config::RegistryConfig;
 use crate::list::KeyRange;
@@ -54,8 +54,10 @@ pub(crate) struct Wanted {
     pub(super) search_from: usize,
     /// Whether an object came by that somebody would have to be asked about.
     is_unknown: AtomicBool,
-    /// The key of an object for which an expression costs too much, and which parameter has it.
-    too_costly: OnceLock<(&'static str, Arc<str>)>,
+    /// The cost of its expressions for all objects; without a limit for watches, which rest between looks.
+    budget: Option<Budget>,
+    /// The parameter with an expression that costs too much, and the object for which it does; no object if it does for all together.
+    too_costly: OnceLock<(&'static str, Option<Arc<str>>)>,
 }
 
 impl Wanted {
@@ -84,6 +86,7 @@ impl Wanted {
             fixed: Vec::new(),
             search_from: 0,
             is_unknown: AtomicBool::new(false),
+            budget: None,
             too_costly: OnceLock::new(),
         }
     }
@@ -93,6 +96,16 @@ impl Wanted {
         self.fixed = config.indexes.get(&self.target.group_resource().to_string()).cloned().unwrap_or_default();
         self.search_from = config.search_from;
         self
+    }
+
+    /// Gives it a budget.
+    pub(super) fn within_budget(self) -> Self {
+        Self { budget: Some(Budget::default()), ..self }
+    }
+
+    /// Starts its budget anew.
+    pub(super) fn renew_budget(&self) {
+        self.budget.iter().for_each(Budget::renew);
     }
 
     /// The values by which an index would find all objects that are wanted, each with the index and whether the operator wants that.
@@ -215,8 +228,19 @@ impl Wanted {
     /// 400 when an object was not looked at: somebody would have to be asked what it is in the version of the request, or the condition
     /// costs too much.
     pub(crate) fn check_known(&self) -> Result<(), ApiError> {
-        if let Some((parameter, key)) = self.too_costly.get() {
-            return Err(ApiError::BadRequest(format!("{parameter}: the expression costs more than it may for {key}")));
+        match self.too_costly.get() {
+            None => {}
+            Some((parameter, Some(key))) => {
+                return Err(ApiError::BadRequest(format!(
+                    "{parameter}: the expression costs more than it may for {key}"
+                )));
+            }
+            Some((parameter, None)) => {
+                return Err(ApiError::BadRequest(format!(
+                    "{parameter}: the expression costs more than it may for all objects together; choose fewer by a namespace, a \
+                     selector or keelson.io/filter, or write a cheaper expression"
+                )));
+            }
         }
         if !self.is_unknown.load(Ordering::Relaxed) {
             return Ok(());
@@ -249,18 +273,19 @@ impl Wanted {
             return false;
         }
         let subject = seen.subject();
-        let refused = |parameter| {
-            self.too_costly.get_or_init(|| (parameter, entry.key.clone()));
+        let refused = |why: TooCostly, parameter| {
+            self.too_costly.get_or_init(|| (parameter, (why == TooCostly::ForObject).then(|| entry.key.clone())));
             false
         };
+        let budget = self.budget.as_ref();
         if let Some(filter) = &self.query.filter
-            && !filter.holds(&subject).unwrap_or_else(|TooCostly| refused("keelson.io/filter"))
+            && !filter.holds(&subject, budget).unwrap_or_else(|why| refused(why, "keelson.io/filter"))
         {
             return false;
         }
         let Some(condition) = &self.query.condition else { return true };
-        let holds = condition.holds(&subject, || seen.object.decode(entry.revision).into_value());
-        holds.unwrap_or_else(|TooCostly| refused("keelson.io/where"))
+        let holds = condition.holds(&subject, || seen.object.decode(entry.revision).into_value(), budget);
+        holds.unwrap_or_else(|why| refused(why, "keelson.io/where"))
     }
 
     /// Whether the query wants the object of an entry, wherever it stands.
@@ -342,7 +367,7 @@ impl Sight for Wanted {
                 count <= MOST_PLACES
             });
             if count > MOST_PLACES {
-                self.too_costly.get_or_init(|| ("keelson.io/groupBy", entry.key.clone()));
+                self.too_costly.get_or_init(|| ("keelson.io/groupBy", Some(entry.key.clone())));
             }
         }
     }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use keelson_cache::{Entry, Event, FrameKind};
 use keelson_meta::ApiError;
-use keelson_supervision::outcome;
-use tokio::task::spawn_blocking;
+use keelson_supervision::turns;
 use tokio::time::{Instant, sleep_until};
 
 use super::WatchOutput;
@@ -75,7 +74,7 @@ impl Chosen {
         match self.undecided.front() {
             Some(next) if self.is_heavy(next) => {
                 let (wanted, next) = (self.wanted.clone(), next.clone());
-                outputs.extend(outcome(spawn_blocking(move || told(&wanted, next))).await);
+                outputs.extend(turns::blocking(move || told(&wanted, next)).await);
                 self.undecided.pop_front();
             }
             Some(_) | None => {

@@ -2,7 +2,8 @@
 //!
 //! To compile an expression costs from some microseconds to a tenth of a second, and what is compiled takes a thousand times the memory
 //! of its text. So an expression is only read where it is stated. What was not asked for longest goes first when the room is needed, and
-//! is compiled again when it is asked again.
+//! is compiled again when it is asked again. Expressions that objects contain, rather than programs, have a small room of their own: there
+//! may be as many as there are objects, and they would push out the others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,8 @@ use super::syntax::rewrite;
 pub const MAX_STATES: u64 = 250_000;
 /// How many bytes all compiled expressions may take that are kept, by what each is counted.
 const KEPT_BYTES: u64 = 128 << 20;
+/// The limit for expressions that objects contain, in bytes.
+const PASSING_BYTES: u64 = 16 << 20;
 /// How many bytes a state takes, with the instructions of each of the engines.
 const STATE_BYTES: u64 = 96;
 /// How many bytes an expression takes without its states.
@@ -101,6 +104,25 @@ pub fn compiled(pattern: &str) -> Result<(Arc<Compiled>, bool), String> {
     if let Some(kept) = KEPT.get(pattern) {
         return Ok((kept, false));
     }
+    let compiled = compile(pattern)?;
+    KEPT.put(pattern, &compiled);
+    Ok((compiled, true))
+}
+
+/// Compiles an expression that an object contains, or finds it compiled.
+///
+/// # Errors
+/// As [`compiled`].
+pub(super) fn compiled_of_object(pattern: &str) -> Result<(Arc<Compiled>, bool), String> {
+    if let Some(kept) = KEPT.get(pattern).or_else(|| PASSING.get(pattern)) {
+        return Ok((kept, false));
+    }
+    let compiled = compile(pattern)?;
+    PASSING.put(pattern, &compiled);
+    Ok((compiled, true))
+}
+
+fn compile(pattern: &str) -> Result<Arc<Compiled>, String> {
     let rewritten = rewrite(pattern).map_err(|what| fault(&what))?;
     if rewritten.states > MAX_STATES {
         return Err(too_large());
@@ -113,9 +135,7 @@ pub fn compiled(pattern: &str) -> Result<(Arc<Compiled>, bool), String> {
             regex::Error::CompiledTooBig(_) => too_large(),
             _ => unreadable(pattern),
         })?;
-    let compiled = Arc::new(Compiled { regex, states: rewritten.states, asked: AtomicU64::default() });
-    KEPT.put(pattern, &compiled);
-    Ok((compiled, true))
+    Ok(Arc::new(Compiled { regex, states: rewritten.states, asked: AtomicU64::default() }))
 }
 
 fn fault(what: &str) -> String {
@@ -137,6 +157,7 @@ fn learnt(states: u64) -> usize {
 /// The expressions that are kept.
 struct ExpressionCache {
     by_text: Mutex<ByText>,
+    most_bytes: u64,
     /// How many were compiled.
     clock: AtomicU64,
 }
@@ -147,10 +168,14 @@ struct ByText {
     bytes: u64,
 }
 
-static KEPT: LazyLock<ExpressionCache> =
-    LazyLock::new(|| ExpressionCache { by_text: Mutex::default(), clock: AtomicU64::default() });
+static KEPT: LazyLock<ExpressionCache> = LazyLock::new(|| ExpressionCache::new(KEPT_BYTES));
+static PASSING: LazyLock<ExpressionCache> = LazyLock::new(|| ExpressionCache::new(PASSING_BYTES));
 
 impl ExpressionCache {
+    fn new(most_bytes: u64) -> Self {
+        Self { by_text: Mutex::default(), most_bytes, clock: AtomicU64::default() }
+    }
+
     fn get(&self, pattern: &str) -> Option<Arc<Compiled>> {
         let found = self.by_text.lock().compiled.get(pattern).cloned()?;
         found.asked.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -159,18 +184,18 @@ impl ExpressionCache {
 
     fn put(&self, pattern: &str, compiled: &Arc<Compiled>) {
         compiled.asked.store(self.clock.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.by_text.lock().put(pattern, compiled);
+        self.by_text.lock().put(pattern, compiled, self.most_bytes);
     }
 }
 
 impl ByText {
     /// Cost: a look at each that is kept for each that has to go.
-    fn put(&mut self, pattern: &str, compiled: &Arc<Compiled>) {
+    fn put(&mut self, pattern: &str, compiled: &Arc<Compiled>, most_bytes: u64) {
         self.bytes += bytes(pattern, compiled);
         if let Some(other) = self.compiled.insert(pattern.into(), compiled.clone()) {
             self.bytes -= bytes(pattern, &other);
         }
-        while self.bytes > KEPT_BYTES {
+        while self.bytes > most_bytes {
             let oldest = self.compiled.iter().min_by_key(|(_, compiled)| compiled.asked.load(Ordering::Relaxed));
             let Some(oldest) = oldest.map(|(text, _)| text.clone()) else { return };
             if let Some(gone) = self.compiled.remove(&oldest) {
@@ -203,6 +228,20 @@ mod tests {
     }
 
     #[test]
+    fn expressions_of_objects_push_out_no_others() {
+        let stated = Pattern::new("^stated-[a-z]{3}$").unwrap();
+        let (first, _) = stated.compiled().unwrap();
+        for number in 0..200 {
+            let (_, is_new) = compiled_of_object(&format!("^passing-{number}-[a-z]{{300}}$")).unwrap();
+            assert!(is_new);
+        }
+        assert!(PASSING.by_text.lock().bytes <= PASSING_BYTES);
+        assert!(!compiled_of_object("^passing-199-[a-z]{300}$").unwrap().1, "the newest is kept");
+        let (again, is_new) = compiled_of_object("^stated-[a-z]{3}$").unwrap();
+        assert!(!is_new && Arc::ptr_eq(&again, &first));
+    }
+
+    #[test]
     fn what_was_not_asked_for_longest_goes_when_there_is_no_room() {
         let compiled =
             |states| Arc::new(Compiled { regex: Regex::new("a").unwrap(), states, asked: AtomicU64::default() });
@@ -211,13 +250,13 @@ mod tests {
         for (asked, text) in ["a", "b", "c"].into_iter().enumerate() {
             let one = compiled(large);
             one.asked.store(asked as u64 + 10, Ordering::Relaxed);
-            kept.put(text, &one);
+            kept.put(text, &one, KEPT_BYTES);
         }
         let mut texts: Vec<_> = kept.compiled.keys().map(|text| &**text).collect();
         texts.sort_unstable();
         assert_eq!(texts, ["b", "c"], "three have no room beside one another");
         assert!(kept.bytes <= KEPT_BYTES && kept.bytes > KEPT_BYTES / 2);
-        kept.put("b", &compiled(1));
+        kept.put("b", &compiled(1), KEPT_BYTES);
         assert!(kept.bytes < KEPT_BYTES / 2, "what takes the place of another is counted once");
     }
 

@@ -1,41 +1,37 @@
 //! Seats, and the queue of those who wait for some.
 //!
-//! Users who wait take turns, one request each, and no user has more than a part of all seats, so that there is always a turn
-//! for others. Nobody is overtaken by a smaller request: what needs many seats would never get them otherwise.
+//! Users who wait take turns, one request each, and no user has more than its share of all seats, so that there is always a turn
+//! for others. No request is overtaken by a smaller one, since a request for many seats would never get them otherwise. When the queue is
+//! full, the user with most requests in it loses its newest one to a user with fewer. An answer that takes its seats again waits before
+//! the other requests of its user and needs no place in the queue. `listener/answers.rs` bounds the number of such answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-/// The part of all seats that one user may have: so many of [`USER_PARTS`].
-const USER_SHARE: usize = 3;
-const USER_PARTS: usize = 4;
+use crate::shares::{Holder, UserCounts};
+
 /// The longest time for which a refused client is sent away, in seconds.
 const MOST_RETRY_SECONDS: u32 = 8;
-
-/// A user, by a hash of its name. Two that share one also share their turns.
-type Flow = u64;
 
 /// A number of seats.
 #[derive(Debug)]
 pub(super) struct Gate {
     state: Mutex<State>,
     seats: usize,
-    most_for_one: usize,
     most_waiting: usize,
 }
 
 #[derive(Debug)]
 struct State {
-    free: usize,
-    held: HashMap<Flow, usize>,
+    held: UserCounts,
     /// Those who wait, by user, in the order of their turns. None is empty.
-    waiting: VecDeque<(Flow, VecDeque<Waiter>)>,
+    waiting: VecDeque<(Holder, VecDeque<Waiter>)>,
+    /// The number of requests that wait, without answers that take their seats again.
     waiting_count: usize,
     rejected: u64,
     /// The last second in which somebody was refused, and in how many seconds up to it.
@@ -45,6 +41,8 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     cost: usize,
+    /// True for an answer that takes its seats again.
+    is_returning: bool,
     grant: oneshot::Sender<Seats>,
 }
 
@@ -59,43 +57,71 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Seats {
     gate: Arc<Gate>,
-    flow: Flow,
+    holder: Holder,
     cost: usize,
+}
+
+impl Seats {
+    /// The gate, the user and the number of the seats.
+    pub(super) fn of_whom(&self) -> (Arc<Gate>, Holder, usize) {
+        (self.gate.clone(), self.holder, self.cost)
+    }
 }
 
 impl Gate {
     pub(super) fn new(seats: usize, most_waiting: usize) -> Self {
         let state = State {
-            free: seats,
-            held: HashMap::new(),
+            held: UserCounts::new(seats),
             waiting: VecDeque::new(),
             waiting_count: 0,
             rejected: 0,
             refused: None,
         };
-        let most_for_one = (seats * USER_SHARE / USER_PARTS).max(1);
-        Self { state: Mutex::new(state), seats, most_for_one, most_waiting }
+        Self { state: Mutex::new(state), seats, most_waiting }
     }
 
     /// Takes `cost` seats, or what one user may have at the most, and waits for them for at most `patience`.
     ///
     /// # Errors
     /// After how many seconds the client may try again.
-    pub(super) async fn take(self: &Arc<Self>, flow: Flow, cost: usize, patience: Duration) -> Result<Seats, u32> {
-        let cost = cost.clamp(1, self.most_for_one);
+    pub(super) async fn take(self: &Arc<Self>, holder: Holder, cost: usize, patience: Duration) -> Result<Seats, u32> {
+        self.wait(holder, cost, patience, false).await
+    }
+
+    /// Takes seats again for an answer that had them before.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(super) async fn take_again(
+        self: &Arc<Self>,
+        holder: Holder,
+        cost: usize,
+        patience: Duration,
+    ) -> Result<Seats, u32> {
+        self.wait(holder, cost, patience, true).await
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        holder: Holder,
+        cost: usize,
+        patience: Duration,
+        is_returning: bool,
+    ) -> Result<Seats, u32> {
+        let cost = cost.clamp(1, holder.level.most_of(self.seats));
         let granted = {
             let mut state = self.state.lock();
-            if state.waiting_count == 0 && self.fits(&state, flow, cost) {
-                return Ok(self.grant(&mut state, flow, cost));
+            if state.waiting.is_empty() && state.fits(holder, cost) {
+                return Ok(self.grant(&mut state, holder, cost));
             }
-            if state.waiting_count >= self.most_waiting {
+            if !is_returning && state.waiting_count >= self.most_waiting && !state.displace_for(holder) {
                 return Err(state.refuse());
             }
             let (grant, granted) = oneshot::channel();
-            state.enqueue(flow, Waiter { cost, grant });
+            state.enqueue(holder, Waiter { cost, is_returning, grant });
             granted
         };
-        let guard = WaitGuard { gate: self, flow };
+        let guard = WaitGuard { gate: self, holder };
         let outcome = timeout(patience, granted).await;
         drop(guard);
         match outcome {
@@ -106,18 +132,13 @@ impl Gate {
 
     pub(super) fn counts(&self) -> Counts {
         let state = self.state.lock();
-        let taken = (self.seats - state.free) as u64;
+        let taken = state.held.taken() as u64;
         Counts { rejected: state.rejected, waiting: state.waiting_count as u64, taken }
     }
 
-    fn fits(&self, state: &State, flow: Flow, cost: usize) -> bool {
-        cost <= state.free && state.held.get(&flow).copied().unwrap_or_default() + cost <= self.most_for_one
-    }
-
-    fn grant(self: &Arc<Self>, state: &mut State, flow: Flow, cost: usize) -> Seats {
-        state.free -= cost;
-        *state.held.entry(flow).or_default() += cost;
-        Seats { gate: self.clone(), flow, cost }
+    fn grant(self: &Arc<Self>, state: &mut State, holder: Holder, cost: usize) -> Seats {
+        state.held.take(holder, cost);
+        Seats { gate: self.clone(), holder, cost }
     }
 
     /// Grants seats to those whose turn it is, as long as there are enough.
@@ -125,7 +146,7 @@ impl Gate {
         loop {
             let granted = {
                 let mut state = self.state.lock();
-                state.next(self).map(|(flow, waiter)| (self.grant(&mut state, flow, waiter.cost), waiter.grant))
+                state.next().map(|(holder, waiter)| (self.grant(&mut state, holder, waiter.cost), waiter.grant))
             };
             let Some((seats, grant)) = granted else { return };
             // ORDER: without the lock: seats that nobody waits for any more go back through it.
@@ -135,32 +156,49 @@ impl Gate {
 }
 
 impl State {
-    fn enqueue(&mut self, flow: Flow, waiter: Waiter) {
-        self.waiting_count += 1;
-        match self.waiting.iter_mut().find(|(known, _)| *known == flow) {
+    fn fits(&self, holder: Holder, cost: usize) -> bool {
+        cost <= self.held.free() && self.held.has_share(holder, cost)
+    }
+
+    fn enqueue(&mut self, holder: Holder, waiter: Waiter) {
+        self.waiting_count += usize::from(!waiter.is_returning);
+        match self.waiting.iter_mut().find(|(known, _)| *known == holder) {
+            Some((_, waiters)) if waiter.is_returning => waiters.push_front(waiter),
             Some((_, waiters)) => waiters.push_back(waiter),
-            None => self.waiting.push_back((flow, VecDeque::from([waiter]))),
+            None => self.waiting.push_back((holder, VecDeque::from([waiter]))),
         }
     }
 
+    /// Takes the newest request of the user with most out of the queue. Returns false if no user has more than this one would have.
+    fn displace_for(&mut self, holder: Holder) -> bool {
+        let requests = |waiters: &VecDeque<Waiter>| waiters.iter().filter(|waiter| !waiter.is_returning).count();
+        let own = self.waiting.iter().find(|(known, _)| *known == holder).map_or(0, |(_, waiters)| requests(waiters));
+        let most = self.waiting.iter_mut().max_by_key(|(_, waiters)| requests(waiters));
+        let Some((_, waiters)) = most.filter(|(_, waiters)| requests(waiters) > own + 1) else { return false };
+        // More than one is left, so that the user keeps its turn. Dropping it tells the request that it is refused.
+        let newest = waiters.iter().rposition(|waiter| !waiter.is_returning);
+        if newest.and_then(|newest| waiters.remove(newest)).is_none() {
+            return false;
+        }
+        self.waiting_count -= 1;
+        true
+    }
+
     /// Takes out who is next, if there are seats. Users who have their share are passed over.
-    fn next(&mut self, gate: &Gate) -> Option<(Flow, Waiter)> {
-        let share_left =
-            |flow: &Flow, cost: usize| self.held.get(flow).copied().unwrap_or_default() + cost <= gate.most_for_one;
-        let turn = self
-            .waiting
-            .iter()
-            .position(|(flow, waiters)| waiters.front().is_some_and(|waiter| share_left(flow, waiter.cost)))?;
-        if self.waiting[turn].1.front()?.cost > self.free {
+    fn next(&mut self) -> Option<(Holder, Waiter)> {
+        let turn = self.waiting.iter().position(|(holder, waiters)| {
+            waiters.front().is_some_and(|waiter| self.held.has_share(*holder, waiter.cost))
+        })?;
+        if self.waiting[turn].1.front()?.cost > self.held.free() {
             return None;
         }
-        let (flow, mut waiters) = self.waiting.remove(turn)?;
+        let (holder, mut waiters) = self.waiting.remove(turn)?;
         let waiter = waiters.pop_front()?;
-        self.waiting_count -= 1;
+        self.waiting_count -= usize::from(!waiter.is_returning);
         if !waiters.is_empty() {
-            self.waiting.push_back((flow, waiters));
+            self.waiting.push_back((holder, waiters));
         }
-        Some((flow, waiter))
+        Some((holder, waiter))
     }
 
     /// Counts a refusal. The longer there are some, the longer clients are sent away.
@@ -181,15 +219,8 @@ impl Drop for Seats {
     fn drop(&mut self) {
         {
             let mut state = self.gate.state.lock();
-            state.free += self.cost;
-            let left = state.held.get_mut(&self.flow).map(|held| {
-                *held -= self.cost;
-                *held
-            });
-            if left == Some(0) {
-                state.held.remove(&self.flow);
-            }
-            if state.waiting_count == 0 {
+            state.held.give_back(self.holder, self.cost);
+            if state.waiting.is_empty() {
                 return;
             }
         }
@@ -200,18 +231,23 @@ impl Drop for Seats {
 /// Takes a request out of the queue when it no longer waits.
 struct WaitGuard<'a> {
     gate: &'a Arc<Gate>,
-    flow: Flow,
+    holder: Holder,
 }
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.gate.state.lock();
-        let Some(turn) = state.waiting.iter().position(|(flow, _)| *flow == self.flow) else { return };
+        let Some(turn) = state.waiting.iter().position(|(holder, _)| *holder == self.holder) else { return };
         let waiters = &mut state.waiting[turn].1;
-        let before = waiters.len();
-        waiters.retain(|waiter| !waiter.grant.is_closed());
-        let (left, gone) = (waiters.len(), before - waiters.len());
-        state.waiting_count -= gone;
+        let (mut gone, mut requests) = (0, 0);
+        waiters.retain(|waiter| {
+            let is_gone = waiter.grant.is_closed();
+            gone += usize::from(is_gone);
+            requests += usize::from(is_gone && !waiter.is_returning);
+            !is_gone
+        });
+        let left = waiters.len();
+        state.waiting_count -= requests;
         if left == 0 {
             state.waiting.remove(turn);
         }
@@ -226,14 +262,19 @@ impl Drop for WaitGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::Level;
     use futures::FutureExt as _;
     use futures::future::BoxFuture;
 
     const PATIENCE: Duration = Duration::from_secs(15);
 
-    fn take(gate: &Arc<Gate>, flow: Flow, cost: usize) -> BoxFuture<'static, Result<Seats, u32>> {
+    fn of(flow: u64) -> Holder {
+        Holder { flow, level: Level::Exempt }
+    }
+
+    fn take(gate: &Arc<Gate>, flow: u64, cost: usize) -> BoxFuture<'static, Result<Seats, u32>> {
         let gate = gate.clone();
-        async move { gate.take(flow, cost, PATIENCE).await }.boxed()
+        async move { gate.take(of(flow), cost, PATIENCE).await }.boxed()
     }
 
     #[tokio::test]
@@ -309,5 +350,40 @@ mod tests {
         assert!(few.now_or_never().is_some());
         drop(held);
         assert_eq!((gate.counts().waiting, gate.counts().taken), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_user_that_fills_the_queue_loses_places_to_users_with_fewer() {
+        let gate = Arc::new(Gate::new(1, 3));
+        let held = take(&gate, 1, 1).await.unwrap();
+        let mut many: Vec<_> = (0..3).map(|_| take(&gate, 2, 1)).collect();
+        for waiter in &mut many {
+            assert!(waiter.now_or_never().is_none());
+        }
+        assert!(take(&gate, 2, 1).now_or_never().is_some_and(|refused| refused.is_err()), "it has most");
+        let mut other = take(&gate, 3, 1);
+        assert!((&mut other).now_or_never().is_none());
+        assert!((&mut many[2]).now_or_never().is_some_and(|refused| refused.is_err()), "its newest gave way");
+        assert!(take(&gate, 3, 1).now_or_never().is_some_and(|refused| refused.is_err()), "both have as many");
+        assert_eq!(gate.counts().waiting, 3);
+        drop(held);
+        assert!((&mut many[0]).now_or_never().is_some_and(|granted| granted.is_ok()));
+        assert!((&mut other).now_or_never().is_some_and(|granted| granted.is_ok()));
+        drop((many, other));
+        assert_eq!((gate.counts().waiting, gate.counts().taken), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_goes_on_comes_before_the_other_requests_of_its_user() {
+        let gate = Arc::new(Gate::new(1, 1));
+        let held = take(&gate, 1, 1).await.unwrap();
+        let mut request = take(&gate, 2, 1);
+        assert!((&mut request).now_or_never().is_none());
+        let again = gate.clone();
+        let mut answer = async move { again.take_again(of(2), 1, PATIENCE).await }.boxed();
+        assert!((&mut answer).now_or_never().is_none());
+        drop(held);
+        assert!((&mut request).now_or_never().is_none() && answer.now_or_never().is_some());
+        assert!(request.now_or_never().is_some());
     }
 }

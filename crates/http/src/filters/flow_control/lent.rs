@@ -1,0 +1,204 @@
+//! Seats that a request lends to others while its answer waits for its client.
+//!
+//! Seats stand for work and memory of the server. An answer that its client does not read does no work, and what it keeps of memory is
+//! bounded by `listener/answers.rs`, which lends the seats of such answers. The body of the answer takes them again before it makes more.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use hyper::body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+
+use super::gate::{Gate, Seats};
+use crate::body::{BodyError, ResponseBody};
+use crate::shares::Holder;
+
+/// The longest time for which an answer waits for its seats.
+const RETURN_TIME: Duration = Duration::from_secs(60);
+
+/// The seats of a request, which may be lent. A clone is the same.
+#[derive(Clone, Debug)]
+pub(crate) struct LentSeats(Arc<Lending>);
+
+#[derive(Debug)]
+struct Lending {
+    gate: Arc<Gate>,
+    holder: Holder,
+    cost: usize,
+    /// True if they stand for something that the answer keeps while it waits.
+    is_kept: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Held {
+        _seats: Seats,
+    },
+    Lent,
+    /// Nothing is left to be made that takes seats.
+    Ended,
+}
+
+impl LentSeats {
+    /// Seats that are lent when the answer waits.
+    pub(in crate::filters) fn new(seats: Seats) -> Self {
+        Self::of(seats, false)
+    }
+
+    /// Seats that are not lent: those of another server, which waits with the answer.
+    pub(in crate::filters) fn kept(seats: Seats) -> Self {
+        Self::of(seats, true)
+    }
+
+    fn of(seats: Seats, is_kept: bool) -> Self {
+        let (gate, holder, cost) = seats.of_whom();
+        Self(Arc::new(Lending { gate, holder, cost, is_kept, state: Mutex::new(State::Held { _seats: seats }) }))
+    }
+
+    /// The user that has them.
+    pub(crate) fn holder(&self) -> Holder {
+        self.0.holder
+    }
+
+    /// Lends the seats; whether they were held.
+    pub(crate) fn lend(&self) -> bool {
+        self.replace(State::Lent, |state| matches!(state, State::Held { .. }) && !self.0.is_kept)
+    }
+
+    /// Gives them back for good.
+    pub(crate) fn end(&self) {
+        self.replace(State::Ended, |_| true);
+    }
+
+    /// True if they were given back for good.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.0.state.lock(), State::Ended)
+    }
+
+    fn replace(&self, new: State, may: impl FnOnce(&State) -> bool) -> bool {
+        let mut state = self.0.state.lock();
+        if !may(&state) {
+            return false;
+        }
+        let old = std::mem::replace(&mut *state, new);
+        drop(state);
+        // ORDER: without the lock: giving seats back grants them to others.
+        drop(old);
+        true
+    }
+
+    fn is_lent(&self) -> bool {
+        matches!(*self.0.state.lock(), State::Lent)
+    }
+
+    /// Waits for the seats again.
+    async fn take_again(self) -> Result<(), u32> {
+        let Lending { gate, holder, cost, .. } = &*self.0;
+        let seats = gate.take_again(*holder, *cost, RETURN_TIME).await?;
+        // They may have been given back for good meanwhile.
+        self.replace(State::Held { _seats: seats }, |state| matches!(state, State::Lent));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl LentSeats {
+    /// A seat of a user, of a gate with many.
+    pub(crate) async fn one(holder: Holder) -> Self {
+        let seats = Arc::new(Gate::new(100, 0)).take(holder, 1, Duration::ZERO).await;
+        Self::new(seats.expect("it is free"))
+    }
+}
+
+/// The body of an answer that is made only while its seats are held.
+pub(in crate::filters) struct SeatedBody {
+    inner: ResponseBody,
+    seats: LentSeats,
+    returning: Option<BoxFuture<'static, Result<(), u32>>>,
+}
+
+impl SeatedBody {
+    pub(in crate::filters) fn new(inner: ResponseBody, seats: LentSeats) -> Self {
+        Self { inner, seats, returning: None }
+    }
+}
+
+impl Body for SeatedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if this.returning.is_some() || this.seats.is_lent() {
+            let returning = this.returning.get_or_insert_with(|| this.seats.clone().take_again().boxed());
+            let outcome = ready!(returning.poll_unpin(context));
+            this.returning = None;
+            if outcome.is_err() {
+                let why = format!("no seats of flow control were free for {RETURN_TIME:?} to go on");
+                return Poll::Ready(Some(Err(BodyError::Aborted(why))));
+            }
+        }
+        Pin::new(&mut this.inner).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for SeatedBody {
+    fn drop(&mut self) {
+        self.seats.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::body::full;
+    use crate::shares::Level;
+
+    const ANN: Holder = Holder { flow: 1, level: Level::Exempt };
+    const BOB: Holder = Holder { flow: 2, level: Level::Exempt };
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_goes_on_when_it_has_its_seats_again() {
+        let gate = Arc::new(Gate::new(1, 0));
+        let seats = LentSeats::new(gate.take(ANN, 1, Duration::ZERO).await.unwrap());
+        let mut body = SeatedBody::new(full("x"), seats.clone());
+        assert!(gate.take(BOB, 1, Duration::ZERO).await.is_err());
+        assert!(seats.lend() && !seats.lend());
+        let of_bob = gate.take(BOB, 1, Duration::ZERO).await.unwrap();
+        assert!(body.frame().now_or_never().is_none(), "it waits, although the queue has no place");
+        drop(of_bob);
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "x");
+        assert!(gate.take(BOB, 1, Duration::ZERO).await.is_err());
+        drop(body);
+        assert!(gate.take(BOB, 1, Duration::ZERO).await.is_ok() && seats.has_ended() && !seats.lend());
+
+        let kept = LentSeats::kept(gate.take(ANN, 1, Duration::ZERO).await.unwrap());
+        assert!(!kept.lend() && gate.take(BOB, 1, Duration::ZERO).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_gets_no_seats_again_fails() {
+        let gate = Arc::new(Gate::new(1, 0));
+        let seats = LentSeats::new(gate.take(ANN, 1, Duration::ZERO).await.unwrap());
+        let mut body = SeatedBody::new(full("x"), seats.clone());
+        seats.lend();
+        let _of_bob = gate.take(BOB, 1, Duration::ZERO).await.unwrap();
+        assert!(matches!(body.frame().await, Some(Err(BodyError::Aborted(_)))));
+    }
+}
