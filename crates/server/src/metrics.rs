@@ -5,6 +5,7 @@
 
 mod access;
 mod admission;
+mod room;
 
 use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
@@ -16,6 +17,7 @@ use keelson_storage_sql::PostgresStats;
 
 pub(crate) use access::{access_samples, read_samples, review_times};
 pub(crate) use admission::{admission_times, webhook_samples, webhook_times};
+pub(crate) use room::{memory_samples, space_samples};
 
 /// All samples of one registry and its cache.
 pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
@@ -224,6 +226,12 @@ pub(crate) fn peer_samples(peers: &PeerServers) -> Vec<Sample> {
 /// What happened on the way to PostgreSQL.
 pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
     vec![
+        room::full(stats.refusing),
+        counter(
+            "keelson_postgres_refused_total",
+            "Groups of transactions that PostgreSQL refused since it has no room or takes no writes",
+            stats.refused,
+        ),
         counter(
             "keelson_postgres_connections_total",
             "Connections to PostgreSQL that were made, the first ones included",
@@ -261,6 +269,7 @@ pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
 /// What happened on the way to etcd.
 pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
     vec![
+        room::full(stats.full),
         counter("keelson_etcd_retries_total", "Calls to etcd that were tried again", stats.retries),
         counter("keelson_etcd_failovers_total", "How often another member of etcd was turned to", stats.failovers),
         counter(

@@ -18,4 +18,7 @@ mod tail;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Checked, OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, check, restore};
+pub use sqlite::{
+    Checked, DEFAULT_HISTORY_BYTES, OpenError, SpaceGauges, SpaceStats, SqliteConfig, SqlitePath, SqliteStore, backup,
+    check, restore,
+};

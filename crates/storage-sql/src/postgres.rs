@@ -14,6 +14,7 @@ mod error;
 mod feed;
 mod maintenance;
 mod read;
+mod refusal;
 mod scan;
 mod seen;
 mod session;
