@@ -268,6 +268,8 @@ impl Membership {
         };
         let record = Bytes::from(serde_json::to_vec(&record).expect("a record of texts and numbers is written"));
         let write = Transaction::default().when(self.key.clone(), condition).put(self.key.clone(), record);
+        // A full store takes it: a server that can't renew its record writes nothing more.
+        let write = Transaction { relieves: true, ..write };
         let written = self.store.commit(write).await?;
         self.hold(written.revisions[0], now);
         Ok(())

@@ -213,7 +213,7 @@ impl Mirror {
         if writes.is_empty() {
             return Ok(());
         }
-        let transaction = Transaction { compares: Vec::new(), writes };
+        let transaction = Transaction { writes, ..Transaction::default() };
         self.copy.commit(transaction).await.map(drop).map_err(|error| StoreFault::Unavailable(error.to_string()))
     }
 

@@ -49,7 +49,7 @@ async fn fill(store: &SqliteStore, pods: usize, writes: usize) {
         last.sort_unstable();
         last.dedup_by_key(|(number, _)| *number);
         let writes = last.into_iter().map(|(number, write)| put(number, write)).collect();
-        store.commit(Transaction { compares: Vec::new(), writes }).await.unwrap();
+        store.commit(Transaction { writes, ..Transaction::default() }).await.unwrap();
         if place * TOGETHER < pods && (place + 1) * TOGETHER >= pods {
             // The pods at rest are no history.
             store.compact(store.current_revision().await.unwrap()).await.unwrap();

@@ -86,7 +86,7 @@ async fn a_collection_is_loaded_anew_while_others_are_told_of_changes() {
         commit(&inner, "a/p0001", Some(&body(number))).await;
         let node = StoreKey::new(format!("{NODES}n1"));
         let write = Write::Put { key: node, value: value("n1", &body(number)), expires: None };
-        keelson_storage::Store::commit(&inner, Transaction { compares: Vec::new(), writes: vec![write] })
+        keelson_storage::Store::commit(&inner, Transaction { writes: vec![write], ..Transaction::default() })
             .await
             .unwrap();
         let written = tokio::time::Instant::now();
@@ -121,7 +121,9 @@ async fn a_lost_deletion_is_found_and_mended() {
 async fn a_cache_that_shows_what_the_store_has_is_left_alone() {
     let (store, cache) = start().await;
     let broken = Write::Put { key: StoreKey::new("/registry/pods/a/broken"), value: "no object".into(), expires: None };
-    keelson_storage::Store::commit(&store, Transaction { compares: Vec::new(), writes: vec![broken] }).await.unwrap();
+    keelson_storage::Store::commit(&store, Transaction { writes: vec![broken], ..Transaction::default() })
+        .await
+        .unwrap();
     for round in 0..200 {
         commit(&store, &format!("a/p{:04}", round * 5), Some(&body(round))).await;
         tokio::time::sleep(INTERVAL / 50).await;

@@ -191,8 +191,8 @@ impl World {
 
     async fn commit(&mut self, writes: Vec<(String, Option<Body>)>) {
         let transaction = Transaction {
-            compares: Vec::new(),
             writes: writes.iter().map(|(key, body)| write(key, body.as_ref())).collect(),
+            ..Transaction::default()
         };
         let committed = self.store.commit(transaction).await.unwrap();
         for ((key, body), revision) in writes.into_iter().zip(committed.revisions) {
@@ -216,7 +216,7 @@ impl World {
             Step::Elsewhere => {
                 let key = keelson_storage::StoreKey::new("/registry/minions/n0");
                 let put = keelson_storage::Write::Put { key, value: bytes::Bytes::from_static(b"{}"), expires: None };
-                self.store.commit(Transaction { compares: Vec::new(), writes: vec![put] }).await.unwrap();
+                self.store.commit(Transaction { writes: vec![put], ..Transaction::default() }).await.unwrap();
             }
             Step::CompactStore(back) => {
                 let oldest = self.back(*back);

@@ -127,8 +127,8 @@ async fn a_start_waits_for_the_objects_and_not_for_what_led_to_them() {
 async fn a_value_that_is_no_object_is_counted_and_hides_its_key() {
     let store = MemoryStore::new();
     let broken = |key: &str| Transaction {
-        compares: Vec::new(),
         writes: vec![Write::Put { key: StoreKey::new(key), value: "not json".into(), expires: None }],
+        ..Transaction::default()
     };
     store.commit(broken("/registry/pods/a/broken")).await.unwrap();
     store.commit(broken("/registry/elsewhere/x")).await.unwrap();

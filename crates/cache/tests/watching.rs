@@ -233,7 +233,10 @@ async fn old_events_give_their_frames_back() {
     for n in 0..20 {
         let key = keelson_storage::StoreKey::new("/registry/pods/a/p");
         let put = keelson_storage::Write::Put { key, value: large(n), expires: None };
-        store.commit(keelson_storage::Transaction { compares: Vec::new(), writes: vec![put] }).await.unwrap();
+        store
+            .commit(keelson_storage::Transaction { writes: vec![put], ..keelson_storage::Transaction::default() })
+            .await
+            .unwrap();
         if n == 0 {
             catch_up(&store, &cache).await;
         }

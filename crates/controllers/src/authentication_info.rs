@@ -127,7 +127,7 @@ impl AuthenticationPublication {
         };
         match self.client.update(target, with(data)).await {
             // It has grown too large to be kept. Each server adds its own again.
-            Err(ApiError::TooLarge { .. } | ApiError::Invalid { .. }) => {
+            Err(ApiError::TooLarge { .. } | ApiError::ObjectTooLarge { .. } | ApiError::Invalid { .. }) => {
                 self.client.update(target, with(own.to_data())).await.map(|_| ())
             }
             written => written.map(|_| ()),

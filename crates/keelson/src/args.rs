@@ -6,6 +6,7 @@
 mod access;
 mod audit;
 mod front_proxy;
+mod store;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -113,6 +114,8 @@ pub(crate) struct Serve {
     /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
     #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = duration)]
     pub(crate) history: Duration,
+    #[command(flatten)]
+    pub(crate) store_room: store::StoreArgs,
     /// The largest object in bytes, with what the store keeps beside it. A store on etcd takes no more than its own
     /// --max-request-bytes, whatever this says.
     #[arg(long, env = "KEELSON_MAX_OBJECT_BYTES", default_value_t = 1_572_864, value_parser = clap::value_parser!(u32).range(65_536..))]

@@ -170,6 +170,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
         accept_loss: args.accept_loss,
+        store_room: args.store_room.into_room(),
         max_object_bytes: args.max_object_bytes as usize,
         cache_check_interval: args.cache_check_interval.0,
         registry,

@@ -100,6 +100,13 @@ pub enum ApiError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// 413: the object is larger than the store takes.
+    ObjectTooLarge {
+        /// Its size in the store, in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// 413: a JSON patch has too many operations.
     PatchTooManyOperations {
         /// The limit.
@@ -171,6 +178,8 @@ pub enum ApiError {
         /// When to try again, if that is known.
         retry_after_seconds: Option<u32>,
     },
+    /// 507: the store has no room for the write. No time to try again is named: the operator has to make room.
+    InsufficientStorage(String),
     /// 500 without a reason: an object to be created has a resourceVersion.
     RevisionOnCreate,
     /// 409: every generated name tried was taken.
@@ -329,6 +338,9 @@ impl ApiError {
             Self::ApplyConflict { message, causes } => answer::apply_conflict(message, causes),
             Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
             Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
+            Self::ObjectTooLarge { bytes, limit } => answer::too_large(&format!(
+                "the object takes {bytes} bytes in the store, and --max-object-bytes of the server allows {limit}"
+            )),
             Self::PatchTooManyOperations { limit, actual } => {
                 answer::too_large(&format!("The allowed maximum operations in a JSON patch is {limit}, got {actual}"))
             }
@@ -361,6 +373,7 @@ impl ApiError {
                 status.details = retry_after_seconds.map(answer::retry_after);
                 status
             }
+            Self::InsufficientStorage(message) => answer::failure(507, "InsufficientStorage", message.clone()),
             Self::RevisionOnCreate => {
                 Status::failure(500, None, "resourceVersion should not be set on objects to be created".to_owned())
             }
@@ -414,6 +427,8 @@ impl ApiError {
             | Self::ApplyConflict { .. }
             | Self::Expired { .. }
             | Self::TooLarge { .. }
+            | Self::ObjectTooLarge { .. }
+            | Self::InsufficientStorage(_)
             | Self::PatchTooManyOperations { .. }
             | Self::UnsupportedMediaType { .. }
             | Self::UnsupportedPatchType

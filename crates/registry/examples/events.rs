@@ -142,7 +142,7 @@ fn cpu() -> f64 {
 }
 
 async fn commit(store: &MemoryStore, writes: Vec<Write>) -> Revision {
-    let committed = store.commit(Transaction { compares: Vec::new(), writes }).await.unwrap();
+    let committed = store.commit(Transaction { writes, ..Transaction::default() }).await.unwrap();
     *committed.revisions.last().unwrap()
 }
 

@@ -397,6 +397,10 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
             warn_repeated!(""; %cause, "whether a write took effect is not known");
             ApiError::Timeout("the store has not said whether the write took effect".to_owned())
         }
+        // The engine has logged it once. No time to try again is named: clients would repeat the write before there is room.
+        StoreError::Full(why) => ApiError::InsufficientStorage(format!("the store is full: {why}")),
+        StoreError::EtcdFull(_) => ApiError::Unclassified("etcdserver: mvcc: database space exceeded".to_owned()),
+        StoreError::AboveLimit { bytes, limit, .. } => ApiError::ObjectTooLarge { bytes, limit },
         // The reference server passes etcd's words on, and clients know them.
         StoreError::TooLarge(cause) => {
             warn_repeated!(""; %cause, "a write was refused for its size");

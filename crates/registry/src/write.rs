@@ -10,6 +10,7 @@
 mod commit;
 mod managed_fields;
 mod queues;
+mod room;
 mod stages;
 
 use async_trait::async_trait;

@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::audit::AuditConfig;
 use crate::issuers::AuthenticationSources;
-use crate::store::StoreConfig;
+use crate::store::{StoreConfig, StoreRoom};
 
 /// How many bytes of a hash tell servers apart in their derived names.
 const SERVER_ID_BYTES: usize = 16;
@@ -47,6 +47,8 @@ pub struct Config {
     pub history: Duration,
     /// Whether to go on without what the store is known to have lost: from the damaged place of its log on, or all of it.
     pub accept_loss: bool,
+    /// The room that a store of this server's own may take.
+    pub store_room: StoreRoom,
     /// The largest write in bytes, an object with its keys: the same on every store, so that each can take another's place.
     pub max_object_bytes: usize,
     /// How many bytes of past objects the cache keeps at the most; what it forgets is read from the store.
@@ -133,6 +135,7 @@ impl Default for Config {
             data_dir: None,
             history: Duration::from_mins(5),
             accept_loss: false,
+            store_room: StoreRoom::default(),
             max_object_bytes: bounded::DEFAULT_BOUND,
             history_bytes: 256 * 1024 * 1024,
             view_bytes: DEFAULT_VIEW_BYTES,

@@ -144,12 +144,12 @@ pub(crate) fn warn_of_other_store(config: &Config) {
 /// # Errors
 /// When it can't be opened, or is gone or empty and that is not accepted.
 pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
-    let (store, accept) = (&config.store, config.accept_loss);
+    let (store, room, accept) = (&config.store, &config.store_room, config.accept_loss);
     let noted = config.data_dir.as_deref().and_then(|data_dir| {
         NotedStore::read(data_dir).filter(|noted| NotedStore::of(store, data_dir).as_ref() == Some(noted))
     });
     let Some(noted) = noted.filter(|noted| *noted != NotedStore::Memory) else {
-        return store.open(least, false, supervisor, accept).await;
+        return store.open(least, false, supervisor, room, accept).await;
     };
     let lost = || {
         format!(
@@ -157,7 +157,7 @@ pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Su
              --accept-loss to begin with an empty store"
         )
     };
-    let opened = match store.open(least, !accept, supervisor, accept).await {
+    let opened = match store.open(least, !accept, supervisor, room, accept).await {
         Err(error) if is_missing(&error) => return Err(error.context(lost())),
         opened => opened?,
     };
@@ -168,7 +168,7 @@ pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Su
     tracing::warn!(store = %noted, "beginning with an empty store; the one of before is gone");
     // Some stores can be opened once at a time, and closing one waits for its threads.
     tokio::task::spawn_blocking(|| drop(opened)).await?;
-    store.open(Revision::new(ACCEPTED_LOSS_MARGIN), false, supervisor, accept).await
+    store.open(Revision::new(ACCEPTED_LOSS_MARGIN), false, supervisor, room, accept).await
 }
 
 /// Returns true for an error which says that there is no store.

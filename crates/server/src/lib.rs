@@ -43,4 +43,4 @@ pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PartialRights, PortRange, RegistryConfig, ServiceRanges};
 pub use keelson_storage::copy::CopyProgress;
 pub use server::{RunningServer, Server};
-pub use store::StoreConfig;
+pub use store::{StoreConfig, StoreRoom};

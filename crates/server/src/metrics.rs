@@ -5,6 +5,7 @@
 
 mod access;
 mod admission;
+mod room;
 
 use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
@@ -17,6 +18,7 @@ use keelson_supervision::Supervisor;
 
 pub(crate) use access::{access_samples, read_samples, review_times};
 pub(crate) use admission::{admission_times, webhook_samples, webhook_times};
+pub(crate) use room::{memory_samples, space_samples};
 
 /// The findings of the watchdog.
 pub(crate) fn watchdog_samples(supervisor: &Supervisor) -> Vec<Sample> {
@@ -241,6 +243,12 @@ pub(crate) fn peer_samples(peers: &PeerServers) -> Vec<Sample> {
 /// What happened on the way to PostgreSQL.
 pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
     vec![
+        room::full(stats.refusing),
+        counter(
+            "keelson_postgres_refused_total",
+            "Groups of transactions that PostgreSQL refused since it has no room or takes no writes",
+            stats.refused,
+        ),
         counter(
             "keelson_postgres_connections_total",
             "Connections to PostgreSQL that were made, the first ones included",
@@ -278,6 +286,7 @@ pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
 /// What happened on the way to etcd.
 pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
     vec![
+        room::full(stats.full),
         counter("keelson_etcd_retries_total", "Calls to etcd that were tried again", stats.retries),
         counter("keelson_etcd_failovers_total", "How often another member of etcd was turned to", stats.failovers),
         counter(

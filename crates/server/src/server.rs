@@ -441,7 +441,12 @@ async fn close(store: Arc<dyn Store>) {
 
 /// What writes go through: up to a size, and where others write too, only as long as this server's identity stands.
 fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dyn Store> {
-    let bounded = Arc::new(BoundedStore::new(store.clone(), config.max_object_bytes));
+    let bounded = Arc::new(match config.store {
+        StoreConfig::Etcd(_) => BoundedStore::on_etcd(store.clone(), config.max_object_bytes),
+        StoreConfig::Memory | StoreConfig::Sqlite(_) | StoreConfig::Postgres(_) | StoreConfig::Shared(_) => {
+            BoundedStore::new(store.clone(), config.max_object_bytes)
+        }
+    });
     if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
 }
 

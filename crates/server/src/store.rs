@@ -11,15 +11,16 @@ use anyhow::{Context as _, bail, ensure};
 use keelson_http::metrics::Sample;
 use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
-use keelson_storage::{Store, copy};
+use keelson_storage::{Disk, Store, SystemDisk, copy};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_storage_sql::{
-    ACCEPTED_LOSS_MARGIN, PasswordSources, PostgresConfig, PostgresStore, SqliteConfig, SqliteStore,
+    ACCEPTED_LOSS_MARGIN, DEFAULT_HISTORY_BYTES, PasswordSources, PostgresConfig, PostgresStore, SqliteConfig,
+    SqliteStore,
 };
 use keelson_supervision::Supervisor;
 
 use crate::data_directory::{NotedStore, is_same};
-use crate::metrics::{etcd_samples, postgres_samples};
+use crate::metrics::{etcd_samples, memory_samples, postgres_samples, space_samples};
 
 /// Where a server keeps its keys in its data directory.
 const PKI_DIRECTORY: &str = "pki";
@@ -37,6 +38,25 @@ pub enum StoreConfig {
     Etcd(Box<EtcdConfig>),
     /// In a store that was opened elsewhere and that other servers in this process may use too.
     Shared(Arc<dyn Store>),
+}
+
+/// The room that a store of this server's own may take. A database or etcd has limits of its own.
+#[derive(Clone, Debug)]
+pub struct StoreRoom {
+    /// The most bytes of the embedded store; `None` for as many as its disk has.
+    pub quota: Option<u64>,
+    /// The most bytes of versions that only reads of the past see, in the embedded store and in memory.
+    pub history_bytes: u64,
+    /// The size of the embedded store's reserve on its disk, in bytes; `None` is a part of the disk.
+    pub reserve: Option<u64>,
+    /// The disk that the embedded store is on.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Default for StoreRoom {
+    fn default() -> Self {
+        Self { quota: None, history_bytes: DEFAULT_HISTORY_BYTES, reserve: None, disk: Arc::new(SystemDisk) }
+    }
 }
 
 /// Numbers that a store keeps about itself.
@@ -141,9 +161,10 @@ impl StoreConfig {
         least: Revision,
         existing: bool,
         supervisor: &Supervisor,
+        room: &StoreRoom,
         accept_loss: bool,
     ) -> anyhow::Result<Opened> {
-        let opened = self.open_with(Opening { least, accept_loss, existing }, supervisor).await?;
+        let opened = self.open_with(Opening { least, accept_loss, existing }, supervisor, room).await?;
         let unfinished = copy::is_unfinished(&*opened.store).await.context("looking into the store")?;
         ensure!(!unfinished, "a copy into this store did not finish: give `keelson storage copy` again");
         Ok(opened)
@@ -163,21 +184,30 @@ impl StoreConfig {
     /// # Errors
     /// When it can't be opened.
     pub(crate) async fn open_at_least(&self, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
-        self.open_with(Opening { least, ..Opening::default() }, supervisor).await
+        self.open_with(Opening { least, ..Opening::default() }, supervisor, &StoreRoom::default()).await
     }
 
-    async fn open_with(&self, how: Opening, supervisor: &Supervisor) -> anyhow::Result<Opened> {
+    async fn open_with(&self, how: Opening, supervisor: &Supervisor, room: &StoreRoom) -> anyhow::Result<Opened> {
         let Opening { least, accept_loss, existing } = how;
         Ok(match self {
-            Self::Memory => Opened::silent(Arc::new(MemoryStore::starting_at(least.max(Revision::new(1))))),
+            Self::Memory => {
+                let store =
+                    MemoryStore::starting_at(least.max(Revision::new(1))).with_history_bytes(room.history_bytes);
+                let measured = store.clone();
+                Opened { store: Arc::new(store), metrics: Box::new(move || memory_samples(&measured)) }
+            }
             Self::Sqlite(directory) => {
                 let mut settings = SqliteConfig::directory(directory);
                 settings.least_revision = least;
                 settings.accept_loss = accept_loss;
                 settings.existing = existing;
                 settings.supervisor = supervisor.clone();
+                (settings.quota_bytes, settings.history_bytes) = (room.quota, room.history_bytes);
+                (settings.reserve_bytes, settings.disk) = (room.reserve, room.disk.clone());
                 let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
-                Opened::silent(Arc::new(opened.context("opening the store")?))
+                let store = opened.context("opening the store")?;
+                let gauges = store.gauges();
+                Opened { store: Arc::new(store), metrics: Box::new(move || space_samples(gauges.read())) }
             }
             Self::Postgres(config) => {
                 let mut config = (**config).clone();

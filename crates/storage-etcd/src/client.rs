@@ -91,6 +91,8 @@ pub struct EtcdStats {
     pub progress_requests: u64,
     /// Keys that were written only to make an event, for an etcd whose progress reports can't be believed.
     pub ticks: u64,
+    /// True after etcd has refused a put for want of room, until it takes one.
+    pub full: bool,
 }
 
 /// The counters themselves, which outlive the store for whoever reads them.
@@ -103,6 +105,7 @@ pub struct EtcdCounters {
     pub(crate) watches_broken: AtomicU64,
     pub(crate) progress_requests: AtomicU64,
     pub(crate) ticks: AtomicU64,
+    pub(crate) full: AtomicBool,
 }
 
 impl EtcdCounters {
@@ -117,6 +120,7 @@ impl EtcdCounters {
             watches_broken: of(&self.watches_broken),
             progress_requests: of(&self.progress_requests),
             ticks: of(&self.ticks),
+            full: self.full.load(Ordering::Relaxed),
         }
     }
 }

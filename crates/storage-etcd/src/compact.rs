@@ -43,8 +43,14 @@ pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), Sto
             let current = revisions.settle(client, keys, seen).await.map_err(Failure::into_store_error)?;
             return Err(StoreError::Future { requested: oldest, current });
         }
-        // Who announced as much will do it, or has died on the way; doing it twice does no harm.
-        if seen.compacted >= requested || announce(shared, requested, seen).await.map_err(Failure::into_store_error)? {
+        // A server that announced as much will compact, or has died on the way; compacting twice does no harm. An etcd without room takes no
+        // announcement, and needs compaction most: other servers notice it by their reads, as where etcd compacts by itself.
+        let is_announced = seen.compacted >= requested
+            || match announce(shared, requested, seen).await {
+                Err(Failure::NoSpace(_)) => true,
+                announced => announced.map_err(Failure::into_store_error)?,
+            };
+        if is_announced {
             return do_it(shared, requested).await.map_err(Failure::into_store_error);
         }
     }

@@ -22,7 +22,9 @@ pub(crate) enum Failure {
     TokenEnded,
     /// etcd refuses who we are, or what we ask.
     Refused(String),
-    /// etcd has no room, or too much to do. Another member would say the same.
+    /// etcd has no room: an alarm has it refuse what puts anything. Deletions pass.
+    NoSpace(String),
+    /// etcd has too much to do. Another member would say the same.
     Exhausted(String),
     /// No answer. `sent` is false when the request has certainly not been taken up.
     Unavailable {
@@ -47,6 +49,7 @@ impl Failure {
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Unavailable { cause, .. } | Self::Exhausted(cause) => StoreError::Unavailable(cause),
+            Self::NoSpace(cause) => StoreError::EtcdFull(cause),
             Self::Refused(cause) => StoreError::Unavailable(format!("etcd refuses: {cause}")),
             Self::TokenEnded => StoreError::Unavailable("etcd does not accept its own token".to_owned()),
             Self::LeaseNotFound => StoreError::Unavailable("the lease of a write has ended".to_owned()),
@@ -73,6 +76,7 @@ impl From<Status> for Failure {
             }
             Code::InvalidArgument if text.contains("request is too large") => Self::TooLarge(too_many_bytes()),
             Code::ResourceExhausted if text.contains("larger than max") => Self::TooLarge(too_many_bytes()),
+            Code::ResourceExhausted if text.contains("space exceeded") => Self::NoSpace(plain(text).to_owned()),
             Code::ResourceExhausted => Self::Exhausted(plain(text).to_owned()),
             // Said to requests that need a leader, before they are looked at.
             Code::Unavailable if plain(text) == "no leader" => {
@@ -213,7 +217,11 @@ mod tests {
             ),
             (
                 Status::resource_exhausted("etcdserver: mvcc: database space exceeded"),
-                Failure::Exhausted("mvcc: database space exceeded".to_owned()),
+                Failure::NoSpace("mvcc: database space exceeded".to_owned()),
+            ),
+            (
+                Status::resource_exhausted("etcdserver: too many requests"),
+                Failure::Exhausted("too many requests".to_owned()),
             ),
             (
                 Status::unavailable("etcdserver: no leader"),

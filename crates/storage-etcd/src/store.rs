@@ -3,6 +3,7 @@
 //! It puts the parts together: reads, transactions, the watch behind tails, leases and compaction are in files of their own.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -48,8 +49,6 @@ pub(crate) struct Shared {
     pub(crate) cluster: u64,
     /// When etcd last said that this user may not compact.
     pub(crate) may_not_compact: Mutex<Option<Instant>>,
-    /// Why etcd has refused the last write, if for want of room.
-    full: Mutex<Option<String>>,
     leases: Leases,
     clock: Arc<dyn Clock>,
 }
@@ -91,7 +90,6 @@ impl EtcdStore {
             cluster: seen.cluster,
             seen: Seen::new(seen.at),
             may_not_compact: Mutex::default(),
-            full: Mutex::default(),
             client,
             keys,
             revisions: Revisions::default(),
@@ -160,8 +158,8 @@ impl EtcdStore {
                     return outcome::find(&self.shared, transaction, before, cause).await.map(Sent::FoundOut);
                 }
                 Err(failure) => {
-                    if let Failure::Exhausted(cause) = &failure {
-                        *self.shared.full.lock() = Some(cause.clone());
+                    if let Failure::NoSpace(cause) = &failure {
+                        self.shared.ran_full(cause);
                     }
                     return Err(failure.into_store_error().into());
                 }
@@ -205,6 +203,25 @@ impl Shared {
         Ok(seen)
     }
 
+    /// etcd has refused a write for want of room.
+    fn ran_full(&self, cause: &str) {
+        if !self.client.counters().full.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                cause,
+                "etcd has no room: it refuses what puts anything, and takes deletions; compact it (the server goes on doing so), \
+                 defragment each member (etcdctl defrag), and disarm the alarm (etcdctl alarm disarm)"
+            );
+        }
+    }
+
+    /// etcd has taken a put. Every server renews its lease now and then, and so finds out that there is room again.
+    fn has_room(&self) {
+        let full = &self.client.counters().full;
+        if full.load(Ordering::Relaxed) && full.swap(false, Ordering::Relaxed) {
+            tracing::info!("etcd has room again");
+        }
+    }
+
     pub(crate) const fn leases(&self) -> &Leases {
         &self.leases
     }
@@ -232,8 +249,8 @@ impl Store for EtcdStore {
             Sent::FoundOut(committed) => return Ok(committed),
         };
         let done = transaction::decode(&self.shared.keys, &transaction, answer)?;
-        if done.wrote {
-            *self.shared.full.lock() = None;
+        if done.wrote && !transaction.writes.iter().all(|write| matches!(write, Write::Delete { .. })) {
+            self.shared.has_room();
         }
         let revision = if done.wrote || transaction.writes.is_empty() {
             let revision = from_etcd(done.revision);
@@ -294,12 +311,8 @@ impl Store for EtcdStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.shared.seen(0).await?;
-        // Every server writes its lease now and then, and so finds out when there is room again.
-        match &*self.shared.full.lock() {
-            Some(cause) => Err(StoreError::Unavailable(format!("etcd takes no writes: {cause}"))),
-            None => Ok(()),
-        }
+        // An etcd without room answers, and takes deletions.
+        self.shared.seen(0).await.map(|_| ())
     }
 }
 

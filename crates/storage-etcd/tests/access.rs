@@ -199,7 +199,7 @@ async fn use_with_the_least_rights(builder: EtcdServerBuilder) {
     let start = store.current_revision().await.unwrap();
     let ends = SystemTime::now();
     let write = Write::Put { key: key("events/a"), value: "x".into(), expires: Some(ends) };
-    commit(&store, Transaction { compares: Vec::new(), writes: vec![write] }).await;
+    commit(&store, Transaction { writes: vec![write], ..Transaction::default() }).await;
     assert_eq!(store.expire(ends).await.unwrap(), 1);
     let end = commit(&store, put("a", "1")).await;
     assert_eq!(follow(&store, start, end).await.len(), 3);

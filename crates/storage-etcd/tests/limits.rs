@@ -93,9 +93,9 @@ async fn what_etcd_does_not_take_is_refused_whole_and_in_words() {
     assert_eq!(store.current_revision().await.unwrap(), before);
 }
 
-/// etcd takes no writes once it has said so, until somebody makes room and tells it.
+/// etcd refuses puts from the alarm on until an operator makes room and disarms it. Deletions and compaction pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_etcd_is_not_well_until_there_is_room() {
+async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
     let Some(server) = EtcdServer::builder().arg("--quota-backend-bytes=4194304").start() else { return };
     let store = open(&server, "/registry").await;
     let mut number = 0;
@@ -106,11 +106,16 @@ async fn a_full_etcd_is_not_well_until_there_is_room() {
         }
         assert!(number < 100, "the quota is some writes");
     };
-    assert!(matches!(refused, CommitError::Store(StoreError::Unavailable(_))), "{refused}");
-    let told = store.check().await.unwrap_err().to_string();
-    assert!(told.contains("etcd takes no writes: ") && told.contains("space exceeded"), "{told}");
-    let newest = store.current_revision().await.unwrap();
-    server.ask("/v3/kv/compaction", &format!("{{\"revision\":\"{newest}\",\"physical\":true}}"));
+    assert!(matches!(refused, CommitError::Store(StoreError::EtcdFull(_))), "{refused}");
+    assert!(refused.to_string().contains("space exceeded"), "{refused}");
+    assert!(store.stats().full);
+    // Making room needs the store: it answers, deletes, expires and compacts.
+    store.check().await.unwrap();
+    let deleted = commit(&store, Transaction::default().delete(key("large"))).await;
+    assert!(store.stats().full, "a deletion says nothing of room");
+    store.expire(SystemTime::now()).await.unwrap();
+    store.compact(deleted).await.unwrap();
+    assert_eq!(store.oldest_revision().await.unwrap(), deleted);
     server.ask("/v3/maintenance/defragment", "{}");
     let alarms = server.ask("/v3/maintenance/alarm", r#"{"action":"GET"}"#);
     let member = alarms.split("\"memberID\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
@@ -118,6 +123,7 @@ async fn a_full_etcd_is_not_well_until_there_is_room() {
     server.ask("/v3/maintenance/alarm", &disarm);
     commit(&store, put("small", "x")).await;
     store.check().await.unwrap();
+    assert!(!store.stats().full);
 }
 
 /// Keys end by themselves too, should no server be left to end them: they hang on leases of etcd.
@@ -130,7 +136,7 @@ async fn keys_that_end_share_a_lease_and_go_in_one_revision() {
     for number in 0..10 {
         let value = bytes(number, 10).into();
         let write = Write::Put { key: key(&format!("events/{number}")), value, expires: Some(end) };
-        commit(&stores[number % 2], Transaction { compares: Vec::new(), writes: vec![write] }).await;
+        commit(&stores[number % 2], Transaction { writes: vec![write], ..Transaction::default() }).await;
     }
     assert_eq!(stores[0].expire(SystemTime::now()).await.unwrap(), 0);
     let (one, two) = tokio::join!(stores[0].expire(end), stores[1].expire(end));
@@ -142,7 +148,7 @@ async fn keys_that_end_share_a_lease_and_go_in_one_revision() {
     assert!(ended.iter().all(|event| event.revision == newest));
     // A lease that another server has ended is granted anew.
     let write = Write::Put { key: key("events/late"), value: "x".into(), expires: Some(end) };
-    commit(&stores[1], Transaction { compares: Vec::new(), writes: vec![write] }).await;
+    commit(&stores[1], Transaction { writes: vec![write], ..Transaction::default() }).await;
     assert_eq!(stores[0].expire(end).await.unwrap(), 1);
 }
 

@@ -19,6 +19,6 @@ mod tail;
 pub use postgres::{PasswordSources, PostgresConfig, PostgresCounters, PostgresError, PostgresStats, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
-    ACCEPTED_LOSS_MARGIN, Checked, DirectoryLock, OpenError, SqliteConfig, SqlitePath, SqliteStore, backup, check,
-    restore,
+    ACCEPTED_LOSS_MARGIN, Checked, DEFAULT_HISTORY_BYTES, DirectoryLock, OpenError, SpaceGauges, SpaceStats,
+    SqliteConfig, SqlitePath, SqliteStore, backup, check, restore,
 };

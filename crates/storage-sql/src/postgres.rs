@@ -15,6 +15,7 @@ mod feed;
 mod maintenance;
 mod password;
 mod read;
+mod refusal;
 mod scan;
 mod seen;
 mod session;

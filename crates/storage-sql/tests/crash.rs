@@ -12,10 +12,14 @@ use std::sync::Arc;
 use keelson_meta::Revision;
 use keelson_storage::{Condition, Store, StoreKey, Transaction};
 use keelson_storage_sql::{SqliteConfig, SqliteStore};
+use keelson_teststores::{DiskFault, FragileDisk};
 use tempfile::TempDir;
 
 /// Set for the child: the data directory.
 const CHILD_DIRECTORY: &str = "KEELSON_CRASH_TEST_DIRECTORY";
+
+/// Set for the child that is to run out of room: how large its disk is, in bytes.
+const CHILD_ROOM: &str = "KEELSON_CRASH_TEST_ROOM";
 
 /// How many writers the child has.
 const WRITERS: usize = 16;
@@ -32,6 +36,9 @@ fn key(writer: usize, round: u64, half: &str) -> StoreKey {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_writes_until_it_is_killed() {
     let Some(directory) = std::env::var_os(CHILD_DIRECTORY) else { return };
+    if let Some(room) = std::env::var_os(CHILD_ROOM) {
+        return fill_for_ever(directory.as_ref(), room.to_str().unwrap().parse().unwrap()).await;
+    }
     let store = Arc::new(open(directory.as_ref()));
     let compactor = store.clone();
     tokio::spawn(async move {
@@ -64,7 +71,7 @@ async fn inv18_acknowledged_writes_survive_kill_9() {
     let directory = TempDir::new().unwrap();
     let mut acknowledged = Vec::new();
     for kill_after in [1, 40, 300, 900] {
-        acknowledged.extend(run_child_and_kill_it(directory.path(), kill_after));
+        acknowledged.extend(run_child_and_kill_it(directory.path(), None, kill_after));
         let store = open(directory.path());
         let newest = store.current_revision().await.unwrap();
         for (writer, round, revision) in &acknowledged {
@@ -78,13 +85,14 @@ async fn inv18_acknowledged_writes_survive_kill_9() {
 }
 
 /// Lines of the child until some have come, then kill -9, then what it had still printed.
-fn run_child_and_kill_it(directory: &Path, kill_after: usize) -> Vec<(usize, u64, Revision)> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+fn run_child_and_kill_it(directory: &Path, room: Option<u64>, kill_after: usize) -> Vec<(usize, u64, Revision)> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["child_that_writes_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD_DIRECTORY, directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .envs(room.map(|room| (CHILD_ROOM, room.to_string())))
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let mut acknowledged = Vec::new();
     let mut killed = false;
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
@@ -108,6 +116,61 @@ fn parse(line: &str) -> Option<(usize, u64, Revision)> {
     let round = words.next()?.parse().ok()?;
     let revision: Revision = words.next()?.parse().ok()?;
     Some((writer, round, revision))
+}
+
+/// Fills a small disk and makes room again, over and over: the reserve is given up and taken. Prints `0` with each round that is written, and
+/// `1` with each round that is about to be deleted.
+async fn fill_for_ever(directory: &Path, room: u64) {
+    let disk = FragileDisk::below(directory);
+    disk.set(DiskFault::Room(room));
+    let config = SqliteConfig { disk: Arc::new(disk), ..SqliteConfig::directory(directory) };
+    let store = Arc::new(SqliteStore::open(config).unwrap());
+    let compactor = store.clone();
+    tokio::spawn(async move {
+        loop {
+            let oldest = compactor.crowded().await;
+            if compactor.compact(oldest).await.is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        }
+    });
+    let start = store.current_revision().await.unwrap().get();
+    let (mut oldest, mut round) = (start, start);
+    loop {
+        match store.commit(Transaction::default().put(key(0, round, "b"), vec![7; 300_000])).await {
+            Ok(committed) => {
+                println!("acknowledged 0 {round} {}.", committed.revisions[0]);
+                round += 1;
+            }
+            Err(_) if oldest < round => {
+                // Announced before it is done: after a kill it may be done or not.
+                println!("acknowledged 1 {oldest} 1.");
+                let _ = store.commit(Transaction::default().delete(key(0, oldest, "b"))).await;
+                oldest += 1;
+            }
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inv18_acknowledged_writes_survive_kill_9_on_a_full_disk() {
+    let room: u64 = 24 * 1024 * 1024;
+    for kill_after in [60, 75, 90, 120, 150, 200] {
+        let directory = TempDir::new().unwrap();
+        let told = run_child_and_kill_it(directory.path(), Some(room), kill_after);
+        let deleted: std::collections::HashSet<u64> =
+            told.iter().filter(|(what, ..)| *what == 1).map(|(_, round, _)| *round).collect();
+        assert!(kill_after < 120 || !deleted.is_empty(), "the disk was full");
+        let disk = FragileDisk::below(directory.path());
+        disk.set(DiskFault::Room(room));
+        let config = SqliteConfig { disk: Arc::new(disk), ..SqliteConfig::directory(directory.path()) };
+        let store = SqliteStore::open(config).unwrap();
+        for (_, round, revision) in told.iter().filter(|(what, round, _)| *what == 0 && !deleted.contains(round)) {
+            let found = store.get(&key(0, *round, "b")).await.unwrap();
+            assert_eq!(found.map(|found| found.revision), Some(*revision), "round {round} was acknowledged");
+        }
+    }
 }
 
 async fn assert_no_half_transactions(store: &SqliteStore) {

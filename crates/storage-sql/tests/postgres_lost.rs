@@ -168,7 +168,7 @@ async fn inv17_the_revision_of_a_lost_version_holds_for_no_other_one() {
     let early = open(&second.url()).await;
     let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let write = Write::Put { key: key("k"), value: "other".into(), expires: Some(ends) };
-    let other = commit(&early, Transaction { compares: Vec::new(), writes: vec![write] }).await;
+    let other = commit(&early, Transaction { writes: vec![write], ..Transaction::default() }).await;
     assert_eq!(other, lost, "one revision, two versions");
     commit(&early, put("gone", "1")).await;
     let newest = commit(&early, Transaction::default().delete(key("gone"))).await;

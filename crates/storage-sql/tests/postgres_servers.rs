@@ -256,7 +256,7 @@ async fn keys_end_once_whoever_ends_them() {
     for number in 0..600 {
         let value = bytes::Bytes::from_static(b"v");
         let write = Write::Put { key: key(&format!("e{number:03}")), value, expires: Some(ends) };
-        commit(&*stores[0], Transaction { compares: Vec::new(), writes: vec![write] }).await;
+        commit(&*stores[0], Transaction { writes: vec![write], ..Transaction::default() }).await;
     }
     let start = stores[0].current_revision().await.unwrap();
     let (one, other) = tokio::join!(stores[0].expire(ends), stores[1].expire(ends));
@@ -483,4 +483,65 @@ async fn an_ordinary_role_with_a_password_that_owns_the_database_is_enough() {
     let sources = PasswordSources { variable: Some("a b+c".to_owned()), ..PasswordSources::default() };
     let store = PostgresStore::open(without.with_password_from(&sources).unwrap()).await.unwrap();
     assert_eq!(store.current_revision().await.unwrap(), revision);
+}
+
+/// Checks the errors while every write is refused, and that reads still work.
+async fn check_refusing(store: &PostgresStore, words: &str) {
+    let refused = store.commit(put("b", "1")).await.unwrap_err().to_string();
+    assert!(refused.contains(words), "{refused}");
+    let told = store.check().await.unwrap_err().to_string();
+    assert!(told.contains("PostgreSQL takes no writes: ") && told.contains(words), "{told}");
+    assert!(store.counters().read().refusing);
+    assert!(store.get(&key("a")).await.unwrap().is_some());
+    assert_eq!(store.range(everything(None, None)).await.unwrap().entries.len(), 1);
+}
+
+async fn check_taking(store: &PostgresStore) {
+    commit(store, put("b", "1")).await;
+    store.check().await.unwrap();
+    let stats = store.counters().read();
+    assert!(!stats.refusing && stats.refused > 0, "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_room_on_its_disk_is_not_well_until_it_takes_writes() {
+    let Some(url) = database() else { return };
+    let Some(server) = PostgresServer::shared() else { return };
+    let store = open(&url).await;
+    commit(&store, put("a", "1")).await;
+    let fill = "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS \
+        'BEGIN RAISE EXCEPTION ''could not extend file'' USING ERRCODE = ''53100''; END'; \
+        CREATE TRIGGER no_room BEFORE INSERT ON keelson_history EXECUTE FUNCTION no_room()";
+    server.sql(name_of_database(&url), fill);
+    check_refusing(&store, "could not extend file").await;
+    let refused = store.commit(put("b", "1")).await.unwrap_err();
+    assert!(matches!(refused, CommitError::Store(StoreError::Full(_))), "{refused}");
+    server.sql(name_of_database(&url), "DROP TRIGGER no_room ON keelson_history");
+    check_taking(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_read_only_is_not_well_until_it_takes_writes() {
+    let Some(server) = PostgresServer::start() else { return };
+    let url = server.create_database("case");
+    let store = open(&url).await;
+    commit(&store, put("a", "1")).await;
+    store.range(everything(None, None)).await.unwrap();
+    let settings = server.data_directory().join("postgresql.auto.conf");
+    let set = |text: &str| {
+        std::fs::write(&settings, text).unwrap();
+        server.sql("postgres", "SELECT pg_reload_conf()");
+    };
+    set("default_transaction_read_only = on\n");
+    let reading = || async { server.sql("postgres", "SHOW default_transaction_read_only") == "on" };
+    while !reading().await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    check_refusing(&store, "PostgreSQL is read-only").await;
+    set("");
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while store.commit(put("c", "1")).await.is_err() {
+        assert!(tokio::time::Instant::now() < deadline, "it takes writes again");
+    }
+    check_taking(&store).await;
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keelson_meta::Revision;
-use keelson_storage::{CommitError, RangeRequest, Store, StoreError, StoreKey, Transaction};
+use keelson_storage::{CommitError, Condition, Disk, RangeRequest, Store, StoreError, StoreKey, Transaction};
 use keelson_storage_sql::{OpenError, SqliteConfig, SqliteStore};
 use keelson_supervision::Supervisor;
 use keelson_teststores::{DiskFault, FragileDisk};
@@ -179,4 +179,192 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
     drop(store);
     let left = left(directory.path()).await.unwrap();
     assert_eq!(left.keys().map(String::as_str).collect::<Vec<_>>(), ["/after", "/before"]);
+}
+
+/// The size of the small disk, in bytes.
+const SMALL_DISK: u64 = 48 * 1024 * 1024;
+/// The longest time for background work.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn small_disk(directory: &TempDir) -> FragileDisk {
+    let disk = FragileDisk::below(directory.path());
+    disk.set(DiskFault::Room(SMALL_DISK));
+    disk
+}
+
+fn on_disk(directory: &TempDir, disk: &FragileDisk) -> SqliteConfig {
+    SqliteConfig { disk: Arc::new(disk.clone()), ..SqliteConfig::directory(directory.path()) }
+}
+
+/// Compacts as a server does: when the store says that history takes too much room.
+fn compacting(store: &Arc<SqliteStore>) -> tokio::task::JoinHandle<()> {
+    let store = Arc::downgrade(store);
+    tokio::spawn(async move {
+        loop {
+            let Some(store) = store.upgrade() else { return };
+            let Ok(oldest) = tokio::time::timeout(Duration::from_millis(100), store.crowded()).await else { continue };
+            if store.compact(oldest).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    })
+}
+
+fn large(key: &str) -> Transaction {
+    Transaction::default().put(StoreKey::new(key), vec![7; 400_000])
+}
+
+/// Creates objects until one is refused. Returns how many there are, and the refusal.
+async fn fill(store: &SqliteStore) -> (usize, String) {
+    let mut number = 0;
+    for _ in 0..500 {
+        match store.commit(large(&format!("/full/{number}"))).await {
+            Ok(_) => number += 1,
+            // The one that finds the disk full may try again: it may have been a deletion.
+            Err(CommitError::Store(StoreError::Unavailable(_))) => {}
+            Err(CommitError::Store(StoreError::Full(why))) => return (number, why),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("the disk takes more than it has");
+}
+
+async fn delete_all(store: &SqliteStore, count: usize) {
+    for number in 0..count {
+        store.commit(Transaction::default().delete(StoreKey::new(format!("/full/{number}")))).await.unwrap();
+    }
+}
+
+async fn until<T, F: Future<Output = Option<T>>>(what: &str, found: impl Fn() -> F) -> T {
+    let polling = async {
+        loop {
+            match found().await {
+                Some(found) => return found,
+                None => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, polling).await.unwrap_or_else(|_| panic!("{what}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn updates_of_one_key_do_not_fill_a_disk() {
+    let directory = TempDir::new().unwrap();
+    let disk = small_disk(&directory);
+    let store = Arc::new(SqliteStore::open(on_disk(&directory, &disk)).unwrap());
+    let compactor = compacting(&store);
+    let key = StoreKey::new("/one");
+    store.commit(large("/one")).await.unwrap();
+    // Many times as much as the disk has.
+    for _ in 0..600 {
+        store.commit(large("/one").when(key.clone(), Condition::Exists)).await.unwrap();
+    }
+    assert!(store.gauges().read().cuts > 0);
+    assert!(!store.gauges().read().full);
+    compactor.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_left_by_deleting() {
+    let directory = TempDir::new().unwrap();
+    let disk = small_disk(&directory);
+    let store = Arc::new(SqliteStore::open(on_disk(&directory, &disk)).unwrap());
+    let compactor = compacting(&store);
+    let (count, why) = fill(&store).await;
+    assert!(count > 40, "{count} objects fill the disk");
+    assert!(why.contains("delete objects, or make room on the disk"), "{why}");
+    assert!(store.gauges().read().full);
+    // It answers, and takes what leads out.
+    store.check().await.unwrap();
+    store.get(&StoreKey::new("/full/1")).await.unwrap().unwrap();
+    assert!(store.commit(put("/more", "x")).await.is_err(), "whatever adds is refused");
+    let taken = put("/full/1", "x").when(StoreKey::new("/full/1"), Condition::Absent);
+    let taken = store.commit(taken).await.unwrap_err();
+    assert!(
+        matches!(taken, CommitError::Compare { index: 0, .. }),
+        "a name that is taken is no matter of room: {taken}"
+    );
+    store.commit(Transaction { relieves: true, ..put("/lease", "x") }).await.unwrap();
+    let before = disk.room(directory.path()).unwrap().free;
+    delete_all(&store, count).await;
+    until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
+    store.commit(large("/more")).await.unwrap();
+    let room = || async {
+        let free = disk.room(directory.path()).unwrap().free;
+        (free > before + SMALL_DISK / 4).then_some(())
+    };
+    until("the disk gets its room back", room).await;
+    assert!(store.gauges().read().reserve > 0, "the reserve is there for the next time");
+    compactor.abort();
+}
+
+/// Others fill the disk while no server runs, to the last byte.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_on_a_full_disk_opens_and_is_left_by_deleting() {
+    let directory = TempDir::new().unwrap();
+    let disk = small_disk(&directory);
+    let store = Arc::new(SqliteStore::open(on_disk(&directory, &disk)).unwrap());
+    let (count, _) = fill(&store).await;
+    drop(store);
+    let free = disk.room(directory.path()).unwrap().free;
+    std::fs::write(directory.path().join("of-others"), vec![0; usize::try_from(free).unwrap()]).unwrap();
+    let store = Arc::new(SqliteStore::open(on_disk(&directory, &disk)).unwrap());
+    let compactor = compacting(&store);
+    assert_eq!(left_in(&store).await, count);
+    assert!(store.commit(large("/more")).await.is_err());
+    delete_all(&store, count).await;
+    until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
+    store.commit(large("/more")).await.unwrap();
+    assert_eq!(left_in(&store).await, 1);
+    compactor.abort();
+}
+
+async fn left_in(store: &SqliteStore) -> usize {
+    let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
+    store.range(range).await.unwrap().entries.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_at_its_quota_refuses_what_adds_to_it_and_takes_deletions() {
+    let directory = TempDir::new().unwrap();
+    let quota = 20 * 1024 * 1024;
+    let config = SqliteConfig { quota_bytes: Some(quota), ..SqliteConfig::directory(directory.path()) };
+    let store = Arc::new(SqliteStore::open(config.clone()).unwrap());
+    let compactor = compacting(&store);
+    let (count, why) = fill(&store).await;
+    assert!((40..=60).contains(&count), "{count} objects of 400 KB make 20 MiB");
+    assert!(why.contains("20 MiB that --store-quota allows") && why.contains("delete objects"), "{why}");
+    let stats = store.gauges().read();
+    assert!(stats.full && stats.refused > 0 && stats.used >= quota && stats.file < quota * 2, "{stats:?}");
+    // A restart does not lift it.
+    compactor.abort();
+    let _ = compactor.await;
+    drop(store);
+    let store = Arc::new(SqliteStore::open(config).unwrap());
+    let compactor = compacting(&store);
+    until("it is measured", || async { store.gauges().read().full.then_some(()) }).await;
+    assert!(store.commit(large("/more")).await.is_err());
+    delete_all(&store, count / 2).await;
+    until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
+    store.commit(large("/more")).await.unwrap();
+    compactor.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn history_above_its_share_is_cut_and_no_more_than_that() {
+    let directory = TempDir::new().unwrap();
+    let config = SqliteConfig { history_bytes: 8 * 1024 * 1024, ..SqliteConfig::directory(directory.path()) };
+    let store = Arc::new(SqliteStore::open(config).unwrap());
+    let key = StoreKey::new("/one");
+    store.commit(large("/one")).await.unwrap();
+    for _ in 0..30 {
+        store.commit(large("/one").when(key.clone(), Condition::Exists)).await.unwrap();
+    }
+    let newest = store.current_revision().await.unwrap();
+    let oldest = tokio::time::timeout(PATIENCE, store.crowded()).await.unwrap();
+    assert!(oldest < newest);
+    store.compact(oldest).await.unwrap();
+    let stats = store.gauges().read();
+    assert!((4_000_000..8_000_000).contains(&stats.history), "{stats:?}");
+    assert_eq!(stats.cuts, 1);
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::guarded::{CommitGuard, GuardedStore};
+use crate::key::StoreKey;
 use crate::store::{CommitError, Committed, Store, StoreError, Transaction, Write};
 
 /// The largest request that etcd takes unless it is told otherwise, in bytes.
@@ -19,13 +20,23 @@ const AROUND_PART: usize = 32;
 /// A store that takes no transaction above a size.
 pub type BoundedStore = GuardedStore<SizeBound>;
 
-/// How large a transaction may be, in bytes.
-pub struct SizeBound(usize);
+/// The limit of the size of a transaction.
+pub struct SizeBound {
+    /// In bytes.
+    bound: usize,
+    /// True for errors in etcd's words.
+    as_etcd: bool,
+}
 
 impl BoundedStore {
     /// The store behind the bound, which is in bytes of a whole transaction: keys, values and what is around them.
     pub fn new(store: Arc<dyn Store>, bound: usize) -> Self {
-        Self::behind(store, SizeBound(bound))
+        Self::behind(store, SizeBound { bound, as_etcd: false })
+    }
+
+    /// As [`BoundedStore::new`], with etcd's words in errors: clients of a store on etcd know them.
+    pub fn on_etcd(store: Arc<dyn Store>, bound: usize) -> Self {
+        Self::behind(store, SizeBound { bound, as_etcd: true })
     }
 }
 
@@ -45,11 +56,11 @@ fn size(transaction: &Transaction) -> usize {
 
 impl CommitGuard for SizeBound {
     async fn commit(&self, store: &dyn Store, transaction: Transaction) -> Result<Committed, CommitError> {
-        let (size, Self(bound)) = (size(&transaction), self);
-        if size > *bound {
-            let largest = transaction.writes.first().map(|write| write.key().to_string()).unwrap_or_default();
-            let why = format!("writing {largest} takes {size} bytes, and --max-object-bytes allows {bound}");
-            return Err(StoreError::TooLarge(why).into());
+        let (bytes, limit) = (size(&transaction), self.bound);
+        if bytes > limit {
+            let key = transaction.writes.first().map_or_else(|| StoreKey::new(""), |write| write.key().clone());
+            let refused = StoreError::AboveLimit { key, bytes, limit };
+            return Err(if self.as_etcd { StoreError::TooLarge(refused.to_string()) } else { refused }.into());
         }
         store.commit(transaction).await
     }
@@ -58,7 +69,6 @@ impl CommitGuard for SizeBound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::StoreKey;
     use crate::memory::MemoryStore;
 
     #[tokio::test]
@@ -69,6 +79,12 @@ mod tests {
         let put = |length: usize| Transaction::default().put(key.clone(), vec![0; length]);
         let most = 4096 - size(&put(0));
         let refused = store.commit(put(most + 1)).await.unwrap_err();
+        assert!(
+            matches!(&refused, CommitError::Store(StoreError::AboveLimit { bytes: 4097, limit: 4096, .. })),
+            "{refused}"
+        );
+        let on_etcd = BoundedStore::on_etcd(Arc::new(memory.clone()), 4096);
+        let refused = on_etcd.commit(put(most + 1)).await.unwrap_err();
         assert!(
             matches!(&refused, CommitError::Store(StoreError::TooLarge(why)) if why.contains("/registry/a")),
             "{refused}"

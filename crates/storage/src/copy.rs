@@ -219,7 +219,9 @@ impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
 
     async fn write(&self, writes: Vec<Write>) -> Result<(), CopyError> {
         stream::iter(in_transactions(writes).into_iter().map(Ok))
-            .try_for_each_concurrent(IN_FLIGHT, |writes| write(self.to, Transaction { compares: Vec::new(), writes }))
+            .try_for_each_concurrent(IN_FLIGHT, |writes| {
+                write(self.to, Transaction { writes, ..Transaction::default() })
+            })
             .await
     }
 }

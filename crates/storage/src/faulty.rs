@@ -268,6 +268,10 @@ impl Store for FaultyStore {
         self.call(self.inner.compact(oldest)).await
     }
 
+    async fn crowded(&self) -> Revision {
+        self.inner.crowded().await
+    }
+
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.controls.pass(|place| *place == Panic::Expire);
         self.call(self.inner.expire(now)).await

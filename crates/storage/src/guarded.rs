@@ -88,6 +88,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
         self.store.compact(oldest).await
     }
 
+    async fn crowded(&self) -> Revision {
+        self.store.crowded().await
+    }
+
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.store.expire(now).await
     }

@@ -8,6 +8,8 @@ pub mod bounded;
 pub mod conformance;
 pub mod continue_token;
 pub mod copy;
+pub mod crowd;
+pub mod disk;
 pub mod faulty;
 pub mod fence;
 pub mod guarded;
@@ -19,6 +21,7 @@ pub mod store;
 
 pub use bounded::BoundedStore;
 pub use continue_token::ContinueToken;
+pub use disk::{Disk, DiskRoom, SystemDisk};
 pub use fence::{Fence, FencedStore, Identity};
 pub use key::{StoreKey, behind};
 pub use pages::{pages, pages_from};

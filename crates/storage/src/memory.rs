@@ -18,6 +18,7 @@ use keelson_meta::Revision;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::crowd::{Superseded, beyond, raise};
 use crate::key::StoreKey;
 use crate::store::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, Tail, TailBatch,
@@ -37,6 +38,8 @@ struct Shared {
     state: Mutex<State>,
     /// The newest revision, for tails that wait.
     newest: watch::Sender<Revision>,
+    /// The revision to compact to before its time.
+    crowded: watch::Sender<Revision>,
 }
 
 struct State {
@@ -48,6 +51,8 @@ struct State {
     log: VecDeque<StoreEvent>,
     /// When keys end, in seconds since the epoch. Holds only ends of newest versions.
     ends: BTreeSet<(u64, StoreKey)>,
+    /// The bytes of values that only reads of the past see.
+    superseded: Superseded,
 }
 
 struct Version {
@@ -70,8 +75,22 @@ impl MemoryStore {
             keys: BTreeMap::new(),
             log: VecDeque::new(),
             ends: BTreeSet::new(),
+            superseded: Superseded::default(),
         };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), newest: watch::Sender::new(revision) }) }
+        let (newest, crowded) = (watch::Sender::new(revision), watch::Sender::new(Revision::ZERO));
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), newest, crowded }) }
+    }
+
+    /// Has [`Store::crowded`] return when the values that only reads of the past see take more than this many bytes.
+    #[must_use]
+    pub fn with_history_bytes(self, bytes: u64) -> Self {
+        self.shared.state.lock().superseded.limit = bytes;
+        self
+    }
+
+    /// The bytes of the values that only reads of the past see.
+    pub fn history_bytes(&self) -> u64 {
+        self.shared.state.lock().superseded.bytes()
     }
 }
 
@@ -89,6 +108,9 @@ impl Store for MemoryStore {
         let revisions = transaction.writes.into_iter().map(|write| state.apply(write)).collect();
         // ORDER: tails are woken before the lock is released, so that the watched revision never goes back.
         self.shared.newest.send_replace(state.revision);
+        if let Some(oldest) = state.superseded.excess() {
+            raise(&self.shared.crowded, oldest);
+        }
         Ok(Committed { revisions })
     }
 
@@ -130,6 +152,10 @@ impl Store for MemoryStore {
 
     async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
         self.shared.state.lock().compact(oldest)
+    }
+
+    async fn crowded(&self) -> Revision {
+        beyond(&self.shared.crowded, || self.shared.state.lock().oldest).await
     }
 
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
@@ -199,6 +225,9 @@ impl State {
         if let Some(end) = ends {
             self.ends.insert((end, key.clone()));
         }
+        if let Some(old) = self.newest(&key).and_then(|version| version.value.as_ref()) {
+            self.superseded.add(self.revision, old.len() as u64);
+        }
         self.log.push_back(StoreEvent { key: key.clone(), revision: self.revision, value: value.clone() });
         self.keys.entry(key).or_default().push(Version { revision: self.revision, value, ends });
         self.revision
@@ -267,6 +296,7 @@ impl State {
         });
         let forgotten = self.log.partition_point(|event| event.revision <= oldest);
         self.log.drain(..forgotten);
+        self.superseded.compacted(oldest);
         Ok(())
     }
 

@@ -30,6 +30,9 @@ pub struct Transaction {
     pub compares: Vec<Compare>,
     /// What is written when all compares hold.
     pub writes: Vec<Write>,
+    /// True for puts that lead to more room or keep the cluster alive: the next step of a deletion, the renewal of a lease.
+    /// A store that is full takes such a transaction, and one that puts nothing, as long as its reserve lasts.
+    pub relieves: bool,
 }
 
 impl Transaction {
@@ -52,6 +55,11 @@ impl Transaction {
     pub fn delete(mut self, key: StoreKey) -> Self {
         self.writes.push(Write::Delete { key });
         self
+    }
+
+    /// Returns true for a transaction that a full store takes.
+    pub fn needs_no_room(&self) -> bool {
+        self.relieves || self.writes.iter().all(|write| matches!(write, Write::Delete { .. }))
     }
 }
 
@@ -171,9 +179,26 @@ pub enum StoreError {
     /// whole, or it did not, or it may still do so. Only a commit ends so. Who repeats it unseen may write twice.
     #[error("whether a write took effect is not known: {0}")]
     Unknown(String),
+    /// The engine has no room for what a write adds. Nothing was written, a retry does not help before there is room, and
+    /// deletions make some. The text is for clients too: it says what to do.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// An etcd without room, in its own words, which clients know.
+    #[error("etcd has no room: {0}")]
+    EtcdFull(String),
     /// A limit of the engine's forbids a write, which has not happened; a retry does not help.
     #[error("the store does not take this write: {0}")]
     TooLarge(String),
+    /// A write is larger than this server's own limit allows. It has not happened; a retry does not help.
+    #[error("writing {key} takes {bytes} bytes, and --max-object-bytes allows {limit}")]
+    AboveLimit {
+        /// The first key that it writes.
+        key: StoreKey,
+        /// Its size in bytes, with everything around the values.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// What is stored can't be understood, or the engine broke its own rules; a retry does not help.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
@@ -184,7 +209,13 @@ impl StoreError {
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Future { .. } => true,
-            Self::Compacted { .. } | Self::Unknown(_) | Self::TooLarge(_) | Self::Corrupt(_) => false,
+            Self::Compacted { .. }
+            | Self::Unknown(_)
+            | Self::Full(_)
+            | Self::EtcdFull(_)
+            | Self::TooLarge(_)
+            | Self::AboveLimit { .. }
+            | Self::Corrupt(_) => false,
         }
     }
 }
@@ -311,10 +342,16 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Future`] when `oldest` has not happened yet.
     async fn compact(&self, oldest: Revision) -> Result<(), StoreError>;
 
+    /// Waits until history takes more room than the engine has for it, and returns the revision to compact to before its time.
+    /// Never returns for an engine that does not bound its history by bytes.
+    async fn crowded(&self) -> Revision {
+        std::future::pending().await
+    }
+
     /// Deletes the keys whose time to live ended at or before `now`, as ordinary deletes with revisions and events.
     /// Returns how many.
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError>;
 
-    /// Whether the engine answers and takes writes, for health checks.
+    /// Checks that the engine answers and takes writes. One without room that takes deletions is well: making room needs it.
     async fn check(&self) -> Result<(), StoreError>;
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
+use keelson_storage::{Disk, DiskRoom, SystemDisk};
 use rusqlite::ffi;
 
 /// The files below one directory.
@@ -38,6 +39,8 @@ pub enum DiskFault {
     None,
     /// It has no room for another byte.
     Full,
+    /// It is this many bytes large, and what is below the directory takes room of it; `Disk::room` says so too.
+    Room(u64),
     /// It fails when it is to make something durable.
     SyncFails,
     /// It says that it has made something durable, and has not: what a program sees that does not sync at all.
@@ -113,6 +116,31 @@ impl FragileDisk {
     }
 }
 
+impl Disk for FragileDisk {
+    fn room(&self, directory: &Path) -> std::io::Result<DiskRoom> {
+        let fault = lock(&self.state).fault;
+        match fault {
+            DiskFault::Room(total) => Ok(DiskRoom { total, free: total.saturating_sub(used(directory)) }),
+            DiskFault::Full => Ok(DiskRoom { free: 0, ..SystemDisk.room(directory)? }),
+            DiskFault::None | DiskFault::SyncFails | DiskFault::SyncsNothing => SystemDisk.room(directory),
+        }
+    }
+
+    fn allocate(&self, file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+        let more = bytes.saturating_sub(file.metadata()?.len());
+        if self.room(&self.directory)?.free < more {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        SystemDisk.allocate(file, bytes)
+    }
+}
+
+/// The bytes of the files of a directory.
+fn used(directory: &Path) -> u64 {
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).filter(std::fs::Metadata::is_file).map(|found| found.len()).sum()
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -131,11 +159,19 @@ struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// Lets an operation through, or says by which code it fails.
-    fn change(&self, operation: impl FnOnce() -> Operation, done: impl FnOnce() -> c_int) -> c_int {
+    /// The used bytes of the disk when the file is at least this long.
+    fn end_of(&self, length: u64) -> u64 {
+        let now = std::fs::metadata(&self.path).map_or(0, |found| found.len());
+        used(self.path.parent().unwrap_or(&self.path)) + length.saturating_sub(now)
+    }
+
+    /// Lets an operation through after which the file is at least so long, or says by which code it fails.
+    fn change(&self, grows: u64, operation: impl FnOnce() -> Operation, done: impl FnOnce() -> c_int) -> c_int {
         let mut state = lock(&self.state);
-        if state.fault == DiskFault::Full {
-            return ffi::SQLITE_FULL;
+        match state.fault {
+            DiskFault::Full => return ffi::SQLITE_FULL,
+            DiskFault::Room(total) if self.end_of(grows) > total => return ffi::SQLITE_FULL,
+            DiskFault::Room(_) | DiskFault::None | DiskFault::SyncFails | DiskFault::SyncsNothing => {}
         }
         let code = done();
         if code == ffi::SQLITE_OK {
@@ -150,7 +186,7 @@ impl WatchedFile {
         match state.fault {
             DiskFault::SyncFails => return ffi::SQLITE_IOERR_FSYNC,
             DiskFault::SyncsNothing => return ffi::SQLITE_OK,
-            DiskFault::None | DiskFault::Full => {}
+            DiskFault::None | DiskFault::Full | DiskFault::Room(_) => {}
         }
         let code = done();
         if code == ffi::SQLITE_OK {
@@ -291,14 +327,15 @@ unsafe extern "C" fn write(
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), amount) };
         Operation::Write(usize::try_from(at).unwrap_or_default(), bytes.to_vec())
     };
-    watched.change(operation, done)
+    let end = u64::try_from(at).unwrap_or_default() + u64::try_from(amount).unwrap_or_default();
+    watched.change(end, operation, done)
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_int64) -> c_int {
     // SAFETY: the arguments are SQLite's own.
     let done = || unsafe { inner_truncate(file, size) };
     let Some(watched) = watched(file) else { return done() };
-    watched.change(|| Operation::Truncate(usize::try_from(size).unwrap_or_default()), done)
+    watched.change(0, || Operation::Truncate(usize::try_from(size).unwrap_or_default()), done)
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {

@@ -158,7 +158,7 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ("kubectl", &["meta", "codec"]),
     ("keelson", &["meta", "server", "kubectl"]),
     // beside
-    ("teststores", &[]),
+    ("teststores", &["storage"]),
     ("testkit", &["meta", "storage", "server", "teststores"]),
     ("bench", &["teststores"]),
     ("fuzz", &["meta", "cel", "codec", "schema", "validation", "patch", "protobuf", "query", "storage", "http"]),

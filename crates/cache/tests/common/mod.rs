@@ -180,7 +180,7 @@ pub fn write(key: &str, body: Option<&Body>) -> Write {
 
 /// Writes one pod, or deletes it. Returns the revision.
 pub async fn commit(store: &dyn Store, key: &str, body: Option<&Body>) -> Revision {
-    let transaction = Transaction { compares: Vec::new(), writes: vec![write(key, body)] };
+    let transaction = Transaction { writes: vec![write(key, body)], ..Transaction::default() };
     store.commit(transaction).await.unwrap().revisions[0]
 }
 

@@ -2,10 +2,11 @@
 //! were.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_testkit::{DiskFault, FragileDisk, Raw, TestServer};
-use serde_json::json;
+use keelson_testkit::{Answer, DiskFault, FragileDisk, Raw, TestServer};
+use serde_json::{Value, json};
 
 use crate::{CONFIG_MAPS, KEELSON, PATIENCE, revision, run, start};
 
@@ -41,6 +42,128 @@ async fn on_a_full_disk_the_server_is_not_ready_and_recovers_when_there_is_room(
     disk.set(DiskFault::None);
     until_ready(&raw, 200).await;
     raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await.expect(201);
+}
+
+/// The size of the small disk, in bytes.
+const SMALL_DISK: u64 = 64 * 1024 * 1024;
+
+fn large(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"text": "x".repeat(400_000)}})
+}
+
+/// A server on a small disk, which may be filled by others too.
+async fn on_small_disk() -> (TestServer, FragileDisk) {
+    let builder = TestServer::builder().sqlite();
+    let disk = FragileDisk::below(builder.data_dir());
+    disk.set(DiskFault::Room(SMALL_DISK));
+    let known = Arc::new(disk.clone());
+    (builder.configure(|config| config.store_room.disk = known).start().await, disk)
+}
+
+async fn metric(raw: &Raw, name: &str) -> f64 {
+    let metrics = raw.get("/metrics").await.expect(200).text();
+    let line = metrics.lines().find(|line| line.split(' ').next() == Some(name));
+    line.unwrap_or_else(|| panic!("{name} is not measured")).rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+async fn until_metric(raw: &Raw, name: &str, wanted: f64) {
+    let asked = async {
+        while metric(raw, name).await != wanted {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| panic!("{name} does not become {wanted}"));
+}
+
+/// Creates objects until the store has no room. Returns how many there are, and the refusal.
+async fn fill(raw: &Raw) -> (usize, Answer) {
+    let mut number = 0;
+    for _ in 0..400 {
+        let answer = raw.post(CONFIG_MAPS, &large(&format!("full-{number}"))).await;
+        match answer.status {
+            201 => number += 1,
+            // The one that finds the disk full may try again, as a deletion would.
+            503 => assert_eq!(answer.header("retry-after"), "1"),
+            _ => return (number, answer),
+        }
+    }
+    panic!("the disk takes more than it has");
+}
+
+fn check_refusal(refused: Answer) {
+    // No client repeats it by itself.
+    assert_eq!(refused.header("retry-after"), "");
+    let status = refused.expect(507).json();
+    assert_eq!(status["reason"], "InsufficientStorage", "{status}");
+    let message = status["message"].as_str().unwrap();
+    assert!(message.starts_with("the store is full: ") && message.contains("delete objects"), "{message}");
+}
+
+/// The whole way into a full disk and out of it, without an operator.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_is_left_by_deleting() {
+    let (server, disk) = on_small_disk().await;
+    let raw = server.raw();
+    until_ready(&raw, 200).await;
+    // Updates of one object fill nothing: their history is cut before its time.
+    raw.post(CONFIG_MAPS, &large("one")).await.expect(201);
+    for number in 0..300 {
+        let patch = json!({"data": {"number": number.to_string()}});
+        raw.patch(format!("{CONFIG_MAPS}/one"), "application/merge-patch+json", &patch).await.expect(200);
+    }
+    assert!(metric(&raw, "keelson_store_history_cuts_total").await > 0.0);
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    raw.post(CONFIG_MAPS, &held).await.expect(201);
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    raw.post(lease, &json!({"metadata": {"name": "node"}, "spec": {"holderIdentity": "a"}})).await.expect(201);
+
+    let (count, refused) = fill(&raw).await;
+    assert!(count > 40, "{count} objects fill the disk");
+    check_refusal(refused);
+    let merge = "application/merge-patch+json";
+    check_refusal(raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"more": "x"}})).await);
+    assert_eq!(metric(&raw, "keelson_store_full").await, 1.0);
+    raw.post(CONFIG_MAPS, &large("full-1")).await.expect(409);
+    raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"text": "small"}})).await.expect(200);
+    // It answers, is ready, keeps nodes alive, and ends what is to be deleted.
+    until_ready(&raw, 200).await;
+    raw.get(format!("{CONFIG_MAPS}/full-1")).await.expect(200);
+    raw.patch(format!("{lease}/node"), merge, &json!({"spec": {"holderIdentity": "b"}})).await.expect(200);
+    raw.delete(format!("{CONFIG_MAPS}/held")).await.expect(200);
+    raw.patch(format!("{CONFIG_MAPS}/held"), merge, &json!({"metadata": {"finalizers": null}})).await.expect(200);
+    raw.get(format!("{CONFIG_MAPS}/held")).await.expect(404);
+
+    let before = keelson_storage::Disk::room(&disk, server.data_dir()).unwrap().free;
+    for number in 0..count {
+        raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await.expect(200);
+    }
+    until_metric(&raw, "keelson_store_full", 0.0).await;
+    raw.post(CONFIG_MAPS, &large("new")).await.expect(201);
+    let freed = async {
+        while keelson_storage::Disk::room(&disk, server.data_dir()).unwrap().free < before + SMALL_DISK / 4 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, freed).await.expect("the disk gets its room back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_starts_on_a_full_disk_and_is_left_by_deleting() {
+    let (mut server, disk) = on_small_disk().await;
+    // The objects that every cluster has are there from before.
+    until_ready(&server.raw(), 200).await;
+    let (count, _) = fill(&server.raw()).await;
+    let free = keelson_storage::Disk::room(&disk, server.data_dir()).unwrap().free;
+    fs::write(server.data_dir().join("of-others"), vec![0; usize::try_from(free).unwrap()]).unwrap();
+    server.restart().await;
+    let raw = server.raw();
+    until_ready(&raw, 200).await;
+    check_refusal(raw.post(CONFIG_MAPS, &large("new")).await);
+    for number in 0..count {
+        raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await.expect(200);
+    }
+    until_metric(&raw, "keelson_store_full", 0.0).await;
+    raw.post(CONFIG_MAPS, &large("new")).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

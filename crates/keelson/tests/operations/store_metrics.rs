@@ -4,6 +4,7 @@
 
 use keelson_server::StoreConfig;
 use keelson_testkit::{EtcdServer, PostgresServer, TestServer};
+use serde_json::json;
 
 /// Serves from a store and returns what is said of stores of this name: metrics and numbers.
 async fn told(store: &str, name: &str) -> Vec<(String, f64)> {
@@ -36,6 +37,7 @@ async fn a_server_on_postgresql_counts_connections_and_commits() {
             ("keelson_postgres_transactions_total", true),
             ("keelson_postgres_commits_unknown_total", false),
             ("keelson_postgres_losses_total", false),
+            ("keelson_postgres_refused_total", false),
             ("keelson_postgres_history_exchanges_total", false),
         ],
     );
@@ -67,4 +69,33 @@ async fn a_server_on_etcd_counts_watches_and_failovers() {
 async fn a_server_with_a_store_of_its_own_says_nothing_of_others() {
     assert_eq!(told("memory:", "postgres").await, []);
     assert_eq!(told("memory:", "etcd").await, []);
+}
+
+/// Clients know etcd's words, and making room must not need any.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_etcd_without_room_refuses_in_its_own_words_and_takes_deletions() {
+    let Some(etcd) = EtcdServer::builder().arg("--quota-backend-bytes=16777216").start() else { return };
+    let store = StoreConfig::parse(&format!("etcd://{}", etcd.endpoint())).unwrap();
+    let server = TestServer::builder().configure(|config| config.store = store).start().await;
+    let raw = server.raw();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let large = |number: usize, length: usize| json!({"metadata": {"name": format!("map-{number}")}, "data": {"text": "x".repeat(length)}});
+    let too_large = raw.post(maps, &large(0, 1_600_000)).await.expect(500).json();
+    assert_eq!(too_large["message"], "etcdserver: request is too large", "{too_large}");
+    let mut number = 0;
+    let refused = loop {
+        let answer = raw.post(maps, &large(number, 500_000)).await;
+        if answer.status != 201 {
+            break answer;
+        }
+        number += 1;
+        assert!(number < 100, "the quota is some objects");
+    };
+    assert_eq!(refused.header("retry-after"), "");
+    let status = refused.expect(500).json();
+    assert_eq!(status["message"], "etcdserver: mvcc: database space exceeded", "{status}");
+    raw.delete(format!("{maps}/map-0")).await.expect(200);
+    raw.get("/readyz").await.expect(200);
+    let metrics = raw.get("/metrics").await.expect(200).text();
+    assert!(metrics.lines().any(|line| line.starts_with("keelson_store_full 1")), "{metrics}");
 }

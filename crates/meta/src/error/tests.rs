@@ -259,6 +259,21 @@ fn limits_are_told() {
     let limit = "Request entity too large: limit is 3145728";
     check(&ApiError::TooLarge { limit: 3_145_728 }, 413, reason, limit, None);
     check(
+        &ApiError::ObjectTooLarge { bytes: 1_600_000, limit: 1_572_864 },
+        413,
+        reason,
+        "Request entity too large: the object takes 1600000 bytes in the store, and --max-object-bytes of the server allows \
+         1572864",
+        None,
+    );
+    check(
+        &ApiError::InsufficientStorage("the store is full".into()),
+        507,
+        "InsufficientStorage",
+        "the store is full",
+        None,
+    );
+    check(
         &ApiError::PatchTooManyOperations { limit: 10_000, actual: 10_001 },
         413,
         reason,

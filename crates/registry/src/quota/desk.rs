@@ -369,6 +369,7 @@ impl Merged {
             transaction.writes.extend(member.transaction.writes.iter().cloned());
         }
         let of_members = transaction.writes.len();
+        transaction.relieves = members.iter().all(|member| member.transaction.needs_no_room());
         Self { transaction, stands_for, of_members }
     }
 

@@ -12,6 +12,7 @@ use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 use keelson_supervision::warn_repeated;
 
+use super::room;
 use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written};
 use crate::admission::WriteOptions;
 use crate::companions::Companions;
@@ -42,7 +43,7 @@ enum Attempt {
 }
 
 /// What is written.
-enum Content {
+pub(super) enum Content {
     Put(Checked),
     Remove(StoredObject),
 }
@@ -57,13 +58,13 @@ impl Content {
 }
 
 /// A write of which all is known but the guards.
-struct Plan<'p> {
-    request: &'p WriteRequest<'p>,
+pub(super) struct Plan<'p> {
+    pub(super) request: &'p WriteRequest<'p>,
     collection: &'p Arc<Collection>,
-    live: Option<&'p Arc<Entry>>,
+    pub(super) live: Option<&'p Arc<Entry>>,
     relative_key: String,
     key: StoreKey,
-    content: Content,
+    pub(super) content: Content,
     companions: Companions,
 }
 
@@ -154,7 +155,7 @@ impl Registry {
             }
         };
         let removes = matches!(write, Write::Delete { .. });
-        let mut transaction = Transaction { compares, writes: vec![write] };
+        let mut transaction = Transaction { compares, writes: vec![write], relieves: room::relieves(plan) };
         companions.join(&mut transaction);
         let committed = match (companions.charges(), request.target.namespace.as_deref()) {
             ([], _) | (_, None) => self.store().commit(transaction).await,

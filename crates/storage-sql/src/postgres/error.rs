@@ -83,6 +83,8 @@ pub(crate) enum Meaning {
     Exchanged,
     /// Nothing happened, for one of our functions is not there. The next session makes it.
     Incomplete,
+    /// Nothing happened, for the server has no room on its disk.
+    Full,
     /// Nothing happened, for what was sent can't be stored: too long a path, say.
     Unfit,
     /// Nothing happened; the server says why.
@@ -94,6 +96,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
     match code {
         &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => Meaning::Again,
         &SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::Elsewhere,
+        &SqlState::DISK_FULL => Meaning::Full,
         // The server is going down, or has been told to end this connection: the commit may have been before that.
         &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN | &SqlState::CANNOT_CONNECT_NOW => Meaning::Lost,
         &SqlState::IDLE_SESSION_TIMEOUT | &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Meaning::Lost,
@@ -113,6 +116,9 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
 pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
     match meaning(error) {
         Meaning::Exchanged => exchanged(),
+        Meaning::Full => {
+            StoreError::Full(format!("PostgreSQL has none on its disk ({}); make room there", text(error)))
+        }
         Meaning::Again
         | Meaning::Elsewhere
         | Meaning::Lost

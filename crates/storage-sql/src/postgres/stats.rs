@@ -2,7 +2,7 @@
 //!
 //! They only grow, and are read at each scrape.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What happened on the way to PostgreSQL so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub struct PostgresStats {
     pub unknown: u64,
     /// How often the database had lost commits that this server had seen, and this one was the first to find out.
     pub losses: u64,
+    /// Groups that were refused, since the server has no room or takes no writes.
+    pub refused: u64,
+    /// True from a refused group on until one is committed.
+    pub refusing: bool,
     /// How often this server went over to another history: after a loss, or a restore.
     pub exchanges: u64,
 }
@@ -33,6 +37,8 @@ pub struct PostgresCounters {
     pub(crate) unknown: AtomicU64,
     pub(crate) losses: AtomicU64,
     pub(crate) exchanges: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) refusing: AtomicBool,
 }
 
 impl PostgresCounters {
@@ -47,6 +53,8 @@ impl PostgresCounters {
             unknown: of(&self.unknown),
             losses: of(&self.losses),
             exchanges: of(&self.exchanges),
+            refused: of(&self.refused),
+            refusing: self.refusing.load(Ordering::Relaxed),
         }
     }
 }

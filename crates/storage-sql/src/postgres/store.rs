@@ -22,6 +22,7 @@ use super::config::PostgresConfig;
 use super::error::{PostgresError, Trouble, stopped, unheard};
 use super::feed;
 use super::read::{self, State};
+use super::refusal::Refusal;
 use super::scan;
 use super::seen::Seen;
 use super::session::{Connector, LONG, Link, Pool, SHORT, Session};
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     front: Link,
     pub(crate) readers: Pool,
     pub(crate) maintenance: Link,
+    /// The refusal of writes, if there is one.
+    pub(crate) refusal: Refusal,
     /// How the writer stands, for whoever would rather read after it than beside it.
     pub(crate) turn: watch::Sender<Turn>,
 }
@@ -100,6 +103,7 @@ impl PostgresStore {
             front: Link::new(connector.clone(), SHORT),
             readers: Pool::new(&connector, config.readers),
             maintenance: Link::new(connector.clone(), LONG),
+            refusal: Refusal::default(),
             turn: watch::Sender::default(),
             connector,
         });
@@ -209,7 +213,7 @@ impl Store for PostgresStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         match tokio::time::timeout(CHECK, self.state()).await {
-            Ok(state) => state.map(|_| ()),
+            Ok(state) => state.and_then(|_| self.shared.refusal.check()),
             Err(_) => Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {CHECK:?}"))),
         }
     }

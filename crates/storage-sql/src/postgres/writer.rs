@@ -20,6 +20,7 @@ use tokio_postgres::{Client, Row};
 
 use super::batch::{Arguments, Outcome, Waves, outcome};
 use super::error::{Meaning, meaning, store_error, text};
+use super::refusal;
 use super::session::{Link, Session};
 use super::statements::Query;
 use super::stats::{PostgresCounters, add, count};
@@ -100,6 +101,10 @@ impl Writer {
         match self.send(link, &group).await {
             Ok(outcomes) => self.answer(group, outcomes),
             Err(Failure::Group(error)) => fail(group, &error),
+            Err(Failure::Refused(error)) => {
+                self.shared.refusal.begins(&error, self.counters());
+                fail(group, &error);
+            }
             Err(Failure::Unfit(error)) if group.iter().flatten().count() == 1 => fail(group, &error),
             // The fault is one transaction's; the others must not suffer for it.
             Err(Failure::Unfit(_)) => {
@@ -159,8 +164,14 @@ impl Writer {
     async fn send(&self, link: &Link, group: &Group) -> Result<Vec<Outcome>, Failure> {
         let deadline = Instant::now() + ANSWER;
         let mut pause = Duration::ZERO;
+        // The words of a server that takes reads alone.
+        let mut read_only: Option<String> = None;
         loop {
-            let session = link.session().await.map_err(Failure::Group)?;
+            let session = match (link.session().await, read_only.take()) {
+                (Ok(session), _) => session,
+                (Err(_), Some(cause)) => return Err(Failure::Refused(refusal::read_only(&cause))),
+                (Err(error), None) => return Err(Failure::Group(error)),
+            };
             let seen = self.shared.seen();
             let (incarnation, before) = (seen.incarnation(), seen.highest());
             // Its notifications say nothing new: what it commits is known here.
@@ -181,7 +192,12 @@ impl Writer {
                     }
                     pause = (pause * 2).clamp(SET_BACK.0, SET_BACK.1);
                 }
-                Meaning::Elsewhere if Instant::now() < deadline => session.abandon(),
+                Meaning::Elsewhere if Instant::now() < deadline => {
+                    session.abandon();
+                    read_only = Some(text(&error));
+                }
+                Meaning::Elsewhere => return Err(Failure::Refused(refusal::read_only(&text(&error)))),
+                Meaning::Full => return Err(Failure::Refused(store_error(&error))),
                 Meaning::Lost => return Err(lost(text(&error))),
                 Meaning::Exchanged | Meaning::Incomplete => {
                     // The next session finds out which history it is, or makes what is missing.
@@ -189,7 +205,7 @@ impl Writer {
                     return Err(Failure::Group(store_error(&error)));
                 }
                 Meaning::Unfit => return Err(Failure::Unfit(store_error(&error))),
-                Meaning::Again | Meaning::Elsewhere | Meaning::Refused => {
+                Meaning::Again | Meaning::Refused => {
                     return Err(Failure::Group(store_error(&error)));
                 }
             }
@@ -228,6 +244,7 @@ impl Writer {
 
     /// Tells the tails, then the callers.
     fn answer(&self, group: Group, outcomes: Vec<Outcome>) {
+        self.shared.refusal.ends(self.counters());
         count(&self.counters().groups);
         add(&self.counters().transactions, group.iter().map(Vec::len).sum());
         let base = outcomes.first().map(|first| first.base).unwrap_or_default();
@@ -253,6 +270,8 @@ impl Writer {
 enum Failure {
     /// Nothing that has to do with what is in it.
     Group(StoreError),
+    /// The server takes no writes.
+    Refused(StoreError),
     /// One of its transactions can't be stored.
     Unfit(StoreError),
     /// It may have been committed.

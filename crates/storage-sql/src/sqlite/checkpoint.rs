@@ -14,6 +14,13 @@ use tokio_util::sync::CancellationToken;
 /// What a row costs in the log beside its value, in bytes: about a page of the index.
 const ROW_OVERHEAD: usize = 4096;
 
+/// The longest log, in halves of the length at which a checkpoint begins. Then the writer waits for the checkpoint: a full disk must have room
+/// for the pages that the log adds to the database.
+const MOST_HALVES: usize = 3;
+
+/// A full store is checkpointed whenever this part of that length has been appended.
+const PART_WHEN_FULL: usize = 4;
+
 /// The writer's side.
 pub(crate) struct Checkpoints {
     /// A checkpoint begins when about this many bytes have been appended to the log.
@@ -46,9 +53,12 @@ impl Checkpoints {
 
     /// Takes note of what a group has written, and begins or ends a checkpoint when it is time. Called between groups
     /// by the writer, which lends its connection.
-    pub(crate) fn after_group(&mut self, connection: &Connection, rows: usize, bytes: usize) {
+    pub(crate) fn after_group(&mut self, connection: &Connection, rows: usize, bytes: usize, full: bool) {
         self.appended += bytes + rows * ROW_OVERHEAD;
-        if self.running {
+        let is_long = self.running && self.appended >= self.begin_at / 2 * MOST_HALVES;
+        if is_long || full && self.appended >= self.begin_at / PART_WHEN_FULL {
+            self.now(connection);
+        } else if self.running {
             match self.done.try_recv() {
                 Ok(()) => {
                     move_log(connection);
@@ -59,6 +69,16 @@ impl Checkpoints {
         } else if self.appended >= self.begin_at {
             self.running = self.begin.as_ref().is_some_and(|begin| begin.try_send(()).is_ok());
         }
+    }
+
+    /// Moves all of the log now, behind the checkpoint that may be running.
+    pub(crate) fn now(&mut self, connection: &Connection) {
+        if self.running {
+            // An error means that the thread has died, which the supervisor knows.
+            let _ = self.done.recv();
+        }
+        move_log(connection);
+        (self.appended, self.running) = (0, false);
     }
 }
 

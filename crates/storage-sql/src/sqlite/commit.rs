@@ -5,10 +5,10 @@
 
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
-use keelson_storage::{CommitError, Committed, KeyValue, StoreEvent, StoreKey, Transaction, Write};
+use keelson_storage::{CommitError, Committed, StoreError, StoreEvent, StoreKey, Transaction, Write};
 use rusqlite::{Connection, params};
 
-use crate::sqlite::read;
+use crate::sqlite::read::{self, Newest};
 use crate::sqlite::schema::number;
 use crate::sqlite::sum;
 
@@ -18,34 +18,45 @@ pub(crate) struct Group {
     pub(crate) revision: Revision,
     /// The group's writes, in order.
     pub(crate) events: Vec<StoreEvent>,
+    /// The bytes of their values.
+    pub(crate) bytes: u64,
+    /// The bytes of the values that they have superseded, as far as these were compared or deleted.
+    pub(crate) superseded: u64,
 }
 
-/// A compare that does not hold.
-pub(crate) struct Refusal {
-    index: usize,
-    current: Option<KeyValue>,
-}
-
-impl From<Refusal> for CommitError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Compare { index: refusal.index, current: refusal.current }
+impl Group {
+    /// A group that has written nothing yet, behind this revision.
+    pub(crate) const fn behind(revision: Revision) -> Self {
+        Self { revision, events: Vec::new(), bytes: 0, superseded: 0 }
     }
 }
 
 /// Does a transaction, or refuses it without having written anything. All compares come before the first write, so a
-/// refusal needs no undoing and leaves the rest of the group alone.
+/// refusal needs no undoing and leaves the rest of the group alone. A transaction whose compares hold needs room: `admit` refuses it
+/// where there is none.
 pub(crate) fn apply(
     connection: &Connection,
     group: &mut Group,
     transaction: Transaction,
-) -> rusqlite::Result<Result<Committed, Refusal>> {
+    admit: impl FnOnce(&Transaction) -> Result<(), StoreError>,
+) -> rusqlite::Result<Result<Committed, CommitError>> {
+    let mut superseded = 0;
     for (index, compare) in transaction.compares.iter().enumerate() {
-        let newest = read::newest(connection, &compare.key)?.filter(|newest| !newest.deleted);
+        let newest = read::newest(connection, &compare.key)?.filter(|newest| !newest.is_deletion());
+        if let Some(bytes) = newest.as_ref().and_then(|newest| newest.bytes)
+            && transaction.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if *key == compare.key))
+        {
+            superseded += bytes;
+        }
         if !compare.condition.holds(newest.map(|newest| newest.revision)) {
             let current = read::get(connection, &compare.key, group.revision)?;
-            return Ok(Err(Refusal { index, current }));
+            return Ok(Err(CommitError::Compare { index, current }));
         }
     }
+    if let Err(full) = admit(&transaction) {
+        return Ok(Err(full.into()));
+    }
+    group.superseded += superseded;
     let revisions = transaction.writes.into_iter().map(|write| group.write(connection, write));
     Ok(Ok(Committed { revisions: revisions.collect::<rusqlite::Result<_>>()? }))
 }
@@ -71,7 +82,8 @@ impl Group {
     /// Deletes a key, if it is there.
     pub(crate) fn delete(&mut self, connection: &Connection, key: StoreKey) -> rusqlite::Result<Revision> {
         match read::newest(connection, &key)? {
-            Some(newest) if !newest.deleted => {
+            Some(Newest { bytes: Some(bytes), .. }) => {
+                self.superseded += bytes;
                 self.append(connection, StoreEvent { key, revision: self.revision, value: None })
             }
             Some(_) | None => Ok(self.revision),
@@ -85,6 +97,7 @@ impl Group {
         connection
             .prepare_cached("INSERT INTO history (revision, path, value, sum) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![number(event.revision), event.key.as_str(), event.value.as_deref(), sum_of(&event)])?;
+        self.bytes += event.value.as_ref().map_or(0, |value| value.len() as u64);
         self.events.push(event);
         Ok(self.revision)
     }

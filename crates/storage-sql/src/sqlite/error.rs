@@ -164,11 +164,16 @@ pub(crate) fn store_error(error: &rusqlite::Error) -> StoreError {
     }
     match error.sqlite_error_code() {
         _ if is_damage(error) => StoreError::Corrupt(format!("{error}; {ADVICE}")),
-        Some(ErrorCode::DiskFull) => {
-            StoreError::Unavailable("the disk is full, and nothing can be written until there is room".to_owned())
-        }
+        Some(ErrorCode::DiskFull) => disk_full(),
         _ => StoreError::Unavailable(error.to_string()),
     }
+}
+
+/// The error of a write for which the reserve of the disk has no room either.
+pub(crate) fn disk_full() -> StoreError {
+    StoreError::Full(
+        "the disk is full, and so is its reserve: nothing is written before there is room on the disk".to_owned(),
+    )
 }
 
 /// The error of every call after the store was closed or its writer has ended.

@@ -137,10 +137,10 @@ mod tests {
 
     fn filled() -> Connection {
         let connection = open_memory().unwrap();
-        let mut group = Group { revision: Revision::new(1), events: Vec::new() };
+        let mut group = Group::behind(Revision::new(1));
         for number in 0..ROWS {
             let put = Transaction::default().put(StoreKey::new(format!("/{:03}", number % 10)), number.to_string());
-            assert!(commit::apply(&connection, &mut group, put).is_ok());
+            assert!(commit::apply(&connection, &mut group, put, |_| Ok(())).is_ok());
         }
         connection
     }

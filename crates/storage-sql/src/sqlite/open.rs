@@ -6,18 +6,23 @@
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use keelson_meta::Revision;
+use keelson_storage::{Disk, SystemDisk};
 use keelson_supervision::Supervisor;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::sqlite::check;
 use crate::sqlite::error::OpenError;
 use crate::sqlite::index;
 use crate::sqlite::losses::Losses;
 use crate::sqlite::mark::MarkFile;
 use crate::sqlite::private;
+use crate::sqlite::reserve::Reserve;
 use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
+use crate::sqlite::shrink;
 
 /// The database's file in the data directory.
 pub(crate) const DATABASE_FILE: &str = "keelson.db";
@@ -44,6 +49,12 @@ const READER_CACHE_KIB: i64 = 4 * 1024;
 /// The log file is cut back to this many bytes when it starts over.
 const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 
+/// The default for [`SqliteConfig::history_bytes`].
+pub const DEFAULT_HISTORY_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+/// The room on the disk that a file needs to be written anew, in multiples of its size.
+const CONVERSION_ROOM: u64 = 3;
+
 /// Where the store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SqlitePath {
@@ -67,6 +78,15 @@ pub struct SqliteConfig {
     /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
     /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
     pub log_bytes: usize,
+    /// The most bytes of the database, free pages aside; `None` for as many as the disk has. A store at its quota refuses new data and takes
+    /// deletions.
+    pub quota_bytes: Option<u64>,
+    /// The most bytes of versions that only reads of the past see; a quarter of the room at the most.
+    pub history_bytes: u64,
+    /// The size of the reserve on the disk, in bytes; `None` is a sixteenth of the disk, between 4 and 64 MiB. 0 is no reserve.
+    pub reserve_bytes: Option<u64>,
+    /// The disk that the directory is on.
+    pub disk: Arc<dyn Disk>,
     /// Accepts a loss, and continues at a revision far above, rather than to refuse the store.
     pub accept_loss: bool,
     /// Refuses a directory without a store, rather than to make an empty one.
@@ -77,7 +97,7 @@ pub struct SqliteConfig {
 
 impl SqliteConfig {
     /// The default settings for a store at `path`: 3 readers, 8 MiB of recent changes, a log of
-    /// 32 MiB.
+    /// 32 MiB, no quota, 2 GiB of history.
     pub fn new(path: SqlitePath) -> Self {
         Self {
             path,
@@ -85,6 +105,10 @@ impl SqliteConfig {
             recent_bytes: 8 * 1024 * 1024,
             least_revision: Revision::ZERO,
             log_bytes: 32 * 1024 * 1024,
+            quota_bytes: None,
+            history_bytes: DEFAULT_HISTORY_BYTES,
+            reserve_bytes: None,
+            disk: Arc::new(SystemDisk),
             accept_loss: false,
             existing: false,
             supervisor: Supervisor::default(),
@@ -134,7 +158,11 @@ impl DirectoryLock {
             Err(TryLockError::WouldBlock) => return Err(in_use(directory)),
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path, source }),
         }
-        note_process(&mut file).map_err(OpenError::io(&path))?;
+        match note_process(&mut file) {
+            // On a full disk only the number is missing.
+            Err(error) if error.kind() != ErrorKind::StorageFull => return Err(OpenError::Io { path, source: error }),
+            Ok(()) | Err(_) => {}
+        }
         Ok(Self { _directory: locked, file: Some(file) })
     }
 
@@ -190,6 +218,52 @@ fn note_process(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())
+}
+
+/// Opens the writer's connection, also on a full disk: the reserve has the room for that. Takes the reserve if the disk has room.
+pub(crate) fn open_roomy(
+    directory: &Path,
+    accept_loss: bool,
+    reserve: &mut Reserve,
+) -> Result<(Connection, Option<MarkFile>), OpenError> {
+    // The log is moved into the database, and the index of the log is made anew.
+    if reserve.is_held() && reserve.room().is_ok_and(|room| room.free < reserve.bytes() / 2) {
+        tracing::warn!("the disk is almost full: its reserve is given up to start");
+        reserve.give_up();
+    }
+    let (opened, mut mark) = match open_writer(directory, accept_loss) {
+        Err(OpenError::Sqlite { source, .. })
+            if source.sqlite_error_code() == Some(ErrorCode::DiskFull) && reserve.is_held() =>
+        {
+            reserve.give_up();
+            open_writer(directory, accept_loss)
+        }
+        opened => opened,
+    }?;
+    let kept = i64::try_from(reserve.bytes()).unwrap_or(LOG_KEPT_BYTES).clamp(1, LOG_KEPT_BYTES);
+    opened.pragma_update(None, "journal_size_limit", kept).map_err(OpenError::sqlite(directory))?;
+    let file = directory.join(DATABASE_FILE);
+    if let Err(error) = make_shrinkable(&opened, &file, reserve) {
+        tracing::warn!(%error, "the file of the store could not be brought to a form that gives room back to the disk");
+    }
+    if let Some(mark) = &mut mark {
+        // The log may have started over.
+        mark.note(schema::newest_revision(&opened).map_err(OpenError::sqlite(&file))?);
+    }
+    reserve.take();
+    Ok((opened, mark))
+}
+
+/// Brings a small file of an older release to the form that gives room back to the disk.
+fn make_shrinkable(connection: &Connection, file: &Path, reserve: &Reserve) -> rusqlite::Result<()> {
+    let (Ok(found), Ok(room)) = (file.metadata(), reserve.room()) else { return Ok(()) };
+    let is_small = found.len() <= shrink::CONVERTED_BYTES && room.free >= found.len().saturating_mul(CONVERSION_ROOM);
+    // Writing it anew makes the index anew, from the table alone: damage that the two show together would show no more.
+    if !is_small || shrink::is_possible(connection)? || !check::rows(connection)?.is_empty() {
+        return Ok(());
+    }
+    shrink::convert(connection)?;
+    move_all_of_log(connection)
 }
 
 /// Refuses a directory without a store, and makes nothing there.
@@ -281,6 +355,7 @@ fn prepare_database(connection: &mut Connection, file: &Path) -> Result<(), Open
         }
         // The size of pages can only be chosen before anything is written.
         connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(sqlite())?;
+        shrink::prepare(connection).map_err(sqlite())?;
         return schema::create(connection).map_err(sqlite());
     }
     check_format(connection, file)

@@ -14,15 +14,26 @@ use crate::sqlite::sum;
 /// A key's newest row.
 pub(crate) struct Newest {
     pub(crate) revision: Revision,
-    pub(crate) deleted: bool,
+    /// The length of its value; none for a deletion.
+    pub(crate) bytes: Option<u64>,
 }
 
-const NEWEST: &str = "SELECT revision, value IS NULL FROM history WHERE path = ?1 ORDER BY revision DESC LIMIT 1";
+impl Newest {
+    pub(crate) const fn is_deletion(&self) -> bool {
+        self.bytes.is_none()
+    }
+}
+
+// The length stands in the row's head: the value is not read for it.
+const NEWEST: &str = "SELECT revision, length(value) FROM history WHERE path = ?1 ORDER BY revision DESC LIMIT 1";
 
 /// The newest row of a key, without its value.
 pub(crate) fn newest(connection: &Connection, key: &StoreKey) -> rusqlite::Result<Option<Newest>> {
     let mut statement = connection.prepare_cached(NEWEST)?;
-    let found = |row: &Row<'_>| Ok(Newest { revision: revision_at(row, 0)?, deleted: row.get(1)? });
+    let found = |row: &Row<'_>| {
+        let bytes: Option<i64> = row.get(1)?;
+        Ok(Newest { revision: revision_at(row, 0)?, bytes: bytes.map(i64::unsigned_abs) })
+    };
     statement.query_row([key.as_str()], found).optional()
 }
 

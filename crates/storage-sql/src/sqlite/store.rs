@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use keelson_meta::Revision;
+use keelson_storage::crowd::beyond;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreEvent,
@@ -25,11 +26,14 @@ use crate::recent::Recent;
 use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::error::{OpenError, stopped};
 use crate::sqlite::mark::MarkFile;
-use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_writer};
+use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_roomy};
 use crate::sqlite::read;
 use crate::sqlite::readers::Readers;
+use crate::sqlite::reserve::Reserve;
 use crate::sqlite::scan;
 use crate::sqlite::schema::{self, Fact};
+use crate::sqlite::shrink;
+use crate::sqlite::space::{Allowance, Space, SpaceGauges};
 use crate::sqlite::writer::{Job, WRITER, Writer};
 use crate::tail;
 
@@ -50,12 +54,19 @@ pub struct SqliteStore {
     _lock: Option<DirectoryLock>,
 }
 
-/// The parts of a store in a directory beside its database; none in memory.
-#[derive(Default)]
-struct Kept {
+/// The parts of a store in a directory beside its connections.
+struct OnDisk {
+    space: Space,
     checkpoints: Option<Checkpoints>,
     mark: Option<MarkFile>,
     lock: Option<DirectoryLock>,
+}
+
+impl OnDisk {
+    /// Of a store in memory.
+    const fn none(space: Space) -> Self {
+        Self { space, checkpoints: None, mark: None, lock: None }
+    }
 }
 
 /// What the writer, the readers and the tails have in common.
@@ -64,6 +75,9 @@ pub(crate) struct Shared {
     pub(crate) newest: watch::Receiver<Revision>,
     pub(crate) recent: Mutex<Recent>,
     oldest: AtomicU64,
+    gauges: Arc<SpaceGauges>,
+    /// The revision to compact to before its time.
+    crowded: Arc<watch::Sender<Revision>>,
 }
 
 impl Shared {
@@ -108,8 +122,8 @@ impl SqliteStore {
     /// # Errors
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
-        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, existing, supervisor } =
-            config;
+        let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, existing, .. } = config;
+        let SqliteConfig { quota_bytes, history_bytes, reserve_bytes, disk, supervisor, .. } = config;
         match path {
             SqlitePath::InMemory => {
                 let mut connection = open_memory()?;
@@ -117,7 +131,8 @@ impl SqliteStore {
                     .map_err(OpenError::sqlite(Path::new(":memory:")))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let readers = Readers::shared(connection.clone());
-                Self::start(Path::new(":memory:"), connection, readers, recent_bytes, Kept::default(), &supervisor)
+                let space = Space::unbounded();
+                Self::start(Path::new(":memory:"), connection, readers, recent_bytes, OnDisk::none(space), &supervisor)
             }
             SqlitePath::Directory(directory) => {
                 if existing {
@@ -125,17 +140,30 @@ impl SqliteStore {
                     check_there(&directory)?;
                 }
                 let lock = DirectoryLock::take(&directory)?;
-                let (mut connection, mark) = open_writer(&directory, accept_loss)?;
+                let mut reserve = Reserve::find(&directory, disk, reserve_bytes);
+                let (mut connection, mark) = open_roomy(&directory, accept_loss, &mut reserve)?;
                 schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
+                // The pages that the log adds to the database must fit into the reserve.
+                let log_bytes = match usize::try_from(reserve.bytes() / 2) {
+                    Ok(most) if most > 0 => log_bytes.min(most),
+                    Ok(_) | Err(_) => log_bytes,
+                };
                 let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes, &supervisor)
                     .map_err(OpenError::io(directory.as_path()))?;
                 let readers = Readers::pool(pool);
-                let kept = Kept { checkpoints: Some(checkpoints), mark, lock: Some(lock) };
-                Self::start(&directory, connection, readers, recent_bytes, kept, &supervisor)
+                let allowance = Allowance { quota: quota_bytes, history: history_bytes };
+                let space = Space::new(allowance, Some(reserve));
+                let on_disk = OnDisk { space, checkpoints: Some(checkpoints), mark, lock: Some(lock) };
+                Self::start(&directory, connection, readers, recent_bytes, on_disk, &supervisor)
             }
         }
+    }
+
+    /// Numbers about its room; they can be read when it is gone.
+    pub fn gauges(&self) -> Arc<SpaceGauges> {
+        self.shared.gauges.clone()
     }
 
     fn start(
@@ -143,13 +171,14 @@ impl SqliteStore {
         connection: Arc<Mutex<Connection>>,
         readers: Readers,
         recent_bytes: usize,
-        Kept { checkpoints, mark, lock }: Kept,
+        OnDisk { space, checkpoints, mark, lock }: OnDisk,
         supervisor: &Supervisor,
     ) -> Result<Self, OpenError> {
-        let (revision, oldest) = {
+        let (revision, oldest, shrinks) = {
             let opened = connection.lock();
             let revision = schema::newest_revision(&opened).map_err(OpenError::sqlite(path))?;
-            (revision, Fact::Oldest.get(&opened).map_err(OpenError::sqlite(path))?)
+            let oldest = Fact::Oldest.get(&opened).map_err(OpenError::sqlite(path))?;
+            (revision, oldest, shrink::is_possible(&opened).map_err(OpenError::sqlite(path))?)
         };
         let (newest, watched) = watch::channel(revision);
         let shared = Arc::new(Shared {
@@ -157,6 +186,8 @@ impl SqliteStore {
             newest: watched,
             recent: Mutex::new(Recent::new(revision, recent_bytes)),
             oldest: AtomicU64::new(oldest.get()),
+            gauges: space.gauges(),
+            crowded: space.crowded(),
         });
         let (jobs, waiting) = mpsc::channel(QUEUE);
         let writer = Writer {
@@ -169,6 +200,9 @@ impl SqliteStore {
             supervisor: supervisor.clone(),
             committing: false,
             full: false,
+            space,
+            shrinks,
+            shrunk: false,
             failed: None,
         };
         let closing = CancellationToken::new();
@@ -276,7 +310,12 @@ impl Store for SqliteStore {
     async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
         self.ask(|answer| Job::Compact { oldest, answer }).await??;
         while self.ask(|answer| Job::Sweep { answer }).await?? {}
+        while self.ask(|answer| Job::Shrink { answer }).await?? {}
         Ok(())
+    }
+
+    async fn crowded(&self) -> Revision {
+        beyond(&self.shared.crowded, || self.shared.oldest()).await
     }
 
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
@@ -314,9 +353,15 @@ mod tests {
         limit(60);
         let readers = Readers::shared(connection.clone());
         let name = Path::new(":memory:");
-        let store =
-            SqliteStore::start(name, connection.clone(), readers, 1 << 20, Kept::default(), &Supervisor::default())
-                .unwrap();
+        let store = SqliteStore::start(
+            name,
+            connection.clone(),
+            readers,
+            1 << 20,
+            OnDisk::none(Space::unbounded()),
+            &Supervisor::default(),
+        )
+        .unwrap();
         let mut acknowledged = Vec::new();
         let error = loop {
             match store.commit(big(acknowledged.len())).await {
@@ -324,7 +369,7 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(error, CommitError::Store(StoreError::Unavailable(_))), "{error}");
+        assert!(matches!(error, CommitError::Store(StoreError::Full(_))), "{error}");
         assert!(!acknowledged.is_empty());
         let before = store.current_revision().await.unwrap();
         assert_eq!(acknowledged.last(), Some(&before));
@@ -332,7 +377,7 @@ mod tests {
         // Half of this transaction would fit.
         assert!(
             store
-                .commit(Transaction { compares: vec![], writes: [small.writes, big(999).writes].concat() })
+                .commit(Transaction { writes: [small.writes, big(999).writes].concat(), ..Transaction::default() })
                 .await
                 .is_err()
         );
@@ -349,9 +394,15 @@ mod tests {
         let connection = Arc::new(Mutex::new(open_memory().unwrap()));
         let readers = Readers::shared(connection.clone());
         let name = Path::new(":memory:");
-        let store =
-            SqliteStore::start(name, connection.clone(), readers, 1 << 20, Kept::default(), &Supervisor::default())
-                .unwrap();
+        let store = SqliteStore::start(
+            name,
+            connection.clone(),
+            readers,
+            1 << 20,
+            OnDisk::none(Space::unbounded()),
+            &Supervisor::default(),
+        )
+        .unwrap();
         let held = connection.lock();
         let before = store.shared.newest();
         let put = |key: &'static str| Box::pin(store.commit(Transaction::default().put(StoreKey::new(key), "x")));

@@ -15,10 +15,15 @@ use crate::sqlite::schema::{Fact, number, revision_at};
 /// How many rows one step looks at: a few milliseconds in which other writes wait.
 const STEP_ROWS: u32 = 256;
 
+/// The most bytes of values that one step passes, but for one row. It deletes older versions of the same keys, which are about as large, and
+/// a large value has many pages to be freed.
+const STEP_BYTES: u64 = 4 * 1024 * 1024;
+
 struct Passed {
     revision: Revision,
     key: StoreKey,
-    deleted: bool,
+    /// None for a deletion.
+    bytes: Option<u64>,
 }
 
 /// Sweeps some rows towards `oldest`, which must be published already: from the commit of this step on, reads below
@@ -28,11 +33,8 @@ pub(crate) fn step(connection: &Connection, oldest: Revision) -> rusqlite::Resul
     if swept >= oldest {
         return Ok(false);
     }
-    let rows = rows_between(connection, swept, oldest)?;
-    let reached = match rows.last() {
-        Some(last) if rows.len() == STEP_ROWS as usize => last.revision,
-        Some(_) | None => oldest,
-    };
+    let (rows, all) = rows_between(connection, swept, oldest)?;
+    let reached = rows.last().filter(|_| !all).map_or(oldest, |last| last.revision);
     let counted = Fact::Counted.get(connection)?;
     let mut left = Fact::Rows.get(connection)?.get();
     left += rows.iter().filter(|row| row.revision > counted).count() as u64;
@@ -41,7 +43,7 @@ pub(crate) fn step(connection: &Connection, oldest: Revision) -> rusqlite::Resul
         deleted += connection
             .prepare_cached("DELETE FROM history WHERE path = ?1 AND revision < ?2")?
             .execute(params![row.key.as_str(), number(row.revision)])?;
-        if row.deleted {
+        if row.bytes.is_none() {
             let delete = "DELETE FROM history WHERE revision = ?1";
             deleted += connection.prepare_cached(delete)?.execute([number(row.revision)])?;
         }
@@ -52,15 +54,24 @@ pub(crate) fn step(connection: &Connection, oldest: Revision) -> rusqlite::Resul
     Ok(reached < oldest)
 }
 
-fn rows_between(connection: &Connection, after: Revision, until: Revision) -> rusqlite::Result<Vec<Passed>> {
+/// The rows of one step, and whether they are all there are.
+fn rows_between(connection: &Connection, after: Revision, until: Revision) -> rusqlite::Result<(Vec<Passed>, bool)> {
     let mut statement = connection.prepare_cached(
-        "SELECT revision, path, value IS NULL FROM history WHERE revision > ?1 AND revision <= ?2 \
+        "SELECT revision, path, length(value) FROM history WHERE revision > ?1 AND revision <= ?2 \
          ORDER BY revision LIMIT ?3",
     )?;
-    let rows = statement.query_map(params![number(after), number(until), STEP_ROWS], |row| {
-        Ok(Passed { revision: revision_at(row, 0)?, key: key_at(row, 1)?, deleted: row.get(2)? })
-    })?;
-    rows.collect()
+    let mut found = statement.query(params![number(after), number(until), STEP_ROWS])?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = found.next()? {
+        let length = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
+        rows.push(Passed { revision: revision_at(row, 0)?, key: key_at(row, 1)?, bytes: length });
+        bytes += length.unwrap_or_default();
+        if bytes >= STEP_BYTES {
+            return Ok((rows, false));
+        }
+    }
+    let all = rows.len() < STEP_ROWS as usize;
+    Ok((rows, all))
 }
 
 #[cfg(test)]
@@ -80,8 +91,9 @@ mod tests {
     #[test]
     fn a_sweep_goes_on_where_it_stood() {
         let connection = open_memory().unwrap();
-        let mut group = Group { revision: Revision::new(1), events: Vec::new() };
-        let mut write = |transaction: Transaction| assert!(commit::apply(&connection, &mut group, transaction).is_ok());
+        let mut group = Group::behind(Revision::new(1));
+        let mut write =
+            |transaction: Transaction| assert!(commit::apply(&connection, &mut group, transaction, |_| Ok(())).is_ok());
         for number in 0..1000 {
             write(Transaction::default().put(StoreKey::new(format!("/{}", number % 10)), number.to_string()));
         }
@@ -95,5 +107,20 @@ mod tests {
         assert_eq!(rows(&connection), 9);
         index::check(&connection).unwrap();
         assert!(!step(&connection, oldest).unwrap());
+    }
+
+    #[test]
+    fn a_step_over_large_values_is_short() {
+        let connection = open_memory().unwrap();
+        let mut group = Group::behind(Revision::new(1));
+        for number in 0..20 {
+            let put = Transaction::default().put(StoreKey::new("/large"), vec![number; 1 << 20]);
+            assert!(commit::apply(&connection, &mut group, put, |_| Ok(())).is_ok());
+        }
+        assert!(step(&connection, group.revision).unwrap());
+        assert_eq!(rows(&connection), 17, "four are passed, and each but the last is deleted");
+        while step(&connection, group.revision).unwrap() {}
+        assert_eq!(rows(&connection), 1);
+        index::check(&connection).unwrap();
     }
 }

@@ -4,9 +4,9 @@
 //! durable: the more callers wait, the more share an fsync. A job that is refused has written nothing and leaves its group alone; a
 //! failure of the database fails the whole group, of which then nothing is stored.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Committed, StoreError, Transaction};
 use keelson_supervision::{Supervisor, error_repeated};
@@ -16,11 +16,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::commit::{self, Group};
-use crate::sqlite::error::{stopped, store_error};
+use crate::sqlite::error::{disk_full, stopped, store_error};
 use crate::sqlite::expiry::{self, Expired};
 use crate::sqlite::losses;
 use crate::sqlite::mark::MarkFile;
 use crate::sqlite::schema::Fact;
+use crate::sqlite::shrink;
+use crate::sqlite::space::{Pages, Space};
 use crate::sqlite::store::Shared;
 use crate::sqlite::sweep;
 
@@ -29,6 +31,12 @@ pub(crate) const WRITER: &str = "store-writer";
 
 /// How many jobs share a database transaction at the most.
 const MAX_GROUP: usize = 256;
+
+/// The bytes of values that make a group full. On a full disk a group must fit into the reserve.
+const MAX_GROUP_BYTES: u64 = 4 * 1024 * 1024;
+
+/// About how many bytes a step of a sweep, or one that gives pages back, appends to the log.
+const STEP_LOG_BYTES: usize = 1024 * 1024;
 
 /// What the writer is asked to do, and where the answer goes. Nobody listening any more is no reason not to do it.
 pub(crate) enum Job {
@@ -43,6 +51,10 @@ pub(crate) enum Job {
     },
     /// Deletes some rows that compaction has made unreadable; answers whether more remain.
     Sweep {
+        answer: oneshot::Sender<Result<bool, StoreError>>,
+    },
+    /// Gives some free pages back to the disk; answers whether more are to be given.
+    Shrink {
         answer: oneshot::Sender<Result<bool, StoreError>>,
     },
     /// Deletes some of the keys that ended at or before this second.
@@ -64,6 +76,7 @@ pub(crate) enum Job {
 enum Done {
     Commit(oneshot::Sender<Result<Committed, CommitError>>, Result<Committed, CommitError>),
     Compact(oneshot::Sender<Result<(), StoreError>>, Result<(), StoreError>),
+    /// A sweep, or pages that were given back.
     Sweep(oneshot::Sender<Result<bool, StoreError>>, bool),
     Expire(oneshot::Sender<Result<Expired, StoreError>>, Expired),
     Check(oneshot::Sender<Result<(), StoreError>>),
@@ -85,6 +98,12 @@ pub(crate) struct Writer {
     pub(crate) committing: bool,
     /// Whether the disk had no room for the last write.
     pub(crate) full: bool,
+    /// The room of the store.
+    pub(crate) space: Space,
+    /// True for a file that can give pages back to the disk.
+    pub(crate) shrinks: bool,
+    /// True after it has given some back, until the log is moved, which makes that take effect.
+    pub(crate) shrunk: bool,
     /// Why nothing is written any more, once the disk has failed.
     pub(crate) failed: Option<String>,
 }
@@ -92,9 +111,17 @@ pub(crate) struct Writer {
 impl Writer {
     /// Works until the store is closed and everything that waited is done.
     pub(crate) fn run(mut self) {
+        {
+            let (connection, newest) = (self.connection.clone(), *self.newest.borrow());
+            self.space.measure(&connection.lock(), newest);
+        }
         let mut jobs = Vec::with_capacity(MAX_GROUP);
+        let mut waiting = VecDeque::with_capacity(MAX_GROUP);
         while self.jobs.blocking_recv_many(&mut jobs, MAX_GROUP) > 0 {
-            self.do_group(&mut jobs);
+            waiting.extend(jobs.drain(..));
+            while !waiting.is_empty() {
+                self.do_group(&mut waiting);
+            }
         }
         // ORDER: the thread that moves the log has ended before the last of it is moved here.
         self.checkpoints = None;
@@ -105,34 +132,50 @@ impl Writer {
         }
     }
 
-    /// Does all jobs and answers them. Leaves none.
-    fn do_group(&mut self, jobs: &mut Vec<Job>) {
+    /// Does as many of the jobs as make a group, and answers them.
+    fn do_group(&mut self, waiting: &mut VecDeque<Job>) {
         if let Some(reason) = &self.failed {
-            return jobs.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(reason.clone())));
+            return waiting.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(reason.clone())));
         }
         let connection = self.connection.clone();
         let connection = connection.lock();
-        let mut group = Group { revision: *self.newest.borrow(), events: Vec::new() };
-        let mut waiting = jobs.drain(..);
+        let mut group = Group::behind(*self.newest.borrow());
         let mut done = Vec::with_capacity(waiting.len());
-        match self.write_group(&connection, &mut group, &mut waiting, &mut done) {
-            Ok(oldest) => {
-                let rows = group.events.len();
-                let bytes = group.events.iter().filter_map(|event| event.value.as_ref()).map(Bytes::len).sum();
-                if let Some(mark) = &mut self.mark {
-                    // ORDER: before a client can know of the revision. Each one that was given out is recorded.
-                    mark.note(group.revision);
-                }
-                self.publish(group, oldest);
-                done.into_iter().for_each(Done::answer);
-                if let Some(checkpoints) = &mut self.checkpoints {
-                    checkpoints.after_group(&connection, rows, bytes);
-                }
-            }
+        match self.write_group(&connection, &mut group, waiting, &mut done) {
+            Ok(oldest) => self.finish_group(&connection, group, oldest, done),
             Err(error) => {
                 let error = self.undo(&connection, &error);
                 done.into_iter().for_each(|done| done.fail(&error));
-                waiting.for_each(|job| job.fail(&error));
+            }
+        }
+    }
+
+    /// Publishes a durable group, answers its jobs, and accounts for the room that it has taken.
+    fn finish_group(&mut self, connection: &Connection, group: Group, oldest: Option<Revision>, done: Vec<Done>) {
+        let Group { revision, bytes, superseded, .. } = group;
+        let rows = group.events.len();
+        if let Some(mark) = &mut self.mark {
+            // ORDER: before a client can know of the revision. Each one that was given out is recorded.
+            mark.note(revision);
+        }
+        self.publish(group, oldest);
+        let is_asked = done.iter().any(|done| matches!(done, Done::Check(_)));
+        let steps = done.iter().filter(|done| matches!(done, Done::Sweep(_, _))).count();
+        let is_last = done.iter().any(|done| matches!(done, Done::Sweep(_, false)));
+        done.into_iter().for_each(Done::answer);
+        if let Some(oldest) = oldest {
+            self.space.compacted(oldest);
+        }
+        self.space.appended(connection, revision, bytes, superseded);
+        if is_asked || steps > 0 {
+            self.space.measure(connection, revision);
+        }
+        if let Some(checkpoints) = &mut self.checkpoints {
+            let bytes = bytes as usize + steps * STEP_LOG_BYTES;
+            if is_last && std::mem::take(&mut self.shrunk) {
+                checkpoints.now(connection);
+            } else {
+                checkpoints.after_group(connection, rows, bytes, self.space.is_full());
             }
         }
     }
@@ -142,14 +185,16 @@ impl Writer {
         &mut self,
         connection: &Connection,
         group: &mut Group,
-        waiting: &mut impl Iterator<Item = Job>,
+        waiting: &mut VecDeque<Job>,
         done: &mut Vec<Done>,
     ) -> rusqlite::Result<Option<Revision>> {
         let mut oldest = None;
         self.committing = false;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         // What came while the others were done costs no sync of its own.
-        while let Some(job) = waiting.next().or_else(|| self.latecomer(done.len())) {
+        while group.bytes < MAX_GROUP_BYTES
+            && let Some(job) = waiting.pop_front().or_else(|| self.latecomer(done.len()))
+        {
             let (ended, failed) = self.do_job(connection, group, &mut oldest, job);
             done.push(ended);
             failed?;
@@ -171,7 +216,7 @@ impl Writer {
 
     /// Does a job. When the database fails, its caller is told so with the rest of the group.
     fn do_job(
-        &self,
+        &mut self,
         connection: &Connection,
         group: &mut Group,
         oldest: &mut Option<Revision>,
@@ -187,7 +232,8 @@ impl Writer {
         match job {
             Job::Commit { transaction, answer } => {
                 // ORDER: a refusal waits for the group too, for it may show a value that the group has written.
-                let outcome = commit::apply(connection, group, transaction).map(|outcome| outcome.map_err(Into::into));
+                let outcome =
+                    commit::apply(connection, group, transaction, |transaction| self.space.admit(transaction));
                 let (outcome, failed) = split(outcome, Err(stopped().into()));
                 (Done::Commit(answer, outcome), failed)
             }
@@ -209,6 +255,10 @@ impl Writer {
                 let (more, failed) = split(sweep::step(connection, self.shared.oldest()), false);
                 (Done::Sweep(answer, more), failed)
             }
+            Job::Shrink { answer } => {
+                let (more, failed) = split(self.shrink(connection), false);
+                (Done::Sweep(answer, more), failed)
+            }
             Job::Expire { now, answer } => {
                 let nothing = Expired { count: 0, more: false };
                 let (expired, failed) = split(expiry::step(connection, group, now), nothing);
@@ -218,6 +268,19 @@ impl Writer {
             #[cfg(test)]
             Job::Panic { .. } => panic!("told to"),
         }
+    }
+
+    /// Gives some pages back to the disk. Returns whether there are more to be given.
+    fn shrink(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        if !self.shrinks {
+            return Ok(false);
+        }
+        let pages = self.space.to_give_back(Pages::count(connection)?);
+        if pages > 0 {
+            shrink::step(connection, pages)?;
+            self.shrunk = true;
+        }
+        Ok(pages > shrink::STEP_PAGES)
     }
 
     /// Makes a durable group visible.
@@ -234,7 +297,8 @@ impl Writer {
     /// Takes back what a failed group has written. Returns what its callers are told.
     fn undo(&mut self, connection: &Connection, error: &rusqlite::Error) -> StoreError {
         error_repeated!(""; %error, "a group of writes has failed");
-        self.full |= error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        self.full |= is_full;
         // SQLite has ended the transaction by itself after some errors.
         let undone = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
         // When the disk fails in a write or a sync, what it holds is unknown from then on, and a later success would
@@ -248,7 +312,20 @@ impl Writer {
             // It may be on the disk, and a start from there finds it.
             return StoreError::Unknown(error.to_string());
         }
-        store_error(error)
+        if is_full && self.failed.is_none() { self.make_room(connection) } else { store_error(error) }
+    }
+
+    /// Gives up the reserve on a disk that is full, and empties the log into what that leaves. Returns what the callers of the group get
+    /// whose write has met the full disk.
+    fn make_room(&mut self, connection: &Connection) -> StoreError {
+        if !self.space.disk_is_full(*self.newest.borrow()) {
+            return disk_full();
+        }
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.now(connection);
+        }
+        // A deletion among them passes now.
+        StoreError::Unavailable("the disk is full; its reserve has just been given up for deletions".to_owned())
     }
 }
 
@@ -257,7 +334,7 @@ impl Job {
         match self {
             Self::Commit { answer, .. } => drop(answer.send(Err(error.clone().into()))),
             Self::Compact { answer, .. } | Self::Check { answer } => drop(answer.send(Err(error.clone()))),
-            Self::Sweep { answer } => drop(answer.send(Err(error.clone()))),
+            Self::Sweep { answer } | Self::Shrink { answer } => drop(answer.send(Err(error.clone()))),
             Self::Expire { answer, .. } => drop(answer.send(Err(error.clone()))),
             #[cfg(test)]
             Self::Panic { answer } => drop(answer),

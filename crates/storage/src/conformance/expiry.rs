@@ -18,7 +18,7 @@ pub(super) fn at(second: u64) -> SystemTime {
 pub(super) fn put_until(relative: &str, value: &str, second: u64) -> Transaction {
     let value = Bytes::from(value.to_owned());
     let write = Write::Put { key: key(relative), value, expires: Some(at(second)) };
-    Transaction { compares: Vec::new(), writes: vec![write] }
+    Transaction { writes: vec![write], ..Transaction::default() }
 }
 
 /// At or before the moment given, not after; with revisions, events and a count.

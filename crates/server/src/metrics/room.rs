@@ -1,0 +1,47 @@
+//! Metrics of the room that stores take.
+
+use keelson_http::metrics::Sample;
+use keelson_storage::memory::MemoryStore;
+use keelson_storage_sql::SpaceStats;
+
+use super::{counter, gauge};
+
+const HISTORY: (&str, &str) =
+    ("keelson_store_history_bytes", "Bytes of stored versions that only reads of the past see");
+const FULL: (&str, &str) = ("keelson_store_full", "Whether the store has no room (1): it refuses what adds to it");
+
+/// The room of the embedded store.
+pub(crate) fn space_samples(stats: SpaceStats) -> Vec<Sample> {
+    vec![
+        gauge("keelson_store_used_bytes", "Bytes that the embedded store uses of its file", stats.used),
+        gauge("keelson_store_file_bytes", "Bytes of the file of the embedded store, free pages included", stats.file),
+        gauge("keelson_store_quota_bytes", "The most that the embedded store may use; 0 for no limit", stats.quota),
+        gauge(
+            "keelson_store_reserve_bytes",
+            "Bytes that are reserved on the disk of the embedded store; 0 while they are given up",
+            stats.reserve,
+        ),
+        gauge(HISTORY.0, HISTORY.1, stats.history),
+        full(stats.full),
+        counter(
+            "keelson_store_history_cuts_total",
+            "How often history was compacted before its time, since it took too much room",
+            stats.cuts,
+        ),
+        counter(
+            "keelson_store_refused_total",
+            "Transactions that were refused since the store was full",
+            stats.refused,
+        ),
+    ]
+}
+
+/// The room of a store in memory.
+pub(crate) fn memory_samples(store: &MemoryStore) -> Vec<Sample> {
+    vec![gauge(HISTORY.0, HISTORY.1, store.history_bytes())]
+}
+
+/// 1 for a store that refuses new data.
+pub(super) fn full(is_full: bool) -> Sample {
+    gauge(FULL.0, FULL.1, u64::from(is_full))
+}

@@ -1,0 +1,155 @@
+//! Counts the bytes of history, and finds the revision to compact to when they are too many.
+//!
+//! A version is history from the revision on that superseded it, and compaction to that revision frees its bytes. A running sum of superseded
+//! bytes is noted now and then with its revision: the difference to the sum of today is what a compaction to it leaves.
+
+use std::collections::VecDeque;
+
+use keelson_meta::Revision;
+use tokio::sync::watch;
+
+/// The number of marks that divide the limit. Compaction is exact to one of them.
+const MARKS: u64 = 256;
+/// The fewest bytes between two marks.
+const SHORTEST_MARK: u64 = 64 * 1024;
+/// The part of the limit that a compaction for want of room leaves, in quarters: few compactions free much each.
+const KEPT_QUARTERS: u64 = 3;
+
+/// The bytes of the versions that only reads of the past see.
+#[derive(Debug)]
+pub struct Superseded {
+    /// The most bytes.
+    pub limit: u64,
+    /// All bytes that were ever superseded.
+    total: u64,
+    /// The sum at the oldest readable revision.
+    forgotten: u64,
+    /// The sum at some revisions, ascending.
+    marks: VecDeque<(Revision, u64)>,
+}
+
+impl Default for Superseded {
+    /// No limit.
+    fn default() -> Self {
+        Self::within(u64::MAX)
+    }
+}
+
+impl Superseded {
+    /// None yet, and so many at the most.
+    pub const fn within(limit: u64) -> Self {
+        Self { limit, total: 0, forgotten: 0, marks: VecDeque::new() }
+    }
+
+    /// The write at `revision` has superseded a version of so many bytes.
+    pub fn add(&mut self, revision: Revision, bytes: u64) {
+        self.total += bytes;
+        let noted = self.marks.back().map_or(self.forgotten, |(_, total)| *total);
+        if self.total - noted >= (self.limit / MARKS).max(SHORTEST_MARK) {
+            self.marks.push_back((revision, self.total));
+        }
+        // A limit that was raised leaves marks that are too close together.
+        if self.marks.len() as u64 > 2 * MARKS {
+            let mut keep = false;
+            self.marks.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+    }
+
+    /// The bytes of today.
+    pub const fn bytes(&self) -> u64 {
+        self.total - self.forgotten
+    }
+
+    /// The revision to compact to, when there are more bytes than the limit allows.
+    pub fn excess(&self) -> Option<Revision> {
+        if self.bytes() <= self.limit {
+            return None;
+        }
+        let kept = self.limit / 4 * KEPT_QUARTERS;
+        let enough = |(_, total): &&(Revision, u64)| self.total - total <= kept;
+        self.marks.iter().find(enough).or_else(|| self.marks.back()).map(|(revision, _)| *revision)
+    }
+
+    /// History up to `oldest` is gone.
+    pub fn compacted(&mut self, oldest: Revision) {
+        while let Some((revision, total)) = self.marks.front().copied()
+            && revision <= oldest
+        {
+            self.forgotten = total;
+            self.marks.pop_front();
+        }
+    }
+}
+
+/// Raises the revision to compact to before its time.
+pub fn raise(crowded: &watch::Sender<Revision>, oldest: Revision) {
+    crowded.send_if_modified(|told| {
+        let is_news = oldest > *told;
+        *told = oldest.max(*told);
+        is_news
+    });
+}
+
+/// Waits until the revision to compact to is beyond the oldest readable one, and returns it.
+pub async fn beyond(crowded: &watch::Sender<Revision>, oldest: impl Fn() -> Revision) -> Revision {
+    let mut told = crowded.subscribe();
+    let wanted = told.wait_for(|wanted| *wanted > oldest()).await.map(|wanted| *wanted);
+    match wanted {
+        Ok(wanted) => wanted,
+        // The sender outlives the call that borrows it.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1024;
+
+    #[test]
+    fn compaction_frees_what_is_above_the_limit_and_no_more_than_a_third_of_it() {
+        let mut history = Superseded::within(100 * 64 * KIB);
+        for revision in 1..=100 {
+            history.add(Revision::new(revision), 64 * KIB);
+            assert_eq!(history.excess(), None);
+        }
+        history.add(Revision::new(101), 64 * KIB);
+        let oldest = history.excess().unwrap();
+        assert_eq!(oldest, Revision::new(26));
+        history.compacted(oldest);
+        assert_eq!(history.bytes(), 75 * 64 * KIB);
+        assert_eq!(history.excess(), None);
+    }
+
+    #[test]
+    fn a_limit_of_nothing_gives_up_all_history_that_is_marked() {
+        let mut history = Superseded::within(0);
+        history.add(Revision::new(5), 10);
+        assert_eq!(history.excess(), None, "it is too little to be marked");
+        history.add(Revision::new(6), 64 * KIB);
+        assert_eq!(history.excess(), Some(Revision::new(6)));
+    }
+
+    #[test]
+    fn marks_stay_few_when_the_limit_is_raised() {
+        let mut history = Superseded::within(1);
+        for revision in 1..=10_000 {
+            history.add(Revision::new(revision), 64 * KIB);
+        }
+        assert!(history.marks.len() as u64 <= 2 * MARKS);
+    }
+
+    #[tokio::test]
+    async fn what_is_compacted_already_crowds_no_more() {
+        let crowded = watch::Sender::new(Revision::ZERO);
+        raise(&crowded, Revision::new(5));
+        raise(&crowded, Revision::new(3));
+        assert_eq!(beyond(&crowded, || Revision::new(4)).await, Revision::new(5));
+        let waiting = beyond(&crowded, || Revision::new(5));
+        assert!(futures::FutureExt::now_or_never(waiting).is_none());
+    }
+}
