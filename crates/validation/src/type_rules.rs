@@ -159,7 +159,7 @@ impl Rule {
             Self::Forbidden(detail) if at.is_set() => at.forbidden(run, *detail),
             Self::Immutable if !at.is_unchanged() => at.invalid(run, at.shown(), IMMUTABLE),
             Self::NotModified if !at.old.is_null() && at.is_set() && !at.is_unchanged() => {
-                at.invalid(run, at.shown(), IMMUTABLE)
+                at.invalid(run, at.shown(), IMMUTABLE);
             }
             Self::In(type_rules) if at.is_set() => type_rules.check(at, run),
             Self::Always(type_rules) => type_rules.check(at, run),
