@@ -97,7 +97,8 @@ pub(crate) struct Serve {
     // Read later: what clap can't read it repeats, and this may hold a password.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
-    /// A file that holds the password for PostgreSQL, where the URL holds none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are looked at.
+    /// A file that holds the password for PostgreSQL, where the URL holds none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are looked
+    /// at.
     #[arg(long, env = "KEELSON_STORE_PASSWORD_FILE")]
     pub(crate) store_password_file: Option<PathBuf>,
     /// Start although the embedded store has lost something: with an empty one where the old one is gone, or without what is
