@@ -3,8 +3,8 @@
 //! Below `<data directory>/pki`: `ca`, `apiserver` and `admin` as `.crt` and `.key`, `front-proxy-ca` and `front-proxy-client`
 //! likewise, and the pair that signs service-account tokens as `sa.key` and `sa.pub`. The authorities and the service-account key
 //! are replaced by the operator alone; what they signed is renewed within 30 days of its end, while the server runs too, and at a start
-//! when it must answer to other names. So that they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further authorities and keys that
-//! are trusted too.
+//! when it must answer to other names. So that they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further
+//! authorities and keys that are trusted too.
 
 mod again;
 mod ends;

@@ -101,7 +101,8 @@ pub(crate) struct Serve {
     // Read later: what clap can't read it repeats, and this may hold a password.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
-    /// A file that holds the password for PostgreSQL, where the URL holds none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are looked at.
+    /// A file that holds the password for PostgreSQL, where the URL holds none. Without it PGPASSWORD, PGPASSFILE and ~/.pgpass are looked
+    /// at.
     #[arg(long, env = "KEELSON_STORE_PASSWORD_FILE")]
     pub(crate) store_password_file: Option<PathBuf>,
     /// Start although the data directory has lost something: the embedded store continues without it, at a revision above all that were given

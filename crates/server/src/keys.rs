@@ -1,8 +1,8 @@
 //! The certificates that a server presents and believes, and the keys with which it signs, which count as soon as their files change.
 //!
-//! The files are looked at every second, and whether a certificate is to be renewed is looked at a little less often. What can't be used leaves all of it as it was: a certificate and its key are never changed at the
-//! same moment. Connections that are open keep what they were opened with, but whose certificate is believed is judged anew at their next
-//! request.
+//! The files are looked at every second, and the ends of certificates every five seconds. What can't be used leaves all of it as it was:
+//! a certificate and its key are never changed at the same moment. Connections that are open keep what they were opened with, but the
+//! certificates of their clients are verified anew at the next request.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

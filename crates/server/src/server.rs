@@ -450,7 +450,7 @@ fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dy
     if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
 }
 
-/// Whether the cache hears from the store.
+/// The check that the cache hears from the store.
 fn cache_check(registry: &Registry) -> impl Fn() -> CheckResult + Send + Sync + 'static {
     let cache = registry.cache().clone();
     move || cache.healthy().map_err(|fault| fault.to_string())

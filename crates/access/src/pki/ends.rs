@@ -1,4 +1,6 @@
-//! When the certificates of a server end: for its log, and for its metrics.
+//! The ends of the certificates of a server, for its log and its metrics.
+//!
+//! Nothing is renewed here, and no object is looked at.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,6 @@
 //! Servers of one store whose settings differ: each names what the other has otherwise, in its metrics and its log.
+//!
+//! Servers of other releases, which know other settings, are leases that the test writes.
 
 use std::sync::Arc;
 use std::time::Duration;
