@@ -149,7 +149,7 @@ impl PodGarbageCollection {
         target.namespace = Some(namespace.to_owned());
         match self.registry.end_lost_pod(&target, name, pod.uid(), condition, &self.caller).await {
             Ok(()) => {
-                info_repeated!(format_args!("{namespace:?}"); namespace, name, "a pod that nobody else ends is deleted")
+                info_repeated!(format_args!("{namespace:?}"); namespace, name, "a pod that nobody else ends is deleted");
             }
             Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => return Err(error),

@@ -175,7 +175,7 @@ impl StoreConfig {
     /// # Errors
     /// When there is none, or it can't be opened.
     pub(crate) async fn open_existing(&self, supervisor: &Supervisor) -> anyhow::Result<Opened> {
-        self.open_with(Opening { existing: true, ..Opening::default() }, supervisor).await
+        self.open_with(Opening { existing: true, ..Opening::default() }, supervisor, &StoreRoom::default()).await
     }
 
     /// Opens the store, be it whole or an unfinished copy, and raises its newest revision to at least `least`, where its

@@ -203,6 +203,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]
     fn claim(status: Value) -> Object {
         Object::from_value(json!({ "metadata": { "name": "c" }, "status": status })).unwrap()
     }
