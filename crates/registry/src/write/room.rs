@@ -1,6 +1,6 @@
 //! Marks the writes that a full store takes: steps of deletions, updates that make an object smaller, and small upkeep.
 //!
-//! A graceful deletion, or one that finalizers hold, is a chain of updates before it is a deletion. Upkeep is done on small objects: a
+//! A graceful deletion, or one that finalizers hold, is a chain of updates before it is a deletion. Upkeep changes small objects. A
 //! server that can't renew its lease writes nothing more, one that can't announce its address is not found, and controllers would take
 //! nodes for lost.
 
