@@ -338,9 +338,7 @@ impl ApiError {
             Self::ApplyConflict { message, causes } => answer::apply_conflict(message, causes),
             Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
             Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
-            Self::ObjectTooLarge { bytes, limit } => answer::too_large(&format!(
-                "the object takes {bytes} bytes in the store, and --max-object-bytes of the server allows {limit}"
-            )),
+            Self::ObjectTooLarge { bytes, limit } => answer::object_too_large(*bytes, *limit),
             Self::PatchTooManyOperations { limit, actual } => {
                 answer::too_large(&format!("The allowed maximum operations in a JSON patch is {limit}, got {actual}"))
             }

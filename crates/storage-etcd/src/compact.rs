@@ -43,8 +43,8 @@ pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), Sto
             let current = revisions.settle(client, keys, seen).await.map_err(Failure::into_store_error)?;
             return Err(StoreError::Future { requested: oldest, current });
         }
-        // A server that announced as much will compact, or has died on the way; compacting twice does no harm. An etcd without room takes no
-        // announcement, and needs compaction most: other servers notice it by their reads, as where etcd compacts by itself.
+        // A server that announced as much will compact, or has died on the way; compacting twice does no harm. An etcd without room
+        // takes no announcement, and needs compaction most: other servers notice it by their reads, as where etcd compacts by itself.
         let is_announced = seen.compacted >= requested
             || match announce(shared, requested, seen).await {
                 Err(Failure::NoSpace(_)) => true,

@@ -118,8 +118,8 @@ fn parse(line: &str) -> Option<(usize, u64, Revision)> {
     Some((writer, round, revision))
 }
 
-/// Fills a small disk and makes room again, over and over: the reserve is given up and taken. Prints `0` with each round that is written, and
-/// `1` with each round that is about to be deleted.
+/// Fills a small disk and makes room again, over and over: the reserve is given up and taken. Prints `0` with each round that is
+/// written, and `1` with each round that is about to be deleted.
 async fn fill_for_ever(directory: &Path, room: u64) {
     let disk = FragileDisk::below(directory);
     disk.set(DiskFault::Room(room));

@@ -1,7 +1,7 @@
 //! Counts the bytes of history, and finds the revision to compact to when they are too many.
 //!
-//! A version is history from the revision on that superseded it, and compaction to that revision frees its bytes. A running sum of superseded
-//! bytes is noted now and then with its revision: the difference to the sum of today is what a compaction to it leaves.
+//! A version is history from the revision on that superseded it, and compaction to that revision frees its bytes. A running sum of
+//! superseded bytes is noted now and then with its revision: the difference to the sum of today is what a compaction to it leaves.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,6 @@
 //! Settings of the room that stores of this server's own may take.
+//!
+//! A database or etcd has limits of its own.
 
 use clap::Args as ClapArgs;
 use keelson_server::StoreRoom;

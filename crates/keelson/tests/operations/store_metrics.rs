@@ -80,7 +80,13 @@ async fn an_etcd_without_room_refuses_in_its_own_words_and_takes_deletions() {
     let raw = server.raw();
     let maps = "/api/v1/namespaces/default/configmaps";
     let large = |number: usize, length: usize| json!({"metadata": {"name": format!("map-{number}")}, "data": {"text": "x".repeat(length)}});
-    let too_large = raw.post(maps, &large(0, 1_600_000)).await.expect(500).json();
+    let labels = json!({"app": "large"});
+    let container = json!({"name": "c", "image": "i", "args": ["x".repeat(1_600_000)]});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+    let deployment = json!({"metadata": {"name": "large"}, "spec": spec});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let too_large = raw.post(deployments, &deployment).await.expect(500).json();
     assert_eq!(too_large["message"], "etcdserver: request is too large", "{too_large}");
     let mut number = 0;
     let refused = loop {

@@ -168,6 +168,12 @@ pub(super) fn too_large(why: &str) -> Status {
     failure(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
 }
 
+pub(super) fn object_too_large(bytes: usize, limit: usize) -> Status {
+    too_large(&format!(
+        "the object takes {bytes} bytes in the store, and --max-object-bytes of the server allows {limit}"
+    ))
+}
+
 pub(super) fn method_not_supported(resource: &GroupResource, verb: &str) -> Status {
     let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
     failure(405, "MethodNotAllowed", message).with_details(about(resource, ""))

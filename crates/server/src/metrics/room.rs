@@ -1,4 +1,6 @@
 //! Metrics of the room that stores take.
+//!
+//! `keelson_store_full` is there for every store that can be full.
 
 use keelson_http::metrics::Sample;
 use keelson_storage::memory::MemoryStore;

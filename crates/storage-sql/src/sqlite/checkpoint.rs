@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 /// What a row costs in the log beside its value, in bytes: about a page of the index.
 const ROW_OVERHEAD: usize = 4096;
 
-/// The longest log, in halves of the length at which a checkpoint begins. Then the writer waits for the checkpoint: a full disk must have room
-/// for the pages that the log adds to the database.
+/// The longest log, in halves of the length at which a checkpoint begins. Then the writer waits for the checkpoint: a full disk must
+/// have room for the pages that the log adds to the database.
 const MOST_HALVES: usize = 3;
 
 /// A full store is checkpointed whenever this part of that length has been appended.

@@ -78,8 +78,8 @@ pub struct SqliteConfig {
     /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
     /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
     pub log_bytes: usize,
-    /// The most bytes of the database, free pages aside; `None` for as many as the disk has. A store at its quota refuses new data and takes
-    /// deletions.
+    /// The most bytes of the database, free pages aside; `None` for as many as the disk has. A store at its quota refuses new data and
+    /// takes deletions.
     pub quota_bytes: Option<u64>,
     /// The most bytes of versions that only reads of the past see; a quarter of the room at the most.
     pub history_bytes: u64,

@@ -1,8 +1,8 @@
 //! A reserve of room on the disk: a file of real blocks beside the database, given up when the disk is full.
 //!
-//! A deletion takes some room itself: it is appended to the log, and the log is emptied into a database that grows by it. The reserve has room
-//! for both. It is taken when the store is opened, and again when there is room after it was needed. It holds no data, so a crash at any
-//! moment loses nothing: a file of another length is filled up at the next start.
+//! A deletion takes some room itself: it is appended to the log, and the log is emptied into a database that grows by it. The reserve
+//! has room for both. It is taken when the store is opened, and again when there is room after it was needed. It holds no data, so a
+//! crash at any moment loses nothing: a file of another length is filled up at the next start.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,8 @@
 //! Gives free pages back to the disk, some at a time.
 //!
-//! A file that was made with `auto_vacuum=INCREMENTAL` can move its last pages into free ones and end before them. The next checkpoint cuts the
-//! file. Older files are brought to that form when they are opened, if they are small; others keep their free pages for new rows.
+//! A file that was made with `auto_vacuum=INCREMENTAL` can move its last pages into free ones and end before them. The next checkpoint
+//! cuts the file. Older files are brought to that form when they are opened, if they are small; others keep their free pages for new
+//! rows.
 
 use rusqlite::Connection;
 

@@ -1,8 +1,8 @@
 //! The room of the store: the quota, the limit of history, the reserve on the disk.
 //!
-//! The writer measures after some appended bytes, and after each group while there is little room. A store without room refuses new data and
-//! still does deletions, compaction and checkpoints. History gives way first: it is cut when it takes more than its share, and given up
-//! altogether while the store is full.
+//! The writer measures after some appended bytes, and after each group while there is little room. A store without room refuses new
+//! data and still does deletions, compaction and checkpoints. History gives way first: it is cut when it takes more than its share, and
+//! given up altogether while the store is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

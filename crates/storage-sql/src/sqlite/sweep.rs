@@ -15,8 +15,8 @@ use crate::sqlite::schema::{Fact, number, revision_at};
 /// How many rows one step looks at: a few milliseconds in which other writes wait.
 const STEP_ROWS: u32 = 256;
 
-/// The most bytes of values that one step passes, but for one row. It deletes older versions of the same keys, which are about as large, and
-/// a large value has many pages to be freed.
+/// The most bytes of values that one step passes, but for one row. It deletes older versions of the same keys, which are about as
+/// large, and a large value has many pages to be freed.
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
 
 struct Passed {
