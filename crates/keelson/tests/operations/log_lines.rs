@@ -1,4 +1,6 @@
-//! The log of a server whose neighbours fail: a line for the first failure, a count for the rest, and nothing that they can forge.
+//! The log of a server whose neighbours fail: a line for the first failure, a count for the rest.
+//!
+//! Texts that a neighbour sent can forge no line and steer no terminal.
 
 use std::time::{Duration, Instant};
 
