@@ -8,6 +8,7 @@
 mod chunking;
 mod client;
 mod large_lists;
+mod looks;
 mod partial_rights;
 mod past;
 mod queries;

@@ -2,6 +2,8 @@
 //! a watch, in every version that it is served in. `kinds/objects.json` has the objects and what they show,
 //! `kinds/refusals.json` what makes each of them break a rule.
 
+mod metadata;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -258,61 +260,6 @@ async fn a_deletion_is_answered_as_clients_of_each_kind_know_it() {
             let is_returned = is_held || RETURNED.contains(&resource.name.as_str());
             let kind = if is_returned { created["kind"].clone() } else { json!("Status") };
             assert_eq!(deleted["kind"], kind, "{path}: {deleted}");
-        }
-    }
-}
-
-/// The resources whose status updates leave labels, annotations, finalizers and owner references as they are.
-const STATUS_ALONE: [&str; 11] = [
-    "apiservices.apiregistration.k8s.io",
-    "devicetaintrules.resource.k8s.io",
-    "flowschemas.flowcontrol.apiserver.k8s.io",
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
-    "resourceclaims.resource.k8s.io",
-    "resourcepoolstatusrequests.resource.k8s.io",
-    "servicecidrs.networking.k8s.io",
-    "storageversionmigrations.storagemigration.k8s.io",
-    "storageversions.internal.apiserver.k8s.io",
-    "validatingadmissionpolicies.admissionregistration.k8s.io",
-    "volumeattachments.storage.k8s.io",
-];
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_updates_change_the_metadata_that_upstream_lets_them_change() {
-    let server = plain_server().await;
-    let raw = server.raw();
-    let samples = samples();
-    let sent = json!({
-        "labels": { "sneaked": "in" }, "annotations": { "sneaked": "in" }, "finalizers": ["example.org/sneaked"],
-        "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "sneaked", "uid": "in" }],
-    });
-    for resource in served(&raw).await.iter().filter(|resource| resource.has_status) {
-        let (name, _) = create(&raw, resource, &samples[&resource.name]).await;
-        let kept: &[&str] = match resource.name.as_str() {
-            alone if STATUS_ALONE.contains(&alone) => &["labels", "annotations", "finalizers", "ownerReferences"],
-            "deployments.apps" => &["labels"],
-            "pods" => &["ownerReferences"],
-            _ => &[],
-        };
-        for (_, path) in &resource.versions {
-            let (path, status) = (format!("{path}/{name}"), format!("{path}/{name}/status?dryRun=All"));
-            let before = raw.get(&*path).await.expect(200).json();
-            let mut put = before.clone();
-            for (field, value) in sent.as_object().unwrap() {
-                put["metadata"][field] = value.clone();
-            }
-            let patch = raw.patch(&*status, "application/merge-patch+json", &json!({ "metadata": sent })).await;
-            for answer in [patch, raw.put(&*status, &put).await] {
-                let after = answer.expect(200).json();
-                for field in sent.as_object().unwrap().keys() {
-                    let (before, after) = (&before["metadata"][field], &after["metadata"][field]);
-                    if kept.contains(&field.as_str()) {
-                        assert_eq!(after, before, "{status} keeps its {field}");
-                    } else {
-                        assert!(after.to_string().contains("sneaked"), "{status} changes {field}: {after}");
-                    }
-                }
-            }
         }
     }
 }

@@ -141,8 +141,8 @@ pub(crate) trait Strategy: Send + Sync {
         Ok(())
     }
 
-    /// Returns true if objects give rights to users, or have the server read other objects for them. A write of such an object requires these
-    /// rights, which cost a decision of the authorizer. Most kinds do not.
+    /// Returns true if objects give rights to users, or have the server read other objects for them. A write of such an object requires
+    /// these rights, which cost a decision of the authorizer. Most kinds do not.
     fn grants_rights(&self) -> bool {
         false
     }
@@ -167,7 +167,8 @@ pub(crate) trait Strategy: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Returns true if some changes through an endpoint, empty for the object itself, require rights of their own. Most kinds have no such changes.
+    /// Returns true if some changes through an endpoint, empty for the object itself, require rights of their own. Most kinds have no such
+    /// changes.
     fn restricts_changes(&self, _subresource: &str) -> bool {
         false
     }

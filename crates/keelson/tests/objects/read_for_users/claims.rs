@@ -1,4 +1,6 @@
-//! Rights to the parts of a ResourceClaim's status: allocations are for schedulers, device status is for drivers.
+//! Rights to the parts of a ResourceClaim's status.
+//!
+//! Allocations are for schedulers, and device status is for drivers. Texts are upstream's.
 
 use serde_json::{Value, json};
 

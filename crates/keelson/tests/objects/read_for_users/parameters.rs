@@ -1,4 +1,6 @@
-//! Parameters of admission policies, whose expressions can show them to every client: naming them requires the right to read them.
+//! Parameters of admission policies, whose expressions can show them to every client.
+//!
+//! Naming them in a policy or a binding requires the right to read them, whichever way it is written.
 
 use serde_json::{Value, json};
 

@@ -220,11 +220,9 @@ mod tests {
     #[test]
     fn drivers_of_added_changed_and_removed_device_status_are_found() {
         let check = |before: Value, after: Value, expected: &[&str]| {
-            let changed: Vec<&str> = changed_drivers(&claim(before.clone()), &claim(after.clone()))
-                .into_iter()
-                .map(|driver| if driver == "d" { "d" } else { "e" })
-                .collect();
-            assert_eq!(changed, expected, "{before} {after}");
+            let (before, after) = (claim(before), claim(after));
+            let changed: Vec<&str> = changed_drivers(&before, &after).into_iter().collect();
+            assert_eq!(changed, expected, "{before:?} {after:?}");
         };
         let of = |devices: Value| json!({ "allocation": allocation(&["one", "two"]), "devices": devices });
         check(of(json!([entry("d", "one", 1)])), of(json!([entry("d", "one", 1)])), &[]);
