@@ -233,7 +233,7 @@ async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
     };
     let losses: [Loss<'_>; 11] = [
         ("keelson.db-wal is missing or empty", &|directory| {
-            fs::remove_file(file(directory, "keelson.db-wal")).unwrap()
+            fs::remove_file(file(directory, "keelson.db-wal")).unwrap();
         }),
         ("keelson.db-wal is missing or empty", &|directory| cut(directory, 0)),
         ("keelson.db-wal is missing or empty", &|directory| {
