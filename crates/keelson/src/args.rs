@@ -95,8 +95,8 @@ pub(crate) struct Serve {
     // Read later: what clap can't read it repeats, and this may hold a password.
     #[arg(long, env = "KEELSON_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
-    /// Start although the data directory has lost something: the embedded store continues without it, at a revision above all that were given
-    /// out, and keys are made anew. Take the flag away once the server has started.
+    /// Start although the data directory has lost something. The embedded store continues without it, at a revision above all that were
+    /// given out, and keys are made anew. Take the flag away once the server has started.
     #[arg(long, env = "KEELSON_ACCEPT_LOSS")]
     pub(crate) accept_loss: bool,
     /// Leave objects that can't be read out of lists (encrypted by another server, say), rather than fail such lists.
