@@ -105,8 +105,8 @@ pub(crate) struct Serve {
     /// at.
     #[arg(long, env = "KEELSON_STORE_PASSWORD_FILE")]
     pub(crate) store_password_file: Option<PathBuf>,
-    /// Start although the data directory has lost something: the embedded store continues without it, at a revision above all that were given
-    /// out, and keys are made anew. Take the flag away once the server has started.
+    /// Start although the data directory has lost something. The embedded store continues without it, at a revision above all that were
+    /// given out, and keys are made anew. Take the flag away once the server has started.
     #[arg(long, env = "KEELSON_ACCEPT_LOSS")]
     pub(crate) accept_loss: bool,
     /// Leave objects that can't be read out of lists (encrypted by another server, say), rather than fail such lists.

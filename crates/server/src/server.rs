@@ -253,6 +253,7 @@ impl Prepared {
         kubeconfig: Option<PathBuf>,
         directory: OwnDirectory,
     ) -> RunningServer {
+        // SIZE: one list of the parts that run, in the order in which they start.
         let Self { config, supervisor, addr, store, fence, registry, outbound, pki, .. } = self;
         let identity = Some(Keeper::start(&supervisor, "identity", |stopping| identity.run(stopping)));
         let stopping = CancellationToken::new();

@@ -215,6 +215,7 @@ type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
 /// Acknowledged writes are there after a kill, or the store is refused; one whose loss is accepted continues above them.
 #[tokio::test]
 async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
+    // SIZE: one table of losses.
     let (foreign, _) = killed().await;
     let (foreign, file) = (foreign.path(), |directory: &Path, name: &str| directory.join(name));
     let cut = |directory: &Path, part: usize| {

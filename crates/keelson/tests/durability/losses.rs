@@ -294,6 +294,9 @@ async fn each_file_of_the_data_directory_is_refused_or_nothing_is_lost() {
         .await;
 }
 
+/// A name of a loss, and the way to bring it about.
+type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
+
 /// The store and its log from the same earlier time fit each other; the mark records that there was more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_is_accepted() {
@@ -323,7 +326,7 @@ async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_i
             lab.damage(data, name, "older");
         }
     };
-    let losses: [(&str, &dyn Fn(&Path)); 5] = [
+    let losses: [Loss<'_>; 5] = [
         ("the log cut to two thirds", &|data| cut(data, 2)),
         ("the log cut to nothing", &|data| cut(data, 0)),
         ("its last frame changed", &flip_last),

@@ -1,4 +1,6 @@
 //! Keys that are missing where a server has run: refused by name, and made anew only where the loss is accepted.
+//!
+//! A refusal writes nothing. A key that is made anew leaves what the lost one has signed valid.
 
 use super::*;
 
