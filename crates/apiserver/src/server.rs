@@ -290,9 +290,7 @@ impl Parts {
 
         let metrics = Arc::new(Metrics::new());
         metrics.edge().watched_by(background.supervisor());
-        if let Err(error) = background.supervisor().watch_threads(background.stopping()) {
-            tracing::error!(%error, "no thread for the watchdog, which notices threads of the runtime that are held");
-        }
+        background.supervisor().watch_threads(background.stopping());
         let well = HealthChecks::new()
             .add("etcd", move || probe.check())
             .add_runtime(background.supervisor().clone())

@@ -206,7 +206,7 @@ impl Bootstrap {
         self.each(objects, |object| self.ensure(&target, object)).await
     }
 
-    /// Makes an object where there is none of its name. Where there is one nothing is written, so that a webhook that refuses everything
+    /// Makes an object where there is none of its name. Nothing is written where there is one, so that a webhook that refuses everything
     /// keeps no server from being ready.
     async fn ensure(&self, target: &Target, object: Value) -> Result<(), ApiError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();

@@ -125,6 +125,8 @@ impl Client {
                 page => page?,
             };
             found.extend(page.items.into_entries().await?.iter().map(|entry| read(entry)));
+            // Some 10 ms of decoding.
+            tokio::task::yield_now().await;
             options.continue_token = page.continue_token;
             if options.continue_token.is_none() {
                 return Ok(found);

@@ -62,9 +62,7 @@ impl PipelineParts {
             auditor,
             reads,
         } = self;
-        let metrics = Arc::new(Metrics::new());
-        metrics.edge().watched_by(&supervisor);
-        metrics.add_source(move || watchdog_samples(&supervisor));
+        let metrics = watched_metrics(supervisor);
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
         metrics.add_source(store_metrics);
@@ -120,4 +118,12 @@ impl PipelineParts {
             .with_console(config.console)
             .with_auditor(auditor)
     }
+}
+
+/// Metrics of requests that a watchdog names when they hold a thread, with what it finds.
+fn watched_metrics(supervisor: Supervisor) -> Arc<Metrics> {
+    let metrics = Arc::new(Metrics::new());
+    metrics.edge().watched_by(&supervisor);
+    metrics.add_source(move || watchdog_samples(&supervisor));
+    metrics
 }

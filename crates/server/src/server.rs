@@ -258,9 +258,7 @@ impl Prepared {
         let identity = Some(Keeper::start(&supervisor, "identity", |stopping| identity.run(stopping)));
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
-        if let Err(error) = supervisor.watch_threads(&stopping) {
-            tracing::error!(%error, "no thread for the watchdog, which notices threads of the runtime that are held");
-        }
+        supervisor.watch_threads(&stopping);
         let (probe, probing) = StoreProbe::start(self.fenced);
         let told = stopping.clone();
         background.spawn("store-probe", async move {

@@ -23,7 +23,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u32);
 
-/// What a thread polls.
+/// The mark of one thread.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// 0, or the number of a mark above the number of the poll.
@@ -115,7 +115,7 @@ impl Place {
         &self.thread
     }
 
-    /// How many nanoseconds the thread has waited for a processor so far; 0 where the system does not say.
+    /// The nanoseconds that the thread has waited for a processor so far; 0 where the system does not say.
     pub(crate) fn waited_nanos(&self) -> u64 {
         let text = self.schedule.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         let waited = text.as_deref().and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());

@@ -16,9 +16,9 @@ use crate::running::{Place, name_of};
 
 /// The name of the thread.
 const WATCHDOG: &str = "watchdog";
-/// How long a poll may last. Time in which the system had no processor for the thread does not count.
+/// The longest time of a poll. Time in which the system had no processor for the thread does not count.
 const LONGEST_POLL: Duration = Duration::from_secs(1);
-/// How often the threads are looked at.
+/// The time between two looks at the threads.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A thread that has not come back.
@@ -41,11 +41,9 @@ struct Seen {
 }
 
 impl Supervisor {
-    /// Starts the watchdog over what this supervisor watches, until `stopping` is cancelled.
-    ///
-    /// # Errors
-    /// When the system has no more threads.
-    pub fn watch_threads(&self, stopping: &CancellationToken) -> std::io::Result<()> {
+    /// Starts the watchdog over what this supervisor watches, until `stopping` is cancelled. A server goes without it where the system
+    /// has no more threads, and logs that.
+    pub fn watch_threads(&self, stopping: &CancellationToken) {
         let (supervisor, stop) = (self.clone(), stopping.clone());
         let watch = move || {
             let mut seen = HashMap::new();
@@ -55,7 +53,9 @@ impl Supervisor {
             }
             supervisor.0.held.lock().clear();
         };
-        self.spawn_thread(WATCHDOG, stopping, watch).map(drop)
+        if let Err(error) = self.spawn_thread(WATCHDOG, stopping, watch) {
+            tracing::error!(%error, "no thread for the watchdog, which notices threads of the runtime that are held");
+        }
     }
 
     /// The threads that are held now for longer than they may be.
@@ -63,7 +63,7 @@ impl Supervisor {
         self.0.held.lock().clone()
     }
 
-    /// How many times a thread was held for too long.
+    /// The number of times that a thread was held for too long.
     pub fn holds(&self) -> u64 {
         self.0.holds.load(Ordering::Relaxed)
     }
@@ -137,7 +137,7 @@ mod tests {
     fn a_task_that_holds_its_thread_is_named_until_it_lets_go() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (supervisor, other, stopping) = (Supervisor::default(), Supervisor::default(), CancellationToken::new());
-        supervisor.watch_threads(&stopping).unwrap();
+        supervisor.watch_threads(&stopping);
         let (news, mut told) = tokio::sync::mpsc::channel(1);
         let (release, released) = std::sync::mpsc::channel::<()>();
         let _in_runtime = runtime.enter();

@@ -27,12 +27,12 @@ const REASON: &str = "OwnerRefInvalidNamespace";
 const COMPONENT: &str = "garbage-collector-controller";
 /// The namespace of events about objects that are in none.
 const DEFAULT_NAMESPACE: &str = "default";
-/// How many events are written in a row, and how long it takes until there may be one more.
+/// The most events in a row, and the time after which there may be one more.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(1);
-/// How many reports are remembered, so that none is made twice.
+/// The most reports that are remembered, so that none is made twice.
 const REMEMBERED: usize = 4096;
-/// How many namespaces are searched for an owner, some 1 us each.
+/// The most namespaces that are searched for an owner, some 1 us each.
 const SEARCHED_NAMESPACES: usize = 1000;
 /// An event is written once; what fails is not tried again.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
@@ -136,7 +136,7 @@ impl InvalidOwners {
 }
 
 impl State {
-    /// Whether one more event may be written.
+    /// True while one more event may be written.
     fn has_room(&mut self) -> bool {
         let more = u32::try_from(self.refilled.elapsed().as_nanos() / REFILL.as_nanos()).unwrap_or(BURST);
         if more > 0 {
@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// Whether the owner that a reference names is in some namespace.
+/// True where the owner that a reference names is in some namespace.
 fn is_in_another_namespace(world: World<'_>, collection: CollectionPlace, reference: &OwnerReference<'_>) -> bool {
     let CollectionPlace::Here(owners) = collection else { return false };
     let Some(owners) = world.surface.collection(owners) else { return false };

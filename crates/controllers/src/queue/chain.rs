@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-/// How many links a chain has whose turns follow each other at once: as when an owner has its dependents looked at, and these theirs.
+/// The links of a chain whose turns follow each other at once, as when an owner has its dependents looked at, and these theirs.
 pub(super) const FREE_LINKS: u32 = 4;
 
 thread_local! {

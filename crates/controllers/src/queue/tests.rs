@@ -1,4 +1,6 @@
-//! Tests of the queue, under a clock that is paused.
+//! Tests of the queue, under a clock that is paused: when keys have their turns, by how they ended and what added them.
+//!
+//! A wait may be longer than its backoff by a random part.
 
 use super::*;
 
@@ -20,7 +22,7 @@ async fn worked<W: Future<Output = Outcome>>(
     seen.into_inner()
 }
 
-/// The same, compared with what is expected: a wait may be longer by its random part.
+/// Compares the turns of a while with the expected ones. A wait may be longer by its random part.
 async fn check(queue: &Queue<&'static str>, seconds: u64, outcome: impl Fn(&str) -> Outcome, expect: &[(&str, f64)]) {
     let seen = worked(queue, seconds, |key| std::future::ready(outcome(key))).await;
     let is_expected = |(seen, expected): (&(&str, f64), &(&str, f64))| {

@@ -1,4 +1,4 @@
-//! The marks of requests: the names by which the watchdog tells what holds a thread of the runtime.
+//! The marks of requests: the names that the watchdog has for what holds a thread of the runtime.
 //!
 //! A connection has one name and each verb has one. A mark is set for the length of a poll.
 
@@ -10,7 +10,7 @@ use keelson_supervision::{Mark, Supervisor};
 
 use crate::request_info::RequestVerb;
 
-/// The name of connections: reading requests, and sending answers of which a thread makes a part at a time.
+/// The name of connections: reading requests, and sending answers part by part.
 const CONNECTION: &str = "connection";
 /// The name of requests that are about no resource.
 const PAGE: &str = "request for a page";
@@ -35,7 +35,7 @@ pub(crate) struct RequestMarks {
 }
 
 impl RequestMarks {
-    /// Those that a supervisor's watchdog knows.
+    /// The marks that a supervisor's watchdog knows.
     pub(crate) fn of(supervisor: &Supervisor) -> Self {
         Self {
             connection: supervisor.mark(CONNECTION),
@@ -64,4 +64,43 @@ pub(crate) async fn marked<A: Future>(mark: Option<Mark>, answer: A) -> A::Outpu
         None => answer.as_mut().poll(context),
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// Longest time that the watchdog may need.
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_request_that_holds_its_thread_is_named_by_its_verb() {
+        let (supervisor, stopping) = (Supervisor::default(), CancellationToken::new());
+        supervisor.watch_threads(&stopping);
+        let marks = RequestMarks::of(&supervisor);
+        for (verb, expected) in [
+            (RequestVerb::Resource(Verb::List), "list request"),
+            (RequestVerb::Other("trace".into()), "request for a page"),
+        ] {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let (outer, inner) = (marks.connection(), marks.of_verb(&verb));
+            let answer = marked(Some(inner), async move {
+                let _released = released.recv();
+            });
+            let holding = tokio::spawn(marked(Some(outer), answer));
+            let named = async {
+                while supervisor.held_threads().iter().all(|held| held.task != expected) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, named).await.unwrap_or_else(|_| panic!("{expected} is not noticed"));
+            release.send(()).unwrap();
+            holding.await.unwrap();
+        }
+        stopping.cancel();
+    }
 }

@@ -51,7 +51,7 @@ fn pod(name: &str) -> Value {
     })
 }
 
-/// What [`pod`] names, which is there when it is made.
+/// Makes the classes and the account that [`pod`] names.
 async fn allow(raw: &Raw) {
     let priority = json!({ "metadata": { "name": "gone" }, "value": 7 });
     raw.post("/apis/scheduling.k8s.io/v1/priorityclasses", &priority).await.expect(201);
@@ -60,7 +60,7 @@ async fn allow(raw: &Raw) {
     raw.post(format!("{NAMESPACE}/serviceaccounts"), &json!({ "metadata": { "name": "gone" } })).await.expect(201);
 }
 
-/// Rules by which such a pod is refused from now on, each by one of its own.
+/// Makes rules each of which refuses such a pod from now on.
 async fn forbid(raw: &Raw) {
     raw.delete("/apis/scheduling.k8s.io/v1/priorityclasses/gone").await.expect(200);
     raw.delete("/apis/node.k8s.io/v1/runtimeclasses/gone").await.expect(200);
@@ -143,7 +143,7 @@ async fn what_is_asked_of_creates_is_not_asked_of_updates() {
     }
 }
 
-/// What upstream's plugins do ask of some updates.
+/// Upstream's plugins handle some updates too.
 #[tokio::test]
 async fn updates_that_bring_what_a_rule_is_about_are_held_against_it() {
     let (_server, raw) = lab().await;
