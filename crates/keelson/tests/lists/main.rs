@@ -11,5 +11,6 @@ mod large_lists;
 mod partial_rights;
 mod past;
 mod queries;
+mod query_costs;
 mod query_watches;
 mod sealed_tokens;
