@@ -12,6 +12,7 @@ mod authorization;
 mod bearer;
 pub(crate) mod browsers;
 mod flow_control;
+mod held;
 mod impersonation;
 mod long_work;
 pub(crate) mod panics;
@@ -25,7 +26,6 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
-use self::flow_control::{Cost, FlowControl, SeatedBody, Seats, Sent};
+use self::flow_control::{Cost, FlowControl, SeatedBody, Seats};
 pub use self::flow_control::{FlowLimits, LevelLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats};
 pub(crate) use self::flow_control::{has_long_query, is_copied};
@@ -67,8 +67,6 @@ const SMALL_BYTES: u64 = 64 * 1024;
 
 /// The number of watches and sessions of aggregated servers at once.
 const WATCHES_ELSEWHERE: usize = 10_000;
-/// The number of watches that a watch with a query counts as, since it looks into objects at every change.
-const QUERY_WATCH: usize = 16;
 /// The part of the processors that the watches with queries of one user may have: one in so many.
 const QUERY_WATCH_PART: usize = 2;
 /// The time after which a client may try again whose user has its share of connections, in seconds.
@@ -105,11 +103,22 @@ struct Holds {
 }
 
 impl Holds {
-    /// The seats that are held while the answer is sent, which may be lent unless another server answers.
-    fn seats_of(self, is_passed_on: bool) -> Option<LentSeats> {
+    /// The share, and the seats that are held while the answer is sent. They may be lent unless another server answers.
+    fn into_seats(self, is_passed_on: bool) -> (Option<Arc<Share>>, Option<LentSeats>) {
         let lent = if is_passed_on { LentSeats::kept } else { LentSeats::new };
-        self.initial.or_else(|| self.seats.map(lent))
+        (self.share, self.initial.or_else(|| self.seats.map(lent)))
     }
+}
+
+/// An answer that holds its seats and its share until it is sent. The listener lends the seats while the client takes nothing.
+fn holding(
+    mut response: Response<ResponseBody>,
+    observation: Observation,
+    (share, seats): (Option<Arc<Share>>, Option<LentSeats>),
+) -> Response<ResponseBody> {
+    let Some(seats) = seats else { return response.map(|body| stream(Guarded::new(body, (observation, share)))) };
+    response.extensions_mut().insert(seats.clone());
+    response.map(|body| stream(Guarded::new(stream(SeatedBody::new(body, seats)), (observation, share))))
 }
 
 /// Who answers a request.
@@ -304,20 +313,11 @@ impl Pipeline {
         observation.answered(response.status());
         let is_small = response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES);
         let passed_on = response.extensions().get::<PassedOn>().copied();
-        let share = holds.share.clone();
-        let seats = if is_small { None } else { holds.seats_of(passed_on.is_some()) };
-        if let Some(seats) = &seats {
-            // The listener lends them while the client takes nothing.
-            response.extensions_mut().insert(seats.clone());
-        }
         if passed_on.is_none() {
             respond::bound_warnings(response.headers_mut());
         }
-        let response = response.map(|body| match seats {
-            _ if is_head => empty(),
-            Some(seats) => stream(Guarded::new(stream(SeatedBody::new(body, seats)), (observation, share))),
-            None => stream(Guarded::new(body, (observation, share))),
-        });
+        let seats = if is_small { (holds.share, None) } else { holds.into_seats(passed_on.is_some()) };
+        let response = if is_head { response.map(|_| empty()) } else { holding(response, observation, seats) };
         let response = browsers::confined(response);
         if passed_on.is_some_and(|passed_on| passed_on.as_it_is) {
             return response;
@@ -437,66 +437,6 @@ impl Pipeline {
         });
         let (response, holds) = time_limit::within(deadline, answered).await??;
         Ok((time_limit::watched(limit, response), holds))
-    }
-
-    /// Returns the cost of a request and its seats, once its body is there; if no seats are free, the seconds after which the client may try
-    /// again.
-    ///
-    /// # Errors
-    /// 429 when too many bodies of the user arrive slowly.
-    async fn seats_for(
-        &self,
-        (holder, time): (Holder, Duration),
-        answerer: &Answerer,
-        (info, parts, query): (&RequestInfo, &Parts, &RequestQuery),
-        body: &mut RequestBody,
-    ) -> Result<Result<(Cost, Option<Seats>), u32>, ApiError> {
-        let target = match answerer {
-            Answerer::Here(target) => target.as_ref(),
-            Answerer::Elsewhere(remote) => {
-                let server = remote.upstream.authority();
-                let seats = self.flow_control.acquire_elsewhere(server, holder, info, time).await;
-                return Ok(seats.map(|seats| (Cost::default(), seats)));
-            }
-        };
-        let has_body = target.is_some() && !info.verb.is_read() && !info.is_session;
-        let mut slow = if has_body { slow_bodies::arrived(body, &self.slow_bodies, holder).await? } else { None };
-        loop {
-            let sent = Sent::of(parts, body).await;
-            let about = target.map(|target| self.router.estimate(info, parts, query, target));
-            let cost = flow_control::of(info, parts, &about.unwrap_or_default(), sent);
-            let seats = match self.flow_control.acquire(holder, info, cost, time).await {
-                Ok(seats) => seats,
-                Err(seconds) => return Ok(Err(seconds)),
-            };
-            if !has_body || slow.is_some() || slow_bodies::rest_arrived(body).await {
-                return Ok(Ok((cost, seats)));
-            }
-            // The rest does not come: it is waited for without seats.
-            drop(seats);
-            slow = Some(slow_bodies::arrived_slowly(body, &self.slow_bodies, holder).await?);
-        }
-    }
-
-    /// Takes the share that a request holds until its end, if it is a watch or a session of another server.
-    ///
-    /// # Errors
-    /// 429 when the user has its share.
-    fn share_of(
-        &self,
-        holder: Holder,
-        answerer: &Answerer,
-        info: &RequestInfo,
-        query: &RequestQuery,
-    ) -> Result<Option<Arc<Share>>, ApiError> {
-        let share = match answerer {
-            Answerer::Here(_) if is_watch(info) => {
-                self.watches.take(holder, if query.is_extended() { QUERY_WATCH } else { 1 })?
-            }
-            Answerer::Elsewhere(_) if info.is_long_running() => self.watches_elsewhere.take(holder, 1)?,
-            Answerer::Here(_) | Answerer::Elsewhere(_) => return Ok(None),
-        };
-        Ok(Some(Arc::new(share)))
     }
 
     /// The user of a request, who may make it. It is noted when it is known in whose name it is made.

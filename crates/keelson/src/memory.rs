@@ -1,4 +1,6 @@
 //! The memory that the process may use, and the number of watches that fit into it.
+//!
+//! Watches are the one thing that clients keep by the thousand, so their limit follows the memory of the machine or the container.
 
 /// The file with the memory of the machine, in KiB.
 const MACHINE: &str = "/proc/meminfo";

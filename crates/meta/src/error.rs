@@ -352,13 +352,9 @@ impl ApiError {
                 answer::revision_too_large(*requested, *current, *retry)
             }
             Self::TooManyRequests { retry_after_seconds } => {
-                answer::failure(429, "TooManyRequests", "Too many requests, please try again later.".to_owned())
-                    .with_details(answer::retry_after(*retry_after_seconds))
+                answer::too_many("Too many requests, please try again later.", *retry_after_seconds)
             }
-            Self::ShareExceeded { message, retry_after_seconds } => {
-                answer::failure(429, "TooManyRequests", message.clone())
-                    .with_details(answer::retry_after(*retry_after_seconds))
-            }
+            Self::ShareExceeded { message, retry_after_seconds } => answer::too_many(message, *retry_after_seconds),
             Self::EvictionRefused { cause, retry_after_seconds } => {
                 answer::eviction_refused(cause, *retry_after_seconds)
             }

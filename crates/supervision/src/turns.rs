@@ -1,8 +1,9 @@
 //! Turns at threads: of the threads that a runtime has for some work, each owner of work uses no more than a part at a time.
 //!
 //! A future that takes turns is polled only while fewer than that many futures of its owner are being polled; the others of the owner wait
-//! without a thread. So work of one owner, however much of it there is, leaves threads to the others. Tasks that the future starts with [`spawn`]
-//! and [`blocking`] take turns with it. A turn is given back between two polls: work that waits, for a store or for its own tasks, has none.
+//! without a thread. So work of one owner, however much of it there is, leaves threads to the others. Tasks that the future starts with
+//! [`spawn`] and [`blocking`] take turns with it. A turn is given back between two polls: work that waits, for a store or for its own
+//! tasks, has none.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -176,13 +177,14 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     let begun = tokio::spawn(async move {
         let mut queued = Queued { turns, number: None };
         let turn = poll_fn(|context| queued.poll_turn(context)).await;
-        spawn_blocking(move || {
+        let turning = move || {
             let done = work();
             drop(turn);
             done
-        })
+        };
+        outcome(spawn_blocking(turning)).await
     });
-    outcome(outcome(AbortOnDropHandle::new(begun)).await).await
+    outcome(AbortOnDropHandle::new(begun)).await
 }
 
 #[cfg(test)]

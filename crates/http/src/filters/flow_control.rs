@@ -1,14 +1,12 @@
 //! Flow control: who is served when there is more to do than the server has room for, and the mark that tells clients so.
 //!
-//! A request that was authenticated and authorized takes seats by what it will cost (`cost.rs`), and gives them back as soon as its
-//! answer no longer needs the server's memory: at once when the answer is small and whole, at its end when it is made while it
-//! is sent. While such an answer waits for its client, its seats are lent (`lent.rs`). Requests have the priority levels that upstream's
-//! defaults give them, so that ordinary clients can't keep out administrators and the cluster's own parts; within a level users take turns,
-//! and each has a share (`gate.rs`). What finds no seat waits in a bounded queue for a part of its
-//! time, and is then told 429. A watch has the seats of a list until it has told the objects that it begins with, and none behind
-//! that; requests for health have none, and what aggregated servers answer has seats of theirs. Clients that look for the mark
-//! (`X-Kubernetes-PF-FlowSchema-UID`) do not throttle themselves then. Flow schemas and priority levels that are stored have no effect
-//! yet.
+//! A request takes seats by what it will cost (`cost.rs`), and gives them back as soon as its answer needs no memory of the server: at once
+//! when the answer is small and whole, at its end when it is made while it is sent. While such an answer waits for its client, its seats
+//! are lent (`lent.rs`). Requests have the priority levels that upstream's defaults give them. Within a level users take turns, and each
+//! has a share (`gate.rs`). A request that finds no seat waits in a bounded queue for a part of its time, and then gets 429. A watch has
+//! the seats of a list until it has sent the objects that it begins with. Requests for health have none, and those for aggregated servers
+//! have others. Clients that look for the mark (`X-Kubernetes-PF-FlowSchema-UID`) do not throttle themselves then. Flow schemas and
+//! priority levels that are stored have no effect yet.
 
 mod cost;
 mod gate;
@@ -40,8 +38,10 @@ const WAIT_PART: u32 = 4;
 const SEATS_ELSEWHERE: usize = 500;
 /// How many wait for that.
 const QUEUE_ELSEWHERE: usize = 500;
-/// The group of leases, by which components say that they are there and which of them leads.
+/// Leases, by which components say that they are there and which of them leads.
 const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
+/// The objects of nodes.
+const NODES: (&str, &str) = ("", "nodes");
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
@@ -223,12 +223,12 @@ impl FlowControl {
 
     /// The level of a request, as upstream's default flow schemas have it.
     fn level(&self, of_user: Level, info: &RequestInfo) -> &SeatLevel {
-        let is_lease = (info.group.as_str(), info.resource.as_str()) == LEASES;
+        let resource = (info.group.as_str(), info.resource.as_str());
         match of_user {
             Level::Exempt => &self.exempt,
-            Level::Nodes if is_lease || (info.group.is_empty() && info.resource == "nodes") => &self.node_high,
+            Level::Nodes if resource == LEASES || resource == NODES => &self.node_high,
             Level::Nodes => &self.nodes,
-            Level::System if is_lease && is_of_leaders(&info.verb) => &self.leader_election,
+            Level::System if resource == LEASES && is_of_leaders(&info.verb) => &self.leader_election,
             Level::System => &self.system,
             Level::Accounts => &self.accounts,
             Level::Users => &self.users,

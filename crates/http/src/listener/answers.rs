@@ -1,8 +1,8 @@
 //! The answers that are being sent, and what becomes of those that wait for their clients.
 //!
 //! An answer that waits for its client lends its seats of flow control to other requests, and takes them again to go on. Its memory is
-//! bounded here: all answers are looked at from time to time. An answer is cut when its client takes too little of it, when its user has too
-//! many that wait, or when its snapshot keeps too much. A list shares with the live collection all that has not changed since it began.
+//! bounded here: all answers are looked at from time to time. An answer is cut when its client takes too little of it, when its user has
+//! too many that wait, or when its snapshot keeps too much. A list shares with the live collection all that has not changed since it began.
 //! Therefore all lists together keep at most the bytes that were replaced since the oldest of their snapshots.
 
 use std::collections::{BTreeMap, HashMap};

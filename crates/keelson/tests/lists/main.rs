@@ -12,5 +12,6 @@ mod looks;
 mod partial_rights;
 mod past;
 mod queries;
+mod query_costs;
 mod query_watches;
 mod sealed_tokens;

@@ -224,6 +224,10 @@ pub(super) fn revision_too_large(requested: Revision, current: Revision, retry: 
     })
 }
 
+pub(super) fn too_many(message: &str, seconds: u32) -> Status {
+    failure(429, "TooManyRequests", message.to_owned()).with_details(retry_after(seconds))
+}
+
 /// KEP-85: the reason of the cause is what tells clients a budget from an overloaded server.
 pub(super) fn eviction_refused(cause: &str, seconds: u32) -> Status {
     let cause = StatusCause { reason: "DisruptionBudget".to_owned(), message: cause.to_owned(), field: String::new() };

@@ -1,0 +1,82 @@
+//! The seats and the share of a request: what it takes of what all users share, before it is answered.
+//!
+//! Seats of flow control are for what it costs. A share is for what it holds without an end of its own: a watch, or a session of an
+//! aggregated server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use keelson_meta::ApiError;
+
+use super::flow_control::{self, Cost, Seats, Sent};
+use super::{Answerer, Pipeline, is_watch, slow_bodies};
+use crate::body::RequestBody;
+use crate::request_info::RequestInfo;
+use crate::request_query::RequestQuery;
+use crate::shares::{Holder, Share};
+
+/// The number of watches that a watch with a query counts as, since it looks into objects at every change.
+const QUERY_WATCH: usize = 16;
+
+impl Pipeline {
+    /// Returns the cost of a request and its seats, once its body is there; if no seats are free, the seconds after which the client may
+    /// try again.
+    ///
+    /// # Errors
+    /// 429 when too many bodies of the user arrive slowly.
+    pub(super) async fn seats_for(
+        &self,
+        (holder, time): (Holder, Duration),
+        answerer: &Answerer,
+        (info, parts, query): (&RequestInfo, &Parts, &RequestQuery),
+        body: &mut RequestBody,
+    ) -> Result<Result<(Cost, Option<Seats>), u32>, ApiError> {
+        let target = match answerer {
+            Answerer::Here(target) => target.as_ref(),
+            Answerer::Elsewhere(remote) => {
+                let server = remote.upstream.authority();
+                let seats = self.flow_control.acquire_elsewhere(server, holder, info, time).await;
+                return Ok(seats.map(|seats| (Cost::default(), seats)));
+            }
+        };
+        let has_body = target.is_some() && !info.verb.is_read() && !info.is_session;
+        let mut slow = if has_body { slow_bodies::arrived(body, &self.slow_bodies, holder).await? } else { None };
+        loop {
+            let sent = Sent::of(parts, body).await;
+            let about = target.map(|target| self.router.estimate(info, parts, query, target));
+            let cost = flow_control::of(info, parts, &about.unwrap_or_default(), sent);
+            let seats = match self.flow_control.acquire(holder, info, cost, time).await {
+                Ok(seats) => seats,
+                Err(seconds) => return Ok(Err(seconds)),
+            };
+            if !has_body || slow.is_some() || slow_bodies::rest_arrived(body).await {
+                return Ok(Ok((cost, seats)));
+            }
+            // The rest does not come: it is waited for without seats.
+            drop(seats);
+            slow = Some(slow_bodies::arrived_slowly(body, &self.slow_bodies, holder).await?);
+        }
+    }
+
+    /// Takes the share that a request holds until its end, if it is a watch or a session of another server.
+    ///
+    /// # Errors
+    /// 429 when the user has its share.
+    pub(super) fn share_of(
+        &self,
+        holder: Holder,
+        answerer: &Answerer,
+        info: &RequestInfo,
+        query: &RequestQuery,
+    ) -> Result<Option<Arc<Share>>, ApiError> {
+        let share = match answerer {
+            Answerer::Here(_) if is_watch(info) => {
+                self.watches.take(holder, if query.is_extended() { QUERY_WATCH } else { 1 })?
+            }
+            Answerer::Elsewhere(_) if info.is_long_running() => self.watches_elsewhere.take(holder, 1)?,
+            Answerer::Here(_) | Answerer::Elsewhere(_) => return Ok(None),
+        };
+        Ok(Some(Arc::new(share)))
+    }
+}
