@@ -1,9 +1,10 @@
 //! The filters that every request passes before a handler sees it, in one readable order.
 //!
 //! request id → counting → panics → the console's files → service workers → time limit → authentication → audit →
-//! impersonation → authorization → flow control → long work → router. The proxy takes the router's place for aggregated servers. The
-//! stamps of the way back (the policy for browsers, `Audit-Id`, `Cache-Control`, bounds of warnings) and the guards (counting, seats, stalled bodies) are put on
-//! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
+//! impersonation → authorization → flow control → long work → router. The proxy takes the router's place for
+//! aggregated servers. The stamps of the way back (the policy for browsers, `Audit-Id`, `Cache-Control`, bounds of warnings) and the
+//! guards (counting, seats, stalled bodies) are put on the answer in reverse. Each filter is a plain function;
+//! [`Pipeline::answer`] is the only place that knows their order.
 
 mod audit;
 mod authentication;
@@ -253,8 +254,7 @@ impl Pipeline {
             response.extensions_mut().insert(LongRunning);
         }
         observation.answered(response.status());
-        let is_small = response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES);
-        let seats = seats.filter(|_| !is_small);
+        let seats = seats.filter(|_| !is_small(&response));
         let passed_on = response.extensions().get::<PassedOn>().copied();
         if passed_on.is_none() {
             respond::bound_warnings(response.headers_mut());
@@ -447,6 +447,11 @@ impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pipeline").field("router", &self.router).finish_non_exhaustive()
     }
+}
+
+/// Whether an answer is known whole, and so short that it needs no place while it is sent.
+fn is_small(response: &Response<ResponseBody>) -> bool {
+    response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES)
 }
 
 /// Where a client is, for the extensions of its request.
