@@ -3,8 +3,8 @@
 //! request id → counting → panics → the console's files → service workers → time limit → authentication → audit →
 //! impersonation → authorization → shares of watches → the body → flow control → long work → router. The proxy takes the router's place
 //! for aggregated servers. The stamps of the way back (the policy for browsers, `Audit-Id`, `Cache-Control`, bounds of warnings) and the
-//! guards (counting, seats, stalled bodies) are put on
-//! the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the only place that knows their order.
+//! guards (counting, seats, stalled bodies) are put on the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the
+//! only place that knows their order.
 
 mod audit;
 mod authentication;
@@ -311,12 +311,11 @@ impl Pipeline {
             response.extensions_mut().insert(LongRunning);
         }
         observation.answered(response.status());
-        let is_small = response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES);
         let passed_on = response.extensions().get::<PassedOn>().copied();
         if passed_on.is_none() {
             respond::bound_warnings(response.headers_mut());
         }
-        let seats = if is_small { (holds.share, None) } else { holds.into_seats(passed_on.is_some()) };
+        let seats = if is_small(&response) { (holds.share, None) } else { holds.into_seats(passed_on.is_some()) };
         let response = if is_head { response.map(|_| empty()) } else { holding(response, observation, seats) };
         let response = browsers::confined(response);
         if passed_on.is_some_and(|passed_on| passed_on.as_it_is) {
@@ -512,6 +511,11 @@ impl fmt::Debug for Pipeline {
 
 fn is_watch(info: &RequestInfo) -> bool {
     info.verb == RequestVerb::Resource(Verb::Watch)
+}
+
+/// Returns true for an answer that is known whole, and so short that it needs no seat while it is sent.
+fn is_small(response: &Response<ResponseBody>) -> bool {
+    response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES)
 }
 
 /// Where a client is, for the extensions of its request.

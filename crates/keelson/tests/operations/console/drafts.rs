@@ -1,4 +1,6 @@
 //! Drafts: kept over tabs, links, reloads and the end of a token, asked about before the page is left, never shown to another user.
+//!
+//! The session's storage and the stored object are looked at after each step.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::json;

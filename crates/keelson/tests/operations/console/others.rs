@@ -1,4 +1,6 @@
 //! Hostile input of the console: answers of aggregated servers, odd objects, odd addresses.
+//!
+//! The aggregated server is the test's own, and counts how often a script of it has run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
