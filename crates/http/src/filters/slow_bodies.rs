@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(refused.code(), 429);
         assert!((&mut waiting).now_or_never().is_none());
         drop(waiting);
-        assert!(arrived(&mut second, &shares, holder).await.unwrap().is_some());
+        arrived(&mut second, &shares, holder).await.unwrap();
         assert_eq!(second.read(10).await.unwrap(), "late");
     }
 
