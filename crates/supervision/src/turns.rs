@@ -167,10 +167,6 @@ where
 ///
 /// # Panics
 /// As the work does.
-#[expect(
-    clippy::async_yields_async,
-    reason = "the turn ends with the work, and the task that waits for the turn before"
-)]
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let Ok(turns) = CURRENT.try_with(Turns::clone) else { return outcome(spawn_blocking(work)).await };
     // A task of its own: the poll that asks has a turn itself, and could wait for a second one for ever.
