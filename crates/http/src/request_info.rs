@@ -264,8 +264,8 @@ fn wants_watch(query: &str) -> bool {
         .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
 }
 
-/// The name that a field selector demands, when it is one that a path could hold. Storage reads the selector by the same parser: a decision for
-/// a name must hold for what is then listed.
+/// The name that a field selector demands, when it is one that a path could hold. Storage reads the selector by the same parser: a
+/// decision for a name must hold for what is then listed.
 fn selected_name(query: &str) -> Option<String> {
     let (_, selector) = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "fieldSelector")?;
     let selector = FieldSelector::parse(&selector).ok()?;

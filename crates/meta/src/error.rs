@@ -369,10 +369,10 @@ impl ApiError {
             }
             Self::InsufficientStorage(message) => answer::failure(507, "InsufficientStorage", message.clone()),
             Self::RevisionOnCreate => {
-                Status::failure(500, None, "resourceVersion should not be set on objects to be created".to_owned())
+                answer::unclassified("resourceVersion should not be set on objects to be created")
             }
             Self::GenerateNameExhausted { resource, name } => answer::generate_name_exhausted(resource, name),
-            Self::Unclassified(message) => Status::failure(500, None, message.clone()),
+            Self::Unclassified(message) => answer::unclassified(message),
             Self::StoreRead { resource, causes } => answer::store_read(resource, causes),
             Self::Answered(status) => (**status).clone(),
             Self::Internal(message) => answer::internal(message),

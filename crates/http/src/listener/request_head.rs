@@ -1,7 +1,8 @@
 //! Heads of requests that HTTP allows a server to refuse before it looks at who sends them.
 //!
-//! A proxy in front of the server must see the same request. So no transfer coding but `chunked` is taken, HTTP/1.1 needs one `Host`, and no
-//! tunnel is opened for `CONNECT`. The rules and codes are those of Go's server, on which kube-apiserver runs (RFC 9110, RFC 9112).
+//! A proxy in front of the server must see the same request. So no transfer coding but `chunked` is taken, HTTP/1.1 needs one `Host`,
+//! and no tunnel is opened for `CONNECT`. The rules and codes are those of Go's server, on which kube-apiserver runs (RFC 9110,
+//! RFC 9112).
 
 use http::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;

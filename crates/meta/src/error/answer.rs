@@ -21,6 +21,11 @@ pub(super) fn failure(code: u16, reason: &str, message: String) -> Status {
     Status::failure(code, Some(reason), message)
 }
 
+/// A failure without a reason, as upstream passes on what it does not classify.
+pub(super) fn unclassified(message: &str) -> Status {
+    Status::failure(500, None, message.to_owned())
+}
+
 /// A failure with details that are there but empty, as upstream's generic answers have them.
 pub(super) fn bare(code: u16, reason: &str, message: &str) -> Status {
     failure(code, reason, message.to_owned()).with_details(StatusDetails::default())
@@ -128,8 +133,8 @@ pub(super) fn bound(status: &mut Status) {
     }
 }
 
-/// Makes control characters visible in the texts of a status. They can come from webhooks, converters, policies and stored objects, and clients
-/// print them to terminals.
+/// Makes control characters visible in the texts of a status. They can come from webhooks, converters, policies and stored objects,
+/// and clients print them to terminals.
 pub(super) fn make_visible(status: &mut Status) {
     let causes = status.details.iter_mut().flat_map(|details| &mut details.causes);
     for text in std::iter::once(&mut status.message).chain(causes.map(|cause| &mut cause.message)) {
