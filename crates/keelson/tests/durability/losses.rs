@@ -42,7 +42,7 @@ const GONE: Expected = Refused("its store ");
 const ALL: [Expected; 5] = [Whole; 5];
 
 #[rustfmt::skip]
-const TABLE: [Row; 19] = [
+const TABLE: [Row; 20] = [
     ("keelson.db", [GONE, GONE, Refused("damaged"), Refused("keelson.db is older than"), LOST]),
     ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("is of another store, or of an earlier time")]),
     ("keelson.db-mark", [
@@ -52,6 +52,8 @@ const TABLE: [Row; 19] = [
     ("keelson.db-shm", ALL),
     ("keelson.lock", ALL),
     ("keelson.store", ALL),
+    // It holds no data.
+    ("keelson.reserve", ALL),
     ("kubeconfig", ALL),
     ("pki/ca.crt", [
         Refused("ca.crt"), Refused("not the key of"), Refused("not the key of"), Whole, Refused("not the key of"),
