@@ -16,6 +16,7 @@ async fn shop() -> Shell {
     let first = shell.kubectl("apply -f -").stdin(FILE).await;
     assert_eq!(first.stdout, format!("{DEFINITION} created\n"));
     assert!(first.stderr.contains("ensure CRDs are installed first"), "{}", first.stderr);
+    shell.is_established("gadgets.shop.example.com").await;
     let waited = shell.ok("wait --for condition=established --timeout=60s crd/gadgets.shop.example.com").await;
     assert_eq!(waited, format!("{DEFINITION} condition met\n"));
     let second = shell.feed("apply -f -", FILE).await;
@@ -146,6 +147,6 @@ async fn a_definition_goes_with_all_that_was_made_of_it() {
     assert!(shell.refused("explain gadgets").await.contains("the server doesn't have a resource type \"gadgets\""));
     let again = shell.kubectl("apply -f -").stdin(FILE).await;
     assert_eq!(again.stdout, format!("{DEFINITION} created\n"));
-    shell.ok("wait --for condition=established --timeout=60s crd/gadgets.shop.example.com").await;
+    shell.is_established("gadgets.shop.example.com").await;
     assert_eq!(shell.kubectl("get gadgets").await.stderr, "No resources found in default namespace.\n");
 }

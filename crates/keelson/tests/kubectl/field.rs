@@ -92,7 +92,7 @@ async fn definitions_of_the_field_are_served_and_take_what_their_projects_make_o
     let each = futures::stream::iter(&ALL).map(|Published { name, file, object, field }| async move {
         let made = shell.ok(&format!("create -f {}", path(file))).await;
         assert_eq!(made, format!("customresourcedefinition.apiextensions.k8s.io/{name} created\n"));
-        shell.ok(&format!("wait --for condition=established --timeout=60s crd/{name}")).await;
+        shell.is_established(name).await;
         let applied = format!("apply --server-side --validate=strict -f {}", path(object));
         let told = shell.ok(&applied).await;
         assert!(told.ends_with("serverside-applied\n"), "{object}: {told}");
