@@ -10,6 +10,7 @@ use keelson_access::pki::{PkiError, ServingPki};
 use keelson_access::{PkiOptions, PublishedAuthorities, RenewalTime};
 use keelson_http::listener::TlsSettings;
 use keelson_meta::{Clock, Random};
+use keelson_supervision::outcome;
 
 /// The time between two looks at the end of the certificate.
 const LOOK: Duration = Duration::from_mins(1);
@@ -38,7 +39,7 @@ impl ServingCertificate {
                 let renewed = self.renew(time, now, &*random);
                 (self, renewed)
             });
-            let Ok((same, renewed)) = renewed.await else { return };
+            let (same, renewed) = outcome(renewed).await;
             self = same;
             if let Err(error) = renewed {
                 tracing::error!(%error, "the serving certificate could not be renewed or written; the next start makes one");

@@ -4,7 +4,7 @@
 //! Only rules that a role without an `aggregationRule` states count. Roles that select each other in a ring have the same rules then;
 //! passing on what each was filled with last would have them take turns without end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use keelson_meta::json::Value;
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
 use keelson_registry::{Registry, Target};
-use keelson_supervision::warn_repeated;
+use keelson_supervision::{outcome, warn_repeated};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Stored, collection};
@@ -84,7 +85,13 @@ impl ClusterRoleAggregation {
         let found = client.list(&self.roles, LabelSelector::everything()).await?;
         let mut all: Vec<Object> = found.into_iter().map(|Stored { object, .. }| object).collect();
         all.sort_by(|left, right| left.name().cmp(right.name()));
-        for (place, rules) in aggregate(&all) {
+        // Users who may create roles decide how many rules there are.
+        let aggregated = spawn_blocking(move || {
+            let filled = aggregate(&all);
+            (all, filled)
+        });
+        let (all, filled) = outcome(aggregated).await;
+        for (place, rules) in filled {
             if stated(&all[place]) != rules.as_slice() {
                 let mut next = all[place].clone();
                 next.0.insert("rules", Value::Array(rules));
@@ -102,7 +109,7 @@ fn stated(role: &Object) -> &[Value] {
 
 /// The rules of each role that is made of others, by its place among all. One whose selectors can't be read is left out.
 ///
-/// Cost: as many passes over these roles as they are nested deep, and two.
+/// Cost: as many passes over these roles as they are nested deep, and two. Each writes every rule as text once.
 fn aggregate(all: &[Object]) -> BTreeMap<usize, Vec<Value>> {
     let parts: Vec<(usize, Vec<usize>)> =
         all.iter().enumerate().filter_map(|(place, role)| Some((place, parts(place, role, all)?))).collect();
@@ -111,10 +118,10 @@ fn aggregate(all: &[Object]) -> BTreeMap<usize, Vec<Value>> {
     loop {
         let mut grew = false;
         for (place, parts) in &parts {
-            let mut rules: Vec<Value> = Vec::new();
+            let (mut rules, mut known) = (Vec::new(), HashSet::new());
             for part in parts {
                 for rule in filled.get(part).map_or_else(|| stated(&all[*part]), Vec::as_slice) {
-                    if !rules.contains(rule) {
+                    if known.insert(rule.to_string()) {
                         rules.push(rule.clone());
                     }
                 }

@@ -132,7 +132,11 @@ impl CertificateEnds {
         let shown: Vec<String> = soon.iter().take(MOST_NAMED).map(shown).collect();
         if !shown.is_empty() {
             let (count, certificates) = (soon.len(), shown.join(", "));
-            tracing::warn!(count, certificates, "certificates end soon; the server does not renew them by itself");
+            tracing::warn!(
+                count,
+                certificates,
+                "certificates end soon and were not renewed; replace those of files and of objects"
+            );
         }
         !shown.is_empty()
     }

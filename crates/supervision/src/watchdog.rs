@@ -2,6 +2,7 @@
 //!
 //! Such a thread polls nothing else: what waits in its queue, other requests among it, waits without an answer, while every check that
 //! another thread answers is well. The watchdog logs what holds the thread, fails a health check meanwhile, and logs when it is back.
+//! A poll that polls marked futures again and again changes the place that is looked at, and is not noticed.
 
 use std::collections::HashMap;
 use std::sync::Arc;

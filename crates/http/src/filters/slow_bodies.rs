@@ -1,8 +1,8 @@
 //! Bodies of requests that arrive slowly.
 //!
-//! A request takes seats of flow control when its body is there, so that a client that sends little by little holds none. While a request
-//! waits for seats, no more of its body is taken in than 256 KiB; the rest has a moment to arrive behind that. A body that takes longer
-//! arrives without seats, and is counted: it may keep 3 MiB, and each user may have a share of such bodies.
+//! A request takes seats of flow control when its body is there. While it waits for seats, no more of the body is taken in than
+//! 256 KiB. The rest of a larger body has a second to arrive with the seats held. A body that takes longer gives the seats back, arrives
+//! without them, and is counted: it may keep 3 MiB, and each user may have a share of such bodies.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -122,6 +122,8 @@ impl Gate {
             granted
         };
         let guard = WaitGuard { gate: self, holder };
+        // Others may wait because they have their share, beside seats that are free.
+        self.grant_waiting();
         let outcome = timeout(patience, granted).await;
         drop(guard);
         match outcome {
@@ -324,6 +326,21 @@ mod tests {
         }
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(take(&gate, 2, 1).await.err(), Some(1));
+    }
+
+    #[tokio::test]
+    async fn a_user_that_waits_at_its_share_keeps_nobody_from_free_seats() {
+        let gate = Arc::new(Gate::new(8, 2));
+        let mut held = Vec::new();
+        while held.len() < Level::Exempt.most_of(8) {
+            held.push(take(&gate, 1, 1).await.unwrap());
+        }
+        let mut waiting = [take(&gate, 1, 1), take(&gate, 1, 1)];
+        for request in &mut waiting {
+            assert!(request.now_or_never().is_none());
+        }
+        assert!(take(&gate, 2, 1).now_or_never().is_some_and(|taken| taken.is_ok()));
+        assert!(take(&gate, 3, 1).now_or_never().is_some_and(|taken| taken.is_ok()));
     }
 
     #[tokio::test]
