@@ -342,6 +342,36 @@ async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_
     assert_eq!(open(directory.path()).unwrap().current_revision().await.unwrap().get(), newest + 10);
 }
 
+/// A log that was left lying, or is another store's, would overwrite a database that was closed in order.
+#[tokio::test]
+async fn a_log_that_would_set_a_store_back_is_refused() {
+    let (foreign, foreign_log) = killed().await;
+    let open = |directory: &Path| SqliteStore::open(SqliteConfig::directory(directory));
+    for with_mark in [true, false] {
+        let directory = TempDir::new().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let store = open(directory.path()).unwrap();
+        let put = |key: &str| store.commit(Transaction::default().put(StoreKey::new(key.to_owned()), "1"));
+        put("/first").await.unwrap();
+        let older = fs::read(file("keelson.db-wal")).unwrap();
+        put("/second").await.unwrap();
+        drop(store);
+        for log in [older, fs::read(&foreign_log).unwrap()] {
+            fs::write(file("keelson.db-wal"), log).unwrap();
+            if !with_mark {
+                let _ = fs::remove_file(file("keelson.db-mark"));
+            }
+            let before = contents(directory.path());
+            let refused = open(directory.path()).err().unwrap().to_string();
+            assert!(refused.contains("is of another store, or of an earlier time"), "{with_mark} {refused}");
+            assert_eq!(contents(directory.path()), before);
+        }
+        let store = SqliteStore::open(accepting(directory.path())).unwrap();
+        assert_eq!(count(&store).await, 2, "the database has all of it");
+    }
+    drop(foreign);
+}
+
 #[tokio::test]
 async fn commands_that_read_a_store_make_none_and_say_that_there_is_none() {
     let directory = TempDir::new().unwrap();

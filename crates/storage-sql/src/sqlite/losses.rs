@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use keelson_meta::Revision;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::sqlite::error::OpenError;
@@ -76,6 +77,11 @@ impl Losses {
                 losses.found(DIFFERENT_STORES.to_owned())?;
             }
         }
+        if losses.log.is_some() && Facts::is_set_back(&database) {
+            losses.found(format!("{DATABASE_FILE}{LOG} is of another store, or of an earlier time of this one"))?;
+            set_aside(&wal)?;
+            losses.log = None;
+        }
         Ok(losses)
     }
 
@@ -89,10 +95,7 @@ impl Losses {
 
     /// Returns false where the database, read without its log, says that the mark is one of another store. The log may be right then.
     fn is_mark_of(&self, database: &Path) -> bool {
-        let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-        let read = Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags);
-        let store = read.and_then(|connection| Fact::Store.get(&connection)).map_or(0, Revision::get);
+        let store = Facts::alone(database).map_or(0, |facts| facts.store);
         store == 0 || self.mark.mark().is_some_and(|mark| mark.store == store)
     }
 
@@ -199,6 +202,51 @@ impl Losses {
             Err(error) => return Err(sqlite()(error)),
         }
         Ok(Some(file))
+    }
+}
+
+/// The facts by which a database and the log beside it are held against each other.
+struct Facts {
+    store: u64,
+    start: u64,
+    is_open: bool,
+    oldest: Revision,
+}
+
+impl Facts {
+    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            store: Fact::Store.get(connection)?.get(),
+            start: Fact::Starts.get(connection)?.get(),
+            is_open: Fact::Open.get(connection)? != Revision::ZERO,
+            oldest: Fact::Oldest.get(connection)?,
+        })
+    }
+
+    /// Those of the database without its log.
+    fn alone(database: &Path) -> rusqlite::Result<Self> {
+        let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        Self::of(&Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)?)
+    }
+
+    /// Those of the database with its log, of which nothing is moved.
+    fn with_log(database: &Path) -> rusqlite::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(database, flags)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        Self::of(&connection)
+    }
+
+    /// Returns true where the log would set the database back: what a log holds is newer than what was moved out of it. A clean stop
+    /// leaves no log, so one beside a closed database is of a later start, or has its end. Files that can't be read are for others.
+    fn is_set_back(database: &Path) -> bool {
+        let (Ok(alone), Ok(with_log)) = (Self::alone(database), Self::with_log(database)) else { return false };
+        if alone.store == 0 {
+            return false;
+        }
+        let is_stale = !alone.is_open && with_log.is_open && with_log.start == alone.start;
+        with_log.store != alone.store || with_log.start < alone.start || with_log.oldest < alone.oldest || is_stale
     }
 }
 
