@@ -33,6 +33,9 @@ const FRONT_PROXIES: [u8; 11] = *b"front-proxy";
 const PARTS: usize = 16;
 /// The part of each number of shares that only administrators may use: one in so many.
 const KEPT: usize = 8;
+/// The part that only nodes, controllers and administrators may use: one in so many. A user who may write to one namespace can make any
+/// number of service accounts, each with a share.
+const KEPT_FOR_CLUSTER: usize = 4;
 /// Locks among which the counts of [`Shares`] are divided, by user.
 const SHARDS: usize = 16;
 /// The time after which a refused client may try again, in seconds.
@@ -84,11 +87,20 @@ impl Level {
         if most == 0 { 1 } else { most }
     }
 
+    /// True for the cluster's own parts, which give way after all other users.
+    pub(crate) const fn is_of_cluster(self) -> bool {
+        match self {
+            Self::Exempt | Self::Nodes | Self::System => true,
+            Self::Accounts | Self::Users | Self::Anonymous => false,
+        }
+    }
+
     /// The part of `all` that may be taken by all users together when a user of this level takes more.
     const fn most_together(self, all: usize) -> usize {
         match self {
             Self::Exempt => all,
-            Self::Nodes | Self::System | Self::Accounts | Self::Users | Self::Anonymous => all - all / KEPT,
+            Self::Nodes | Self::System => all - all / KEPT,
+            Self::Accounts | Self::Users | Self::Anonymous => all - all / KEPT - all / KEPT_FOR_CLUSTER,
         }
     }
 }

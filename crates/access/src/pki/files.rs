@@ -43,7 +43,11 @@ pub fn write_private(path: &Path, content: &[u8], durability: Durability) -> io:
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
-    file.write_all(content)?;
+    if let Err(error) = file.write_all(content) {
+        // Nothing is left behind on a full disk.
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
     match durability {
         Durability::Replaceable => fs::rename(&temporary, path),
         Durability::Durable => {

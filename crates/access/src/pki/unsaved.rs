@@ -4,6 +4,7 @@
 //! same moment the first keeps its own: each looks, while no other writes, whether all is as it found it.
 
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::files::{self, Durability};
@@ -111,8 +112,16 @@ impl Unsaved {
             }
         }
         for made in self.files {
-            write(&made.path, &made.content, made.durability)?;
-            saved.files.push(made);
+            match write(&made.path, &made.content, made.durability) {
+                Ok(()) => saved.files.push(made),
+                // A server that starts on a full disk is the way to delete something there.
+                Err(PkiError::File { path, source })
+                    if made.durability == Durability::Replaceable && source.kind() == ErrorKind::StorageFull =>
+                {
+                    tracing::warn!(error = %source, "{} can't be written, and the next start makes it", path.display());
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -4,7 +4,8 @@
 //! of them waiting. Such requests are answered by a runtime with threads of its own, which the system lets run beside those of the
 //! first. A request that waits, for the rest of its body, for the store or for somebody who is asked, holds no thread meanwhile, so that
 //! who sends slowly keeps up nobody. The number of those who wait is bounded by the seats of flow control, which each of them has.
-//! One user has half of the threads at the most, with all that its requests have done by other tasks.
+//! One user has half of the threads at the most, with all that its requests have done by other tasks. Administrators, nodes and
+//! controllers have threads of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::metrics::{MetricKind, Sample};
-use crate::shares::Holder;
+use crate::shares::{Holder, Level};
 
 /// How many requests do long work at once, for each processor.
 const FOR_EACH_PROCESSOR: usize = 2;
@@ -25,6 +26,9 @@ const USER_PART: usize = 2;
 #[derive(Debug)]
 pub(super) struct LongWork {
     threads: OnceLock<Option<Runtime>>,
+    /// Those of administrators, nodes and controllers. Two users may have all of the others, and each piece of a query waits behind their
+    /// requests there.
+    of_cluster: OnceLock<Option<Runtime>>,
     count: usize,
     turns: TurnsByOwner,
     /// How many requests they have begun to answer.
@@ -36,7 +40,7 @@ impl LongWork {
     pub(super) fn new() -> Self {
         let count = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
         let turns = TurnsByOwner::new(count / USER_PART);
-        Self { threads: OnceLock::new(), count, turns, begun: Arc::default() }
+        Self { threads: OnceLock::new(), of_cluster: OnceLock::new(), count, turns, begun: Arc::default() }
     }
 
     /// Tells how much these threads were given to do.
@@ -62,7 +66,7 @@ impl LongWork {
         holder: Holder,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        let Some(threads) = self.threads() else { return work.await };
+        let Some(threads) = self.threads(holder.level) else { return work.await };
         let begun = self.begun.clone();
         let work = self.turns.of(holder.flow).take(work);
         let counted = async move {
@@ -73,8 +77,9 @@ impl LongWork {
     }
 
     /// `None` where the system gives no threads: then the runtime's own have to do.
-    fn threads(&self) -> Option<Handle> {
-        let made = self.threads.get_or_init(|| {
+    fn threads(&self, level: Level) -> Option<Handle> {
+        let threads = if level.is_of_cluster() { &self.of_cluster } else { &self.threads };
+        let made = threads.get_or_init(|| {
             let runtime = Builder::new_multi_thread()
                 .worker_threads(self.count)
                 .thread_name("long-work")
@@ -95,7 +100,7 @@ impl LongWork {
 impl Drop for LongWork {
     fn drop(&mut self) {
         // Nobody waits for work any more, and a runtime must not be waited for inside of another.
-        if let Some(runtime) = self.threads.take().flatten() {
+        for runtime in [self.threads.take(), self.of_cluster.take()].into_iter().flatten().flatten() {
             runtime.shutdown_background();
         }
     }
@@ -104,7 +109,6 @@ impl Drop for LongWork {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shares::Level;
     use std::time::Duration;
 
     const ANN: Holder = Holder { flow: 1, level: Level::Users };

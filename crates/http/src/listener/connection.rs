@@ -74,7 +74,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
 /// The largest HTTP/2 frame. h2 ends the whole connection, with its watches, after a handful of CONTINUATION frames. In large frames a head
 /// over the limit needs few of them, and its request alone gets 431.
-const MAX_FRAME_BYTES: u32 = 1024 * 1024;
+const MAX_FRAME_BYTES: u32 = 256 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 

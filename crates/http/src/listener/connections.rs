@@ -48,11 +48,20 @@ struct State {
     /// By the order in which they came.
     unauthenticated: BTreeMap<u64, Arc<Place>>,
     by_user: HashMap<u64, OfUser>,
-    /// The users that lose connections when all are taken, by how many they have: all but administrators.
-    by_count: BTreeSet<(usize, u64)>,
+    /// The number of connections of users, administrators among them.
+    known: usize,
+    /// The users that lose connections when all are taken: all but administrators. The last one loses first.
+    by_count: BTreeSet<(Rank, u64)>,
     /// When the log was written last, and what happened since.
     told: Option<Instant>,
     untold: u64,
+}
+
+/// The order in which users lose connections: those of the cluster itself last, and of others those with few after those with many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_workload: bool,
+    count: usize,
 }
 
 /// The connections of one user, by the order in which they came.
@@ -120,12 +129,23 @@ impl Connections {
         true
     }
 
-    /// Has a connection of the user with the most connections give way: the oldest idle one, or else the oldest.
+    /// Has a connection of the user with the most connections give way: the oldest idle one, or else the oldest. Of users with one
+    /// connection each only an idle one gives way, among the first that are looked at.
     fn displace_of_greatest(&self, state: &mut State) -> bool {
-        let Some((_, flow)) = state.by_count.last().copied().filter(|(count, _)| *count > 1) else { return false };
-        let Some(connections) = state.by_user.get(&flow).map(|user| &user.connections) else { return false };
-        let number = idle_one(connections).or_else(|| connections.keys().next().copied());
-        number.is_some_and(|number| self.displace(state, flow, number))
+        let candidates = state.by_count.iter().rev().take(LOOKED_AT);
+        let found = candidates.map(|(rank, flow)| (*rank, *flow)).find_map(|(rank, flow)| {
+            let connections = &state.by_user.get(&flow)?.connections;
+            let oldest = || connections.keys().next().copied().filter(|_| rank.count > 1);
+            Some((flow, idle_one(connections).or_else(oldest)?))
+        });
+        found.is_some_and(|(flow, number)| self.displace(state, flow, number))
+    }
+
+    /// Makes room for one more connection of a user. The part of unauthenticated connections is not for users, administrators aside: a
+    /// health check is unauthenticated.
+    fn has_room(&self, state: &mut State, holder: Holder) -> bool {
+        let most = self.most - self.most_unauthenticated;
+        holder.level == Level::Exempt || state.known < most || self.displace_of_greatest(state)
     }
 
     fn displace(&self, state: &mut State, flow: u64, number: u64) -> bool {
@@ -164,25 +184,33 @@ impl State {
     fn insert(&mut self, holder: Holder, number: u64, place: Arc<Place>) {
         let Holder { flow, level } = holder;
         let user = self.by_user.entry(flow).or_insert_with(|| OfUser { level, connections: BTreeMap::new() });
-        let before = user.connections.len();
+        let before = user.rank();
         user.connections.insert(number, place);
+        self.known += 1;
         if user.level != Level::Exempt {
             self.by_count.remove(&(before, flow));
-            self.by_count.insert((before + 1, flow));
+            self.by_count.insert((user.rank(), flow));
         }
     }
 
     fn remove(&mut self, flow: u64, number: u64) -> Option<Arc<Place>> {
         let user = self.by_user.get_mut(&flow)?;
-        let before = user.connections.len();
+        let before = user.rank();
         let place = user.connections.remove(&number)?;
-        if self.by_count.remove(&(before, flow)) && before > 1 {
-            self.by_count.insert((before - 1, flow));
+        self.known -= 1;
+        if self.by_count.remove(&(before, flow)) && before.count > 1 {
+            self.by_count.insert((user.rank(), flow));
         }
-        if before == 1 {
+        if before.count == 1 {
             self.by_user.remove(&flow);
         }
         Some(place)
+    }
+}
+
+impl OfUser {
+    fn rank(&self) -> Rank {
+        Rank { is_workload: !self.level.is_of_cluster(), count: self.connections.len() }
     }
 }
 
@@ -210,6 +238,9 @@ impl Ticket {
                 return false;
             };
             connections.displace(&mut state, holder.flow, idle);
+        } else if !connections.has_room(&mut state, holder) {
+            connections.metrics.count_over_share();
+            return false;
         }
         state.unauthenticated.remove(&self.number);
         state.insert(holder, self.number, self.place.clone());
@@ -303,14 +334,31 @@ mod tests {
 
     #[test]
     fn where_all_are_taken_the_user_with_most_gives_way_and_administrators_never() {
-        let connections = connections(16);
+        let connections = connections(32);
         let admins: Vec<_> = (0..2).map(|_| open(&connections, of(1, Level::Exempt)).unwrap()).collect();
-        let many: Vec<_> = (0..8).map(|_| open(&connections, of(2, Level::System)).unwrap()).collect();
-        let few: Vec<_> = (0..4).map(|_| open(&connections, of(3, Level::Accounts)).unwrap()).collect();
-        let (one, two) = (connections.register().unwrap(), connections.register().unwrap());
-        let probe = connections.register().unwrap();
+        let controller: Vec<_> = (0..12).map(|_| open(&connections, of(2, Level::System)).unwrap()).collect();
+        let many: Vec<_> = (0..8).map(|_| open(&connections, of(3, Level::Accounts)).unwrap()).collect();
+        let few: Vec<_> = (0..2).map(|_| open(&connections, of(4, Level::Accounts)).unwrap()).collect();
+        let newcomer = open(&connections, of(5, Level::Users)).unwrap();
         assert!(has_ended(&many[0]) && !has_ended(&many[1]));
-        assert!(![&one, &two, &probe].into_iter().chain(&few).chain(&admins).any(has_ended));
-        assert_eq!(connections.state.lock().leaving, 1);
+        let probes: Vec<_> = (0..8).map(|_| connections.register().unwrap()).collect();
+        let administrator = open(&connections, of(6, Level::Exempt)).unwrap();
+        let others = [&newcomer, &administrator].into_iter().chain(&few).chain(&admins).chain(&controller);
+        assert!(!others.chain(&probes[1..]).any(has_ended));
+    }
+
+    /// Many accounts with a connection each would otherwise take all.
+    #[test]
+    fn users_with_one_connection_each_leave_room_for_health_checks_and_administrators() {
+        let connections = connections(16);
+        let users: Vec<_> = (0..12).map(|flow| open(&connections, of(flow, Level::Accounts)).unwrap()).collect();
+        let _busy: Vec<_> = users[1..].iter().map(busy).collect();
+        let late = open(&connections, of(20, Level::Accounts)).unwrap();
+        assert!(has_ended(&users[0]), "an idle one gives way");
+        let _request = busy(&late);
+        assert!(open(&connections, of(21, Level::Accounts)).is_none(), "no idle one is left");
+        let _probe = connections.register().unwrap();
+        assert!(open(&connections, of(30, Level::Exempt)).is_some());
+        assert!(!users[1..].iter().any(has_ended));
     }
 }

@@ -211,7 +211,7 @@ async fn an_http2_connection_outlives_a_head_that_is_too_large() {
     let mut watch = admin.beside().open("/api/v1/namespaces/a/configmaps?watch=1").await.into_body();
     next_frame(&mut watch).await.unwrap().unwrap();
     let field = "q".repeat(30_000);
-    for fields in [3, 10, 20] {
+    for fields in [3, 7] {
         let names: Vec<_> = (0..fields).map(|number| format!("x-long-{number}")).collect();
         let headers: Vec<_> = names.iter().map(|name| (name.as_str(), field.as_str())).collect();
         assert_eq!(admin.send("GET", SMALL, &headers, "").await.status, 431, "{fields} fields");
