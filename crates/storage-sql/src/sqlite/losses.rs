@@ -79,14 +79,6 @@ impl Losses {
         Ok(losses)
     }
 
-    /// Looks at a store that no server runs on, for commands that read it. Accepts nothing.
-    ///
-    /// # Errors
-    /// When something is lost, or a file can't be read.
-    pub(crate) fn check(directory: &Path, connection: &Connection) -> Result<(), OpenError> {
-        Self::before_opening(directory, false)?.check_content(connection)
-    }
-
     /// Returns false where the database, read without its log, says that the mark is one of another store. The log may be right then.
     fn is_mark_of(&self, database: &Path) -> bool {
         let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
