@@ -177,6 +177,7 @@ impl Losses {
         let mut file = match MarkFile::make(&path, Mark { store, start: before, revision, log: None }) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 warn_unnoted(&error);
+                forget_mark(connection, &path);
                 return Ok(None);
             }
             made => made.map_err(OpenError::io(&path))?,
@@ -196,6 +197,19 @@ impl Losses {
 
 fn warn_unnoted(error: &dyn std::fmt::Display) {
     tracing::warn!(%error, "the store can't note that it is open; a loss of its log would not be noticed");
+}
+
+/// Takes away the mark of an earlier start, whose log this one does not keep to. The database does not expect it any more. Where the disk
+/// has no room to say so, the mark stays.
+fn forget_mark(connection: &Connection, path: &Path) {
+    // ORDER: a mark that the database expects and that is missing is a loss.
+    let forgotten = forget(connection, false).is_ok();
+    if forgotten
+        && let Err(error) = std::fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, mark = %path.display(), "a mark that is too old stays beside the store");
+    }
 }
 
 /// Says in the database that it is open, in its file too and not in the log alone. The log has a frame from then on.
