@@ -145,6 +145,10 @@ impl Writer {
             Ok(oldest) => self.finish_group(&connection, group, oldest, done),
             Err(error) => {
                 let error = self.undo(&connection, &error);
+                if done.is_empty() {
+                    // The group could not begin. The jobs that wait would find the same.
+                    waiting.drain(..).for_each(|job| job.fail(&error));
+                }
                 done.into_iter().for_each(|done| done.fail(&error));
             }
         }
