@@ -25,6 +25,8 @@ const LONGEST_STEP: Duration = Duration::from_secs(10);
 
 /// When it is tried again to cut history that takes too much room.
 const CUT_RETRY: Duration = Duration::from_secs(5);
+/// The shortest time between two cuts of history that takes too much room.
+const CUT_INTERVAL: Duration = Duration::from_millis(100);
 /// The shortest time between two lines of the log that say that history was cut before its time.
 const CUT_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -92,6 +94,8 @@ impl Compactor {
             return Err(error);
         }
         self.cache.compacted(oldest);
+        // What else is given up meanwhile is cut together.
+        let _: Option<()> = stopping.run_until_cancelled(tokio::time::sleep(CUT_INTERVAL)).await;
         Ok(())
     }
 

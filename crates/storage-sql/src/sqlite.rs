@@ -18,6 +18,7 @@ mod open;
 mod private;
 mod read;
 mod readers;
+mod relief;
 mod reserve;
 mod scan;
 mod schema;

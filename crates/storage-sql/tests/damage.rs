@@ -271,6 +271,10 @@ async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
         let (directory, _) = killed().await;
         lose(directory.path());
         let before = contents(directory.path());
+        let copies = TempDir::new().unwrap();
+        let found = check(directory.path());
+        assert!(found.map_or(true, |found| !found.findings.is_empty()), "{expected}");
+        assert!(backup(directory.path(), &copies.path().join("backup")).is_err(), "{expected}");
         let refused = SqliteStore::open(SqliteConfig::directory(directory.path())).err().expect(expected).to_string();
         assert!(refused.contains(expected) && refused.contains("--accept-loss"), "{expected}: {refused}");
         assert_eq!(contents(directory.path()), before, "{expected}: a store that is refused stays as it was");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Condition, Disk, RangeRequest, Store, StoreError, StoreKey, Transaction};
-use keelson_storage_sql::{OpenError, SqliteConfig, SqliteStore};
+use keelson_storage_sql::{OpenError, SpaceStats, SqliteConfig, SqliteStore};
 use keelson_supervision::Supervisor;
 use keelson_teststores::{DiskFault, FragileDisk};
 use parking_lot::Mutex;
@@ -231,7 +231,12 @@ async fn fill(store: &SqliteStore) -> (usize, String) {
 
 async fn delete_all(store: &SqliteStore, count: usize) {
     for number in 0..count {
-        store.commit(Transaction::default().delete(StoreKey::new(format!("/full/{number}")))).await.unwrap();
+        let delete = Transaction::default().delete(StoreKey::new(format!("/full/{number}")));
+        match store.commit(delete.clone()).await {
+            // It has found the disk full, and the reserve has room for it now.
+            Err(CommitError::Store(StoreError::Unavailable(_))) => store.commit(delete).await.map(drop).unwrap(),
+            deleted => drop(deleted.unwrap()),
+        }
     }
 }
 
@@ -367,4 +372,93 @@ async fn history_above_its_share_is_cut_and_no_more_than_that() {
     let stats = store.gauges().read();
     assert!((4_000_000..8_000_000).contains(&stats.history), "{stats:?}");
     assert_eq!(stats.cuts, 1);
+}
+
+/// Creates small objects as upkeep until one is refused. Returns their number.
+async fn keep_up(store: &SqliteStore) -> usize {
+    let mut number = 0;
+    for _ in 0..20_000 {
+        let small = Transaction::default().put(StoreKey::new(format!("/upkeep/{number}")), vec![7; 4000]);
+        match store.commit(Transaction { relieves: true, ..small }).await {
+            Ok(_) => number += 1,
+            // Replaced versions are given up first.
+            Err(CommitError::Store(StoreError::Unavailable(_))) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(CommitError::Store(StoreError::Full(_))) => return number,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("a full store takes whatever is called upkeep");
+}
+
+/// On a full disk, and at a quota without a reserve.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upkeep_leaves_room_for_deletions() {
+    for quota in [None, Some(20 * 1024 * 1024)] {
+        let directory = TempDir::new().unwrap();
+        let config = match quota {
+            None => on_disk(&directory, &small_disk(&directory)),
+            Some(_) => {
+                SqliteConfig { quota_bytes: quota, reserve_bytes: Some(0), ..SqliteConfig::directory(directory.path()) }
+            }
+        };
+        let store = Arc::new(SqliteStore::open(config).unwrap());
+        let compactor = compacting(&store);
+        let (count, _) = fill(&store).await;
+        let small = keep_up(&store).await;
+        assert!((100..=300).contains(&small), "{small} objects of 4 KB");
+        let renewal = || async {
+            let key = StoreKey::new("/upkeep/1");
+            let same = Transaction::default().when(key.clone(), Condition::Exists).put(key, vec![8; 4000]);
+            match store.commit(Transaction { relieves: true, ..same }).await {
+                Ok(_) => Some(()),
+                Err(CommitError::Store(StoreError::Unavailable(_))) => None,
+                Err(other) => panic!("{other}"),
+            }
+        };
+        for _ in 0..100 {
+            until("what adds nothing passes", renewal).await;
+        }
+        delete_all(&store, count).await;
+        until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
+        store.commit(large("/more")).await.unwrap();
+        compactor.abort();
+    }
+}
+
+/// Measures the room.
+async fn measured(store: &SqliteStore) -> SpaceStats {
+    // The second answer comes after the measurement for the first.
+    for _ in 0..2 {
+        store.check().await.unwrap();
+    }
+    store.gauges().read()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_shortage_history_keeps_a_part_of_what_is_free() {
+    let directory = TempDir::new().unwrap();
+    let quota = 40 * 1024 * 1024;
+    let config = SqliteConfig { quota_bytes: Some(quota), ..SqliteConfig::directory(directory.path()) };
+    let store = SqliteStore::open(config).unwrap();
+    let version = || Transaction::default().put(StoreKey::new("/one"), vec![7; 100_000]);
+    store.commit(version()).await.unwrap();
+    for number in 0.. {
+        store.commit(large(&format!("/full/{number}"))).await.unwrap();
+        if measured(&store).await.used >= quota / 10 * 9 {
+            break;
+        }
+    }
+    let update = || store.commit(version().when(StoreKey::new("/one"), Condition::Exists));
+    for _ in 0..5 {
+        update().await.unwrap();
+    }
+    let stats = measured(&store).await;
+    assert!(stats.history >= 500_000 && !stats.full, "{stats:?}");
+    let cut = tokio::time::timeout(Duration::from_millis(50), store.crowded()).await;
+    assert!(cut.is_err(), "it is less than its part");
+    for _ in 0..20 {
+        update().await.unwrap();
+    }
+    let oldest = tokio::time::timeout(PATIENCE, store.crowded()).await.unwrap();
+    assert!(!store.gauges().read().full && oldest < store.current_revision().await.unwrap());
 }

@@ -147,6 +147,87 @@ async fn a_full_store_is_left_by_deleting() {
     tokio::time::timeout(PATIENCE, freed).await.expect("the disk gets its room back");
 }
 
+/// What clients may still add to a full store ends before the room for deletions does.
+async fn check_upkeep_is_bounded(server: &TestServer) {
+    const HELD: usize = 40;
+    let (raw, merge) = (server.raw(), "application/merge-patch+json");
+    until_ready(&raw, 200).await;
+    let small = |name: &str| json!({"metadata": {"name": name}, "data": {"text": "x".repeat(1000)}});
+    raw.post(CONFIG_MAPS, &small("small")).await.expect(201);
+    for number in 0..HELD {
+        let held = json!({"metadata": {"name": format!("held-{number}"), "finalizers": ["example.com/hold"]}});
+        raw.post(CONFIG_MAPS, &held).await.expect(201);
+    }
+    let nodes = "/api/v1/namespaces/kube-node-lease";
+    let hard = json!({"count/configmaps": "100", "count/leases.coordination.k8s.io": "100"});
+    let quota = json!({"metadata": {"name": "count"}, "spec": {"hard": hard}});
+    raw.post(format!("{nodes}/resourcequotas"), &quota).await.expect(201);
+    let none = json!({"count/configmaps": "0", "count/leases.coordination.k8s.io": "0"});
+    let counted = json!({"status": {"hard": quota["spec"]["hard"], "used": none}});
+    raw.patch(format!("{nodes}/resourcequotas/count/status"), merge, &counted).await.expect(200);
+
+    let (count, _) = fill(&raw).await;
+    check_refusal(raw.patch(format!("{CONFIG_MAPS}/small"), merge, &json!({"data": {"more": "x"}})).await);
+    check_refusal(raw.post("/api/v1/namespaces/kube-system/configmaps", &small("new")).await);
+    // Those that share a quota do not share a refusal.
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let pairs = (0..20).map(|number| async move {
+        let raw = server.raw();
+        let config_map = small(&format!("new-{number}"));
+        let lease = json!({"metadata": {"name": format!("node-{number}")}, "spec": {"holderIdentity": "a"}});
+        let (refused, made) =
+            tokio::join!(raw.post(format!("{nodes}/configmaps"), &config_map), raw.post(leases, &lease));
+        check_refusal(refused);
+        made.expect(201);
+    });
+    futures::future::join_all(pairs).await;
+
+    for number in 0..HELD {
+        raw.delete(format!("{CONFIG_MAPS}/held-{number}")).await.expect(200);
+    }
+    let grown = async {
+        for key in 0.. {
+            for number in 0..HELD {
+                let more = json!({"data": {format!("more-{key}"): "x".repeat(7000)}});
+                let answer = raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &more).await;
+                match answer.status {
+                    200 => {}
+                    503 => tokio::time::sleep(Duration::from_millis(20)).await,
+                    _ => return (key, answer),
+                }
+            }
+        }
+        unreachable!("the loop ends with a refusal");
+    };
+    let (rounds, refused) = tokio::time::timeout(PATIENCE, grown).await.expect("growth has an end");
+    assert!(rounds <= 10, "{rounds} rounds of 280 KB");
+    check_refusal(refused);
+    for number in 0..HELD {
+        let free = json!({"metadata": {"finalizers": null}});
+        raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &free).await.expect(200);
+    }
+    for number in 0..count {
+        raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await.expect(200);
+    }
+    until_metric(&raw, "keelson_store_full", 0.0).await;
+    raw.post(CONFIG_MAPS, &large("new")).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upkeep_on_a_full_disk_is_bounded() {
+    check_upkeep_is_bounded(&on_small_disk().await.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upkeep_at_a_quota_is_bounded() {
+    let builder = TestServer::builder().sqlite();
+    let bounded = builder.configure(|config| {
+        config.store_room.quota = Some(24 * 1024 * 1024);
+        config.store_room.reserve = Some(0);
+    });
+    check_upkeep_is_bounded(&bounded.start().await).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_starts_on_a_full_disk_and_is_left_by_deleting() {
     let (mut server, disk) = on_small_disk().await;

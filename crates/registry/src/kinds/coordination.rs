@@ -9,6 +9,10 @@ use crate::target::Target;
 pub(super) struct Leases;
 
 impl Strategy for Leases {
+    fn keeps_alive(&self) -> bool {
+        true
+    }
+
     fn precedes_publication(&self, target: &Target) -> bool {
         target.namespace.as_deref() == Some("kube-system")
     }

@@ -47,6 +47,11 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
+    /// Returns true for objects by which servers, nodes and controllers show that they are alive. A full store takes small ones.
+    fn keeps_alive(&self) -> bool {
+        false
+    }
+
     /// Fills in what a new object is read as having said; who wrote it therefore owns it.
     fn complete_new(&self, _object: &mut Object, _now: SystemTime) -> bool {
         false

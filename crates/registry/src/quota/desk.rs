@@ -15,7 +15,9 @@ use futures::future::{BoxFuture, Shared};
 use keelson_cache::{Collection, Entry};
 use keelson_meta::json::Value;
 use keelson_meta::{Amounts, ApiError, Revision};
-use keelson_storage::{CommitError, Committed, Compare, Condition, KeyValue, Store, StoreKey, Transaction, Write};
+use keelson_storage::{
+    CommitError, Committed, Compare, Condition, KeyValue, Store, StoreError, StoreKey, Transaction, Write,
+};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -231,6 +233,10 @@ impl Desk {
                     }
                     members = shared.tell_lost(members, index, current.as_ref());
                 }
+                // One write that needs room has the whole transaction refused.
+                Err(CommitError::Store(StoreError::Full(why))) if is_mixed(&members) => {
+                    members = tell_full(members, &StoreError::Full(why));
+                }
                 Err(CommitError::Store(error)) => {
                     self.left.lock().clear();
                     let error = store_error(error);
@@ -329,6 +335,21 @@ impl Desk {
             }
         }
     }
+}
+
+/// Returns true for writes of which some need room and some do not.
+fn is_mixed(members: &[Member]) -> bool {
+    let roomless = members.iter().filter(|member| member.transaction.needs_no_room()).count();
+    (1..members.len()).contains(&roomless)
+}
+
+/// Answers the writes that need room in a store that is full. Returns the others.
+fn tell_full(members: Vec<Member>, full: &StoreError) -> Vec<Member> {
+    let (left, refused): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| member.transaction.needs_no_room());
+    for member in refused {
+        let _gone = member.answer.send(Err(store_error(full.clone())));
+    }
+    left
 }
 
 fn size(transaction: &Transaction) -> usize {

@@ -1,15 +1,15 @@
-//! Marks the writes that a full store takes: steps of deletions, updates that make an object smaller, and small upkeep.
+//! Marks the writes that a full store takes: steps of deletions, updates that make an object smaller, and upkeep.
 //!
-//! A graceful deletion, or one that finalizers hold, is a chain of updates before it is a deletion. Upkeep changes small objects. A
-//! server that can't renew its lease writes nothing more, one that can't announce its address is not found, and controllers would take
-//! nodes for lost.
+//! A graceful deletion, or one that finalizers hold, is a chain of updates before it is a deletion. Upkeep is small: leases, and what the
+//! server itself writes. A server that can't renew its lease writes nothing more, one that can't announce its address is not found, and
+//! controllers would take nodes for lost. The store bounds what all of these add together.
 
 use super::commit::{Content, Plan};
 use crate::admission::WriteOptions;
 
 /// The most bytes that an update may add to an object that is being deleted: conditions, and the end of containers.
 const DELETION_BYTES: usize = 8 * 1024;
-/// The largest object of upkeep, such as a lease, in bytes.
+/// The largest object of upkeep, in bytes.
 const SMALL_BYTES: usize = 4 * 1024;
 /// The most bytes that an update may add to a small object.
 const SMALL_GROWTH_BYTES: usize = 1024;
@@ -19,13 +19,14 @@ const UPKEEP_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
 /// Returns true for a write that makes room or keeps the cluster alive.
 pub(super) fn relieves(plan: &Plan<'_>) -> bool {
     let Content::Put(new) = &plan.content else { return true };
-    let size = new.object().size();
+    let (size, target) = (new.object().size(), plan.request.target);
+    let (by_server, keeps_alive) = (plan.request.caller.is_server(), target.strategy().keeps_alive());
     let Some(live) = plan.live else {
-        let namespace = plan.request.target.namespace.as_deref();
-        return size <= SMALL_BYTES && namespace.is_some_and(|name| UPKEEP_NAMESPACES.contains(&name));
+        let is_there = target.namespace.as_deref().is_some_and(|name| UPKEEP_NAMESPACES.contains(&name));
+        return size <= SMALL_BYTES && (by_server || keeps_alive && is_there);
     };
     let before = live.object.size();
     let is_deleted = live.terminating || matches!(plan.request.options, WriteOptions::Delete(_));
-    let is_upkeep = size <= SMALL_BYTES && size <= before + SMALL_GROWTH_BYTES;
+    let is_upkeep = (by_server || keeps_alive) && size <= SMALL_BYTES && size <= before + SMALL_GROWTH_BYTES;
     size < before || is_upkeep || is_deleted && size <= before + DELETION_BYTES
 }

@@ -32,9 +32,7 @@ const PARTIAL: &str = ".partial";
 pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     check_there(data_dir)?;
     refuse_existing(file)?;
-    let source = open_other(data_dir)?;
-    check_format(&source, &data_dir.join(DATABASE_FILE))?;
-    refuse_lost(data_dir, &source)?;
+    let source = open_whole(data_dir)?;
     let partial = beside(file, PARTIAL);
     remove_if_there(&partial)?;
     whole_or_absent(&partial, || {
@@ -46,14 +44,22 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// Refuses a store without a server that has lost acknowledged writes: a backup of it would pass for a whole one.
-fn refuse_lost(data_dir: &Path, source: &Connection) -> Result<(), OpenError> {
-    match DirectoryLock::take(data_dir) {
-        Ok(_lock) => Losses::check(data_dir, source),
+/// Opens a store. Refuses one without a server that has lost acknowledged writes: a backup of it would pass for a whole one.
+fn open_whole(data_dir: &Path) -> Result<Connection, OpenError> {
+    let lock = match DirectoryLock::take(data_dir) {
+        Ok(lock) => Some(lock),
         // A running server has looked at it, and its log grows meanwhile.
-        Err(OpenError::InUse { .. }) => Ok(()),
-        Err(other) => Err(other),
+        Err(OpenError::InUse { .. }) => None,
+        Err(other) => return Err(other),
+    };
+    // ORDER: before SQLite opens the files. It would roll a journal back that is none of this store.
+    let losses = lock.as_ref().map(|_| Losses::before_opening(data_dir, false)).transpose()?;
+    let source = open_other(data_dir)?;
+    check_format(&source, &data_dir.join(DATABASE_FILE))?;
+    if let Some(mut losses) = losses {
+        losses.check_content(&source)?;
     }
+    Ok(source)
 }
 
 /// Makes a copy of an open store one of a store that is closed. One of an older format says neither.

@@ -1,4 +1,5 @@
-//! Verifying a store: the log, the pages, every row, and that none is gone. Changes nothing.
+//! Verifying a store: the log, the pages, every row, and that none is gone. Changes nothing. Files that are not as its server left them
+//! are the only finding: SQLite would change them when it opens them.
 //!
 //! Works beside a running server too, at one moment of its store; its log is being written then, and is not looked at.
 
@@ -45,11 +46,17 @@ pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
         Err(other) => return Err(other),
     };
     checked.in_use = lock.is_none();
+    // ORDER: before SQLite opens the files. It would roll a journal back that is none of this store.
+    let losses = match lock.as_ref().map(|_| Losses::before_opening(data_dir, false)).transpose() {
+        Ok(losses) => losses,
+        Err(lost) => {
+            checked.findings.push(lost.to_string());
+            return Ok(checked);
+        }
+    };
     let connection = open_other(data_dir)?;
     check_format(&connection, &file)?;
-    if lock.is_some()
-        && let Err(lost) = Losses::check(data_dir, &connection)
-    {
+    if let Some(Err(lost)) = losses.map(|mut losses| losses.check_content(&connection)) {
         checked.findings.push(lost.to_string());
     }
     match examine(&connection, &mut checked) {

@@ -3,12 +3,15 @@
 //! Compares are answered and writes appended as if each transaction were alone; the group becomes durable as a whole
 //! afterwards.
 
+use std::collections::HashSet;
+
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{CommitError, Committed, StoreError, StoreEvent, StoreKey, Transaction, Write};
 use rusqlite::{Connection, params};
 
 use crate::sqlite::read::{self, Newest};
+use crate::sqlite::relief::Puts;
 use crate::sqlite::schema::number;
 use crate::sqlite::sum;
 
@@ -22,43 +25,63 @@ pub(crate) struct Group {
     pub(crate) bytes: u64,
     /// The bytes of the values that they have superseded, as far as these were compared or deleted.
     pub(crate) superseded: u64,
+    /// The bytes of its puts, and of what they replace.
+    pub(crate) puts: Puts,
 }
+
+/// The number of writes from which on their keys are looked up rather than compared one by one.
+const MANY_WRITES: usize = 5;
 
 impl Group {
     /// A group that has written nothing yet, behind this revision.
     pub(crate) const fn behind(revision: Revision) -> Self {
-        Self { revision, events: Vec::new(), bytes: 0, superseded: 0 }
+        Self { revision, events: Vec::new(), bytes: 0, superseded: 0, puts: Puts::none() }
     }
 }
 
 /// Does a transaction, or refuses it without having written anything. All compares come before the first write, so a
-/// refusal needs no undoing and leaves the rest of the group alone. A transaction whose compares hold needs room: `admit` refuses it
-/// where there is none.
+/// refusal needs no undoing and leaves the rest of the group alone. A transaction whose compares hold needs room: `admit`, which gets the
+/// puts of the group before it and its own, refuses it where there is none.
 pub(crate) fn apply(
     connection: &Connection,
     group: &mut Group,
     transaction: Transaction,
-    admit: impl FnOnce(&Transaction) -> Result<(), StoreError>,
+    admit: impl FnOnce(&Transaction, Puts, Puts) -> Result<(), StoreError>,
 ) -> rusqlite::Result<Result<Committed, CommitError>> {
-    let mut superseded = 0;
+    let (mut superseded, mut puts) = (0, Puts::among(&transaction.writes));
+    let many: Option<HashSet<&StoreKey>> =
+        (transaction.writes.len() >= MANY_WRITES).then(|| transaction.writes.iter().filter_map(put_key).collect());
+    let is_put = |key: &StoreKey| match &many {
+        Some(keys) => keys.contains(key),
+        None => transaction.writes.iter().filter_map(put_key).any(|put| put == key),
+    };
     for (index, compare) in transaction.compares.iter().enumerate() {
         let newest = read::newest(connection, &compare.key)?.filter(|newest| !newest.is_deletion());
         if let Some(bytes) = newest.as_ref().and_then(|newest| newest.bytes)
-            && transaction.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if *key == compare.key))
+            && is_put(&compare.key)
         {
             superseded += bytes;
+            puts.replace(bytes);
         }
         if !compare.condition.holds(newest.map(|newest| newest.revision)) {
             let current = read::get(connection, &compare.key, group.revision)?;
             return Ok(Err(CommitError::Compare { index, current }));
         }
     }
-    if let Err(full) = admit(&transaction) {
+    if let Err(full) = admit(&transaction, group.puts, puts) {
         return Ok(Err(full.into()));
     }
     group.superseded += superseded;
+    group.puts = group.puts.and(puts);
     let revisions = transaction.writes.into_iter().map(|write| group.write(connection, write));
     Ok(Ok(Committed { revisions: revisions.collect::<rusqlite::Result<_>>()? }))
+}
+
+fn put_key(write: &Write) -> Option<&StoreKey> {
+    match write {
+        Write::Put { key, .. } => Some(key),
+        Write::Delete { .. } => None,
+    }
 }
 
 impl Group {

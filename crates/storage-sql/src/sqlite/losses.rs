@@ -85,14 +85,6 @@ impl Losses {
         Ok(losses)
     }
 
-    /// Looks at a store that no server runs on, for commands that read it. Accepts nothing.
-    ///
-    /// # Errors
-    /// When something is lost, or a file can't be read.
-    pub(crate) fn check(directory: &Path, connection: &Connection) -> Result<(), OpenError> {
-        Self::before_opening(directory, false)?.check_content(connection)
-    }
-
     /// Returns false where the database, read without its log, says that the mark is one of another store. The log may be right then.
     fn is_mark_of(&self, database: &Path) -> bool {
         let store = Facts::alone(database).map_or(0, |facts| facts.store);
@@ -188,6 +180,7 @@ impl Losses {
         let mut file = match MarkFile::make(&path, Mark { store, start: before, revision, log: None }) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 warn_unnoted(&error);
+                forget_mark(connection, &path);
                 return Ok(None);
             }
             made => made.map_err(OpenError::io(&path))?,
@@ -252,6 +245,19 @@ impl Facts {
 
 fn warn_unnoted(error: &dyn std::fmt::Display) {
     tracing::warn!(%error, "the store can't note that it is open; a loss of its log would not be noticed");
+}
+
+/// Takes away the mark of an earlier start, whose log this one does not keep to. The database does not expect it any more. Where the disk
+/// has no room to say so, the mark stays.
+fn forget_mark(connection: &Connection, path: &Path) {
+    // ORDER: a mark that the database expects and that is missing is a loss.
+    let forgotten = forget(connection, false).is_ok();
+    if forgotten
+        && let Err(error) = std::fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, mark = %path.display(), "a mark that is too old stays beside the store");
+    }
 }
 
 /// Says in the database that it is open, in its file too and not in the log alone. The log has a frame from then on.

@@ -101,6 +101,8 @@ pub(crate) struct MarkFile {
     /// None where the database could not be made to say that it is open.
     log: Option<File>,
     mark: Mark,
+    /// The log that the file names on the disk, by its last sync.
+    synced: Option<Salts>,
     /// Set while writes fail, so that the failure is logged once.
     failing: bool,
 }
@@ -109,7 +111,7 @@ impl MarkFile {
     /// Makes the file durable with a mark that names no log. Its directory is not synced.
     pub(crate) fn make(path: &Path, mark: Mark) -> io::Result<Self> {
         let file = private::open_file(path)?;
-        let marking = Self { file, log: None, mark: Mark { log: None, ..mark }, failing: false };
+        let marking = Self { file, log: None, mark: Mark { log: None, ..mark }, synced: None, failing: false };
         marking.file.set_len(LENGTH as u64)?;
         marking.file.write_all_at(&marking.mark.encode(), 0)?;
         marking.file.sync_all()?;
@@ -126,10 +128,10 @@ impl MarkFile {
     /// Notes a revision that is durable. A failure leaves an older mark, which is right and says less.
     pub(crate) fn note(&mut self, revision: Revision) {
         let log = self.log.as_ref().and_then(|log| Salts::of(log).ok()).or(self.mark.log);
-        if self.mark.revision == revision && self.mark.log == log {
+        let is_new_log = self.synced != log;
+        if self.mark.revision == revision && self.mark.log == log && !is_new_log && !self.failing {
             return;
         }
-        let is_new_log = self.mark.log != log;
         self.mark = Mark { revision, log, ..self.mark };
         self.write(is_new_log);
     }
@@ -149,6 +151,9 @@ impl MarkFile {
             tracing::warn!(%error, "the newest revision can't be noted in keelson.db{MARK}; a loss of the log's end would not be noticed");
         }
         self.failing = written.is_err();
+        if sync && !self.failing {
+            self.synced = self.mark.log;
+        }
     }
 }
 

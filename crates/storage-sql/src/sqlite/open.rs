@@ -240,7 +240,10 @@ pub(crate) fn open_roomy(
         }
         opened => opened,
     }?;
-    let kept = i64::try_from(reserve.bytes()).unwrap_or(LOG_KEPT_BYTES).clamp(1, LOG_KEPT_BYTES);
+    let kept = match i64::try_from(reserve.bytes()) {
+        Ok(bytes) if bytes > 0 => bytes.min(LOG_KEPT_BYTES),
+        Ok(_) | Err(_) => LOG_KEPT_BYTES,
+    };
     opened.pragma_update(None, "journal_size_limit", kept).map_err(OpenError::sqlite(directory))?;
     let file = directory.join(DATABASE_FILE);
     if let Err(error) = make_shrinkable(&opened, &file, reserve) {

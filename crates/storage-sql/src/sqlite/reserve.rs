@@ -5,11 +5,12 @@
 //! crash at any moment loses nothing: a file of another length is filled up at the next start.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use keelson_storage::{Disk, DiskRoom};
+use keelson_supervision::warn_repeated;
 
 use crate::sqlite::private;
 
@@ -32,13 +33,14 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// The reserve of a directory, as it is there. `bytes` decides its size; `None` is a part of the disk.
+    /// The reserve of a directory, as it is there: a larger one is held, and an empty one is spent. `bytes` decides its size; `None` is a
+    /// part of the disk.
     pub(crate) fn find(directory: &Path, disk: Arc<dyn Disk>, bytes: Option<u64>) -> Self {
         let size = || disk.room(directory).map_or(SMALLEST, |room| (room.total / PART).clamp(SMALLEST, LARGEST));
         let bytes = bytes.unwrap_or_else(size);
         let length = std::fs::metadata(directory.join(RESERVE_FILE)).ok().map(|found| found.len());
-        let held = bytes > 0 && length == Some(bytes);
-        Self { directory: directory.to_owned(), disk, bytes, held, spent: bytes > 0 && length.is_some() && !held }
+        let held = bytes > 0 && length.is_some_and(|length| length >= bytes);
+        Self { directory: directory.to_owned(), disk, bytes, held, spent: bytes > 0 && length == Some(0) }
     }
 
     /// Its size when it is held, in bytes.
@@ -61,19 +63,26 @@ impl Reserve {
     }
 
     /// Takes the reserve where the disk has room for it and as much again. One that is there gets blocks
-    /// where it has none, as a copy of the directory may have left it.
+    /// where it has none, as a copy of the directory may have left it, and its size where it has another.
     pub(crate) fn take(&mut self) {
         let needed = if self.held { 0 } else { 2 * self.bytes };
         if self.bytes == 0 || !self.room().is_ok_and(|room| room.free >= needed) {
             return;
         }
         let file = private::open_file(&self.directory.join(RESERVE_FILE));
-        match file.and_then(|file| self.disk.allocate(&file, self.bytes).and_then(|()| file.sync_all())) {
+        let taken = file.and_then(|file| {
+            file.set_len(self.bytes)?;
+            self.disk.allocate(&file, self.bytes)?;
+            file.sync_all()
+        });
+        match taken {
             Ok(()) => (self.held, self.spent) = (true, false),
-            Err(error) => {
+            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
                 tracing::debug!(%error, "the disk had no room for the reserve after all");
                 self.give_up();
             }
+            // The disk may have room all the same.
+            Err(error) => warn_repeated!(""; %error, "the reserve on the disk can't be taken"),
         }
     }
 
@@ -83,7 +92,7 @@ impl Reserve {
         let path = self.directory.join(RESERVE_FILE);
         let emptied = File::options().write(true).open(&path).and_then(|file| file.set_len(0));
         match emptied {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 tracing::warn!(%error, reserve = %path.display(), "the reserve on the disk could not be given up");
             }
             Ok(()) | Err(_) => {}
@@ -109,6 +118,53 @@ mod tests {
 
         fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
             SystemDisk.allocate(file, bytes)
+        }
+    }
+
+    /// A disk with room that makes no blocks.
+    #[derive(Debug)]
+    struct Failing(ErrorKind);
+
+    impl Disk for Failing {
+        fn room(&self, _: &Path) -> io::Result<DiskRoom> {
+            Ok(DiskRoom { total: 80 << 20, free: 80 << 20 })
+        }
+
+        fn allocate(&self, _: &File, _: u64) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn only_a_disk_without_room_spends_the_reserve() {
+        for (kind, is_spent) in [
+            (ErrorKind::StorageFull, true),
+            (ErrorKind::QuotaExceeded, true),
+            (ErrorKind::Unsupported, false),
+            (ErrorKind::PermissionDenied, false),
+        ] {
+            let directory = TempDir::new().unwrap();
+            let mut reserve = Reserve::find(directory.path(), Arc::new(Failing(kind)), None);
+            reserve.take();
+            assert_eq!((reserve.is_held(), reserve.is_spent()), (false, is_spent), "{kind}");
+        }
+        let directory = TempDir::new().unwrap();
+        std::fs::write(directory.path().join(RESERVE_FILE), "").unwrap();
+        let mut spent = Reserve::find(directory.path(), Arc::new(Failing(ErrorKind::Unsupported)), None);
+        spent.take();
+        assert!(spent.is_spent(), "one that was given up stays so");
+    }
+
+    #[test]
+    fn a_reserve_of_another_size_gets_the_one_that_is_asked_for() {
+        let directory = TempDir::new().unwrap();
+        let length = || std::fs::metadata(directory.path().join(RESERVE_FILE)).unwrap().len();
+        for (bytes, is_held) in [(6 << 20, false), (8 << 20, false), (4 << 20, true)] {
+            let disk = Arc::new(Sized(DiskRoom { total: 80 << 20, free: 80 << 20 }));
+            let mut found = Reserve::find(directory.path(), disk, Some(bytes));
+            assert_eq!((found.is_held(), found.is_spent()), (is_held, false), "{bytes}");
+            found.take();
+            assert!(found.is_held() && length() == bytes, "{bytes}");
         }
     }
 

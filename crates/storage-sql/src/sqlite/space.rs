@@ -1,8 +1,8 @@
 //! The room of the store: the quota, the limit of history, the reserve on the disk.
 //!
 //! The writer measures after some appended bytes, and after each group while there is little room. A store without room refuses new
-//! data and still does deletions, compaction and checkpoints. History gives way first: it is cut when it takes more than its share, and
-//! given up altogether while the store is full.
+//! data and still does deletions, compaction and checkpoints. It takes puts that relieve up to a [budget](super::relief). History gives
+//! way first: it is cut when it takes more than its share, which is smaller in a shortage, and given up while the store is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use keelson_storage::{StoreError, Transaction};
 use rusqlite::Connection;
 use tokio::sync::watch;
 
+use crate::sqlite::relief::{Budget, Puts};
 use crate::sqlite::reserve::Reserve;
 use crate::sqlite::schema::PAGE_SIZE;
 
@@ -22,8 +23,10 @@ const MEASURED_BYTES: u64 = 1024 * 1024;
 const HISTORY_PART: u64 = 4;
 /// The store has room again when so much of the quota is free: a sixteenth.
 const QUOTA_MARGIN_PART: u64 = 16;
-/// History is given up when less than this part of the quota is free: an eighth.
+/// The share of history is smaller when less than this part of the quota is free: an eighth.
 const QUOTA_SHORT_PART: u64 = 8;
+/// The part of the free room that history may take then: half.
+const SHORT_HISTORY_PART: u64 = 2;
 /// The part of the free pages that stays in the file for the next writes, in a store with room: a quarter of the file.
 const KEPT_FREE_PART: u64 = 4;
 /// The fewest free pages that stay.
@@ -159,6 +162,8 @@ pub(crate) struct Space {
     is_near: bool,
     pages: Pages,
     shortage: Option<Shortage>,
+    /// The budget of puts while there is one.
+    budget: Budget,
     gauges: Arc<SpaceGauges>,
     crowded: Arc<watch::Sender<Revision>>,
 }
@@ -167,6 +172,7 @@ impl Space {
     pub(crate) fn new(allowance: Allowance, reserve: Option<Reserve>) -> Self {
         let gauges = SpaceGauges::default();
         gauges.quota.store(allowance.quota.unwrap_or_default(), Ordering::Relaxed);
+        let budget = Budget::of(allowance.quota, reserve.as_ref().map(Reserve::bytes));
         Self {
             allowance,
             reserve,
@@ -175,6 +181,7 @@ impl Space {
             is_near: false,
             pages: Pages::default(),
             shortage: None,
+            budget,
             gauges: Arc::new(gauges),
             crowded: Arc::new(watch::Sender::new(Revision::ZERO)),
         }
@@ -194,15 +201,17 @@ impl Space {
         self.crowded.clone()
     }
 
-    /// Refuses a transaction that needs room where there is none.
-    pub(crate) fn admit(&self, transaction: &Transaction) -> Result<(), StoreError> {
-        match &self.shortage {
-            Some(shortage) if !transaction.needs_no_room() => {
-                self.gauges.refused.fetch_add(1, Ordering::Relaxed);
-                Err(StoreError::Full(shortage.to_string()))
-            }
-            Some(_) | None => Ok(()),
-        }
+    /// Refuses a transaction that needs room where there is none. `group` are the puts of its group before it.
+    pub(crate) fn admit(&self, transaction: &Transaction, group: Puts, puts: Puts) -> Result<(), StoreError> {
+        let Some(shortage) = &self.shortage else { return Ok(()) };
+        let admitted = if transaction.needs_no_room() {
+            self.budget.check(group, puts).map_err(|exceeded| exceeded.error(shortage))
+        } else {
+            Err(StoreError::Full(shortage.to_string()))
+        };
+        admitted.inspect_err(|_| {
+            self.gauges.refused.fetch_add(1, Ordering::Relaxed);
+        })
     }
 
     pub(crate) const fn is_full(&self) -> bool {
@@ -210,7 +219,17 @@ impl Space {
     }
 
     /// Notes what a group has appended, at the revisions up to `newest`, and measures when it is time.
-    pub(crate) fn appended(&mut self, connection: &Connection, newest: Revision, bytes: u64, superseded: u64) {
+    pub(crate) fn appended(
+        &mut self,
+        connection: &Connection,
+        newest: Revision,
+        bytes: u64,
+        superseded: u64,
+        puts: Puts,
+    ) {
+        if self.is_full() {
+            self.budget.spend(puts);
+        }
         if superseded > 0 {
             self.history.add(newest, superseded);
         }
@@ -227,6 +246,7 @@ impl Space {
     /// History up to `oldest` is given up.
     pub(crate) fn compacted(&mut self, oldest: Revision) {
         self.history.compacted(oldest);
+        self.budget.compacted();
         self.gauges.history.store(self.history.bytes(), Ordering::Relaxed);
         if *self.crowded.borrow() == oldest {
             self.gauges.cuts.fetch_add(1, Ordering::Relaxed);
@@ -263,11 +283,11 @@ impl Space {
         let room = outside.map_or(u64::MAX, |free| used.saturating_add(inside).saturating_add(free));
         let all = self.allowance.quota.map_or(room, |quota| quota.min(room));
         self.history.limit = self.allowance.history.min(all / HISTORY_PART);
-        let wanted = if self.is_full() || self.is_short(used, inside, outside) {
-            (self.history.bytes() > 0 || self.is_full()).then_some(newest)
-        } else {
-            self.history.excess()
-        };
+        if self.is_short(used, inside, outside) {
+            let left = all.saturating_sub(used);
+            self.history.limit = self.history.limit.min(left / SHORT_HISTORY_PART);
+        }
+        let wanted = if self.is_full() { Some(newest) } else { self.history.excess() };
         if let Some(oldest) = wanted {
             raise(&self.crowded, oldest);
         }
@@ -315,6 +335,7 @@ impl Space {
     fn be(&mut self, shortage: Option<Shortage>) {
         match (&self.shortage, &shortage) {
             (None, Some(why)) => {
+                self.budget.begin();
                 tracing::error!(%why, "the store is full: it takes deletions and refuses new data");
             }
             (Some(_), None) => tracing::info!("the store has room again"),

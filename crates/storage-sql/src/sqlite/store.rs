@@ -388,6 +388,26 @@ mod tests {
         assert_eq!(store.commit(big(999)).await.unwrap().revisions, vec![before.next()]);
     }
 
+    #[tokio::test]
+    async fn a_group_that_can_not_begin_answers_its_callers() {
+        let connection = Arc::new(Mutex::new(open_memory().unwrap()));
+        let (readers, space) = (Readers::shared(connection.clone()), OnDisk::none(Space::unbounded()));
+        let store = SqliteStore::start(
+            Path::new(":memory:"),
+            connection.clone(),
+            readers,
+            1 << 20,
+            space,
+            &Supervisor::default(),
+        );
+        let store = store.unwrap();
+        // The transaction of the writer can't begin within another one.
+        connection.lock().execute_batch("BEGIN").unwrap();
+        let refused = store.commit(big(1)).await.unwrap_err();
+        assert!(matches!(refused, CommitError::Store(StoreError::Unavailable(_))), "{refused}");
+        store.commit(big(1)).await.unwrap();
+    }
+
     /// A job that comes while the writer has others is written and synced with them.
     #[tokio::test]
     async fn what_comes_while_others_are_written_is_written_with_them() {

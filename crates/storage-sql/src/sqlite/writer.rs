@@ -145,6 +145,10 @@ impl Writer {
             Ok(oldest) => self.finish_group(&connection, group, oldest, done),
             Err(error) => {
                 let error = self.undo(&connection, &error);
+                if done.is_empty() {
+                    // The group could not begin. The jobs that wait would find the same.
+                    waiting.drain(..).for_each(|job| job.fail(&error));
+                }
                 done.into_iter().for_each(|done| done.fail(&error));
             }
         }
@@ -152,7 +156,7 @@ impl Writer {
 
     /// Publishes a durable group, answers its jobs, and accounts for the room that it has taken.
     fn finish_group(&mut self, connection: &Connection, group: Group, oldest: Option<Revision>, done: Vec<Done>) {
-        let Group { revision, bytes, superseded, .. } = group;
+        let Group { revision, bytes, superseded, puts, .. } = group;
         let rows = group.events.len();
         if let Some(mark) = &mut self.mark {
             // ORDER: before a client can know of the revision. Each one that was given out is recorded.
@@ -166,7 +170,7 @@ impl Writer {
         if let Some(oldest) = oldest {
             self.space.compacted(oldest);
         }
-        self.space.appended(connection, revision, bytes, superseded);
+        self.space.appended(connection, revision, bytes, superseded, puts);
         if is_asked || steps > 0 {
             self.space.measure(connection, revision);
         }
@@ -232,8 +236,8 @@ impl Writer {
         match job {
             Job::Commit { transaction, answer } => {
                 // ORDER: a refusal waits for the group too, for it may show a value that the group has written.
-                let outcome =
-                    commit::apply(connection, group, transaction, |transaction| self.space.admit(transaction));
+                let admit = |transaction: &Transaction, before, puts| self.space.admit(transaction, before, puts);
+                let outcome = commit::apply(connection, group, transaction, admit);
                 let (outcome, failed) = split(outcome, Err(stopped().into()));
                 (Done::Commit(answer, outcome), failed)
             }

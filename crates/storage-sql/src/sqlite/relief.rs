@@ -1,0 +1,163 @@
+//! The budget of the puts that a full store takes: steps of deletions, and upkeep.
+//!
+//! They share the last room with deletions. So what they add to the live data is counted from the start of a shortage, and what they
+//! write from one compaction to the next: replaced versions take room until then. Deletions are not counted and have the rest.
+
+use keelson_storage::{StoreError, Write};
+
+/// The part of the reserve that the puts may add to the live data: a quarter.
+const RESERVE_PART: u64 = 4;
+/// The part of the quota that they may add: half of what has to be free for a store with room.
+const QUOTA_PART: u64 = 32;
+/// The smallest budget, in bytes.
+const SMALLEST: u64 = 1024 * 1024;
+/// The largest transaction that is small, in bytes: a large one must not keep leases from being renewed.
+const SMALL_BYTES: u64 = 8 * 1024;
+/// About how many bytes a row takes beside its value.
+const ROW_BYTES: u64 = 512;
+
+/// The bytes of some puts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Puts {
+    written: u64,
+    /// The bytes of the live versions that they replace.
+    replaced: u64,
+}
+
+impl Puts {
+    pub(crate) const fn none() -> Self {
+        Self { written: 0, replaced: 0 }
+    }
+
+    /// The puts among these writes.
+    pub(crate) fn among(writes: &[Write]) -> Self {
+        let of = |write: &Write| match write {
+            Write::Put { value, .. } => value.len() as u64 + ROW_BYTES,
+            Write::Delete { .. } => 0,
+        };
+        Self { written: writes.iter().map(of).sum(), replaced: 0 }
+    }
+
+    /// One of the puts replaces a live version of so many bytes.
+    pub(crate) const fn replace(&mut self, bytes: u64) {
+        self.replaced += bytes + ROW_BYTES;
+    }
+
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self { written: self.written + other.written, replaced: self.replaced + other.replaced }
+    }
+}
+
+/// The reason for a put that has to wait or to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exceeded {
+    /// The live data has grown by the whole budget since the shortage began.
+    Growth,
+    /// So much was written that history has to be given up first.
+    Writes,
+}
+
+impl Exceeded {
+    /// The error, where the store is full for this reason.
+    pub(crate) fn error(self, shortage: &dyn std::fmt::Display) -> StoreError {
+        match self {
+            Self::Growth => StoreError::Full(format!("{shortage}; what upkeep may add to a full store is used up")),
+            Self::Writes => StoreError::Unavailable(format!("{shortage}; replaced versions are being given up")),
+        }
+    }
+}
+
+/// The budget of a store.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    bytes: u64,
+    /// The bytes that the live data has grown by since the shortage began.
+    grown: u64,
+    /// The bytes that were written since the last compaction.
+    written: u64,
+}
+
+impl Budget {
+    /// The budget of a store with such bounds.
+    pub(crate) fn of(quota: Option<u64>, reserve: Option<u64>) -> Self {
+        let reserve = reserve.filter(|bytes| *bytes > 0).map(|bytes| bytes / RESERVE_PART);
+        let parts = [quota.map(|bytes| bytes / QUOTA_PART), reserve];
+        let bytes = parts.into_iter().flatten().min().unwrap_or_default().max(SMALLEST);
+        Self { bytes, grown: 0, written: 0 }
+    }
+
+    /// A shortage begins.
+    pub(crate) const fn begin(&mut self) {
+        (self.grown, self.written) = (0, 0);
+    }
+
+    /// History has been given up.
+    pub(crate) const fn compacted(&mut self) {
+        self.written = 0;
+    }
+
+    /// Counts puts that are durable.
+    pub(crate) const fn spend(&mut self, puts: Puts) {
+        self.written += puts.written;
+        self.grown = (self.grown + puts.written).saturating_sub(puts.replaced);
+    }
+
+    /// Checks puts that come behind others of the same group.
+    pub(crate) const fn check(&self, group: Puts, puts: Puts) -> Result<(), Exceeded> {
+        let all = group.and(puts);
+        let grown = (self.grown + all.written).saturating_sub(all.replaced);
+        let most = if puts.written <= SMALL_BYTES { 2 * self.bytes } else { self.bytes };
+        if puts.written > puts.replaced && grown > self.bytes {
+            Err(Exceeded::Growth)
+        } else if puts.written > 0 && self.written + group.written >= most {
+            Err(Exceeded::Writes)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Puts = Puts::none();
+
+    #[test]
+    fn a_budget_is_a_part_of_the_least_bound() {
+        for (quota, reserve, bytes) in [
+            (None, None, SMALLEST),
+            (None, Some(0), SMALLEST),
+            (None, Some(64 << 20), 16 << 20),
+            (Some(8 << 30), Some(0), 256 << 20),
+            (Some(8 << 30), Some(64 << 20), 16 << 20),
+            (Some(1), Some(64 << 20), SMALLEST),
+        ] {
+            assert_eq!(Budget::of(quota, reserve).bytes, bytes, "{quota:?} {reserve:?}");
+        }
+    }
+
+    #[test]
+    fn growth_is_counted_for_the_whole_shortage_and_writes_up_to_a_compaction() {
+        let mut budget = Budget::of(None, None);
+        let half = Puts { written: SMALLEST / 2, replaced: 0 };
+        assert_eq!(budget.check(half.and(half), half), Err(Exceeded::Growth), "a group counts as a whole");
+        budget.spend(half);
+        assert_eq!(budget.check(NONE, half), Ok(()));
+        budget.spend(half);
+        let (renewal, smaller) = (Puts { written: 9, replaced: 9 }, Puts { written: 600, replaced: 700 });
+        let large = Puts { written: SMALLEST, replaced: SMALLEST };
+        assert_eq!(budget.check(NONE, NONE), Ok(()), "deletions pass");
+        assert_eq!(budget.check(NONE, large), Err(Exceeded::Writes));
+        assert_eq!(budget.check(NONE, renewal), Ok(()), "a large one does not keep it back");
+        budget.spend(large);
+        assert_eq!(budget.check(NONE, renewal), Err(Exceeded::Writes));
+        budget.compacted();
+        assert_eq!(budget.check(NONE, renewal), Ok(()));
+        assert_eq!(budget.check(NONE, Puts { written: 10, replaced: 9 }), Err(Exceeded::Growth));
+        budget.spend(smaller);
+        assert_eq!(budget.check(NONE, Puts { written: 10, replaced: 9 }), Ok(()), "what was made smaller counts");
+        budget.begin();
+        assert_eq!(budget.check(half, half), Ok(()));
+    }
+}
