@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const START: Duration = Duration::from_secs(1_800_000_000);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

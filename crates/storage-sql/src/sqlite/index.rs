@@ -140,7 +140,7 @@ mod tests {
         let mut group = Group::behind(Revision::new(1));
         for number in 0..ROWS {
             let put = Transaction::default().put(StoreKey::new(format!("/{:03}", number % 10)), number.to_string());
-            assert!(commit::apply(&connection, &mut group, put, |_| Ok(())).is_ok());
+            assert!(commit::apply(&connection, &mut group, put, |_, _, _| Ok(())).is_ok());
         }
         connection
     }

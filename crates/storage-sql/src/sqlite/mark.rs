@@ -180,6 +180,24 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_named_again_when_that_has_failed() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let (path, log) = (directory.path().join("mark"), directory.path().join("log"));
+        let mut file = MarkFile::make(&path, Mark { revision: Revision::new(5), ..WHOLE }).unwrap();
+        let mut header = [0; 32];
+        header[16..24].copy_from_slice(&[0, 0, 0, 3, 0, 0, 0, 4]);
+        std::fs::write(&log, header).unwrap();
+        // Nothing can be written by way of this one.
+        let writable = std::mem::replace(&mut file.file, File::open(&path).unwrap());
+        file.follow(9, File::open(&log).unwrap());
+        assert_eq!(Mark::read(&path).unwrap().mark().unwrap().log, None);
+        file.file = writable;
+        file.note(Revision::new(5));
+        assert_eq!(Mark::read(&path).unwrap().mark().unwrap().log, Some(Salts(3, 4)));
+        assert_eq!(file.synced, Some(Salts(3, 4)));
+    }
+
+    #[test]
     fn a_file_says_what_was_noted_last() {
         let directory = tempfile::TempDir::new().unwrap();
         let (path, log) = (directory.path().join("mark"), directory.path().join("log"));

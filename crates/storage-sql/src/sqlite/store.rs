@@ -423,6 +423,8 @@ mod tests {
             &Supervisor::default(),
         )
         .unwrap();
+        // The writer measures once before it takes jobs.
+        store.check().await.unwrap();
         let held = connection.lock();
         let before = store.shared.newest();
         let put = |key: &'static str| Box::pin(store.commit(Transaction::default().put(StoreKey::new(key), "x")));

@@ -92,8 +92,9 @@ mod tests {
     fn a_sweep_goes_on_where_it_stood() {
         let connection = open_memory().unwrap();
         let mut group = Group::behind(Revision::new(1));
-        let mut write =
-            |transaction: Transaction| assert!(commit::apply(&connection, &mut group, transaction, |_| Ok(())).is_ok());
+        let mut write = |transaction: Transaction| {
+            assert!(commit::apply(&connection, &mut group, transaction, |_, _, _| Ok(())).is_ok())
+        };
         for number in 0..1000 {
             write(Transaction::default().put(StoreKey::new(format!("/{}", number % 10)), number.to_string()));
         }
@@ -115,7 +116,7 @@ mod tests {
         let mut group = Group::behind(Revision::new(1));
         for number in 0..20 {
             let put = Transaction::default().put(StoreKey::new("/large"), vec![number; 1 << 20]);
-            assert!(commit::apply(&connection, &mut group, put, |_| Ok(())).is_ok());
+            assert!(commit::apply(&connection, &mut group, put, |_, _, _| Ok(())).is_ok());
         }
         assert!(step(&connection, group.revision).unwrap());
         assert_eq!(rows(&connection), 17, "four are passed, and each but the last is deleted");
