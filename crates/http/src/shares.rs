@@ -304,11 +304,14 @@ mod tests {
         let refused = take("ann", &[]).unwrap_err();
         assert_eq!(refused.code(), 429);
         assert!(refused.to_string().contains("too many watches: the user has 2 of the 2"), "{refused}");
-        let others: Vec<_> = (0..12).map(|number| take(&format!("user-{number}"), &[]).unwrap()).collect();
+        let others: Vec<_> = (0..8).map(|number| take(&format!("user-{number}"), &[]).unwrap()).collect();
         let refused = take("bob", &[]).unwrap_err();
+        assert!(refused.to_string().contains("all users together have 10 of the 10"), "{refused}");
+        let nodes: Vec<_> = (0..4).map(|number| take(&format!("node-{number}"), &["system:nodes"]).unwrap()).collect();
+        let refused = take("system:kube-scheduler", &[]).unwrap_err();
         assert!(refused.to_string().contains("all users together have 14 of the 14"), "{refused}");
         let admin = take("root", &["system:masters"]).unwrap();
-        drop((of_ann, others));
+        drop((of_ann, others, nodes));
         assert!(take("ann", &[]).is_ok() && take("bob", &[]).is_ok());
         drop(admin);
         assert_eq!(shares.taken.load(Ordering::Relaxed), 0);

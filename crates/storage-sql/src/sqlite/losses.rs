@@ -204,6 +204,7 @@ struct Facts {
     start: u64,
     is_open: bool,
     oldest: Revision,
+    newest: Revision,
 }
 
 impl Facts {
@@ -213,6 +214,7 @@ impl Facts {
             start: Fact::Starts.get(connection)?.get(),
             is_open: Fact::Open.get(connection)? != Revision::ZERO,
             oldest: Fact::Oldest.get(connection)?,
+            newest: schema::newest_revision(connection)?,
         })
     }
 
@@ -239,7 +241,9 @@ impl Facts {
             return false;
         }
         let is_stale = !alone.is_open && with_log.is_open && with_log.start == alone.start;
-        with_log.store != alone.store || with_log.start < alone.start || with_log.oldest < alone.oldest || is_stale
+        let is_earlier =
+            with_log.start < alone.start || with_log.oldest < alone.oldest || with_log.newest < alone.newest;
+        with_log.store != alone.store || is_earlier || is_stale
     }
 }
 
