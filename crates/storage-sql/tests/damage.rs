@@ -367,7 +367,7 @@ async fn a_log_that_would_set_a_store_back_is_refused() {
             }
             let before = contents(directory.path());
             let refused = open(directory.path()).err().unwrap().to_string();
-            assert!(refused.contains("is of another store, or of an earlier time"), "{with_mark} {refused}");
+            assert!(refused.contains("of different stores, or of different times"), "{with_mark} {refused}");
             assert_eq!(contents(directory.path()), before);
         }
         let store = SqliteStore::open(accepting(directory.path())).unwrap();

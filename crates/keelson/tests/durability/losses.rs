@@ -43,7 +43,7 @@ const ALL: [Expected; 5] = [Whole; 5];
 
 #[rustfmt::skip]
 const TABLE: [Row; 20] = [
-    ("keelson.db", [GONE, GONE, Refused("malformed"), Refused("keelson.db is older than"), LOST]),
+    ("keelson.db", [GONE, GONE, Refused("malformed"), Refused("of different times"), LOST]),
     ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("is of another store, or of an earlier time")]),
     ("keelson.db-mark", [
         Refused("is missing"), Refused("is damaged"), Refused("is damaged"), Whole, Refused("are of different stores"),

@@ -78,7 +78,9 @@ impl Losses {
             }
         }
         if losses.log.is_some() && Facts::is_set_back(&database) {
-            losses.found(format!("{DATABASE_FILE}{LOG} is of another store, or of an earlier time of this one"))?;
+            losses.found(format!(
+                "{DATABASE_FILE} and {DATABASE_FILE}{LOG} are of different stores, or of different times"
+            ))?;
             set_aside(&wal)?;
             losses.log = None;
         }
@@ -240,7 +242,9 @@ impl Facts {
         if alone.store == 0 {
             return false;
         }
-        let is_stale = !alone.is_open && with_log.is_open && with_log.start == alone.start;
+        let is_next_start = with_log.is_open && with_log.start > alone.start;
+        let is_own_end = !with_log.is_open && with_log.newest == alone.newest;
+        let is_stale = !alone.is_open && !is_next_start && !is_own_end;
         let is_earlier =
             with_log.start < alone.start || with_log.oldest < alone.oldest || with_log.newest < alone.newest;
         with_log.store != alone.store || is_earlier || is_stale
