@@ -93,7 +93,7 @@ mod tests {
         let connection = open_memory().unwrap();
         let mut group = Group::behind(Revision::new(1));
         let mut write = |transaction: Transaction| {
-            assert!(commit::apply(&connection, &mut group, transaction, |_, _, _| Ok(())).is_ok())
+            assert!(commit::apply(&connection, &mut group, transaction, |_, _, _| Ok(())).is_ok());
         };
         for number in 0..1000 {
             write(Transaction::default().put(StoreKey::new(format!("/{}", number % 10)), number.to_string()));
