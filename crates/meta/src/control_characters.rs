@@ -1,7 +1,8 @@
 //! Control characters in texts that others wrote, made visible.
 //!
 //! A terminal acts on control characters: an object, a webhook or an aggregated server could move the cursor, retitle the window or
-//! hide text. Bidirectional controls reorder what a person reads. Both are replaced in every text that a command prints and in every `Status`.
+//! hide text. Bidirectional controls reorder what a person reads. Both are replaced in every text that a command prints and in every
+//! `Status`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

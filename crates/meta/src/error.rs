@@ -363,9 +363,7 @@ impl ApiError {
             }
             Self::Timeout(message) => answer::bare(504, "Timeout", &format!("Timeout: {message}")),
             Self::ServiceUnavailable { message, retry_after_seconds } => {
-                let mut status = answer::failure(503, "ServiceUnavailable", message.clone());
-                status.details = retry_after_seconds.map(answer::retry_after);
-                status
+                answer::unavailable(message, *retry_after_seconds)
             }
             Self::InsufficientStorage(message) => answer::failure(507, "InsufficientStorage", message.clone()),
             Self::RevisionOnCreate => {

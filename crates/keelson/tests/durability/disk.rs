@@ -121,7 +121,9 @@ async fn a_full_store_is_left_by_deleting() {
     assert!(count > 40, "{count} objects fill the disk");
     check_refusal(refused);
     let merge = "application/merge-patch+json";
-    check_refusal(raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"more": "x"}})).await);
+    check_refusal(
+        settled(async || raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"more": "x"}})).await).await,
+    );
     assert_eq!(metric(&raw, "keelson_store_full").await, 1.0);
     // The write that meets the full disk, and for which the reserve is given up, is to be tried again.
     let taken = loop {
@@ -131,27 +133,45 @@ async fn a_full_store_is_left_by_deleting() {
         }
     };
     taken.expect(409);
-    raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"text": "small"}})).await.expect(200);
+    settled(async || raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"text": "small"}})).await)
+        .await
+        .expect(200);
     // It answers, is ready, keeps nodes alive, and ends what is to be deleted.
     until_ready(&raw, 200).await;
     raw.get(format!("{CONFIG_MAPS}/full-1")).await.expect(200);
-    raw.patch(format!("{lease}/node"), merge, &json!({"spec": {"holderIdentity": "b"}})).await.expect(200);
-    raw.delete(format!("{CONFIG_MAPS}/held")).await.expect(200);
-    raw.patch(format!("{CONFIG_MAPS}/held"), merge, &json!({"metadata": {"finalizers": null}})).await.expect(200);
+    settled(async || raw.patch(format!("{lease}/node"), merge, &json!({"spec": {"holderIdentity": "b"}})).await)
+        .await
+        .expect(200);
+    settled(async || raw.delete(format!("{CONFIG_MAPS}/held")).await).await.expect(200);
+    settled(async || raw.patch(format!("{CONFIG_MAPS}/held"), merge, &json!({"metadata": {"finalizers": null}})).await)
+        .await
+        .expect(200);
     raw.get(format!("{CONFIG_MAPS}/held")).await.expect(404);
 
     let before = keelson_storage::Disk::room(&disk, server.data_dir()).unwrap().free;
     for number in 0..count {
-        raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await.expect(200);
+        settled(async || raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await).await.expect(200);
     }
     until_metric(&raw, "keelson_store_full", 0.0).await;
-    raw.post(CONFIG_MAPS, &large("new")).await.expect(201);
+    settled(async || raw.post(CONFIG_MAPS, &large("new")).await).await.expect(201);
     let freed = async {
         while keelson_storage::Disk::room(&disk, server.data_dir()).unwrap().free < before + SMALL_DISK / 4 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::time::timeout(PATIENCE, freed).await.expect("the disk gets its room back");
+}
+
+/// The answer to a request, which is sent again where the store says so: it has just given up its reserve, or gives up replaced versions.
+async fn settled(call: impl AsyncFn() -> Answer) -> Answer {
+    loop {
+        let answer = call().await;
+        if answer.status != 503 {
+            return answer;
+        }
+        assert_eq!(answer.header("retry-after"), "1");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// What clients may still add to a full store ends before the room for deletions does.
@@ -174,23 +194,27 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
     raw.patch(format!("{nodes}/resourcequotas/count/status"), merge, &counted).await.expect(200);
 
     let (count, _) = fill(&raw).await;
-    check_refusal(raw.patch(format!("{CONFIG_MAPS}/small"), merge, &json!({"data": {"more": "x"}})).await);
-    check_refusal(raw.post("/api/v1/namespaces/kube-system/configmaps", &small("new")).await);
+    check_refusal(
+        settled(async || raw.patch(format!("{CONFIG_MAPS}/small"), merge, &json!({"data": {"more": "x"}})).await).await,
+    );
+    check_refusal(settled(async || raw.post("/api/v1/namespaces/kube-system/configmaps", &small("new")).await).await);
     // Those that share a quota do not share a refusal.
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let pairs = (0..20).map(|number| async move {
         let raw = server.raw();
         let config_map = small(&format!("new-{number}"));
         let lease = json!({"metadata": {"name": format!("node-{number}")}, "spec": {"holderIdentity": "a"}});
-        let (refused, made) =
-            tokio::join!(raw.post(format!("{nodes}/configmaps"), &config_map), raw.post(leases, &lease));
+        let (refused, made) = tokio::join!(
+            settled(async || raw.post(format!("{nodes}/configmaps"), &config_map).await),
+            settled(async || raw.post(leases, &lease).await)
+        );
         check_refusal(refused);
         made.expect(201);
     });
     futures::future::join_all(pairs).await;
 
     for number in 0..HELD {
-        raw.delete(format!("{CONFIG_MAPS}/held-{number}")).await.expect(200);
+        settled(async || raw.delete(format!("{CONFIG_MAPS}/held-{number}")).await).await.expect(200);
     }
     let grown = async {
         for key in 0.. {
@@ -211,13 +235,13 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
     check_refusal(refused);
     for number in 0..HELD {
         let free = json!({"metadata": {"finalizers": null}});
-        raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &free).await.expect(200);
+        settled(async || raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &free).await).await.expect(200);
     }
     for number in 0..count {
-        raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await.expect(200);
+        settled(async || raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await).await.expect(200);
     }
     until_metric(&raw, "keelson_store_full", 0.0).await;
-    raw.post(CONFIG_MAPS, &large("new")).await.expect(201);
+    settled(async || raw.post(CONFIG_MAPS, &large("new")).await).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -258,10 +282,10 @@ async fn a_server_starts_on_a_full_disk_and_is_left_by_deleting() {
     };
     check_refusal(refused);
     for number in 0..count {
-        raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await.expect(200);
+        settled(async || raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await).await.expect(200);
     }
     until_metric(&raw, "keelson_store_full", 0.0).await;
-    raw.post(CONFIG_MAPS, &large("new")).await.expect(201);
+    settled(async || raw.post(CONFIG_MAPS, &large("new")).await).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

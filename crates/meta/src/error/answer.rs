@@ -26,6 +26,12 @@ pub(super) fn unclassified(message: &str) -> Status {
     Status::failure(500, None, message.to_owned())
 }
 
+/// A failure that passes, with the time after which to try again, if it is known.
+pub(super) fn unavailable(message: &str, retry_after_seconds: Option<u32>) -> Status {
+    let status = failure(503, "ServiceUnavailable", message.to_owned());
+    Status { details: retry_after_seconds.map(retry_after), ..status }
+}
+
 /// A failure with details that are there but empty, as upstream's generic answers have them.
 pub(super) fn bare(code: u16, reason: &str, message: &str) -> Status {
     failure(code, reason, message.to_owned()).with_details(StatusDetails::default())
