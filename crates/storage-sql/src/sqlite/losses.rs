@@ -89,7 +89,7 @@ impl Losses {
 
     /// Returns false where the database, read without its log, says that the mark is one of another store. The log may be right then.
     fn is_mark_of(&self, database: &Path) -> bool {
-        let store = Facts::alone(database).map_or(0, |facts| facts.store);
+        let store = without_log(database).and_then(|read| Fact::Store.get(&read)).map_or(0, Revision::get);
         store == 0 || self.mark.mark().is_some_and(|mark| mark.store == store)
     }
 
@@ -220,13 +220,6 @@ impl Facts {
         })
     }
 
-    /// Those of the database without its log.
-    fn alone(database: &Path) -> rusqlite::Result<Self> {
-        let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-        Self::of(&Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)?)
-    }
-
     /// Those of the database with its log, of which nothing is moved.
     fn with_log(database: &Path) -> rusqlite::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -238,7 +231,11 @@ impl Facts {
     /// Returns true where the log would set the database back: what a log holds is newer than what was moved out of it. A clean stop
     /// leaves no log, so one beside a closed database is of a later start, or has its end. Files that can't be read are for others.
     fn is_set_back(database: &Path) -> bool {
-        let (Ok(alone), Ok(with_log)) = (Self::alone(database), Self::with_log(database)) else { return false };
+        let (Ok(alone), Ok(with_log)) =
+            (without_log(database).and_then(|read| Self::of(&read)), Self::with_log(database))
+        else {
+            return false;
+        };
         if alone.store == 0 {
             return false;
         }
@@ -249,6 +246,13 @@ impl Facts {
             with_log.start < alone.start || with_log.oldest < alone.oldest || with_log.newest < alone.newest;
         with_log.store != alone.store || is_earlier || is_stale
     }
+}
+
+/// Opens a database to be read as if it had no log.
+fn without_log(database: &Path) -> rusqlite::Result<Connection> {
+    let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
 }
 
 fn warn_unnoted(error: &dyn std::fmt::Display) {
