@@ -39,6 +39,12 @@ impl User {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
+    /// True for a client without credentials. Allocates nothing: each request is compared.
+    pub fn is_anonymous(&self) -> bool {
+        let Self { name, uid, groups, extra } = self;
+        name == ANONYMOUS && groups[..] == [UNAUTHENTICATED] && uid.is_none() && extra.is_empty()
+    }
+
     /// The server itself, which may do anything.
     pub fn api_server() -> Self {
         let groups = [MASTERS, AUTHENTICATED].map(str::to_owned).to_vec();

@@ -455,7 +455,7 @@ impl Pipeline {
             metrics.note_client_certificate(identity.not_after().duration_since(now).unwrap_or_default());
         }
         let user = authentication::user(identity.as_deref(), tokens, &parts.headers, now).await;
-        let is_refused = user.as_ref().is_ok_and(|user| **user == User::anonymous() && !(self.anonymous)(&info.path));
+        let is_refused = user.as_ref().is_ok_and(|user| user.is_anonymous() && !(self.anonymous)(&info.path));
         let result = match &user {
             Err(_) => Authentication::Error,
             Ok(_) if is_refused => Authentication::Failure,

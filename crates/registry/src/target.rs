@@ -175,7 +175,8 @@ impl Target {
     /// The key of an object of this target, relative to its collection.
     pub fn relative_key(&self, name: &str) -> String {
         match &self.namespace {
-            Some(namespace) if self.is_namespaced() => format!("{namespace}/{name}"),
+            // Each get and write makes one: the formatter takes four times as long as a concatenation.
+            Some(namespace) if self.is_namespaced() => [namespace, "/", name].concat(),
             _ => name.to_owned(),
         }
     }

@@ -48,9 +48,24 @@ fn fault(parts: &Parts) -> Option<(StatusCode, &'static str)> {
     None
 }
 
-/// The characters of `uri-host [":" port]`, as Go's `httpguts.ValidHostHeader` has them.
+/// The characters of `uri-host [":" port]`, as Go's `httpguts.ValidHostHeader` has them, by byte.
+const HOST_BYTES: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let (marks, mut at) = (b"!$%&'()*+,-.:;=[]_~", 0);
+    while at < marks.len() {
+        bytes[marks[at] as usize] = true;
+        at += 1;
+    }
+    let mut byte = 0_u8;
+    while byte < 128 {
+        bytes[byte as usize] |= byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    bytes
+};
+
 fn may_be_in_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
+    HOST_BYTES[usize::from(byte)]
 }
 
 #[cfg(test)]
