@@ -20,7 +20,7 @@ const SMALL: &str = "/api/v1/namespaces/a/configmaps/x";
 
 /// A server that answers so many reads of administrators at once, lets so many wait, and gives answers up early.
 async fn narrow(reads: usize, queue: usize, unread: Duration) -> Server {
-    let exempt = LevelLimits { reads, writes: 1, queue };
+    let exempt = LevelLimits { reads, writes: 1, deletes: 1, queue };
     let flow = FlowLimits { exempt, ..FlowLimits::default() };
     Server::start_with(Setup { flow, limits: Limits { unread, ..Limits::default() }, ..Setup::default() }).await
 }
