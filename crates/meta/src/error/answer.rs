@@ -26,6 +26,11 @@ pub(super) fn unclassified(message: &str) -> Status {
     Status::failure(500, None, message.to_owned())
 }
 
+/// A head of a request that is too long, for which upstream has no reason.
+pub(super) fn long_head(code: u16, message: &str) -> Status {
+    Status::failure(code, None, message.to_owned())
+}
+
 /// A failure that passes, with the time after which to try again, if it is known.
 pub(super) fn unavailable(message: &str, retry_after_seconds: Option<u32>) -> Status {
     let status = failure(503, "ServiceUnavailable", message.to_owned());
