@@ -348,7 +348,9 @@ impl ApiError {
             Self::ApplyConflict { message, causes } => answer::apply_conflict(message, causes),
             Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
             Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
-            Self::UrlTooLong { limit } => answer::long_head(414, &format!("the URL of a request has at most {limit} bytes")),
+            Self::UrlTooLong { limit } => {
+                answer::long_head(414, &format!("the URL of a request has at most {limit} bytes"))
+            }
             Self::HeadTooLarge { limit } => {
                 answer::long_head(431, &format!("the header fields of a request have at most {limit} bytes"))
             }
