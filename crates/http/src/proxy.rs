@@ -180,7 +180,7 @@ impl Proxy {
             }
             Ok((answer, permit)) => {
                 answer::pass_back(answer, permit, is_peer, info.is_long_running().then_some(stopping))
-            },
+            }
             Err(error) => refused(error),
         }
     }

@@ -282,7 +282,9 @@ pub fn bound_passed_warnings(headers: &mut HeaderMap) {
     let bytes: usize = shown.iter().map(HeaderValue::len).sum();
     let is_much = shown.len() > Warnings::MOST || bytes > Warnings::CHARACTERS_OF_ALL;
     headers.remove(WARNING);
-    shown.into_iter().for_each(|value| drop(headers.append(WARNING, value)));
+    for value in shown {
+        headers.append(WARNING, value);
+    }
     if is_much {
         bound_warnings(headers);
     }
@@ -413,7 +415,8 @@ mod tests {
                 headers.append(WARNING, HeaderValue::from_bytes(value.as_bytes()).unwrap());
             }
             bound_passed_warnings(&mut headers);
-            let shown = headers.get_all(WARNING).iter().map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap());
+            let shown =
+                headers.get_all(WARNING).iter().map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap());
             shown.collect::<Vec<_>>()
         };
         let usual = ["199 - \"odd\"".to_owned(), "299 - \"a\", 299 - \"b\"".to_owned()];

@@ -115,7 +115,8 @@ impl Registry {
         query: &Query,
         caller: &Caller,
     ) -> Result<QueryPage, ApiError> {
-        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?.of(caller);
+        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
+            .of(caller);
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(QueryPage::empty(self.newest_revision().await?));
@@ -140,7 +141,8 @@ impl Registry {
         caller: &Caller,
     ) -> Result<Matches, ApiError> {
         let mut plan =
-            QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?.of(caller);
+            QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
+                .of(caller);
         let limit = *plan.limit.get_or_insert(matches::DEFAULT_LIMIT);
         if limit > matches::MAX_LIMIT {
             let most = matches::MAX_LIMIT;
@@ -166,7 +168,8 @@ impl Registry {
         query: &Query,
         caller: &Caller,
     ) -> Result<Groups, ApiError> {
-        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?.of(caller);
+        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
+            .of(caller);
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(Groups::empty(self.newest_revision().await?));

@@ -304,7 +304,7 @@ mod tests {
     fn owners_who_come_later_find_a_turn_and_the_one_with_fewest_is_next() {
         let all = TurnsByOwner::shared(4, 2);
         let context = &mut Context::from_waker(Waker::noop());
-        let mut take = |owner: u64| {
+        let take = |owner: u64| {
             let mut queued = Queued { turns: all.of(owner), number: None };
             match queued.poll_turn(context) {
                 Poll::Ready(turn) => Ok(turn),

@@ -175,7 +175,12 @@ mod tests {
     }
 
     /// Has a user hold as many threads as it may, until the rest is stopped.
-    fn hold_threads(long_work: &Arc<LongWork>, holder: Holder, stop: &Arc<AtomicBool>, begins: usize) -> Vec<JoinHandle<()>> {
+    fn hold_threads(
+        long_work: &Arc<LongWork>,
+        holder: Holder,
+        stop: &Arc<AtomicBool>,
+        begins: usize,
+    ) -> Vec<JoinHandle<()>> {
         let (begun, begin) = std::sync::mpsc::channel();
         let holding = (0..2 * long_work.count).map(|_| {
             let (long_work, begun, stop) = (long_work.clone(), begun.clone(), stop.clone());

@@ -24,9 +24,8 @@ const DEFAULTS: [Option<u8>; 4] = [None, Some(0x82), Some(0x84), Some(0x87)];
 /// The longest method that is kept, in bytes.
 const MOST_METHOD_BYTES: usize = 32;
 /// The number of codes of each length in bits, from 0 on, of the Huffman code. It is canonical: codes of one length follow each other.
-const CODES: [u32; 31] = [
-    0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 4,
-];
+const CODES: [u32; 31] =
+    [0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 4];
 
 /// The reason for which a request is refused for its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,9 +339,10 @@ mod tests {
         check(&block, &[&[0x20, 0x3f, 0xe1, 0x1f, 0x83, 0x84, 0x87], &mark, &small, &other]);
         // Of what is inserted the table keeps the last.
         let half = literal(0x40, "h", &"h".repeat(2100));
-        check(&request("/a", &[small.clone(), half.clone(), half.clone(), other.clone()]), &[
-            defaults, &mark, &half, &half, &other,
-        ]);
+        check(
+            &request("/a", &[small.clone(), half.clone(), half.clone(), other.clone()]),
+            &[defaults, &mark, &half, &half, &other],
+        );
         // What is larger than the table empties it.
         let emptied = literal(0x40, "x", &"x".repeat(TABLE_BYTES));
         let block = request("/a", &[small, literal(0x40, "z", &"z".repeat(300_000)), other.clone()]);

@@ -41,7 +41,8 @@ const MARK: &str = "keelson-long-head";
 /// Its values for the two faults, which no client knows.
 static MARKS: LazyLock<[String; 2]> = LazyLock::new(|| {
     use std::hash::{BuildHasher as _, RandomState};
-    ["url", "fields"].map(|fault| format!("{:016x}{:016x}", RandomState::new().hash_one(fault), RandomState::new().hash_one(fault)))
+    ["url", "fields"]
+        .map(|fault| format!("{:016x}{:016x}", RandomState::new().hash_one(fault), RandomState::new().hash_one(fault)))
 });
 
 /// The refusal of a request whose head was too long; `None` for all others.
@@ -260,7 +261,9 @@ impl Block {
     /// Writes the frames of the block, or of the small one in its place.
     fn write(&self, output: &mut BytesMut) -> io::Result<()> {
         let shrunk = match header_block::fault(&self.bytes) {
-            Ok(Some(fault)) => Some(header_block::shrunk(&self.bytes, (MARK, mark_of(fault))).map_err(|_| malformed())?),
+            Ok(Some(fault)) => {
+                Some(header_block::shrunk(&self.bytes, (MARK, mark_of(fault))).map_err(|_| malformed())?)
+            }
             // h2 finds out what is wrong with it.
             Ok(None) | Err(_) => None,
         };

@@ -44,7 +44,15 @@ pub(super) fn pass_back(
     let (mut head, body) = answer.into_parts();
     keep_of_answer(&mut head.headers, is_peer);
     let stopping = stopping.map(|stopping| Box::pin(stopping.cancelled_owned()));
-    let body = Passing { inner: body, stopping, last_line: None, is_at_line_end: true, failed: None, is_peer, _permit: permit };
+    let body = Passing {
+        inner: body,
+        stopping,
+        last_line: None,
+        is_at_line_end: true,
+        failed: None,
+        is_peer,
+        _permit: permit,
+    };
     let mut response = Response::new(stream(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;

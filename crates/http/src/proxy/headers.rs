@@ -344,7 +344,8 @@ mod tests {
             keep_of_answer(&mut answer, is_peer);
             assert_eq!(texts(&answer), expected);
         };
-        let passed = ["etag: e", "location: /a", "vary: accept", "warning: 299 - w", "x-kubernetes-pf-flowschema-uid: u"];
+        let passed =
+            ["etag: e", "location: /a", "vary: accept", "warning: 299 - w", "x-kubernetes-pf-flowschema-uid: u"];
         check(false, &passed);
         check(true, &[&passed[..1], &["keelson-total-count: 1"], &passed[1..]].concat());
         let mut upgraded = headers(&[("upgrade", "websocket"), ("sec-websocket-accept", "a"), ("set-cookie", "a=b")]);

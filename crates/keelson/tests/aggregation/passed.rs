@@ -222,7 +222,10 @@ async fn answers_come_back_as_they_were_given() {
     let of = |name: &str| header(&answer, name);
     assert_eq!((of("audit-id"), of("cache-control")), ("theirs".to_owned(), "no-cache, private".to_owned()));
     assert_eq!((of("etag"), of("retry-after")), ("\"e\"".to_owned(), "7".to_owned()));
-    assert_eq!((of("warning"), of("x-kubernetes-pf-flowschema-uid")), ("199 - \"odd\"".to_owned(), "theirs".to_owned()));
+    assert_eq!(
+        (of("warning"), of("x-kubernetes-pf-flowschema-uid")),
+        ("199 - \"odd\"".to_owned(), "theirs".to_owned())
+    );
     assert!(of("server").is_empty() && of("x-custom").is_empty());
     assert!(!of("x-kubernetes-pf-prioritylevel-uid").is_empty());
     assert!(of("keep-alive").is_empty() && of("proxy-authenticate").is_empty());

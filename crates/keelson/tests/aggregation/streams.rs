@@ -259,7 +259,8 @@ async fn trailers_pass_as_other_fields_do() {
     let mut answer = String::new();
     wire.read_to_string(&mut answer).await.unwrap();
     assert!(
-        answer.contains("trailer: grpc-status, link, x-t\r\n") && answer.ends_with("\r\nok\r\n0\r\ngrpc-status: 0\r\n\r\n"),
+        answer.contains("trailer: grpc-status, link, x-t\r\n")
+            && answer.ends_with("\r\nok\r\n0\r\ngrpc-status: 0\r\n\r\n"),
         "{answer}"
     );
 }
