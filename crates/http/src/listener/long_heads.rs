@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::Version;
 use http::header::HeaderMap;
 use keelson_meta::ApiError;
 use keelson_meta::json::to_value;
@@ -46,7 +47,12 @@ static MARKS: LazyLock<[String; 2]> = LazyLock::new(|| {
 });
 
 /// The refusal of a request whose head was too long; `None` for all others.
-pub(super) fn refusal(headers: &HeaderMap) -> Option<ApiError> {
+pub(super) fn refusal(headers: &HeaderMap, version: Version) -> Option<ApiError> {
+    // hyper's bound is as exact as what it reads at a time.
+    if version <= Version::HTTP_11 {
+        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        return (bytes > MOST_FIELD_BYTES).then(|| refused(HeadFault::Fields));
+    }
     let mark = headers.get(MARK)?;
     [HeadFault::Url, HeadFault::Fields].into_iter().find(|fault| mark == mark_of(*fault)).map(refused)
 }

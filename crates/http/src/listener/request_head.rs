@@ -15,7 +15,7 @@ use crate::respond;
 
 /// The answer to a request with such a head; `None` for all others. The connection ends with the answer.
 pub(super) fn refusal(parts: &Parts) -> Option<Response<ResponseBody>> {
-    if let Some(refused) = long_heads::refusal(&parts.headers) {
+    if let Some(refused) = long_heads::refusal(&parts.headers, parts.version) {
         return Some(respond::error(&refused, MediaType::JSON));
     }
     let (code, text) = fault(parts)?;
