@@ -329,8 +329,8 @@ impl Collection {
         self.environment.views.find(self.decoder.id, name, snapshot)
     }
 
-    /// Keeps a view of a snapshot that was made for a user, for all who want the same: as long as the history covers the snapshot, and no
-    /// more than a bounded number of bytes is used more.
+    /// Keeps a view of a snapshot that was made for a user, for all requests for the same. It goes when the history no longer covers the
+    /// snapshot, or when others need its bytes.
     pub fn keep_view(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, view: &View) {
         // Of a past that is over nobody can ask.
         if snapshot.revision >= self.oldest() && !self.is_removed() {

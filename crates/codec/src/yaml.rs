@@ -50,7 +50,8 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
     from_json(&crate::json::to_vec(value))
 }
 
-/// The same for a terminal: bidirectional controls are escapes, which `go-yaml` prints as they are. Reading it yields the same value.
+/// Block style YAML for a terminal, with escapes for bidirectional controls, which `go-yaml` prints as they are. Reading it yields the same
+/// value.
 pub fn to_vec_for_terminals(value: &Value) -> Vec<u8> {
     let compact = crate::json::to_vec(value);
     emit::Emitter::document_for_terminals(tape::Tape::read(std::str::from_utf8(&compact).unwrap_or_default()))

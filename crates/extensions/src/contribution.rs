@@ -24,7 +24,7 @@ use crate::schema::{self, KeptSchema};
 /// What is told to who makes an object of a definition that is being deleted.
 const TERMINATING: &str = "create not allowed while custom resource definition is terminating";
 
-/// What a definition contributes. Versions of groups that the program itself serves are hidden, as kube-apiserver answers requests for
+/// The contribution of a definition. Versions of groups that the program itself serves are hidden, as kube-apiserver answers requests for
 /// these by its own resources alone.
 ///
 /// Cost: that of compiling its schemas. Expressions are compiled when an object is first judged by them.

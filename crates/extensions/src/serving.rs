@@ -157,7 +157,7 @@ fn differences(
     (gone, wanted)
 }
 
-/// Whether a definition asks for the name or the kind of a built-in resource, or for the group of the server itself.
+/// Returns true for a definition that asks for the name or the kind of a built-in resource, or for the group of the server itself.
 fn is_builtin(surface: &Surface, definition: &Definition) -> bool {
     if definition.group == SERVER_GROUP {
         return true;

@@ -314,7 +314,7 @@ pub(crate) struct Serve {
     /// given. Fewer suit servers that share a machine.
     #[arg(long, env = "KEELSON_THREADS", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
     pub(crate) threads: Option<u16>,
-    /// How much is logged, where KEELSON_LOG does not say it: from 4 on what helps to find faults, from 8 on everything.
+    /// The level of the log, unless KEELSON_LOG has it: debug from 4 on, trace from 8 on.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) verbosity: i32,
     /// The form of the log.

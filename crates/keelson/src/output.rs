@@ -29,7 +29,8 @@ impl Write for Log {
     }
 }
 
-/// The same for a log in JSON, of which each write is a line. The format leaves some control characters as they are, which are escaped here.
+/// Standard error for a log in JSON, in which each write is a line. The format leaves some control characters as they are. They are escaped
+/// here.
 pub(crate) struct JsonLog;
 
 impl Write for JsonLog {

@@ -50,7 +50,7 @@ struct Sought {
     collection: Arc<Collection>,
     snapshot: Snapshot,
     wanted: Arc<Wanted>,
-    /// The user for whom views and indexes are made.
+    /// The user that views and indexes are made for.
     owner: ViewOwner,
 }
 

@@ -67,7 +67,7 @@ impl Surface {
         group.is_empty() || self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
     }
 
-    /// Whether any resource of the version of the group is part of the program, and served in it.
+    /// Returns true for a version of a group in which resources of the program itself are served.
     pub fn has_builtin_version(&self, group: &str, version: &str) -> bool {
         let is_served = |resource: &Arc<ServedResource>| resource.version(version).is_some_and(|found| !found.hidden);
         self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))

@@ -113,14 +113,14 @@ impl Turns {
 }
 
 impl Pool {
-    /// Whether an owner that has so many turns may take another one.
+    /// Returns true if an owner that has so many turns may take another one.
     fn may_take(&self, state: &State, has: usize) -> bool {
         let free = self.all.map_or(usize::MAX, |all| all - state.taken);
         has < self.most && free > 0 && (has == 0 || has < free)
     }
 
-    /// The work that a free turn is for, which no longer waits: that of the owner with fewest, and of those the one that came first. Where
-    /// there is no limit for all owners, a turn is for the owner that had it.
+    /// The work that a free turn is for, which no longer waits: that of the owner with fewest, and of those the one that came first. Without
+    /// a limit for all owners, a turn is for the owner that had it.
     fn next(&self, state: &mut State, owner: u64) -> Option<Waker> {
         let waits = |(id, known): &(&u64, &Owner)| {
             let is_for = self.all.is_some() || **id == owner;

@@ -158,7 +158,7 @@ impl<'r, P: Clone> Renewing<'r, P> {
         self.renewal.pairs.push((stem, pair));
     }
 
-    /// What was made; `None` where that is nothing.
+    /// The new certificates; `None` where there are none.
     fn made(self) -> Option<Renewal<P>> {
         (!self.renewal.renewed.is_empty()).then_some(self.renewal)
     }

@@ -1,7 +1,7 @@
 //! Views that were made, kept for who asks the same again: those of all collections together, within a bound of bytes.
 //!
-//! A view is kept with the snapshot that it is of, so that it is found again for just that one, and led on from there to others. Where
-//! there is no place left, the user whose views take most loses the one that was not used for longest, so that no user's queries push out
+//! A view is kept with the snapshot that it is of, so that it is found again for just that one, and brought from there to others. A full
+//! store of views drops one of the user whose views take most, the one that was not used for longest. So no user's queries push out
 //! those of all others. None outlives the history of its collection: it would hold objects that nothing else does.
 
 use std::any::Any;

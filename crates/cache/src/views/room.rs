@@ -17,7 +17,7 @@ const LEFT_PART: u64 = 4;
 /// Hashes the names of users. Seeded at random, so that no name can be chosen that shares the count of another.
 static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The user for whom views are made and kept; none by default, for those that all users have in common.
+/// The user that views are made and kept for; none by default, for views that all users have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ViewOwner(Option<u64>);
 
@@ -63,7 +63,7 @@ impl AllRoom {
         Arc::new(Self { bytes, taken: Mutex::default() })
     }
 
-    /// How much the views of one user may take together.
+    /// The bytes that the views of one user may take together.
     const fn of_one(&self) -> u64 {
         self.bytes - self.bytes / LEFT_PART
     }
@@ -74,7 +74,7 @@ impl AllRoom {
 }
 
 impl Room {
-    /// The same where this one may take no more than so many bytes.
+    /// Bounds what this one may take by so many bytes.
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Self {
         self.most = self.most.min(bytes);

@@ -198,7 +198,7 @@ impl<T: AsRef<str>> Emitter<T> {
     }
 }
 
-/// Whether a terminal acts on a character other than a line feed or a tab, which the styles look after.
+/// Returns true for a character that a terminal acts on, other than a line feed or a tab, which the styles look after.
 fn acts_on_a_terminal(char: char) -> bool {
     !matches!(char, '\n' | '\t') && acts(char)
 }
@@ -212,7 +212,7 @@ struct Writer {
     whitespace: bool,
     /// Nothing but indentation and indicators that start a nested node stands on the line so far.
     indention: bool,
-    /// Whether characters that a terminal acts on are escapes, which `go-yaml` prints as they are.
+    /// True for escapes in place of characters that a terminal acts on, which `go-yaml` prints as they are.
     for_terminals: bool,
 }
 

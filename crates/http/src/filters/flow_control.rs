@@ -58,7 +58,7 @@ pub struct LevelLimits {
     pub writes: usize,
     /// Seats for deletions, which other writes do not take: by deleting users leave a store that is full of writes.
     pub deletes: usize,
-    /// How many requests of each of the three may wait.
+    /// The number of requests of each of the three that may wait.
     pub queue: usize,
 }
 

@@ -19,7 +19,7 @@ use crate::shares::{Holder, Level};
 
 /// How many requests do long work at once, for each processor.
 const FOR_EACH_PROCESSOR: usize = 2;
-/// How many do at least: of these it takes three users to have all.
+/// The least number of requests that do long work at once. It takes three users to have all of these.
 const LEAST: usize = 4;
 /// The part of these threads that the requests of one user may have: one in so many.
 const USER_PART: usize = 2;
@@ -28,7 +28,7 @@ const USER_PART: usize = 2;
 #[derive(Debug)]
 pub(super) struct LongWork {
     threads: OnceLock<Option<Runtime>>,
-    /// Those of administrators, nodes and controllers.
+    /// The threads of administrators, nodes and controllers.
     of_cluster: OnceLock<Option<Runtime>>,
     count: usize,
     turns: TurnsByOwner,

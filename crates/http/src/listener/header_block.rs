@@ -51,7 +51,7 @@ enum Field<'b> {
 
 #[derive(Clone, Copy)]
 struct Literal<'b> {
-    /// Whether it becomes an entry of the table.
+    /// True for one that becomes an entry of the table.
     is_inserted: bool,
     /// The entry that has its name, or 0.
     name_entry: u64,
@@ -137,7 +137,7 @@ pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8
 
 /// Adds what leaves the table as all that was inserted would.
 fn insert(block: &mut Vec<u8>, inserted: &[(&[u8], Literal<'_>)]) {
-    // What names an entry by a number needs those before it.
+    // A field that names an entry by a number needs the entries before it.
     let mut from = 0;
     if inserted.iter().all(|(_, literal)| literal.name_entry <= LAST_STATIC) {
         let mut size = 0;
@@ -166,7 +166,7 @@ fn pseudo_of(entry: u64) -> Option<usize> {
 }
 
 impl Literal<'_> {
-    /// The place of its name in [`PSEUDO`], where that is told by its entry or as it is.
+    /// The place of its name in [`PSEUDO`], if its entry or its plain text has that name.
     fn pseudo(&self) -> Option<usize> {
         const NAMES: [&[u8]; 4] = [b":authority", b":method", b":path", b":scheme"];
         if self.name_entry > 0 {
@@ -249,9 +249,9 @@ fn text<'b>(rest: &mut &'b [u8]) -> Option<Text<'b>> {
     Some(Text { bytes, is_huffman })
 }
 
-/// An integer of which the first byte has so many bits (RFC 7541, section 5.1).
+/// An integer with so many bits in its first byte (RFC 7541, section 5.1).
 fn integer(rest: &mut &[u8], prefix: u32) -> Option<u64> {
-    /// What any length takes that a block of a megabyte can have.
+    /// The bytes behind the first one of any length in a block of a megabyte.
     const MOST_BYTES: usize = 5;
     let (first, mut behind) = rest.split_first()?;
     let most = (1u64 << prefix) - 1;
@@ -343,7 +343,7 @@ mod tests {
             &request("/a", &[small.clone(), half.clone(), half.clone(), other.clone()]),
             &[defaults, &mark, &half, &half, &other],
         );
-        // What is larger than the table empties it.
+        // An entry that is larger than the table empties it.
         let emptied = literal(0x40, "x", &"x".repeat(TABLE_BYTES));
         let block = request("/a", &[small, literal(0x40, "z", &"z".repeat(300_000)), other.clone()]);
         check(&block, &[defaults, &mark, &emptied, &other]);

@@ -1,6 +1,6 @@
 //! Heads of requests that are too long, so that they get an answer with a reason.
 //!
-//! h2 ends a connection, with all its watches, for a head that is far too long, and resets a stream for a long URL, which clients repeat.
+//! h2 ends a connection, with all its watches, for a head that is far too long. It resets a stream for a long URL, which clients repeat.
 //! hyper answers such heads of HTTP/1.1 without a body. This stream stands between the connection and both. On HTTP/2 it collects header
 //! blocks that may be too long, and hands on a small one with a mark in place of one that is ([`refusal`]). On HTTP/1.1 it replaces hyper's
 //! answer. Frames that can't hold a long head pass as they are.
@@ -76,23 +76,23 @@ fn refused(fault: HeadFault) -> ApiError {
 pub(super) struct LongHeads<S> {
     inner: S,
     reading: Reading,
-    /// What was read and not looked at.
+    /// Bytes that were read and not looked at.
     input: BytesMut,
-    /// What was looked at and not handed on.
+    /// Bytes that were looked at and not handed on.
     output: BytesMut,
-    /// What is written in place of an answer of hyper, and how many bytes that has.
+    /// The answer that is written in place of one of hyper, and the length of that one.
     answer: Option<(Bytes, usize)>,
 }
 
 #[derive(Debug)]
 enum Reading {
-    /// The beginning, of which so many bytes have come.
+    /// The beginning, with the number of its bytes that have come.
     Preface(usize),
     /// HTTP/1.1.
     Unframed,
     /// The head of a frame.
     Head,
-    /// The payload of a frame that passes, of which so many bytes are left.
+    /// The payload of a frame that passes, with the number of bytes that are left.
     Payload(usize),
     /// A header block.
     Block(Box<Block>),
@@ -128,7 +128,7 @@ impl FrameHead {
         self.flags & flag != 0
     }
 
-    /// Whether it begins a block that may be too long.
+    /// Returns true for the beginning of a block that may be too long.
     fn may_be_long(self) -> bool {
         self.kind == HEADERS && (!self.has(END_HEADERS) || self.length > SHORT_BLOCK_BYTES)
     }
@@ -417,7 +417,7 @@ mod tests {
         [&length[..], &[kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    /// What is read of these bytes when they come so many at a time.
+    /// The bytes that are handed on when these come so many at a time.
     async fn read(bytes: &[u8], at_a_time: usize) -> io::Result<Vec<u8>> {
         let (client, mut server) = tokio::io::duplex(at_a_time);
         let bytes = bytes.to_vec();

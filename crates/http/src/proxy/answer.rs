@@ -70,7 +70,7 @@ struct Passing {
     is_at_line_end: bool,
     /// Why the answer is broken off, which is said once what came before has gone out.
     failed: Option<BodyError>,
-    /// Whether a peer answers.
+    /// True for the answer of a peer.
     is_peer: bool,
     _permit: ForwardPermit,
 }

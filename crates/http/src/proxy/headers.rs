@@ -1,8 +1,8 @@
 //! Header fields of requests that are passed on, and of their answers.
 //!
 //! Of a request, fields for one connection stay on it, credentials stay here, and what an aggregated server believes of a front proxy is
-//! written by this server alone. The rest passes as it is. Of an answer a list of fields passes and nothing else: browsers obey many
-//! fields at the origin that they came from, which is this server's, and learn of new ones.
+//! written by this server alone. The rest passes as it is. Of an answer a list of fields passes and nothing else. Browsers obey many
+//! fields at the origin that they came from, which is this server's.
 
 use std::net::IpAddr;
 
@@ -59,9 +59,9 @@ const PASSED_BACK: [&str; 16] = [
 ];
 /// The beginnings of the names of further ones.
 const PASSED_BACK_PREFIXES: [&str; 2] = ["grpc-", "x-kubernetes-"];
-/// Those of a peer besides, which is a server like this one.
+/// The beginning of further ones that pass from a peer, which is a server like this one.
 const PREFIX_OF_PEERS: &str = "keelson-";
-/// Those of an answer by which a connection goes on in another protocol, sorted.
+/// The fields that pass with a change of the protocol, sorted.
 const PASSED_BACK_OF_UPGRADES: [&str; 6] = [
     "connection",
     "sec-websocket-accept",
@@ -162,7 +162,7 @@ pub(super) fn keep_passed_back(headers: &mut HeaderMap, is_peer: bool) {
     });
 }
 
-/// Keeps of an answer's fields those by which a connection goes on in another protocol.
+/// Keeps the fields of an answer that change the protocol.
 pub(super) fn keep_of_upgrade(headers: &mut HeaderMap) {
     keep(headers, |name| PASSED_BACK_OF_UPGRADES.binary_search(&name).is_ok());
 }

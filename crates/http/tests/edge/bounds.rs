@@ -214,7 +214,7 @@ async fn a_head_that_is_too_large_is_answered_with_its_limit() {
     assert_eq!(admin.get(SMALL).await.status, 200);
 }
 
-/// What a client of this process can't make, since its own URLs have the same bound.
+/// The frames are made here, since the URLs of HTTP clients in this process have the same bound.
 #[tokio::test]
 async fn a_url_that_is_too_long_is_answered_with_its_limit() {
     let server = Server::start().await;

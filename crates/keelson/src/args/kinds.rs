@@ -97,7 +97,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(total)
 }
 
-/// A decimal number of units. What is less than a nanosecond is cut off.
+/// A decimal number of units, without fractions of a nanosecond.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {

@@ -113,7 +113,7 @@ fn table(entries: &[Entry], bindings: &[Value], now: &str) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a binding gives a user, by its name or one of its groups: the role, and where.
+/// The role that a binding gives a user, by its name or one of its groups, and the place.
 fn bound_to(entry: &Entry, binding: &Value) -> Option<String> {
     let is_meant = |subject: &Value| match (subject["kind"].as_str(), subject["name"].as_str()) {
         (Some("User"), Some(name)) => name == entry.user,

@@ -25,7 +25,7 @@ pub(super) struct QueryPlan {
     pub(super) form: TokenForm,
     /// Whether a moment of the past is asked for.
     pub(super) is_past: bool,
-    /// The user for whom views are made.
+    /// The user that views are made for.
     pub(super) owner: ViewOwner,
 }
 
@@ -85,7 +85,7 @@ impl QueryPlan {
         Ok(Self { at, start: Start::Rank(start), limit, fingerprint, form, is_past, owner })
     }
 
-    /// The same for the user of a caller.
+    /// The plan with the user of a caller.
     pub(super) fn of(self, caller: &Caller) -> Self {
         Self { owner: ViewOwner::of(&caller.user().name), ..self }
     }

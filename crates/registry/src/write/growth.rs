@@ -1,7 +1,7 @@
 //! The room of the store that each user has taken lately.
 //!
 //! A user may take as much room as is left: half of what there was. Another one then finds half of the rest, and so on, so that no user
-//! fills a store for all others. What was taken counts half as much after each hour, and deletions give it back. Administrators and the
+//! fills a store for all others. Bytes count half as much after each hour, and deletions give them back. Administrators and the
 //! server itself have no such bound, and neither do steps of deletions and leases. A server that starts has counted nothing yet.
 
 use std::collections::HashMap;
