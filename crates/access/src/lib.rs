@@ -20,6 +20,7 @@ pub mod follow;
 mod foreign_tokens;
 pub mod front_proxy;
 pub mod kubeconfig;
+pub mod new_keys;
 pub mod node;
 pub mod pki;
 pub mod rbac;

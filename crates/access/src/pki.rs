@@ -22,6 +22,7 @@ mod unsaved;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use keelson_meta::{Clock, Random};
 
@@ -320,6 +321,16 @@ pub struct ServingPki {
     pub ca_pem: String,
     /// The authority, unless the certificate was given.
     signer: Option<Signer>,
+}
+
+/// A key that signs the tokens of service accounts, as (private, public) PEM.
+pub(crate) fn new_signing_key() -> Result<(String, String), PkiError> {
+    issue::signing_key()
+}
+
+/// An authority with a name of its own.
+pub(crate) fn new_authority(now: SystemTime, random: &dyn Random) -> Result<KeyAndCertificate, PkiError> {
+    issue::authority(&issue::authority_name(CA_NAME, random), now, random)
 }
 
 /// Keys and certificates that live as long as the process: for servers in memory.

@@ -18,7 +18,7 @@ use keelson_meta::Random;
 use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded};
 
 /// How many bytes a key has.
-const KEY_BYTES: usize = 32;
+pub(crate) const KEY_BYTES: usize = 32;
 /// How many bytes of a hash tell keys apart.
 const ID_BYTES: usize = 4;
 /// The form of a sealed token. One that is not sealed begins with a brace.

@@ -8,11 +8,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use keelson_cache::Entry;
 use keelson_meta::json::Value;
-use keelson_meta::{Object, Revision};
+use keelson_meta::{Object, Revision, SERVER_GROUP};
 use keelson_outbound::RemoteService;
+
+use crate::automatic::OWN_GROUP;
 
 /// The port of a service that states none.
 const DEFAULT_PORT: u16 = 443;
+/// The groups that are served here, whatever their APIServices say. An APIService that led requests for APIServices to another server could
+/// not be deleted any more.
+const SERVED_HERE: [&str; 3] = ["", OWN_GROUP, SERVER_GROUP];
 
 /// One APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +82,7 @@ impl ApiService {
             group_priority: number("groupPriorityMinimum"),
             version_priority: number("versionPriority"),
             backend: match remote_service(spec) {
-                // The core group is served here, whatever its APIService says.
-                Some(remote) if !text("group").is_empty() => Backend::Remote(remote),
+                Some(remote) if !SERVED_HERE.contains(&&*text("group")) => Backend::Remote(remote),
                 Some(_) | None => Backend::Local,
             },
             condition: Condition::of(object),

@@ -216,7 +216,7 @@ pub fn builtin_services(surface: &Surface) -> Vec<Value> {
 }
 
 /// The group of the APIServices, which has none itself: it can't be another server's.
-const OWN_GROUP: &str = "apiregistration.k8s.io";
+pub(crate) const OWN_GROUP: &str = "apiregistration.k8s.io";
 
 /// The APIServices of what is served here of a group, by name: `v1.apps`, and `v1.` for the core group.
 fn wanted(surface: &Surface, group: &str) -> BTreeMap<String, Wanted> {

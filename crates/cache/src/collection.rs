@@ -27,7 +27,7 @@ use crate::scope::Scope;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::spec::{CollectionSpec, Layout};
 use crate::trees::Trees;
-use crate::views::{Found, KeptIndex, Room, View};
+use crate::views::{Found, KeptIndex, Room, View, ViewOwner};
 use crate::written::DecoderId;
 
 /// About how many events are applied under one lock: readers wait for no more than these.
@@ -329,12 +329,12 @@ impl Collection {
         self.environment.views.find(self.decoder.id, name, snapshot)
     }
 
-    /// Keeps a view of a snapshot for who wants the same: as long as the history covers the snapshot, and no more than a bounded
-    /// number of bytes is used more.
-    pub fn keep_view(&self, name: &str, snapshot: &Snapshot, view: &View) {
+    /// Keeps a view of a snapshot that was made for a user, for all requests for the same. It goes when the history no longer covers the
+    /// snapshot, or when others need its bytes.
+    pub fn keep_view(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, view: &View) {
         // Of a past that is over nobody can ask.
         if snapshot.revision >= self.oldest() && !self.is_removed() {
-            self.environment.views.keep(self.decoder.id, name, snapshot, view);
+            self.environment.views.keep(owner, (self.decoder.id, name), snapshot, view);
         }
     }
 
@@ -345,10 +345,10 @@ impl Collection {
     }
 
     /// Keeps an index of a snapshot as views are kept, and within the same bound, in place of that of another moment.
-    pub fn keep_index(&self, name: &str, snapshot: &Snapshot, index: KeptIndex) {
+    pub fn keep_index(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, index: KeptIndex) {
         // Of a past that is over nobody can ask.
         if snapshot.revision >= self.oldest() && !self.is_removed() {
-            self.environment.views.keep_index(self.decoder.id, name, snapshot, index);
+            self.environment.views.keep_index(owner, (self.decoder.id, name), snapshot, index);
         }
     }
 
@@ -368,9 +368,9 @@ impl Collection {
         self.environment.views.turn(self.decoder.id, name)
     }
 
-    /// Room for a view that is to be made.
-    pub fn view_room(&self) -> Room {
-        self.environment.views.room()
+    /// Room for a view that is to be made for a user.
+    pub fn view_room(&self, owner: ViewOwner) -> Room {
+        self.environment.views.room(owner)
     }
 
     /// What the collection holds.

@@ -62,5 +62,6 @@ pub use stats::{CacheStats, TailFault};
 pub use trees::IndexTerm;
 pub use views::{
     CatchingUp, Change, Found, Gathered, KeptIndex, NoRoom, Places, Position, Positions, Room, Sight, Turn, View,
+    ViewOwner,
 };
 pub use watermark::Behind;

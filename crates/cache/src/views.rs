@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::kept::KeptViews;
 pub use self::kept::{Found, KeptIndex};
-pub use self::room::{NoRoom, Room};
+pub use self::room::{NoRoom, Room, ViewOwner};
 use crate::entry::Entry;
 use crate::snapshot::Snapshot;
 use crate::tree::{CowTree, Diff, KeyCursor};

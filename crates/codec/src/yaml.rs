@@ -50,6 +50,13 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
     from_json(&crate::json::to_vec(value))
 }
 
+/// Block style YAML for a terminal, with escapes for bidirectional controls, which `go-yaml` prints as they are. Reading it yields the same
+/// value.
+pub fn to_vec_for_terminals(value: &Value) -> Vec<u8> {
+    let compact = crate::json::to_vec(value);
+    emit::Emitter::document_for_terminals(tape::Tape::read(std::str::from_utf8(&compact).unwrap_or_default()))
+}
+
 /// The same from compact JSON, without a value tree. The text must be valid.
 pub fn from_json(compact: &[u8]) -> Vec<u8> {
     let tape = tape::Tape::read(std::str::from_utf8(compact).unwrap_or_default());

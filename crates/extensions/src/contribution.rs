@@ -10,7 +10,7 @@ use keelson_cache::Collection;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, version_names};
 use keelson_outbound::{ConversionWebhook, Outbound};
-use keelson_registry::{Contribution, DefinedBy};
+use keelson_registry::{Contribution, DefinedBy, Surface};
 use keelson_resources::{
     Resource, ResourceStorage, ScalePaths, Scope, SelectableField, ServedVersion, Subresource, Text, Verb,
 };
@@ -24,11 +24,13 @@ use crate::schema::{self, KeptSchema};
 /// What is told to who makes an object of a definition that is being deleted.
 const TERMINATING: &str = "create not allowed while custom resource definition is terminating";
 
-/// What a definition contributes.
+/// The contribution of a definition. Versions of groups that the program itself serves are hidden, as kube-apiserver answers requests for
+/// these by its own resources alone.
 ///
 /// Cost: that of compiling its schemas. Expressions are compiled when an object is first judged by them.
 pub(crate) fn of(
     known: &KnownDefinition,
+    surface: &Surface,
     definitions: &Arc<Collection>,
     outbound: &Arc<Outbound>,
     programs: &Arc<KeptPrograms>,
@@ -36,7 +38,12 @@ pub(crate) fn of(
     let KnownDefinition { entry, read: definition } = known;
     let object = &entry.object.decode(entry.revision);
     let stated = versions(object);
-    let resource = resource(object, definition, stated);
+    let mut resource = resource(object, definition, stated);
+    for version in &mut resource.versions {
+        if surface.has_builtin_version(&definition.group, &version.name) {
+            Arc::make_mut(version).hidden = true;
+        }
+    }
     let mut contribution = Contribution::new(resource).defined_by(DefinedBy {
         collection: definitions.clone(),
         name: definition.name.clone(),

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use keelson_cache::Collection;
-use keelson_meta::GroupResource;
+use keelson_meta::{GroupResource, SERVER_GROUP};
 use keelson_outbound::Outbound;
 use keelson_registry::{Contribution, Registry, Surface, SurfaceError};
 use keelson_schema::KeptPrograms;
@@ -59,14 +59,15 @@ impl Serving {
         known_now: impl FnOnce() -> Vec<KnownDefinition>,
     ) -> Result<(), SurfaceError> {
         let mut served = self.served.lock().await;
-        let (gone, wanted) = differences(&served, &registry.surface(), groups, &known_now());
+        let surface = registry.surface();
+        let (gone, wanted) = differences(&served, &surface, groups, &known_now());
         if gone.is_empty() && wanted.is_empty() {
             return Ok(());
         }
         let (giving_way, back) = self.supplied_changes(&served, groups, &gone, &wanted);
         let resources = gone.iter().filter_map(|name| served.get(name)).map(|definition| resource_of(definition));
         let resources: Vec<GroupResource> = resources.chain(giving_way).collect();
-        let mut contributions = compiled(&wanted, definitions, outbound, &self.programs).await;
+        let mut contributions = compiled(&wanted, surface, definitions, outbound, &self.programs).await;
         contributions.extend(back);
         // One change, so that a definition that was made anew is served all the time.
         let changed = registry.surfaces().exchange(resources.clone(), contributions.clone()).await;
@@ -156,8 +157,11 @@ fn differences(
     (gone, wanted)
 }
 
-/// Whether a built-in resource has the name or the kind that a definition asks for.
+/// Returns true for a definition that asks for the name or the kind of a built-in resource, or for the group of the server itself.
 fn is_builtin(surface: &Surface, definition: &Definition) -> bool {
+    if definition.group == SERVER_GROUP {
+        return true;
+    }
     let GroupResource { group, resource } = resource_of(definition);
     let same = [surface.resource(&group, &resource), surface.by_kind(&group, &definition.accepted.kind)];
     same.into_iter().flatten().any(|served| served.is_builtin())
@@ -172,6 +176,7 @@ pub(crate) fn resource_of(definition: &Definition) -> GroupResource {
 /// do it.
 async fn compiled(
     wanted: &[KnownDefinition],
+    surface: Arc<Surface>,
     definitions: &Arc<Collection>,
     outbound: &Arc<Outbound>,
     programs: &Arc<KeptPrograms>,
@@ -179,7 +184,9 @@ async fn compiled(
     let (definitions, outbound, programs) = (definitions.clone(), outbound.clone(), programs.clone());
     let bytes: usize = wanted.iter().map(|known| known.entry.object.bytes().len()).sum();
     let wanted = wanted.to_vec();
-    let compile =
-        move || wanted.iter().map(|known| contribution::of(known, &definitions, &outbound, &programs)).collect();
+    let compile = move || {
+        let contributed = |known| contribution::of(known, &surface, &definitions, &outbound, &programs);
+        wanted.iter().map(contributed).collect()
+    };
     if bytes <= SMALL_BYTES { compile() } else { outcome(tokio::task::spawn_blocking(compile)).await }
 }

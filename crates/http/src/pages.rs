@@ -198,12 +198,12 @@ impl Pages {
                 Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
                 None => Ok(respond::no_such_page()),
             },
+            Page::GroupVersion(group, version) if announcement::is_at(group, version) => announcement::answer(parts),
             Page::GroupVersion(group, version) => {
                 match documents.discovery_of(Serving::Any).resources(group, version) {
                     Some(document) => {
                         respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?)
                     }
-                    None if announcement::is_at(group, version) => announcement::answer(parts),
                     // What is no part of the program is unknown to upstream's router.
                     None if discovery.is_builtin(group) => Err(ApiError::UnknownResource),
                     None => Ok(respond::no_such_page()),

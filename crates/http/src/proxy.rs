@@ -178,7 +178,9 @@ impl Proxy {
                 let why = format!("backend tried to switch protocol {protocol} when \"\" was requested");
                 refused(ForwardError::Failed(why))
             }
-            Ok((answer, permit)) => answer::pass_back(answer, permit, info.is_long_running().then_some(stopping)),
+            Ok((answer, permit)) => {
+                answer::pass_back(answer, permit, is_peer, info.is_long_running().then_some(stopping))
+            }
             Err(error) => refused(error),
         }
     }

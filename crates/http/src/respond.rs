@@ -14,6 +14,7 @@ use hyper::body::Frame;
 use keelson_codec::gzip::{DeflateBlock, MemberWriter};
 use keelson_codec::outline::{Content, Outline};
 use keelson_codec::{json, pretty, yaml};
+use keelson_meta::control_characters::visible;
 use keelson_meta::json::Value;
 use keelson_meta::status::StatusDetails;
 use keelson_meta::{ApiError, Status};
@@ -268,6 +269,27 @@ pub fn bound_warnings(headers: &mut HeaderMap) {
     }
 }
 
+/// Bounds the warnings of another server's answer, and shows their control characters. Few and short ones stay as they are.
+pub fn bound_passed_warnings(headers: &mut HeaderMap) {
+    if !headers.contains_key(WARNING) {
+        return;
+    }
+    let shown = headers.get_all(WARNING).iter().filter_map(|value| {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        HeaderValue::from_bytes(visible(&text).as_bytes()).ok()
+    });
+    let shown: Vec<HeaderValue> = shown.collect();
+    let bytes: usize = shown.iter().map(HeaderValue::len).sum();
+    let is_much = shown.len() > Warnings::MOST || bytes > Warnings::CHARACTERS_OF_ALL;
+    headers.remove(WARNING);
+    for value in shown {
+        headers.append(WARNING, value);
+    }
+    if is_much {
+        bound_warnings(headers);
+    }
+}
+
 /// The value of a warning's header.
 fn warning(text: impl Iterator<Item = char>) -> Option<HeaderValue> {
     let mut value = "299 - \"".to_owned();
@@ -280,7 +302,8 @@ fn warning(text: impl Iterator<Item = char>) -> Option<HeaderValue> {
         }
     }
     value.push('"');
-    HeaderValue::from_bytes(value.as_bytes()).ok()
+    // Bidirectional controls are left, which a terminal would act on.
+    HeaderValue::from_bytes(visible(&value).as_bytes()).ok()
 }
 
 /// The text of a warning's header.
@@ -382,5 +405,26 @@ mod tests {
         let mut headers = HeaderMap::new();
         bound_warnings(&mut headers);
         assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn warnings_of_other_servers_have_the_same_bounds() {
+        let bounded = |values: &[String]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(WARNING, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            }
+            bound_passed_warnings(&mut headers);
+            let shown =
+                headers.get_all(WARNING).iter().map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap());
+            shown.collect::<Vec<_>>()
+        };
+        let usual = ["199 - \"odd\"".to_owned(), "299 - \"a\", 299 - \"b\"".to_owned()];
+        assert_eq!(bounded(&usual), usual);
+        assert_eq!(bounded(&["299 - \"a\u{202e}b\u{9b}\"".to_owned()]), ["299 - \"a<U+202E>b<U+009B>\""]);
+        let many: Vec<_> = (0..500).map(|number| format!("299 - \"{number}\"")).collect();
+        assert_eq!(bounded(&many).len(), Warnings::MOST);
+        let long = bounded(&[format!("299 - \"{}\"", "x".repeat(100_000))]);
+        assert!(long.len() == 1 && long[0].len() < 300, "{long:?}");
     }
 }

@@ -6,15 +6,21 @@
 mod access;
 mod audit;
 mod front_proxy;
+mod kinds;
 mod store;
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use keelson_meta::control_characters::acts;
 use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
+
+pub(crate) use kinds::{Joined, List, OrNever};
+use kinds::{duration_or_never, list, list_of, some_duration, switch};
 
 /// More threads than processors are of no use, and no machine has more of these.
 const MAX_THREADS: i64 = 4096;
@@ -27,6 +33,17 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+impl Args {
+    /// Reads a command line, the name of the program first.
+    ///
+    /// # Errors
+    /// When it can't be read, or asks for help or the version.
+    pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        let matches = kinds::uniform(Self::command()).try_get_matches_from(line)?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Start the server.
@@ -37,6 +54,27 @@ pub(crate) enum Command {
     /// People who may use the server.
     #[command(subcommand)]
     User(User),
+    /// New keys for a rotation, in files that a server does not read yet.
+    #[command(subcommand)]
+    Keys(Keys),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Keys {
+    /// Print a key for the file of serve --token-key-file, which seals the continue tokens of lists.
+    TokenSeal,
+    /// Write a key that signs the tokens of service accounts, and its public half: STEM.key and STEM.pub.
+    ServiceAccount {
+        /// The beginning of the names of the files, which must not exist.
+        #[arg(long, value_name = "STEM")]
+        out: PathBuf,
+    },
+    /// Write an authority that can sign certificates in the place of the server's own: STEM.key and STEM.crt.
+    Authority {
+        /// The beginning of the names of the files, which must not exist.
+        #[arg(long, value_name = "STEM")]
+        out: PathBuf,
+    },
 }
 
 #[derive(Subcommand)]
@@ -44,16 +82,36 @@ pub(crate) enum User {
     /// Make a user: have a certificate signed for it, bind a role to it if one is named, and write the kubeconfig that it works
     /// with. Asks a running server.
     Create(UserCreate),
+    /// List the users that were made with certificates, until when these hold, and what is bound to them. Asks a running server.
+    List(UserList),
+}
+
+/// Settings of `user list`.
+#[derive(ClapArgs)]
+pub(crate) struct UserList {
+    #[command(flatten)]
+    pub(crate) administrator: Administrator,
+}
+
+/// The way of a command to the server.
+#[derive(ClapArgs)]
+pub(crate) struct Administrator {
+    /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given, or else the one that KUBECONFIG names.
+    #[arg(long)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The data directory of the server.
+    #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
+    pub(crate) data_dir: PathBuf,
 }
 
 /// Settings of `user create`.
 #[derive(ClapArgs)]
 pub(crate) struct UserCreate {
     /// The name of the user.
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = name)]
     pub(crate) name: String,
     /// A group that it belongs to. May be repeated.
-    #[arg(long = "group")]
+    #[arg(long = "group", value_parser = name)]
     pub(crate) groups: Vec<String>,
     /// The namespace that it works in: the one of its kubeconfig, and of the binding.
     #[arg(long)]
@@ -65,21 +123,17 @@ pub(crate) struct UserCreate {
     #[arg(long, requires = "role")]
     pub(crate) all_namespaces: bool,
     /// How long the certificate holds (such as 720h); a year unless given, which is also the longest.
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = some_duration)]
     pub(crate) valid_for: Option<Duration>,
     /// The file to write; NAME.kubeconfig unless given. It must not exist.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
-    /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given, or else the one that KUBECONFIG names.
-    #[arg(long)]
-    pub(crate) kubeconfig: Option<PathBuf>,
     /// Where the user reaches the server, such as https://api.example.org:6443; as this command does, unless given. The command
     /// warns where the server's certificate does not hold for that name (serve --tls-san).
     #[arg(long)]
     pub(crate) server: Option<String>,
-    /// The data directory of the server.
-    #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
-    pub(crate) data_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) administrator: Administrator,
 }
 
 /// Settings of the server.
@@ -113,7 +167,7 @@ pub(crate) struct Serve {
     #[arg(long, env = "KEELSON_SKIP_UNREADABLE")]
     pub(crate) skip_unreadable: bool,
     /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
-    #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = duration)]
+    #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = some_duration)]
     pub(crate) history: Duration,
     #[command(flatten)]
     pub(crate) store_room: store::StoreArgs,
@@ -136,8 +190,8 @@ pub(crate) struct Serve {
     #[arg(long, env = "KEELSON_ALLOW_OTHER_KEYS")]
     pub(crate) allow_other_keys: bool,
     /// One more DNS name or IP address for the serving certificate. May be repeated.
-    #[arg(long, env = "KEELSON_TLS_SAN", value_delimiter = ',')]
-    pub(crate) tls_san: Vec<String>,
+    #[arg(long, env = "KEELSON_TLS_SAN", value_parser = list::<String>)]
+    pub(crate) tls_san: Vec<List<String>>,
     /// A serving certificate of your own (PEM, with its chain).
     #[arg(long, env = "KEELSON_TLS_CERT_FILE", requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
@@ -160,16 +214,24 @@ pub(crate) struct Serve {
     #[arg(long, env = "KEELSON_ENABLE_BOOTSTRAP_TOKEN_AUTH")]
     pub(crate) enable_bootstrap_token_auth: bool,
     /// Serve the console at /console/: a page for browsers, whose files anybody may have.
-    #[arg(long, env = "KEELSON_CONSOLE", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(
+        long,
+        env = "KEELSON_CONSOLE",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = switch
+    )]
     pub(crate) console: bool,
     #[command(flatten)]
     pub(crate) access: access::Access,
     /// Plugins of admission to ask beside those that are asked by default, by upstream's names. The order does not matter.
-    #[arg(long, env = "KEELSON_ENABLE_ADMISSION_PLUGINS", value_delimiter = ',')]
-    pub(crate) enable_admission_plugins: Vec<String>,
+    #[arg(long, env = "KEELSON_ENABLE_ADMISSION_PLUGINS", value_parser = list::<String>)]
+    pub(crate) enable_admission_plugins: Vec<List<String>>,
     /// Plugins of admission not to ask, such as PodSecurity.
-    #[arg(long, env = "KEELSON_DISABLE_ADMISSION_PLUGINS", value_delimiter = ',')]
-    pub(crate) disable_admission_plugins: Vec<String>,
+    #[arg(long, env = "KEELSON_DISABLE_ADMISSION_PLUGINS", value_parser = list::<String>)]
+    pub(crate) disable_admission_plugins: Vec<List<String>>,
     /// A file with settings of plugins of admission (an AdmissionConfiguration): of PodSecurity what holds in namespaces without labels,
     /// and who is exempt.
     #[arg(long, env = "KEELSON_ADMISSION_CONTROL_CONFIG_FILE")]
@@ -177,12 +239,12 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) audit: audit::Audit,
     /// Feature gates, such as APIListChunking=false.
-    #[arg(long, env = "KEELSON_FEATURE_GATES", value_delimiter = ',', value_parser = feature_gate)]
-    pub(crate) feature_gates: Vec<(FeatureGate, bool)>,
+    #[arg(long, env = "KEELSON_FEATURE_GATES", value_parser = feature_gates)]
+    pub(crate) feature_gates: Vec<List<(FeatureGate, bool)>>,
     /// Resources whose lists are never chunked, because continue tokens show names: secrets, or with its group
     /// roles.rbac.authorization.k8s.io. May be repeated.
-    #[arg(long, env = "KEELSON_NO_CHUNKING", value_delimiter = ',')]
-    pub(crate) no_chunking: Vec<String>,
+    #[arg(long, env = "KEELSON_NO_CHUNKING", value_parser = list::<String>)]
+    pub(crate) no_chunking: Vec<List<String>>,
     /// How lists are cut for callers who may list what they select and not all of its range: as-others (a continue token shows the key
     /// that was looked at last), none (their lists come whole), or next-visible (it shows the next key that is selected).
     #[arg(long, env = "KEELSON_CHUNKS_FOR_PARTIAL_RIGHTS", default_value = "as-others")]
@@ -197,8 +259,8 @@ pub(crate) struct Serve {
     /// Store a resource in another version than usual, such as horizontalpodautoscalers.autoscaling=v1, as long as servers
     /// run that do not know the usual one; kubernetes=1.33 stores all resources as servers of that release can read them. May be repeated,
     /// and of settings for one resource the last counts.
-    #[arg(long, env = "KEELSON_STORAGE_VERSION", value_delimiter = ',')]
-    pub(crate) storage_version: Vec<String>,
+    #[arg(long, env = "KEELSON_STORAGE_VERSION", value_parser = list::<String>)]
+    pub(crate) storage_version: Vec<List<String>>,
     /// A file of such settings, one a line, which is read again at SIGHUP: the server goes over to what it says then.
     #[arg(long, env = "KEELSON_STORAGE_VERSION_FILE")]
     pub(crate) storage_version_file: Option<PathBuf>,
@@ -219,15 +281,15 @@ pub(crate) struct Serve {
     /// api/alpha=false for all alpha versions (api/beta, api/ga, api/all likewise). What is stored of one that is not served stays. With
     /// migration.k8s.io/v1alpha1=true it is told of each resource in which versions objects may be stored; ClusterTrustBundles are served
     /// with certificates.k8s.io/v1beta1=true. May be repeated.
-    #[arg(long, env = "KEELSON_RUNTIME_CONFIG", value_delimiter = ',')]
-    pub(crate) runtime_config: Vec<String>,
+    #[arg(long, env = "KEELSON_RUNTIME_CONFIG", value_parser = list::<String>)]
+    pub(crate) runtime_config: Vec<List<String>>,
     /// The range of the addresses of services, or one of each IP family, the preferred one first.
-    #[arg(long, env = "KEELSON_SERVICE_CLUSTER_IP_RANGE", value_delimiter = ',', default_value = "10.96.0.0/12")]
-    pub(crate) service_cluster_ip_range: Vec<AddressRange>,
+    #[arg(long, env = "KEELSON_SERVICE_CLUSTER_IP_RANGE", value_parser = list::<AddressRange>, default_value = "10.96.0.0/12")]
+    pub(crate) service_cluster_ip_range: Vec<List<AddressRange>>,
     /// Where a service is reached that has no endpoints this server could reach: NAMESPACE/NAME=https://HOST[:PORT]. For webhooks
     /// that are called through a service where there is no cluster network. May be repeated.
-    #[arg(long, env = "KEELSON_SERVICE_ROUTE", value_delimiter = ',')]
-    pub(crate) service_route: Vec<ServiceRoute>,
+    #[arg(long, env = "KEELSON_SERVICE_ROUTE", value_parser = list::<ServiceRoute>)]
+    pub(crate) service_route: Vec<List<ServiceRoute>>,
     /// Call others than services by the proxy that HTTPS_PROXY names, but for those in NO_PROXY.
     #[arg(long, env = "KEELSON_PROXY_FROM_ENVIRONMENT")]
     pub(crate) proxy_from_environment: bool,
@@ -242,16 +304,19 @@ pub(crate) struct Serve {
     pub(crate) service_account_signing_key_file: Option<PathBuf>,
     /// A file of keys by which tokens of service accounts are verified too (PEM: public or private keys, certificates), beside those of
     /// sa.pub in the data directory. May be repeated.
-    #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_KEY_FILE", value_delimiter = ',')]
-    pub(crate) service_account_key_file: Vec<PathBuf>,
+    #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_KEY_FILE", value_parser = list::<PathBuf>)]
+    pub(crate) service_account_key_file: Vec<List<PathBuf>>,
     /// Which controllers run in the server: * for all that are on by default, name for one, -name for all but one. The one that
     /// deletes pods of missing nodes is off unless named: pod-garbage-collector-controller.
-    #[arg(long, env = "KEELSON_CONTROLLERS", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
-    pub(crate) controllers: Vec<String>,
+    #[arg(long, env = "KEELSON_CONTROLLERS", value_parser = list::<String>, default_value = "*", allow_hyphen_values = true)]
+    pub(crate) controllers: Vec<List<String>>,
     /// How many threads serve requests, and as many more make large lists and load the cache; one for each processor unless
     /// given. Fewer suit servers that share a machine.
     #[arg(long, env = "KEELSON_THREADS", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
     pub(crate) threads: Option<u16>,
+    /// The level of the log, unless KEELSON_LOG has it: debug from 4 on, trace from 8 on.
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) verbosity: i32,
     /// The form of the log.
     #[arg(long, env = "KEELSON_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
@@ -325,7 +390,7 @@ pub(crate) struct Versions {
     #[arg(long)]
     pub(crate) wait: bool,
     /// How long to wait at the most (such as 5m, 90s); without it there is no end.
-    #[arg(long, requires = "wait", value_parser = duration)]
+    #[arg(long, requires = "wait", value_parser = some_duration)]
     pub(crate) timeout: Option<Duration>,
     /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given.
     #[arg(long)]
@@ -334,33 +399,6 @@ pub(crate) struct Versions {
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
     pub(crate) data_dir: PathBuf,
 }
-
-/// Reads `5m`, `90s`, `1h30m`, `250ms`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is not a duration; write it like 5m, 90s or 1h30m");
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
-        let number: u64 = rest[..digits].parse().map_err(|_| bad())?;
-        rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let scale = match &rest[..unit] {
-            "ms" => 1,
-            "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(bad()),
-        };
-        total += Duration::from_millis(number.checked_mul(scale).ok_or_else(bad)?);
-        rest = &rest[unit..];
-    }
-    if total.is_zero() { Err(bad()) } else { Ok(total) }
-}
-
-/// A duration, or none where 0 says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OrNever(pub(crate) Option<Duration>);
 
 /// A shorter one would end between two renewals of a server that has much to do.
 const SHORTEST_IDENTITY_LEASE: Duration = Duration::from_secs(5);
@@ -374,20 +412,29 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("{text:?} is not an address with a port, such as 127.0.0.1:6443, [::]:6443 or :6443"))
 }
 
+/// The name of a user or a group, in which nothing is hidden.
+fn name(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("it is empty".to_owned()),
+        _ if text.contains(acts) => Err("it has control characters".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 fn identity_lease(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
+    match some_duration(text)? {
         lease if lease < SHORTEST_IDENTITY_LEASE => Err(format!("{text:?} is less than {SHORTEST_IDENTITY_LEASE:?}")),
         lease => Ok(lease),
     }
 }
 
-fn duration_or_never(text: &str) -> Result<OrNever, String> {
-    if text == "0" { Ok(OrNever(None)) } else { duration(text).map(|interval| OrNever(Some(interval))) }
+fn feature_gates(text: &str) -> Result<List<(FeatureGate, bool)>, String> {
+    list_of(text, feature_gate)
 }
 
 fn feature_gate(text: &str) -> Result<(FeatureGate, bool), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form Gate=true"))?;
-    let on = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
+    let on = switch(value)?;
     match name {
         "APIListChunking" => Ok((FeatureGate::ApiListChunking, on)),
         "StorageVersionAPI" => Ok((FeatureGate::StorageVersionApi, on)),
@@ -400,16 +447,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_like_people_write_them() {
-        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        for bad in ["", "5", "m", "5 m", "0s", "5d", "99999999999999999999s"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn a_port_alone_is_for_every_address() {
         assert_eq!(listen_address(":6443"), Ok("0.0.0.0:6443".parse().unwrap()));
         assert_eq!(listen_address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));
@@ -419,18 +456,62 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_of_0_is_never() {
-        assert_eq!(duration_or_never("0"), Ok(OrNever(None)));
+    fn an_identity_lease_has_five_seconds_at_least() {
         assert_eq!(identity_lease("1m"), Ok(Duration::from_mins(1)));
-        assert!(identity_lease("4999ms").is_err());
-        assert_eq!(duration_or_never("10m"), Ok(OrNever(Some(Duration::from_mins(10)))));
-        assert!(duration_or_never("often").is_err());
+        assert!(identity_lease("4999ms").is_err() && identity_lease("0").is_err());
+    }
+
+    fn serve(flags: &str) -> Box<Serve> {
+        let line = ["keelson", "serve"].into_iter().chain(flags.split_whitespace());
+        match Args::read(line).unwrap_or_else(|error| panic!("{flags}: {error}")).command {
+            Command::Serve(serve) => serve,
+            Command::Storage(_) | Command::User(_) | Command::Keys(_) => panic!("{flags}: it is serve"),
+        }
+    }
+
+    /// As manifests of kube-apiserver have them.
+    #[test]
+    fn every_flag_of_a_kind_is_read_alike() {
+        for (flags, expect) in [("", false), ("--accept-loss", true), ("--accept-loss=true", true)] {
+            assert_eq!(serve(flags).accept_loss, expect, "{flags}");
+        }
+        assert!(!serve("--accept-loss --accept-loss=false").accept_loss, "the last one counts");
+        assert!(!serve("--console=False").console && !serve("--console false").console && serve("--console").console);
+        let refused = Args::read(["keelson", "serve", "--accept-loss=maybe"]).err().map(|error| error.to_string());
+        assert!(refused.unwrap().contains("neither true nor false"));
+        assert!(serve("--disable-admission-plugins=").disable_admission_plugins.joined().is_empty());
+        assert!(serve("--controllers=").controllers.joined().is_empty());
+        assert_eq!(serve("").controllers.joined(), ["*"]);
+        assert_eq!(serve("--controllers *,-a --controllers=b").controllers.joined(), ["*", "-a", "b"]);
+        assert_eq!(serve("--tls-san a,b --tls-san=c").tls_san.joined(), ["a", "b", "c"]);
+        assert_eq!(serve("--history 1m --history=1m0.5s").history, Duration::from_millis(60_500));
+        assert_eq!(serve("--cache-check-interval 0s").cache_check_interval, OrNever(None));
+        assert_eq!((serve("--v=4").verbosity, serve("-v 2").verbosity, serve("").verbosity), (4, 2, 0));
+    }
+
+    #[test]
+    fn every_switch_takes_a_value() {
+        fn check(command: &clap::Command) {
+            for arg in command.get_arguments() {
+                let is_bare = matches!(arg.get_action(), clap::ArgAction::SetTrue | clap::ArgAction::SetFalse);
+                assert!(!is_bare, "--{} of {}", arg.get_id(), command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&kinds::uniform(Args::command()));
+    }
+
+    #[test]
+    fn names_of_users_hide_nothing() {
+        assert_eq!(name("night: shift \u{e4}"), Ok("night: shift \u{e4}".to_owned()));
+        for bad in ["", "a\nb", "a\u{1b}[2J", "a\u{9b}", "a\u{202e}b", "\0"] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory as _;
-        Args::command().debug_assert();
+        kinds::uniform(Args::command()).debug_assert();
     }
 
     #[test]

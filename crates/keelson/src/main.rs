@@ -4,9 +4,11 @@
 
 mod args;
 mod descriptors;
+mod keys;
 mod log_fields;
 mod memory;
 mod output;
+mod private_file;
 mod serve;
 mod storage;
 mod storage_versions;
@@ -14,18 +16,22 @@ mod user;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::args::{Args, Command, User};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let done = match Args::parse().command {
+    let args = match Args::read(std::env::args_os()) {
+        Ok(args) => args,
+        Err(error) => return unread(&error),
+    };
+    let done = match args.command {
         Command::Serve(serve) => serve::run(*serve),
         Command::Storage(storage) => storage::run(storage),
         Command::User(User::Create(settings)) => user::create(&settings),
+        Command::User(User::List(settings)) => user::list(&settings),
+        Command::Keys(keys) => keys::run(keys),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,6 +40,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Help, or what is wrong with the command line, which may quote control characters of it.
+fn unread(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    output::note(error.to_string().trim_end());
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// One line with all causes, and no backtrace: what went wrong here is for operators to mend.

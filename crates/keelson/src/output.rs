@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::Context as _;
-use keelson_meta::control_characters::visible;
+use keelson_meta::control_characters::{escaped_json, visible};
 
 /// Standard error, for the log: takes everything, and loses what can't be written.
 pub(crate) struct Log;
@@ -22,6 +22,24 @@ impl Write for Log {
         // One lock for a line, so that lines of two threads do not mix.
         let _ = io::stderr().lock().write_all(bytes);
         Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Standard error for a log in JSON, in which each write is a line. The format leaves some control characters as they are. They are escaped
+/// here.
+pub(crate) struct JsonLog;
+
+impl Write for JsonLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        Log.write_all(escaped_json(&String::from_utf8_lossy(bytes)).as_bytes())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -16,11 +16,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{FeatureGate, LogFormat, Serve};
+use crate::args::{FeatureGate, Joined as _, LogFormat, Serve};
 use crate::descriptors;
 use crate::log_fields::EscapedFields;
 use crate::memory;
-use crate::output::{self, Log};
+use crate::output::{self, JsonLog, Log};
 use crate::storage_versions::StorageVersions;
 
 /// How long a server that can't go on may take to stop in order, and any server to end work that is left when it has stopped,
@@ -35,7 +35,7 @@ const RENEWALS_IN_A_LEASE: u32 = 3;
 
 /// Runs the server until SIGINT or SIGTERM, or until it can't go on.
 pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
-    init_log(args.log_format);
+    init_log(args.log_format, args.verbosity);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = args.threads {
         runtime.worker_threads(threads.into());
@@ -49,7 +49,7 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
 
 async fn serve(args: Serve) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(&args.data_dir).context("finding the data directory")?;
-    let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone());
+    let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone().joined());
     let mut config = config(args, &versions, &data_dir)?;
     let room = descriptors::raise();
     let told = Announced { console: config.console, beside_audit: config.audit.writes_to_standard_output() };
@@ -142,13 +142,14 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
     }
     versions.read_into(&mut registry)?;
     registry
-        .serve(catalogue(), &args.runtime_config)
+        .serve(catalogue(), &args.runtime_config.clone().joined())
         .map_err(anyhow::Error::msg)
         .context("reading --runtime-config")?;
-    registry.service_ranges = ServiceRanges::new(args.service_cluster_ip_range.clone(), args.service_node_port_range)
-        .map_err(anyhow::Error::msg)
-        .context("reading --service-cluster-ip-range")?;
-    for (gate, on) in &args.feature_gates {
+    registry.service_ranges =
+        ServiceRanges::new(args.service_cluster_ip_range.clone().joined(), args.service_node_port_range)
+            .map_err(anyhow::Error::msg)
+            .context("reading --service-cluster-ip-range")?;
+    for (gate, on) in &args.feature_gates.clone().joined() {
         match gate {
             FeatureGate::ApiListChunking => registry.chunking = *on,
             FeatureGate::StorageVersionApi => registry.storage_version_api = *on,
@@ -176,7 +177,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         registry,
         ..Config::default()
     };
-    for name in &args.no_chunking {
+    for name in &args.no_chunking.joined() {
         config.never_chunk(catalogue(), name).context("--no-chunking")?;
     }
     config.advertise_address = args.advertise_address;
@@ -185,8 +186,9 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.bootstrap_tokens = args.enable_bootstrap_token_auth;
     config.console = args.console;
     args.access.read_into(&mut config)?;
-    config.admission = AdmissionPlugins::new(args.enable_admission_plugins, args.disable_admission_plugins)
-        .map_err(anyhow::Error::msg)?;
+    config.admission =
+        AdmissionPlugins::new(args.enable_admission_plugins.joined(), args.disable_admission_plugins.joined())
+            .map_err(anyhow::Error::msg)?;
     if let Some(path) = &args.admission_control_config_file {
         config.pod_security = PodSecurityConfiguration::from_file(path)
             .map_err(anyhow::Error::msg)
@@ -198,11 +200,11 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     if args.proxy_from_environment {
         config.proxy = Proxy::from_environment().map_err(anyhow::Error::msg).context("reading HTTPS_PROXY")?;
     }
-    config.service_routes = args.service_route.into_iter().collect();
+    config.service_routes = args.service_route.joined().into_iter().collect();
     if let Some(issuer) = args.service_account_issuer {
         config.service_account_issuer = issuer;
     }
-    config.controllers = Switches::parse(args.controllers.iter().map(String::as_str))
+    config.controllers = Switches::parse(args.controllers.joined().iter().map(String::as_str))
         .map_err(anyhow::Error::msg)
         .context("reading --controllers")?;
     config.server_id = args.server_id.unwrap_or_else(|| Config::derived_server_id(data_dir));
@@ -210,14 +212,16 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.identity_duration = args.identity_lease;
     config.allow_other_keys = args.allow_other_keys;
     config.pki.accept_loss = args.accept_loss;
-    config.pki.extra_names = args.tls_san;
+    config.pki.extra_names = args.tls_san.joined();
     // Those who are told of the address have to find a certificate for it.
     let advertised = config.advertise_address.filter(|address| !address.is_unspecified());
     config.pki.extra_names.extend(advertised.map(|address| address.to_string()));
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
     config.pki.client_ca = args.client_ca_file;
-    config.pki.service_account =
-        TokenKeyFiles { signing: args.service_account_signing_key_file, verifying: args.service_account_key_file };
+    config.pki.service_account = TokenKeyFiles {
+        signing: args.service_account_signing_key_file,
+        verifying: args.service_account_key_file.joined(),
+    };
     config.pki.front_proxy = args.front_proxy.into_options();
     config.audit = args.audit.into_config();
     Ok(config)
@@ -252,14 +256,18 @@ fn announce(server: &RunningServer, data_dir: &std::path::Path, told: Announced)
     lines.into_iter().for_each(tell);
 }
 
-fn init_log(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("KEELSON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+fn init_log(format: LogFormat, verbosity: i32) {
+    let level = match verbosity {
+        8.. => "trace",
+        4.. => "debug",
+        _ => "info",
+    };
+    let filter = EnvFilter::try_from_env("KEELSON_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     // What the log can't take it must not complain of on standard error, which is the log.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Log).log_internal_errors(false);
-    let log = log.with_ansi(colours);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false).with_ansi(colours);
     match format {
-        LogFormat::Text => log.fmt_fields(EscapedFields).init(),
-        LogFormat::Json => log.json().init(),
+        LogFormat::Text => log.with_writer(|| Log).fmt_fields(EscapedFields).init(),
+        LogFormat::Json => log.with_writer(|| JsonLog).json().init(),
     }
 }

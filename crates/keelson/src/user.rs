@@ -1,13 +1,11 @@
-//! `keelson user create`: a user with a certificate, and the kubeconfig that it works with.
+//! `keelson user create`: a user with a certificate, and the kubeconfig that it works with. `keelson user list`: those that were made.
 //!
 //! Everything is asked of a running server as any administrator would ask it: a certificate signing request, its approval, and a
 //! binding. The key never leaves this process but for the file, which its owner alone can read.
 
+mod record;
 mod serving_names;
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,8 +17,9 @@ use kube::config::{Cluster, KubeConfigOptions};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::args::UserCreate;
+use crate::args::{Administrator, UserCreate, UserList};
 use crate::output::{answer, note};
+use crate::private_file;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -44,7 +43,7 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
         if out.exists() {
             bail!("{} exists; --out says where else to write", out.display());
         }
-        let server = Server::of(settings).await?;
+        let server = Server::of(&settings.administrator).await?;
         if let Some(url) = &settings.server {
             warn_of_other_names(&server, url)?;
         }
@@ -58,7 +57,10 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
             server.ask(Method::GET, &path, "", None).await.with_context(|| format!("looking for the role {role}"))?;
         }
         let (request_pem, key_pem) = client_request(&settings.name, &settings.groups).context("making a key")?;
-        let certificate_pem = server.certificate(settings, request_pem).await?;
+        let (number, certificate_pem) = server.certificate(settings, request_pem).await?;
+        if let Err(error) = record::add(&server, &number, settings, &certificate_pem).await {
+            note(format_args!("warning: the user will be missing from keelson user list: {error:#}"));
+        }
         let bound = match &settings.role {
             Some(role) => Some(server.bind(settings, role).await?),
             None => None,
@@ -72,9 +74,18 @@ pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
             key_pem: &key_pem,
             namespace: settings.namespace.as_deref(),
         };
-        write_private(&out, &kubeconfig.to_yaml()).with_context(|| format!("writing {}", out.display()))?;
+        private_file::write(&out, &kubeconfig.to_yaml()).with_context(|| format!("writing {}", out.display()))?;
         answer(told(settings, bound.as_deref(), &out))
     })
+}
+
+/// Lists the users.
+///
+/// # Errors
+/// When the server can't be asked or refuses.
+pub(super) fn list(settings: &UserList) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    runtime.block_on(async { record::list(&Server::of(&settings.administrator).await?).await })
 }
 
 /// A server, as an administrator reaches it.
@@ -85,8 +96,8 @@ struct Server {
 }
 
 impl Server {
-    async fn of(settings: &UserCreate) -> anyhow::Result<Self> {
-        let file = kubeconfig_of(settings);
+    async fn of(administrator: &Administrator) -> anyhow::Result<Self> {
+        let file = kubeconfig_of(administrator);
         let reading =
             || format!("reading {} (--kubeconfig says which; a server writes one into its --data-dir)", file.display());
         if !file.exists() {
@@ -113,8 +124,8 @@ impl Server {
         serde_json::from_str(&text).with_context(|| format!("{path}: the answer is no JSON"))
     }
 
-    /// The certificate, asked for and approved.
-    async fn certificate(&self, settings: &UserCreate, request_pem: String) -> anyhow::Result<String> {
+    /// The certificate, asked for and approved, and the name of the request.
+    async fn certificate(&self, settings: &UserCreate, request_pem: String) -> anyhow::Result<(String, String)> {
         let mut spec = json!({
             "request": ByteString(request_pem.into_bytes()), "signerName": SIGNER, "usages": ["digital signature", "client auth"],
         });
@@ -132,7 +143,7 @@ impl Server {
         let certificate = self.approved(&path).await;
         // It has served its end, whichever that was.
         let _ = self.ask(Method::DELETE, &path, "", None).await;
-        certificate
+        Ok((name.to_owned(), certificate?))
     }
 
     async fn approved(&self, path: &str) -> anyhow::Result<String> {
@@ -231,14 +242,8 @@ fn ca_of(cluster: &Cluster) -> anyhow::Result<String> {
     }
 }
 
-/// A file that its owner alone can read; it must not be there.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
-}
-
 /// The kubeconfig of whoever gives the command.
-fn kubeconfig_of(settings: &UserCreate) -> PathBuf {
+fn kubeconfig_of(settings: &Administrator) -> PathBuf {
     let of_server = settings.data_dir.join("kubeconfig");
     let named = || std::env::var_os("KUBECONFIG").filter(|file| !file.is_empty()).map(PathBuf::from);
     match &settings.kubeconfig {

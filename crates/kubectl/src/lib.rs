@@ -19,7 +19,15 @@ use crate::args::{Args, Command};
 
 /// Runs the command with the arguments of the process.
 pub fn main() -> ExitCode {
-    let Command::Get(get) = Args::parse().command;
+    let get = match Args::try_parse() {
+        Ok(Args { command: Command::Get(get) }) => get,
+        Err(error) if error.use_stderr() => {
+            // It may quote control characters of the command line.
+            output::note(error.to_string().trim_end());
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+        Err(help) => help.exit(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(run::get(&get)));
     match done {

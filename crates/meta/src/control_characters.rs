@@ -50,7 +50,7 @@ pub fn escaped_json(json: &str) -> Cow<'_, str> {
 }
 
 /// Whether a terminal or the bidirectional algorithm acts on the character instead of showing it. All of these are below U+10000.
-fn acts(character: char) -> bool {
+pub fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -100,6 +100,16 @@ pub enum ApiError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// 414: the URL is too long.
+    UrlTooLong {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// 431: the header fields have too many bytes.
+    HeadTooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// 413: the object is larger than the store takes.
     ObjectTooLarge {
         /// Its size in the store, in bytes.
@@ -338,6 +348,12 @@ impl ApiError {
             Self::ApplyConflict { message, causes } => answer::apply_conflict(message, causes),
             Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
             Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
+            Self::UrlTooLong { limit } => {
+                answer::long_head(414, &format!("the URL of a request has at most {limit} bytes"))
+            }
+            Self::HeadTooLarge { limit } => {
+                answer::long_head(431, &format!("the header fields of a request have at most {limit} bytes"))
+            }
             Self::ObjectTooLarge { bytes, limit } => answer::object_too_large(*bytes, *limit),
             Self::PatchTooManyOperations { limit, actual } => {
                 answer::too_large(&format!("The allowed maximum operations in a JSON patch is {limit}, got {actual}"))
@@ -419,6 +435,8 @@ impl ApiError {
             | Self::ApplyConflict { .. }
             | Self::Expired { .. }
             | Self::TooLarge { .. }
+            | Self::UrlTooLong { .. }
+            | Self::HeadTooLarge { .. }
             | Self::ObjectTooLarge { .. }
             | Self::InsufficientStorage(_)
             | Self::PatchTooManyOperations { .. }

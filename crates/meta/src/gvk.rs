@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+/// The API group of this server, in which it announces its own parameters. No definition and no aggregated server may have it.
+pub const SERVER_GROUP: &str = "keelson.io";
+
 /// An API group and one of its versions. The core group is the empty string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersion {

@@ -32,7 +32,7 @@ pub use amounts::{Amount, Amounts};
 pub use base64_digit::{base64_digit, base64_url_digit};
 pub use clock::{Clock, SystemClock};
 pub use error::ApiError;
-pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, SERVER_GROUP};
 pub use host_port::host_port;
 pub use list_head::{ListHead, ListMeta};
 pub use object::Object;

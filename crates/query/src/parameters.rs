@@ -3,10 +3,12 @@
 //! The documents of the API are made of this table, so that what is read here and what is described there is the same. What the
 //! parameters mean in full is in `docs/query-extensions.md`.
 
+use keelson_meta::SERVER_GROUP;
+
 use self::Request::{Get, List, Watch};
 
 /// The group version under which the parameters are announced. It has no resources.
-pub const GROUP_VERSION: (&str, &str) = ("keelson.io", "v1alpha1");
+pub const GROUP_VERSION: (&str, &str) = (SERVER_GROUP, "v1alpha1");
 
 /// A parameter, as it is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ mod wanted;
 
 use std::sync::Arc;
 
-use keelson_cache::{Collection, Entry, Snapshot, View};
+use keelson_cache::{Collection, Entry, Snapshot, View, ViewOwner};
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
@@ -50,6 +50,8 @@ struct Sought {
     collection: Arc<Collection>,
     snapshot: Snapshot,
     wanted: Arc<Wanted>,
+    /// The user that views and indexes are made for.
+    owner: ViewOwner,
 }
 
 /// Where the objects of a query are found.
@@ -113,7 +115,8 @@ impl Registry {
         query: &Query,
         caller: &Caller,
     ) -> Result<QueryPage, ApiError> {
-        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?;
+        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
+            .of(caller);
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(QueryPage::empty(self.newest_revision().await?));
@@ -138,7 +141,8 @@ impl Registry {
         caller: &Caller,
     ) -> Result<Matches, ApiError> {
         let mut plan =
-            QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?;
+            QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
+                .of(caller);
         let limit = *plan.limit.get_or_insert(matches::DEFAULT_LIMIT);
         if limit > matches::MAX_LIMIT {
             let most = matches::MAX_LIMIT;
@@ -164,7 +168,8 @@ impl Registry {
         query: &Query,
         caller: &Caller,
     ) -> Result<Groups, ApiError> {
-        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?;
+        let plan = QueryPlan::new(target, options, query, self.moment(query).await?, self.token_form(target, caller))?
+            .of(caller);
         let selection = Selection::new(target, options)?;
         if target.is_empty_by_nature() {
             return Ok(Groups::empty(self.newest_revision().await?));
@@ -195,7 +200,8 @@ impl Registry {
         self.counters().count_list_from_cache();
         let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config).within_budget();
         let wanted = Arc::new(wanted);
-        Ok(Asked { plan, sought: Sought { collection, snapshot, wanted } })
+        let owner = plan.owner;
+        Ok(Asked { plan, sought: Sought { collection, snapshot, wanted, owner } })
     }
 
     /// The objects that an index of a declared field has of those that a selector may leave, in the order of their keys; `None` where
@@ -210,7 +216,8 @@ impl Registry {
         selection.exact_fields().next()?;
         let wanted = Wanted::new(target, options, Query::default(), selection.clone()).indexed(&self.config);
         let (collection, snapshot, wanted) = (collection.clone(), snapshot.clone(), Arc::new(wanted));
-        let (mut found, _) = indexes::find(&Sought { collection, snapshot, wanted }).await.ok()??;
+        let owner = ViewOwner::default();
+        let (mut found, _) = indexes::find(&Sought { collection, snapshot, wanted, owner }).await.ok()??;
         // Those of one value are in this order already.
         found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         Some(found)

@@ -23,7 +23,7 @@ use crate::newest::{Newest, NewestReads};
 use crate::quota::Desks;
 use crate::surface::{Surface, Surfaces};
 use crate::target::Target;
-use crate::write::Queues;
+use crate::write::{Growth, Queues};
 
 /// How long a request waits for a collection that is being replaced. That takes milliseconds, with thousands of others too.
 const REPLACED_AFTER: Duration = Duration::from_secs(5);
@@ -39,6 +39,7 @@ pub struct Registry {
     pub(crate) queues: Queues,
     pub(crate) desks: Desks,
     pub(crate) rests: Rests,
+    pub(crate) growth: Growth,
     newest: Newest,
     counters: Counters,
     authorizer: Arc<dyn Authorizer>,
@@ -99,6 +100,7 @@ impl Registry {
             queues: Queues::default(),
             desks: Desks::default(),
             rests: Rests::default(),
+            growth: Growth::default(),
             newest,
             counters: Counters::default(),
             authorizer: Arc::new(PrivilegedGroup),

@@ -67,6 +67,12 @@ impl Surface {
         group.is_empty() || self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
     }
 
+    /// Returns true for a version of a group in which resources of the program itself are served.
+    pub fn has_builtin_version(&self, group: &str, version: &str) -> bool {
+        let is_served = |resource: &Arc<ServedResource>| resource.version(version).is_some_and(|found| !found.hidden);
+        self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
+    }
+
     /// All resources, in no order.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<ServedResource>> {
         self.groups.values().flat_map(|group| group.by_plural.values())

@@ -8,6 +8,7 @@
 //! A write may be dropped at any point: it has happened whole or not at all, and holds nothing afterwards.
 
 mod commit;
+mod growth;
 mod managed_fields;
 mod queues;
 mod room;
@@ -27,6 +28,7 @@ use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
 use commit::{Commit, unsettled};
+pub(crate) use growth::Growth;
 pub(crate) use managed_fields::{Live, ManagedObject};
 pub(crate) use queues::Queues;
 

@@ -272,6 +272,10 @@ impl Store for FaultyStore {
         self.inner.crowded().await
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        self.inner.free_bytes()
+    }
+
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.controls.pass(|place| *place == Panic::Expire);
         self.call(self.inner.expire(now)).await

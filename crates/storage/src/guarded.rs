@@ -92,6 +92,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
         self.store.crowded().await
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        self.store.free_bytes()
+    }
+
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.store.expire(now).await
     }

@@ -348,6 +348,11 @@ pub trait Store: Send + Sync + 'static {
         std::future::pending().await
     }
 
+    /// The bytes that new data may take, as of the last measurement; `None` for an engine that does not know.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Deletes the keys whose time to live ended at or before `now`, as ordinary deletes with revisions and events.
     /// Returns how many.
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError>;

@@ -5,11 +5,11 @@
 //! [`spawn`] and [`blocking`] take turns with it. A turn is given back between two polls: work that waits, for a store or for its own
 //! tasks, has none.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -24,18 +24,21 @@ tokio::task_local! {
 }
 
 /// The turns of all owners.
-#[derive(Debug)]
-pub struct TurnsByOwner {
-    most: usize,
-    owners: Mutex<HashMap<u64, Weak<Owner>>>,
-}
+#[derive(Clone, Debug)]
+pub struct TurnsByOwner(Arc<Pool>);
 
 /// The turns of one owner. A clone is the same.
 #[derive(Clone, Debug)]
-pub struct Turns(Arc<Owner>);
+pub struct Turns {
+    pool: Arc<Pool>,
+    owner: u64,
+}
 
-struct Owner {
+struct Pool {
+    /// The most turns of one owner.
     most: usize,
+    /// The turns of all owners together; `None` where there is no such limit.
+    all: Option<usize>,
     state: Mutex<State>,
 }
 
@@ -43,9 +46,17 @@ struct Owner {
 struct State {
     /// The number of turns that are taken.
     taken: usize,
+    /// The number of the next work that has to wait.
     next: u64,
+    owners: HashMap<u64, Owner>,
+}
+
+/// An owner that has turns, or waits for some.
+#[derive(Default)]
+struct Owner {
+    taken: usize,
     /// The work that waits for a turn, in order.
-    waiting: VecDeque<(u64, Waker)>,
+    waiting: BTreeMap<u64, Waker>,
 }
 
 /// A turn, until this is dropped.
@@ -54,25 +65,31 @@ struct Turn(Turns);
 /// The place of some work in the queue for a turn.
 struct Queued {
     turns: Turns,
+    /// Kept by work that was woken in vain, so that later work does not overtake it.
     number: Option<u64>,
 }
 
 impl TurnsByOwner {
-    /// Each owner has at most so many turns at a time, and at least one.
+    /// Each owner has at most so many turns at a time, and at least one, whatever the others have.
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), owners: Mutex::default() }
+        Self::of_pool(most, None)
+    }
+
+    /// All owners together have `all` turns, and each at most `most` of these. An owner that has turns takes another one only while more are
+    /// free than it has, so that owners who come later find some. A turn that becomes free goes to the owner with fewest.
+    ///
+    /// The work has to be polled whenever it is woken, as a task of its own is: what is woken and not polled keeps up the others.
+    pub fn shared(all: usize, most: usize) -> Self {
+        Self::of_pool(most, Some(all.max(1)))
+    }
+
+    fn of_pool(most: usize, all: Option<usize>) -> Self {
+        Self(Arc::new(Pool { most: most.max(1), all, state: Mutex::default() }))
     }
 
     /// The turns of an owner.
     pub fn of(&self, owner: u64) -> Turns {
-        let mut owners = self.owners.lock();
-        if let Some(known) = owners.get(&owner).and_then(Weak::upgrade) {
-            return Turns(known);
-        }
-        owners.retain(|_, owner| owner.strong_count() > 0);
-        let made = Arc::new(Owner { most: self.most, state: Mutex::default() });
-        owners.insert(owner, Arc::downgrade(&made));
-        Turns(made)
+        Turns { pool: self.0.clone(), owner }
     }
 }
 
@@ -95,28 +112,56 @@ impl Turns {
     }
 }
 
+impl Pool {
+    /// Returns true if an owner that has so many turns may take another one.
+    fn may_take(&self, state: &State, has: usize) -> bool {
+        let free = self.all.map_or(usize::MAX, |all| all - state.taken);
+        has < self.most && free > 0 && (has == 0 || has < free)
+    }
+
+    /// The work that a free turn is for, which no longer waits: that of the owner with fewest, and of those the one that came first. Without
+    /// a limit for all owners, a turn is for the owner that had it.
+    fn next(&self, state: &mut State, owner: u64) -> Option<Waker> {
+        let waits = |(id, known): &(&u64, &Owner)| {
+            let is_for = self.all.is_some() || **id == owner;
+            is_for && !known.waiting.is_empty() && self.may_take(state, known.taken)
+        };
+        let rank = |(_, known): &(&u64, &Owner)| (known.taken, known.waiting.keys().next().copied());
+        let chosen = *state.owners.iter().filter(waits).min_by_key(rank)?.0;
+        state.owners.get_mut(&chosen)?.waiting.pop_first().map(|(_, waker)| waker)
+    }
+}
+
+impl State {
+    /// Forgets an owner that neither has a turn nor waits for one.
+    fn tidy(&mut self, owner: u64) {
+        if self.owners.get(&owner).is_some_and(|known| known.taken == 0 && known.waiting.is_empty()) {
+            self.owners.remove(&owner);
+        }
+    }
+}
+
 impl Queued {
     fn poll_turn(&mut self, context: &Context<'_>) -> Poll<Turn> {
-        let owner = &self.turns.0;
-        let mut state = owner.state.lock();
-        let place = self.number.and_then(|number| state.waiting.iter().position(|(known, _)| *known == number));
-        if state.taken < owner.most {
-            if let Some(place) = place {
-                state.waiting.remove(place);
+        let Turns { pool, owner } = &self.turns;
+        let mut state = pool.state.lock();
+        let has = state.owners.get(owner).map_or(0, |known| known.taken);
+        let may_take = pool.may_take(&state, has);
+        if !may_take && self.number.is_none() {
+            self.number = Some(state.next);
+            state.next += 1;
+        }
+        let known = state.owners.entry(*owner).or_default();
+        if may_take {
+            if let Some(number) = self.number.take() {
+                known.waiting.remove(&number);
             }
+            known.taken += 1;
             state.taken += 1;
-            self.number = None;
-            drop(state);
             return Poll::Ready(Turn(self.turns.clone()));
         }
-        match place {
-            Some(place) => state.waiting[place].1.clone_from(context.waker()),
-            None => {
-                let number = state.next;
-                state.next += 1;
-                state.waiting.push_back((number, context.waker().clone()));
-                self.number = Some(number);
-            }
+        if let Some(number) = self.number {
+            known.waiting.insert(number, context.waker().clone());
         }
         Poll::Pending
     }
@@ -125,29 +170,35 @@ impl Queued {
 impl Drop for Queued {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        let mut state = self.turns.0.state.lock();
-        let before = state.waiting.len();
-        state.waiting.retain(|(known, _)| *known != number);
+        let Turns { pool, owner } = &self.turns;
+        let mut state = pool.state.lock();
+        let waited = state.owners.get_mut(owner).is_some_and(|known| known.waiting.remove(&number).is_some());
         // It was woken for a turn that it does not take.
-        let next = if state.waiting.len() == before { state.waiting.pop_front() } else { None };
+        let next = if waited { None } else { pool.next(&mut state, *owner) };
+        state.tidy(*owner);
         drop(state);
-        next.into_iter().for_each(|(_, waker)| waker.wake());
+        next.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut state = self.0.0.state.lock();
+        let Turns { pool, owner } = &self.0;
+        let mut state = pool.state.lock();
         state.taken -= 1;
-        let next = state.waiting.pop_front();
+        if let Some(known) = state.owners.get_mut(owner) {
+            known.taken -= 1;
+        }
+        let next = pool.next(&mut state, *owner);
+        state.tidy(*owner);
         drop(state);
-        next.into_iter().for_each(|(_, waker)| waker.wake());
+        next.into_iter().for_each(Waker::wake);
     }
 }
 
-impl fmt::Debug for Owner {
+impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner").field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("Pool").field("most", &self.most).field("all", &self.all).finish_non_exhaustive()
     }
 }
 
@@ -245,7 +296,34 @@ mod tests {
     async fn work_that_blocks_takes_a_turn() {
         let turns = TurnsByOwner::new(1).of(1);
         assert_eq!(turns.clone().take(blocking(|| 5)).await, 5);
-        assert_eq!(turns.0.state.lock().taken, 0);
+        assert!(turns.pool.state.lock().owners.is_empty());
         assert_eq!(blocking(|| 6).await, 6);
+    }
+
+    #[test]
+    fn owners_who_come_later_find_a_turn_and_the_one_with_fewest_is_next() {
+        let all = TurnsByOwner::shared(4, 2);
+        let context = &mut Context::from_waker(Waker::noop());
+        let take = |owner: u64| {
+            let mut queued = Queued { turns: all.of(owner), number: None };
+            match queued.poll_turn(context) {
+                Poll::Ready(turn) => Ok(turn),
+                Poll::Pending => Err(queued),
+            }
+        };
+        let first = [take(1).ok().unwrap(), take(1).ok().unwrap()];
+        let third_of_first = take(1).err().unwrap();
+        let second = take(2).ok().unwrap();
+        let more_of_second = take(2).err().unwrap();
+        let last = take(3).ok().unwrap();
+        let new = take(4).err().unwrap();
+        let waits = |owner: u64| all.0.state.lock().owners.get(&owner).map_or(0, |known| known.waiting.len());
+        drop(first);
+        // One was woken for each turn: the owner without any, and then the first, which has none any more.
+        assert_eq!((waits(4), waits(1), waits(2)), (0, 0, 1));
+        drop((new, third_of_first));
+        assert_eq!(waits(2), 0, "a turn that is not taken is for the next one");
+        drop((second, more_of_second, last));
+        assert!(all.0.state.lock().owners.is_empty());
     }
 }

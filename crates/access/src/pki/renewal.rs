@@ -66,24 +66,18 @@ impl Pki {
         now: SystemTime,
         random: &dyn Random,
     ) -> Result<Option<Renewal<Self>>, PkiError> {
-        let mut renewal = Renewal { pki: self.clone(), renewed: Vec::new(), pairs: Vec::new() };
         let ca = KeyAndCertificate { certificate_pem: self.ca_pem.clone(), key_pem: self.ca_key.0.clone() };
-        if options.serving.is_none() && time.is_over(&self.serving, now) {
-            let names = names::of(options)?;
-            let pair = issue::leaf(&ca, SERVING_NAME, &Purpose::Server { names: &names }, now, random)?;
-            renewal.pki.serving = renewal.add("apiserver", pair);
+        let mut renewal = Renewing::begin(self, time, now, random);
+        if options.serving.is_none() {
+            renewal.serving(&ca, &self.serving, options, |pki| &mut pki.serving)?;
         }
-        if time.is_over(&self.admin, now) {
-            let pair = issue::leaf(&ca, ADMIN_NAME, &Purpose::Client { groups: &[MASTERS] }, now, random)?;
-            renewal.pki.admin = renewal.add("admin", pair);
+        renewal.client(&ca, ("admin", ADMIN_NAME, &[MASTERS]), &self.admin, |pki| &mut pki.admin)?;
+        if let Some(ca) = &self.front_proxy_ca {
+            let client = &self.front_proxy.client;
+            let names = (FRONT_PROXY_NAME, FRONT_PROXY_NAME, &[][..]);
+            renewal.client(&ca.0, names, client, |pki| &mut pki.front_proxy.client)?;
         }
-        if let Some(ca) = &self.front_proxy_ca
-            && time.is_over(&self.front_proxy.client, now)
-        {
-            let pair = issue::leaf(&ca.0, FRONT_PROXY_NAME, &Purpose::Client { groups: &[] }, now, random)?;
-            renewal.pki.front_proxy.client = renewal.add(FRONT_PROXY_NAME, pair);
-        }
-        Ok((!renewal.renewed.is_empty()).then_some(renewal))
+        Ok(renewal.made())
     }
 }
 
@@ -99,22 +93,78 @@ impl ServingPki {
         now: SystemTime,
         random: &dyn Random,
     ) -> Result<Option<Renewal<Self>>, PkiError> {
-        let Some(ca) = self.signer.as_ref().filter(|_| time.is_over(&self.pair, now)) else { return Ok(None) };
-        let mut renewal = Renewal { pki: self.clone(), renewed: Vec::new(), pairs: Vec::new() };
+        let Some(ca) = &self.signer else { return Ok(None) };
+        let mut renewal = Renewing::begin(self, time, now, random);
+        renewal.serving(&ca.0, &self.pair, options, |pki| &mut pki.pair)?;
+        Ok(renewal.made())
+    }
+}
+
+/// Makes certificates in the place of those whose time has come.
+struct Renewing<'r, P> {
+    renewal: Renewal<P>,
+    time: RenewalTime,
+    now: SystemTime,
+    random: &'r dyn Random,
+}
+
+impl<'r, P: Clone> Renewing<'r, P> {
+    fn begin(pki: &P, time: RenewalTime, now: SystemTime, random: &'r dyn Random) -> Self {
+        let renewal = Renewal { pki: pki.clone(), renewed: Vec::new(), pairs: Vec::new() };
+        Self { renewal, time, now, random }
+    }
+
+    /// The serving certificate.
+    fn serving(
+        &mut self,
+        ca: &KeyAndCertificate,
+        old: &KeyAndCertificate,
+        options: &PkiOptions,
+        place: impl FnOnce(&mut P) -> &mut KeyAndCertificate,
+    ) -> Result<(), PkiError> {
+        if !self.time.is_over(old, self.now) {
+            return Ok(());
+        }
         let names = names::of(options)?;
-        let pair = issue::leaf(&ca.0, SERVING_NAME, &Purpose::Server { names: &names }, now, random)?;
-        renewal.pki.pair = renewal.add("apiserver", pair);
-        Ok(Some(renewal))
+        let pair = issue::leaf(ca, SERVING_NAME, &Purpose::Server { names: &names }, self.now, self.random)?;
+        self.add("apiserver", pair, place);
+        Ok(())
+    }
+
+    /// The certificate of a client, by its file, its name and its groups.
+    fn client(
+        &mut self,
+        ca: &KeyAndCertificate,
+        (stem, name, groups): (&'static str, &str, &[&str]),
+        old: &KeyAndCertificate,
+        place: impl FnOnce(&mut P) -> &mut KeyAndCertificate,
+    ) -> Result<(), PkiError> {
+        if !self.time.is_over(old, self.now) {
+            return Ok(());
+        }
+        let pair = issue::leaf(ca, name, &Purpose::Client { groups }, self.now, self.random)?;
+        self.add(stem, pair, place);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        stem: &'static str,
+        pair: KeyAndCertificate,
+        place: impl FnOnce(&mut P) -> &mut KeyAndCertificate,
+    ) {
+        self.renewal.renewed.push(stem);
+        place(&mut self.renewal.pki).clone_from(&pair);
+        self.renewal.pairs.push((stem, pair));
+    }
+
+    /// The new certificates; `None` where there are none.
+    fn made(self) -> Option<Renewal<P>> {
+        (!self.renewal.renewed.is_empty()).then_some(self.renewal)
     }
 }
 
 impl<P> Renewal<P> {
-    fn add(&mut self, stem: &'static str, pair: KeyAndCertificate) -> KeyAndCertificate {
-        self.renewed.push(stem);
-        self.pairs.push((stem, pair.clone()));
-        pair
-    }
-
     /// The files that are to be written to the data directory.
     ///
     /// # Errors

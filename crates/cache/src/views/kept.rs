@@ -1,17 +1,19 @@
 //! Views that were made, kept for who asks the same again: those of all collections together, within a bound of bytes.
 //!
-//! A view is kept with the snapshot that it is of, so that it is found again for just that one, and led on from there to others. Those
-//! that nobody has used for longest go first, and none outlives the history of its collection: it would hold objects that nothing
-//! else does.
+//! A view is kept with the snapshot that it is of, so that it is found again for just that one, and brought from there to others. A full
+//! store of views drops one of the user whose views take most, the one that was not used for longest. So no user's queries push out
+//! those of all others. None outlives the history of its collection: it would hold objects that nothing else does.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use keelson_meta::Revision;
 use parking_lot::Mutex;
 
-use super::{Room, View};
+use super::room::AllRoom;
+use super::{Room, View, ViewOwner};
 use crate::snapshot::Snapshot;
 use crate::written::DecoderId;
 
@@ -45,8 +47,8 @@ pub enum Found {
 pub(crate) struct KeptViews {
     /// How many bytes they may take together.
     bytes: u64,
-    /// How many those take that are being made.
-    making: Arc<AtomicU64>,
+    /// The room for those that are being made.
+    making: Arc<AllRoom>,
     /// Least recently used first.
     kept: Mutex<Vec<Kept>>,
     /// Who makes which view now.
@@ -58,6 +60,7 @@ pub(crate) struct KeptViews {
 }
 
 struct Kept {
+    owner: ViewOwner,
     of: DecoderId,
     name: Arc<str>,
     snapshot: Snapshot,
@@ -106,7 +109,7 @@ impl KeptViews {
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
             bytes,
-            making: Arc::default(),
+            making: AllRoom::new(bytes.saturating_mul(MAKING)),
             kept: Mutex::default(),
             turns: Mutex::default(),
             missed: Mutex::default(),
@@ -119,9 +122,9 @@ impl KeptViews {
         self.bytes
     }
 
-    /// Room for a view that is to be made.
-    pub(crate) fn room(&self) -> Room {
-        Room::new(&self.making, self.bytes.saturating_mul(MAKING))
+    /// Room for a view that is to be made for a user.
+    pub(crate) fn room(&self, owner: ViewOwner) -> Room {
+        self.making.room(owner)
     }
 
     /// What is kept of a view of a collection.
@@ -160,19 +163,25 @@ impl KeptViews {
     }
 
     /// Keeps an index in place of that of another moment, unless it alone takes too much.
-    pub(crate) fn keep_index(&self, of: DecoderId, name: &str, snapshot: &Snapshot, index: KeptIndex) {
+    pub(crate) fn keep_index(
+        &self,
+        owner: ViewOwner,
+        (of, name): (DecoderId, &str),
+        snapshot: &Snapshot,
+        index: KeptIndex,
+    ) {
         // ORDER: declared before the lock, and so dropped without it: a state may be the last that holds many objects.
         let _before: Vec<Kept>;
         let mut kept = self.kept.lock();
         _before = kept.extract_if(.., |kept| kept.of == of && *kept.name == *name).collect();
         if index.bytes <= self.bytes {
             let (snapshot, content) = (snapshot.clone(), Content::Index(index));
-            self.add(&mut kept, Kept { of, name: name.into(), snapshot, content });
+            self.add(&mut kept, Kept { owner, of, name: name.into(), snapshot, content });
         }
     }
 
     /// Keeps a view, unless it alone takes too much.
-    pub(crate) fn keep(&self, of: DecoderId, name: &str, snapshot: &Snapshot, view: &View) {
+    pub(crate) fn keep(&self, owner: ViewOwner, (of, name): (DecoderId, &str), snapshot: &Snapshot, view: &View) {
         if view.bytes() > self.bytes {
             return;
         }
@@ -186,21 +195,25 @@ impl KeptViews {
         {
             kept.remove(place);
         }
-        self.add(&mut kept, Kept { of, name, snapshot: snapshot.clone(), content: Content::View(view.clone()) });
+        let (snapshot, content) = (snapshot.clone(), Content::View(view.clone()));
+        self.add(&mut kept, Kept { owner, of, name, snapshot, content });
     }
 
-    /// Adds what is used last, in place of what was used least.
+    /// Adds what is used last, in place of what was used least of the user whose views take most.
     fn add(&self, kept: &mut Vec<Kept>, added: Kept) {
         kept.push(added);
-        let (mut bytes, mut count) = (kept.iter().map(Kept::bytes).sum::<u64>(), kept.len());
-        let over = kept.iter().take_while(|kept| {
-            let is_over = bytes > self.bytes || count > MOST_KEPT;
-            bytes -= kept.bytes();
-            count -= 1;
-            is_over
-        });
-        let over = over.count();
-        kept.drain(..over);
+        let mut by_owner: HashMap<ViewOwner, u64> = HashMap::new();
+        for view in &*kept {
+            *by_owner.entry(view.owner).or_default() += view.bytes();
+        }
+        let mut bytes: u64 = by_owner.values().sum();
+        while bytes > self.bytes || kept.len() > MOST_KEPT {
+            let most = by_owner.iter().max_by_key(|(_, bytes)| **bytes).map(|(owner, _)| *owner);
+            let Some(place) = kept.iter().position(|view| Some(view.owner) == most) else { break };
+            let gone = kept.remove(place).bytes();
+            bytes -= gone;
+            most.and_then(|most| by_owner.get_mut(&most)).into_iter().for_each(|left| *left -= gone);
+        }
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 

@@ -185,7 +185,7 @@ fn views_are_kept_within_bounds_and_no_longer_than_their_history() {
         })
         .collect();
     for moment in &moments {
-        views.keep(decoder.id, "v", moment, &gathered(moment, 1));
+        views.keep(ViewOwner::default(), (decoder.id, "v"), moment, &gathered(moment, 1));
     }
     let is_exact = |moment: &Snapshot| matches!(views.find(decoder.id, "v", moment), Found::Exact(_));
     assert_eq!(moments.iter().map(is_exact).collect::<Vec<_>>(), [false, false, true, true, true, true]);
@@ -202,4 +202,21 @@ fn views_are_kept_within_bounds_and_no_longer_than_their_history() {
     assert_eq!(views.sizes().0, 2);
     views.forget(decoder.id);
     assert_eq!(views.sizes(), (0, 0));
+}
+
+#[test]
+fn views_of_one_user_push_out_no_view_of_another() {
+    let (views, decoder) = (KeptViews::new(64 << 10), decoder());
+    let entries: Vec<_> = (0..400).map(|number| entry(&decoder, number, "a", 1)).collect();
+    let trees = Trees::from_sorted(&entries, Arc::new(Layout::default()));
+    let moment = Snapshot { revision: Revision::new(1), trees };
+    let view = gathered(&moment, 1);
+    let (ann, bob) = (ViewOwner::of("ann"), ViewOwner::of("bob"));
+    views.keep(bob, (decoder.id, "of bob"), &moment, &view);
+    for number in 0..100 {
+        views.keep(ann, (decoder.id, &format!("of ann {number}")), &moment, &view);
+    }
+    let is_kept = |name: &str| matches!(views.find(decoder.id, name, &moment), Found::Exact(_));
+    assert!(is_kept("of bob") && is_kept("of ann 99") && !is_kept("of ann 0"));
+    assert!(views.sizes().1 <= 64 << 10 && views.sizes().0 > 2, "{:?}", views.sizes());
 }

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use keelson_meta::control_characters::acts;
+
 use super::glance::{Look, ODD, SPACE, Verdict, look};
 use super::order;
 use super::scalar::integral;
@@ -72,6 +74,15 @@ impl<T: AsRef<str>> Emitter<T> {
         emitter.writer.out
     }
 
+    /// Writes a whole document in which bidirectional controls are escapes too.
+    pub(super) fn document_for_terminals(tape: Tape<T>) -> Vec<u8> {
+        let mut emitter = Self::new(tape, Vec::new());
+        emitter.writer.for_terminals = true;
+        emitter.node(emitter.tape.root(), 0, Context::Root);
+        emitter.write(usize::MAX);
+        emitter.writer.out
+    }
+
     /// Writes one item of a sequence at the left margin, as [`Self::document`] does.
     pub(super) fn item(tape: Tape<T>, out: Vec<u8>) -> Vec<u8> {
         let mut emitter = Self::new(tape, out);
@@ -94,7 +105,7 @@ impl<T: AsRef<str>> Emitter<T> {
     }
 
     fn new(tape: Tape<T>, out: Vec<u8>) -> Self {
-        let writer = Writer { out, column: 0, whitespace: true, indention: true };
+        let writer = Writer { out, column: 0, whitespace: true, indention: true, for_terminals: false };
         Self { tape, open: Vec::with_capacity(16), members: Vec::with_capacity(64), writer }
     }
 
@@ -187,6 +198,11 @@ impl<T: AsRef<str>> Emitter<T> {
     }
 }
 
+/// Returns true for a character that a terminal acts on, other than a line feed or a tab, which the styles look after.
+fn acts_on_a_terminal(char: char) -> bool {
+    !matches!(char, '\n' | '\t') && acts(char)
+}
+
 /// Writes texts and indicators, and keeps track of the line.
 #[derive(Debug)]
 struct Writer {
@@ -196,6 +212,8 @@ struct Writer {
     whitespace: bool,
     /// Nothing but indentation and indicators that start a nested node stands on the line so far.
     indention: bool,
+    /// True for escapes in place of characters that a terminal acts on, which `go-yaml` prints as they are.
+    for_terminals: bool,
 }
 
 impl Writer {
@@ -214,6 +232,7 @@ impl Writer {
             Verdict::Plain | Verdict::Unknown => {}
         }
         match style(text, key) {
+            _ if self.for_terminals && text.chars().any(acts_on_a_terminal) => self.double_quoted(text, !key, indent),
             Style::Plain => self.plain(text, !key, indent),
             Style::Single => self.single_quoted(text, !key, indent),
             Style::Double => self.double_quoted(text, !key, indent),
@@ -280,7 +299,7 @@ impl Writer {
         let mut first = true;
         while let Some(char) = rest.next() {
             let next = rest.as_str().chars().next();
-            if must_escape(char) {
+            if must_escape(char) || self.for_terminals && acts_on_a_terminal(char) {
                 self.escape(char);
             } else if char == ' ' && fold && !after_space && !first && next.is_some() && self.column > BEST_WIDTH {
                 self.indention = false;

@@ -56,7 +56,9 @@ pub struct LevelLimits {
     pub reads: usize,
     /// Seats for requests that change something. Each may hold a body of 3 MiB.
     pub writes: usize,
-    /// How many requests of each of the two may wait.
+    /// Seats for deletions, which other writes do not take: by deleting users leave a store that is full of writes.
+    pub deletes: usize,
+    /// The number of requests of each of the three that may wait.
     pub queue: usize,
 }
 
@@ -85,18 +87,18 @@ pub struct FlowLimits {
 
 impl Default for FlowLimits {
     fn default() -> Self {
-        let usual = LevelLimits { reads: 1000, writes: 250, queue: 1000 };
+        let usual = LevelLimits { reads: 1000, writes: 250, deletes: 125, queue: 1000 };
         // Small objects alone.
-        let small = LevelLimits { reads: 250, writes: 250, queue: 1000 };
+        let small = LevelLimits { reads: 250, writes: 250, deletes: 125, queue: 1000 };
         Self {
-            exempt: LevelLimits { reads: 2000, writes: 500, queue: 2000 },
+            exempt: LevelLimits { reads: 2000, writes: 500, deletes: 250, queue: 2000 },
             node_high: small,
             nodes: usual,
             leader_election: small,
             system: usual,
             accounts: usual,
             users: usual,
-            anonymous: LevelLimits { reads: 20, writes: 5, queue: 20 },
+            anonymous: LevelLimits { reads: 20, writes: 5, deletes: 5, queue: 20 },
             watches: 100_000,
         }
     }
@@ -145,12 +147,21 @@ struct SeatLevel {
     name: &'static str,
     reads: Arc<Gate>,
     writes: Arc<Gate>,
+    deletes: Arc<Gate>,
 }
 
 impl SeatLevel {
     fn new(name: &'static str, limits: LevelLimits) -> Self {
         let gate = |seats| Arc::new(Gate::new(seats, limits.queue));
-        Self { name, reads: gate(limits.reads), writes: gate(limits.writes) }
+        Self { name, reads: gate(limits.reads), writes: gate(limits.writes), deletes: gate(limits.deletes) }
+    }
+
+    fn gate(&self, verb: &RequestVerb) -> &Arc<Gate> {
+        match verb {
+            RequestVerb::Resource(Verb::Delete | Verb::DeleteCollection) => &self.deletes,
+            verb if verb.is_read() => &self.reads,
+            _ => &self.writes,
+        }
     }
 }
 
@@ -186,8 +197,7 @@ impl FlowControl {
         {
             return Ok(None);
         }
-        let level = self.level(holder.level, info);
-        let gate = if info.verb.is_read() { &level.reads } else { &level.writes };
+        let gate = self.level(holder.level, info).gate(&info.verb);
         gate.take(holder, cost.seats, time / WAIT_PART).await.map(Some)
     }
 
@@ -254,9 +264,10 @@ impl FlowControl {
             &self.anonymous,
         ];
         let gates = || {
-            levels
-                .iter()
-                .flat_map(|level| [(level.name, "readOnly", &level.reads), (level.name, "mutating", &level.writes)])
+            levels.iter().flat_map(|level| {
+                let gates = [("readOnly", &level.reads), ("mutating", &level.writes), ("deleting", &level.deletes)];
+                gates.map(|(request_kind, gate)| (level.name, request_kind, gate))
+            })
         };
         let family = |(name, help), kind, value: fn(&gate::Counts) -> u64| {
             gates().map(move |(level, request_kind, gate)| Sample {
@@ -293,7 +304,7 @@ mod tests {
     use keelson_access::User;
     use keelson_registry::Estimate;
 
-    const ONE: LevelLimits = LevelLimits { reads: 1, writes: 1, queue: 0 };
+    const ONE: LevelLimits = LevelLimits { reads: 1, writes: 1, deletes: 1, queue: 0 };
 
     fn user(name: &str, groups: &[&str]) -> User {
         let groups = groups.iter().map(ToString::to_string).collect();
@@ -350,7 +361,10 @@ mod tests {
         assert!(first.is_some());
         assert_eq!(acquire(&control, &alice, get, "/api/v1/pods").await.err(), Some(1));
         assert!(acquire(&control, &alice, get, "/metrics").await.is_err());
-        assert!(acquire(&control, &alice, post, "/api/v1/namespaces/a/pods").await.unwrap().is_some());
+        let written = acquire(&control, &alice, post, "/api/v1/namespaces/a/pods").await.unwrap();
+        assert!(written.is_some() && acquire(&control, &alice, post, "/api/v1/namespaces/a/pods").await.is_err());
+        let deleted = acquire(&control, &alice, &Method::DELETE, "/api/v1/namespaces/a/pods/b").await.unwrap();
+        assert!(deleted.is_some() && acquire(&control, &alice, &Method::DELETE, "/api/v1/pods").await.is_err());
         assert!(acquire(&control, &alice, get, "/api/v1/pods?watch=1").await.unwrap().is_none());
         assert!(acquire(&control, &alice, get, "/livez").await.unwrap().is_none());
         let others = [

@@ -4,8 +4,8 @@
 //! of them waiting. Such requests are answered by a runtime with threads of its own, which the system lets run beside those of the
 //! first. A request that waits, for the rest of its body, for the store or for somebody who is asked, holds no thread meanwhile, so that
 //! who sends slowly keeps up nobody. The number of those who wait is bounded by the seats of flow control, which each of them has.
-//! One user has half of the threads at the most, with all that its requests have done by other tasks. Administrators, nodes and
-//! controllers have threads of their own.
+//! One user has half of the threads at the most, with all that its requests have done by other tasks, and a second one takes fewer, so that
+//! no two of them have all. Administrators, nodes and controllers have threads of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +19,8 @@ use crate::shares::{Holder, Level};
 
 /// How many requests do long work at once, for each processor.
 const FOR_EACH_PROCESSOR: usize = 2;
+/// The least number of requests that do long work at once. It takes three users to have all of these.
+const LEAST: usize = 4;
 /// The part of these threads that the requests of one user may have: one in so many.
 const USER_PART: usize = 2;
 
@@ -26,11 +28,11 @@ const USER_PART: usize = 2;
 #[derive(Debug)]
 pub(super) struct LongWork {
     threads: OnceLock<Option<Runtime>>,
-    /// Those of administrators, nodes and controllers. Two users may have all of the others, and each piece of a query waits behind their
-    /// requests there.
+    /// The threads of administrators, nodes and controllers.
     of_cluster: OnceLock<Option<Runtime>>,
     count: usize,
     turns: TurnsByOwner,
+    turns_of_cluster: TurnsByOwner,
     /// How many requests they have begun to answer.
     begun: Arc<AtomicU64>,
 }
@@ -38,9 +40,11 @@ pub(super) struct LongWork {
 impl LongWork {
     /// As many as fit the machine.
     pub(super) fn new() -> Self {
-        let count = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
-        let turns = TurnsByOwner::new(count / USER_PART);
-        Self { threads: OnceLock::new(), of_cluster: OnceLock::new(), count, turns, begun: Arc::default() }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = (processors * FOR_EACH_PROCESSOR).max(LEAST);
+        let [turns, turns_of_cluster] = [(); 2].map(|()| TurnsByOwner::shared(count, count / USER_PART));
+        let (threads, of_cluster) = (OnceLock::new(), OnceLock::new());
+        Self { threads, of_cluster, count, turns, turns_of_cluster, begun: Arc::default() }
     }
 
     /// Tells how much these threads were given to do.
@@ -68,7 +72,8 @@ impl LongWork {
     ) -> T {
         let Some(threads) = self.threads(holder.level) else { return work.await };
         let begun = self.begun.clone();
-        let work = self.turns.of(holder.flow).take(work);
+        let turns = if holder.level.is_of_cluster() { &self.turns_of_cluster } else { &self.turns };
+        let work = turns.of(holder.flow).take(work);
         let counted = async move {
             begun.fetch_add(1, Ordering::Relaxed);
             work.await
@@ -109,10 +114,14 @@ impl Drop for LongWork {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
     use std::time::Duration;
+
+    use tokio::task::JoinHandle;
 
     const ANN: Holder = Holder { flow: 1, level: Level::Users };
     const BOB: Holder = Holder { flow: 2, level: Level::Users };
+    const EVE: Holder = Holder { flow: 3, level: Level::Users };
 
     #[tokio::test]
     async fn work_keeps_no_thread_of_the_runtime() {
@@ -157,40 +166,48 @@ mod tests {
     #[tokio::test]
     async fn requests_that_wait_hold_up_no_others() {
         let long_work = LongWork::new();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from) * FOR_EACH_PROCESSOR;
         let mut waiting: Vec<_> =
-            (0..4 * threads).map(|_| Box::pin(long_work.run(ANN, std::future::pending::<()>()))).collect();
+            (0..4 * long_work.count).map(|_| Box::pin(long_work.run(ANN, std::future::pending::<()>()))).collect();
         for waits in &mut waiting {
             assert!(futures::poll!(waits).is_pending());
         }
         assert_eq!(long_work.run(ANN, async { 7 }).await, 7);
     }
 
-    #[tokio::test]
-    async fn a_user_with_work_for_all_threads_leaves_some_to_others() {
-        let long_work = Arc::new(LongWork::new());
-        let (begun, begins) = std::sync::mpsc::channel();
-        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let holding: Vec<_> = (0..2 * long_work.count)
-            .map(|_| {
-                let (long_work, begun, stop) = (long_work.clone(), begun.clone(), stop.clone());
-                tokio::spawn(async move {
-                    let hold = async move {
-                        begun.send(()).unwrap();
-                        while !stop.load(Ordering::Relaxed) {
-                            std::thread::sleep(Duration::from_millis(1));
-                        }
-                    };
-                    long_work.run(ANN, hold).await;
-                })
+    /// Has a user hold as many threads as it may, until the rest is stopped.
+    fn hold_threads(
+        long_work: &Arc<LongWork>,
+        holder: Holder,
+        stop: &Arc<AtomicBool>,
+        begins: usize,
+    ) -> Vec<JoinHandle<()>> {
+        let (begun, begin) = std::sync::mpsc::channel();
+        let holding = (0..2 * long_work.count).map(|_| {
+            let (long_work, begun, stop) = (long_work.clone(), begun.clone(), stop.clone());
+            tokio::spawn(async move {
+                let hold = async move {
+                    let _ = begun.send(());
+                    while !stop.load(Ordering::Relaxed) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                };
+                long_work.run(holder, hold).await;
             })
-            .collect();
-        tokio::task::yield_now().await;
-        for _ in 0..long_work.count / USER_PART {
-            begins.recv_timeout(Duration::from_secs(30)).unwrap();
+        });
+        let holding = holding.collect();
+        for _ in 0..begins {
+            begin.recv_timeout(Duration::from_secs(30)).unwrap();
         }
-        assert_eq!(long_work.run(BOB, async { 7 }).await, 7);
-        assert!(begins.try_recv().is_err(), "the rest of the first user waits");
+        holding
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn two_users_with_work_for_all_threads_leave_some_to_others() {
+        let long_work = Arc::new(LongWork::new());
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut holding = hold_threads(&long_work, ANN, &stop, long_work.count / USER_PART);
+        holding.extend(hold_threads(&long_work, BOB, &stop, 1));
+        assert_eq!(long_work.run(EVE, async { 7 }).await, 7);
         stop.store(true, Ordering::Relaxed);
         for held in holding {
             held.await.unwrap();

@@ -305,4 +305,21 @@ mod tests {
         assert_eq!(cut.len() as u64, 10 * most + 1 - MOST_WAITING as u64);
         assert!(!cut.contains(&990_000));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_lists_of_one_user_cut_none_of_another() {
+        let (answers, replaced) = answers(100);
+        let begin = || {
+            let shut = Sending::default();
+            shut.waits(1);
+            answers.begin(shut, None, true)
+        };
+        let _of_ann: Vec<_> = (0..50).map(|_| begin()).collect();
+        replaced.store(60, Ordering::Relaxed);
+        let _of_bob = begin();
+        tokio::time::advance(PATIENCE / LENDING_PART).await;
+        replaced.store(101, Ordering::Relaxed);
+        answers.enforce();
+        assert_eq!(numbers(&answers), [50]);
+    }
 }

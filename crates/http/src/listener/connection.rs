@@ -32,6 +32,7 @@ use super::ahead::{Ahead, ReadAhead};
 use super::connections::Ticket;
 use super::heads::{HeadGuard, HeadLimit, Standing};
 use super::idle::{Activity, Busy};
+use super::long_heads::LongHeads;
 use super::request_head;
 use super::sending::{Sending, SentBody, Streams};
 use super::stall::{Patience, StallGuard};
@@ -69,12 +70,11 @@ const SEND_BUFFER_BYTES: usize = 128 * 1024;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The same for all streams of a connection: one body of the largest size, and some.
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-/// Bytes of all header fields of one HTTP/2 request. Long selectors and continue tokens stand in the path, which can't be longer than this:
-/// a stream with a longer one is reset, and clients try that again and again. Those who are told the bound tell their user.
-const MAX_HEADER_BYTES: u32 = 64 * 1024;
-/// The largest HTTP/2 frame. h2 ends the whole connection, with its watches, after a handful of CONTINUATION frames. In large frames a head
-/// over the limit needs few of them, and its request alone gets 431.
-const MAX_FRAME_BYTES: u32 = 256 * 1024;
+/// Bytes of all header fields of one HTTP/2 request when they are decoded. `long_heads.rs` refuses those that are too long before. As they
+/// are sent, they are at least five eighths of that.
+const MAX_HEADER_BYTES: u32 = 512 * 1024;
+/// The largest HTTP/2 frame. It has room for all that `long_heads.rs` collects. h2 ends the connection after a handful of CONTINUATION frames.
+pub(super) const MAX_FRAME_BYTES: u32 = 256 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 
@@ -220,7 +220,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
         async move { Ok::<_, Infallible>(answer(&shared, client, place, request, busy).await) }
     });
     let builder = builder(Streams::new(shared.unread, shared.metrics.clone()));
-    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(LongHeads::new(stream)), service));
     // Only looked at when one of them is woken, which is seldom, while the connection is at every request.
     let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
     ends.push(Box::pin(async {

@@ -8,11 +8,16 @@ use http::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
 
+use super::long_heads;
 use crate::body::ResponseBody;
+use crate::negotiation::MediaType;
 use crate::respond;
 
 /// The answer to a request with such a head; `None` for all others. The connection ends with the answer.
 pub(super) fn refusal(parts: &Parts) -> Option<Response<ResponseBody>> {
+    if let Some(refused) = long_heads::refusal(&parts.headers, parts.version) {
+        return Some(respond::error(&refused, MediaType::JSON));
+    }
     let (code, text) = fault(parts)?;
     let mut response = respond::plain_text(code, format!("{code}: {text}\n"));
     if parts.version <= Version::HTTP_11 {

@@ -16,7 +16,7 @@ use keelson_outbound::{ForwardPermit, ForwardedBody, reading_fault};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::headers::{drop_for_browsers, drop_of_answer};
+use super::headers::{keep_of_answer, keep_passed_back};
 use crate::body::{BodyError, ResponseBody, stream};
 use crate::respond;
 
@@ -34,6 +34,7 @@ pub(crate) struct PassedOn {
 pub(super) fn pass_back(
     answer: Response<ForwardedBody>,
     permit: ForwardPermit,
+    is_peer: bool,
     stopping: Option<CancellationToken>,
 ) -> Response<ResponseBody> {
     if answer.status().is_redirection() && answer.headers().contains_key(LOCATION) {
@@ -41,9 +42,17 @@ pub(super) fn pass_back(
         return respond::text(StatusCode::BAD_GATEWAY, REFUSED);
     }
     let (mut head, body) = answer.into_parts();
-    drop_of_answer(&mut head.headers);
+    keep_of_answer(&mut head.headers, is_peer);
     let stopping = stopping.map(|stopping| Box::pin(stopping.cancelled_owned()));
-    let body = Passing { inner: body, stopping, last_line: None, is_at_line_end: true, failed: None, _permit: permit };
+    let body = Passing {
+        inner: body,
+        stopping,
+        last_line: None,
+        is_at_line_end: true,
+        failed: None,
+        is_peer,
+        _permit: permit,
+    };
     let mut response = Response::new(stream(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
@@ -61,6 +70,8 @@ struct Passing {
     is_at_line_end: bool,
     /// Why the answer is broken off, which is said once what came before has gone out.
     failed: Option<BodyError>,
+    /// True for the answer of a peer.
+    is_peer: bool,
     _permit: ForwardPermit,
 }
 
@@ -103,7 +114,7 @@ impl Body for Passing {
                     this.is_at_line_end = *last == b'\n';
                 }
                 if let Some(trailers) = frame.trailers_mut() {
-                    drop_for_browsers(trailers);
+                    keep_passed_back(trailers, this.is_peer);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }

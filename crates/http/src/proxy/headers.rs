@@ -1,7 +1,8 @@
-//! Header fields of requests that are passed on.
+//! Header fields of requests that are passed on, and of their answers.
 //!
-//! Fields for one connection stay on it, credentials stay here, and what an aggregated server believes of a front proxy is written by
-//! this server alone. The rest passes as it is.
+//! Of a request, fields for one connection stay on it, credentials stay here, and what an aggregated server believes of a front proxy is
+//! written by this server alone. The rest passes as it is. Of an answer a list of fields passes and nothing else. Browsers obey many
+//! fields at the origin that they came from, which is this server's.
 
 use std::net::IpAddr;
 
@@ -11,6 +12,8 @@ use http::header::{
 };
 use keelson_access::User;
 use keelson_outbound::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
+
+use crate::respond;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -35,50 +38,37 @@ const OF_CONNECTION: [HeaderName; 8] =
 const KEPT_BACK: [HeaderName; 7] =
     [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
 
-/// Prefixes of field names that are removed from answers of other servers. They hold rules for browsers about the origin, which is this
-/// server's, and names of users.
-const NOT_PASSED_BACK_PREFIXES: [&str; 8] = [
-    "access-control-",
-    "content-security-policy",
-    "cross-origin-",
-    "impersonate-",
-    "public-key-pins",
-    "service-worker",
-    "set-cookie",
-    "x-remote-",
+/// The fields of an answer that are passed back, sorted: those that clients of Kubernetes read, and those that describe the body.
+const PASSED_BACK: [&str; 16] = [
+    "accept-ranges",
+    "allow",
+    "audit-id",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "etag",
+    "last-modified",
+    "location",
+    "retry-after",
+    "trailer",
+    "vary",
+    "warning",
 ];
-/// Further names of such fields, sorted.
-const NOT_PASSED_BACK: [&str; 30] = [
-    "accept-ch",
-    "accept-ch-lifetime",
-    "activate-storage-access",
-    "alt-svc",
-    "clear-site-data",
-    "critical-ch",
-    "delta-base",
-    "document-policy",
-    "expect-ct",
-    "feature-policy",
-    "integrity-policy",
-    "link",
-    "nel",
-    "observe-browsing-topics",
-    "origin-agent-cluster",
-    "permissions-policy",
-    "referrer-policy",
-    "refresh",
-    "report-to",
-    "reporting-endpoints",
-    "set-login",
-    "sourcemap",
-    "speculation-rules",
-    "strict-transport-security",
-    "supports-loading-mode",
-    "timing-allow-origin",
-    "use-as-dictionary",
-    "www-authenticate",
-    "x-sourcemap",
-    "x-webkit-csp",
+/// The beginnings of the names of further ones.
+const PASSED_BACK_PREFIXES: [&str; 2] = ["grpc-", "x-kubernetes-"];
+/// The beginning of further ones that pass from a peer, which is a server like this one.
+const PREFIX_OF_PEERS: &str = "keelson-";
+/// The fields that pass with a change of the protocol, sorted.
+const PASSED_BACK_OF_UPGRADES: [&str; 6] = [
+    "connection",
+    "sec-websocket-accept",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
+    "upgrade",
+    "x-stream-protocol-version",
 ];
 
 /// The fields in which aggregated servers believe who asks: no client may set them.
@@ -152,24 +142,33 @@ pub(super) fn drop_of_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// Takes away from an answer what is not passed back.
-pub(super) fn drop_of_answer(headers: &mut HeaderMap) {
+/// Keeps of an answer what is passed back.
+pub(super) fn keep_of_answer(headers: &mut HeaderMap, is_peer: bool) {
     // RFC 9112, section 6.3: where the body comes in chunks, a length beside them says nothing.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
     drop_of_connection(headers);
-    drop_for_browsers(headers);
+    keep_passed_back(headers, is_peer);
+    respond::bound_passed_warnings(headers);
 }
 
-/// Removes the fields of an answer, or of its trailers, by which only this server may instruct browsers.
-pub(super) fn drop_for_browsers(headers: &mut HeaderMap) {
-    let is_not_passed = |name: &HeaderName| {
-        let name = name.as_str();
-        NOT_PASSED_BACK.binary_search(&name).is_ok()
-            || NOT_PASSED_BACK_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-    };
-    while let Some(name) = headers.keys().find(|name| is_not_passed(name)).cloned() {
+/// Keeps of an answer's fields, or of its trailers, those that are passed back.
+pub(super) fn keep_passed_back(headers: &mut HeaderMap, is_peer: bool) {
+    keep(headers, |name| {
+        PASSED_BACK.binary_search(&name).is_ok()
+            || PASSED_BACK_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || is_peer && name.starts_with(PREFIX_OF_PEERS)
+    });
+}
+
+/// Keeps the fields of an answer that change the protocol.
+pub(super) fn keep_of_upgrade(headers: &mut HeaderMap) {
+    keep(headers, |name| PASSED_BACK_OF_UPGRADES.binary_search(&name).is_ok());
+}
+
+fn keep(headers: &mut HeaderMap, is_kept: impl Fn(&str) -> bool) {
+    while let Some(name) = headers.keys().find(|name| !is_kept(name.as_str())).cloned() {
         headers.remove(name);
     }
 }
@@ -310,7 +309,7 @@ mod tests {
     fn a_length_beside_chunks_is_none() {
         let passed_back = |fields: &[(&str, &str)]| {
             let mut headers = headers(fields);
-            drop_of_answer(&mut headers);
+            keep_of_answer(&mut headers, false);
             headers.contains_key(CONTENT_LENGTH)
         };
         assert!(passed_back(&[("content-length", "2")]));
@@ -318,28 +317,40 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_nothing_to_browsers() {
-        assert!(NOT_PASSED_BACK.is_sorted(), "they are searched by halves");
-        let mut fields: Vec<(&str, &str)> = NOT_PASSED_BACK.iter().map(|name| (*name, "x")).collect();
-        fields.extend([
-            ("access-control-max-age", "60"),
-            ("content-security-policy", "default-src *"),
-            ("content-security-policy-report-only", "default-src *"),
-            ("cross-origin-opener-policy", "unsafe-none"),
-            ("public-key-pins-report-only", "x"),
-            ("service-worker-allowed", "/"),
+    fn of_an_answer_a_list_of_fields_passes() {
+        assert!(PASSED_BACK.is_sorted() && PASSED_BACK_OF_UPGRADES.is_sorted(), "they are searched by halves");
+        let fields = [
+            ("cache-control", "max-age=31536000, immutable"),
+            ("clear-site-data", "*"),
+            ("etag", "e"),
+            ("expires", "0"),
+            ("keelson-total-count", "1"),
+            ("location", "/a"),
+            ("no-vary-search", "params"),
+            ("secure-session-registration", "(ES256)"),
             ("set-cookie", "a=b"),
             ("set-cookie", "c=d"),
-            ("set-cookie2", "a=b"),
-            ("x-remote-user", "root"),
-            ("etag", "e"),
-            ("location", "/a"),
+            ("strict-transport-security", "max-age=0"),
+            ("upgrade", "h2c"),
+            ("vary", "accept"),
             ("warning", "299 - w"),
             ("x-custom", "1"),
-        ]);
-        let mut answer = headers(&fields);
-        drop_of_answer(&mut answer);
-        assert_eq!(texts(&answer), ["etag: e", "location: /a", "warning: 299 - w", "x-custom: 1"]);
+            ("x-frame-options", "DENY"),
+            ("x-kubernetes-pf-flowschema-uid", "u"),
+            ("x-remote-user", "root"),
+        ];
+        let check = |is_peer: bool, expected: &[&str]| {
+            let mut answer = headers(&fields);
+            keep_of_answer(&mut answer, is_peer);
+            assert_eq!(texts(&answer), expected);
+        };
+        let passed =
+            ["etag: e", "location: /a", "vary: accept", "warning: 299 - w", "x-kubernetes-pf-flowschema-uid: u"];
+        check(false, &passed);
+        check(true, &[&passed[..1], &["keelson-total-count: 1"], &passed[1..]].concat());
+        let mut upgraded = headers(&[("upgrade", "websocket"), ("sec-websocket-accept", "a"), ("set-cookie", "a=b")]);
+        keep_of_upgrade(&mut upgraded);
+        assert_eq!(texts(&upgraded), ["sec-websocket-accept: a", "upgrade: websocket"]);
     }
 
     #[test]

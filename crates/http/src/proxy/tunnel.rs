@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -21,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::time::timeout;
 
 use super::answer::{PassedOn, pass_back};
-use super::headers::{drop_for_browsers, wants_upgrade};
+use super::headers::{keep_of_upgrade, wants_upgrade};
 use crate::body::{ResponseBody, empty};
 use crate::filters::panics;
 use crate::respond;
@@ -63,7 +62,7 @@ pub(super) fn open(
     match answer.status() {
         StatusCode::SWITCHING_PROTOCOLS => {}
         code if code.is_client_error() || code.is_server_error() => {
-            let mut refusal = pass_back(answer.map(ForwardedBody::from), permit, None);
+            let mut refusal = pass_back(answer.map(ForwardedBody::from), permit, false, None);
             refusal.extensions_mut().insert(PassedOn { as_it_is: true });
             return refusal;
         }
@@ -91,8 +90,7 @@ pub(super) fn open(
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *response.headers_mut() = std::mem::take(answer.headers_mut());
-    response.headers_mut().remove(CONTENT_LENGTH);
-    drop_for_browsers(response.headers_mut());
+    keep_of_upgrade(response.headers_mut());
     response.extensions_mut().insert(PassedOn { as_it_is: true });
     response
 }

@@ -86,7 +86,7 @@ async fn a_panic_is_a_stage_of_its_own_and_the_last_one() {
 
 #[tokio::test]
 async fn every_answer_names_the_id_of_its_request() {
-    let exempt = LevelLimits { reads: 1, writes: 1, queue: 0 };
+    let exempt = LevelLimits { reads: 1, writes: 1, deletes: 1, queue: 0 };
     let flow = FlowLimits { exempt, ..FlowLimits::default() };
     let limits = Limits { unread: Duration::from_secs(600), ..Limits::default() };
     let server = Server::start_with(Setup { flow, limits, ..Setup::default() }).await;

@@ -39,9 +39,11 @@ use keelson_resources::Catalogue;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::Service;
@@ -183,6 +185,23 @@ impl Server {
         }
     }
 
+    /// Sends these bytes over a connection, and returns what comes back up to the end of a `Status`.
+    pub(crate) async fn send_raw(&self, bytes: &[u8], protocol: Protocol) -> String {
+        let mut stream = connected(self, protocol, Credentials::Admin).await.unwrap();
+        let exchange = async {
+            stream.write_all(bytes).await.unwrap();
+            let (mut came, mut more) = (Vec::new(), [0; 4096]);
+            while !came.windows(2).any(|two| two == b"}\n") {
+                match stream.read(&mut more).await {
+                    Ok(0) | Err(_) => break,
+                    Ok(count) => came.extend(&more[..count]),
+                }
+            }
+            String::from_utf8_lossy(&came).into_owned()
+        };
+        tokio::time::timeout(PATIENCE, exchange).await.unwrap()
+    }
+
     /// Begins the end of the server; the result is there when it has ended.
     pub(crate) fn stop(self) -> JoinHandle<()> {
         self.stopping.cancel();
@@ -207,19 +226,28 @@ enum Sender {
     Http2(http2::SendRequest<Outgoing>),
 }
 
+/// A connection on which nothing was said yet.
+async fn connected(
+    server: &Server,
+    protocol: Protocol,
+    credentials: Credentials,
+) -> Result<TlsStream<TcpStream>, Failure> {
+    let alpn: &[u8] = if protocol == Protocol::Http1 { b"http/1.1" } else { b"h2" };
+    let config = tls_config(&server.pki, credentials, alpn);
+    let stream = TcpStream::connect(server.address).await?;
+    let name = ServerName::try_from("localhost")?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(alpn));
+    Ok(stream)
+}
+
 impl Client {
     pub(crate) async fn try_connect(
         server: &Server,
         protocol: Protocol,
         credentials: Credentials,
     ) -> Result<Self, Failure> {
-        let alpn: &[u8] = if protocol == Protocol::Http1 { b"http/1.1" } else { b"h2" };
-        let config = tls_config(&server.pki, credentials, alpn);
-        let stream = TcpStream::connect(server.address).await?;
-        let name = ServerName::try_from("localhost")?;
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(alpn));
-        let stream = TokioIo::new(stream);
+        let stream = TokioIo::new(connected(server, protocol, credentials).await?);
         let sender = match protocol {
             Protocol::Http1 => {
                 let (sender, connection) = http1::handshake(stream).await?;

@@ -103,7 +103,7 @@ async fn certificates_of_other_authorities_take_no_more_connections_than_none() 
 
 /// A server with few seats for users, which are lent after `unread / 60`.
 async fn narrow(reads: usize, writes: usize, limits: Limits) -> Server {
-    let flow = FlowLimits { users: LevelLimits { reads, writes, queue: 4 }, ..FlowLimits::default() };
+    let flow = FlowLimits { users: LevelLimits { reads, writes, deletes: 1, queue: 4 }, ..FlowLimits::default() };
     Server::start_with(Setup { flow, limits, ..Setup::default() }).await
 }
 

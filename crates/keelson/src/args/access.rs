@@ -13,13 +13,20 @@ use keelson_server::{
     TokenWebhook,
 };
 
-use super::duration;
+use super::kinds::{Joined as _, List, duration, list, switch};
 
 #[derive(ClapArgs)]
 pub(crate) struct Access {
     /// Take requests without credentials as those of system:anonymous, who may ask for health and the version: true unless given, or as
     /// --authentication-config says. Otherwise they are refused (401).
-    #[arg(long, env = "KEELSON_ANONYMOUS_AUTH", action = ArgAction::Set)]
+    #[arg(
+        long,
+        env = "KEELSON_ANONYMOUS_AUTH",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = switch
+    )]
     anonymous_auth: Option<bool>,
     /// A file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1): issuers whose tokens (JWT) are believed, and for which
     /// paths requests without credentials are taken. It is read again when it changes.
@@ -39,8 +46,8 @@ pub(crate) struct Access {
     /// Who decides what users may do, one asked after another: Node lets nodes read what their pods use and confines what they write,
     /// RBAC goes by the stored roles and bindings, Webhook asks somebody else, AlwaysAllow lets everybody do anything (for
     /// development), AlwaysDeny nobody. Node,RBAC unless given.
-    #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_delimiter = ',')]
-    authorization_mode: Vec<AuthorizerKind>,
+    #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_parser = list::<AuthorizerKind>)]
+    authorization_mode: Vec<List<AuthorizerKind>>,
     /// A file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): the same with several webhooks and conditions under which
     /// they are asked. It is read again when it changes.
     #[arg(long, env = "KEELSON_AUTHORIZATION_CONFIG")]
@@ -89,8 +96,8 @@ struct Oidc {
     #[arg(long, env = "KEELSON_OIDC_GROUPS_PREFIX")]
     oidc_groups_prefix: Option<String>,
     /// The algorithms with which its tokens may be signed.
-    #[arg(long, env = "KEELSON_OIDC_SIGNING_ALGS", value_delimiter = ',', default_value = "RS256")]
-    oidc_signing_algs: Vec<String>,
+    #[arg(long, env = "KEELSON_OIDC_SIGNING_ALGS", value_parser = list::<String>, default_value = "RS256")]
+    oidc_signing_algs: Vec<List<String>>,
     /// A claim with the value that tokens must have: NAME=VALUE. May be repeated.
     #[arg(long, env = "KEELSON_OIDC_REQUIRED_CLAIM", value_parser = required_claim)]
     oidc_required_claim: Vec<(String, String)>,
@@ -100,7 +107,8 @@ impl Access {
     /// Adds what they say to the settings of a server.
     pub(crate) fn read_into(self, config: &mut Config) -> anyhow::Result<()> {
         config.anonymous = self.anonymous_auth;
-        config.authorization = match (&self.authorization_config, self.authorization_mode.is_empty()) {
+        let modes = self.authorization_mode.clone().joined();
+        config.authorization = match (&self.authorization_config, modes.is_empty()) {
             (Some(_), false) => {
                 bail!(
                     "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined"
@@ -112,7 +120,7 @@ impl Access {
                 )
             }
             (Some(file), true) => AuthorizationSource::File(std::path::absolute(file)?),
-            (None, _) => AuthorizationSource::Flags(self.authorizers()?),
+            (None, _) => AuthorizationSource::Flags(self.authorizers(&modes)?),
         };
         config.authentication = AuthenticationSources {
             file: self.authentication_config,
@@ -126,8 +134,8 @@ impl Access {
         Ok(())
     }
 
-    fn authorizers(&self) -> anyhow::Result<Vec<AuthorizerEntry>> {
-        let modes = match self.authorization_mode.as_slice() {
+    fn authorizers(&self, modes: &[AuthorizerKind]) -> anyhow::Result<Vec<AuthorizerEntry>> {
+        let modes = match modes {
             [] => &[AuthorizerKind::Node, AuthorizerKind::Rbac][..],
             modes => modes,
         };
@@ -169,7 +177,7 @@ impl Oidc {
             username_prefix: self.oidc_username_prefix,
             groups_claim: self.oidc_groups_claim.unwrap_or_default(),
             groups_prefix: self.oidc_groups_prefix.unwrap_or_default(),
-            signing_algorithms: self.oidc_signing_algs,
+            signing_algorithms: self.oidc_signing_algs.joined(),
             required_claims: self.oidc_required_claim,
         })
     }
@@ -186,13 +194,11 @@ fn required_claim(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
     use crate::args::{Args, Command};
 
     fn read(flags: &str) -> Result<Config, String> {
-        let Ok(args) = Args::try_parse_from(["keelson", "serve"].into_iter().chain(flags.split_whitespace())) else {
+        let Ok(args) = Args::read(["keelson", "serve"].into_iter().chain(flags.split_whitespace())) else {
             panic!("the flags can be read: {flags}");
         };
         let Command::Serve(serve) = args.command else { panic!("it is serve") };

@@ -10,7 +10,7 @@ use keelson_server::{
     Truncation, audit_mode,
 };
 
-use super::{OrNever, duration, duration_or_never};
+use super::kinds::{OrNever, duration, duration_or_never};
 
 #[derive(ClapArgs)]
 pub(crate) struct Audit {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use keelson_server::{FrontProxyOptions, RequestHeaders};
 
+use super::kinds::{Joined as _, List, list};
+
 #[derive(ClapArgs)]
 pub(crate) struct FrontProxy {
     /// The certificate that aggregated API servers are shown (PEM), instead of one of the server's own.
@@ -19,30 +21,30 @@ pub(crate) struct FrontProxy {
     #[arg(long, env = "KEELSON_REQUESTHEADER_CLIENT_CA_FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
     /// The common names that certificates of front proxies have; any where there is none.
-    #[arg(long, env = "KEELSON_REQUESTHEADER_ALLOWED_NAMES", value_delimiter = ',')]
-    requestheader_allowed_names: Vec<String>,
+    #[arg(long, env = "KEELSON_REQUESTHEADER_ALLOWED_NAMES", value_parser = list::<String>)]
+    requestheader_allowed_names: Vec<List<String>>,
     /// The header fields for the name of the user.
     #[arg(
         long,
         env = "KEELSON_REQUESTHEADER_USERNAME_HEADERS",
-        value_delimiter = ',',
+        value_parser = list::<String>,
         default_value = "X-Remote-User"
     )]
-    requestheader_username_headers: Vec<String>,
+    requestheader_username_headers: Vec<List<String>>,
     /// The header fields for the uid of the user.
-    #[arg(long, env = "KEELSON_REQUESTHEADER_UID_HEADERS", value_delimiter = ',', default_value = "X-Remote-Uid")]
-    requestheader_uid_headers: Vec<String>,
+    #[arg(long, env = "KEELSON_REQUESTHEADER_UID_HEADERS", value_parser = list::<String>, default_value = "X-Remote-Uid")]
+    requestheader_uid_headers: Vec<List<String>>,
     /// The header fields for the groups of the user.
-    #[arg(long, env = "KEELSON_REQUESTHEADER_GROUP_HEADERS", value_delimiter = ',', default_value = "X-Remote-Group")]
-    requestheader_group_headers: Vec<String>,
+    #[arg(long, env = "KEELSON_REQUESTHEADER_GROUP_HEADERS", value_parser = list::<String>, default_value = "X-Remote-Group")]
+    requestheader_group_headers: Vec<List<String>>,
     /// How the header fields begin that say what else is known of the user.
     #[arg(
         long,
         env = "KEELSON_REQUESTHEADER_EXTRA_HEADERS_PREFIX",
-        value_delimiter = ',',
+        value_parser = list::<String>,
         default_value = "X-Remote-Extra-"
     )]
-    requestheader_extra_headers_prefix: Vec<String>,
+    requestheader_extra_headers_prefix: Vec<List<String>>,
 }
 
 impl FrontProxy {
@@ -51,11 +53,11 @@ impl FrontProxy {
             client: self.proxy_client_cert_file.zip(self.proxy_client_key_file),
             client_ca: self.requestheader_client_ca_file,
             headers: RequestHeaders {
-                allowed_names: self.requestheader_allowed_names,
-                username: self.requestheader_username_headers,
-                uid: self.requestheader_uid_headers,
-                group: self.requestheader_group_headers,
-                extra_prefix: self.requestheader_extra_headers_prefix,
+                allowed_names: self.requestheader_allowed_names.joined(),
+                username: self.requestheader_username_headers.joined(),
+                uid: self.requestheader_uid_headers.joined(),
+                group: self.requestheader_group_headers.joined(),
+                extra_prefix: self.requestheader_extra_headers_prefix.joined(),
             },
         }
     }

@@ -152,3 +152,30 @@ async fn the_core_group_is_served_here_whatever_its_api_service_says() {
     let after = raw.get("/api").header("accept", AGGREGATED).await.expect(200);
     assert_eq!((after.header("etag"), after.text()), (before.header("etag"), before.text()));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_service_hides_neither_the_announcement_nor_the_api_services() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let registered = |group: &str, version: &str| {
+        let service = json!({ "namespace": "default", "name": "nowhere" });
+        json!({
+            "metadata": { "name": format!("{version}.{group}") },
+            "spec": {
+                "group": group, "version": version, "groupPriorityMinimum": 1000, "versionPriority": 15,
+                "service": service, "insecureSkipTLSVerify": true,
+            },
+        })
+    };
+    for version in ["v1", "v1alpha1"] {
+        let refused = raw.post(SERVICES, &registered("keelson.io", version)).await.expect(422).json();
+        assert_eq!(refused["details"]["causes"][0]["field"], "spec.group", "{refused}");
+    }
+    raw.get("/apis/keelson.io/v1alpha1").await.expect(200);
+
+    // One of the group of APIServices themselves is stored, as in kube-apiserver, and leads nowhere.
+    raw.post(SERVICES, &registered("apiregistration.k8s.io", "v1")).await.expect(201);
+    all_looked_at(&raw).await;
+    raw.get(format!("{SERVICES}/v1.apps")).await.expect(200);
+    raw.delete(format!("{SERVICES}/v1.apiregistration.k8s.io")).await.expect(200);
+}

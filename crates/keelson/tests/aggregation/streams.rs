@@ -239,16 +239,16 @@ async fn nothing_is_held_of_a_request_but_what_connections_buffer() {
 }
 
 #[tokio::test]
-async fn trailers_pass_but_those_for_browsers() {
+async fn trailers_pass_as_other_fields_do() {
     let lab = Lab::http1(|request: UpstreamRequest| async move {
         if !request.uri().path().ends_with("/trailer") {
             return upstream_echo(request).await;
         }
-        let fields = [("x-t", "end"), ("link", "</a>; rel=preload")];
+        let fields = [("grpc-status", "0"), ("link", "</a>; rel=preload"), ("x-t", "end")];
         let fields = fields.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let trailers = HeaderMap::from_iter(fields);
         let mut answer = frames(stream::iter([Ok(Frame::data(Bytes::from("ok"))), Ok(Frame::trailers(trailers))]));
-        answer.headers_mut().insert("trailer", "x-t, link".parse().unwrap());
+        answer.headers_mut().insert("trailer", "grpc-status, link, x-t".parse().unwrap());
         answer
     })
     .await;
@@ -259,7 +259,8 @@ async fn trailers_pass_but_those_for_browsers() {
     let mut answer = String::new();
     wire.read_to_string(&mut answer).await.unwrap();
     assert!(
-        answer.contains("trailer: x-t, link\r\n") && answer.ends_with("\r\nok\r\n0\r\nx-t: end\r\n\r\n"),
+        answer.contains("trailer: grpc-status, link, x-t\r\n")
+            && answer.ends_with("\r\nok\r\n0\r\ngrpc-status: 0\r\n\r\n"),
         "{answer}"
     );
 }

@@ -105,3 +105,31 @@ async fn short_names_categories_and_subresources_are_discovered_in_both_forms() 
     assert_eq!(below, ["status", "scale"]);
     assert_eq!(raw.get(format!("/apis/{group}/v1/figs")).await.expect(200).json()["kind"], "FigBasket");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_hides_nothing_that_is_built_in() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let announced = raw.get("/apis/keelson.io/v1alpha1").await.expect(200).text();
+    let own = definition("keelson.io", "parameters", "Parameter", json!([version("v1alpha1", true)]));
+    let refused = raw.post(DEFINITIONS, &own).await.expect(422).json();
+    assert_eq!(refused["details"]["causes"][0]["field"], "spec.group");
+    let why = "is the group of the API server itself and can't be served by anything else";
+    assert!(refused["message"].as_str().unwrap().contains(why), "{refused}");
+    assert_eq!(raw.get("/apis/keelson.io/v1alpha1").await.expect(200).text(), announced);
+
+    // Beside built-in resources kube-apiserver serves a definition in versions of its own alone.
+    let versions = json!([version("v1", false), version("v7", true)]);
+    let mut beside = definition("networking.k8s.io", "routes", "Route", versions);
+    beside["metadata"]["annotations"] = json!({ "api-approved.kubernetes.io": "unapproved, a test" });
+    establish(&raw, &beside).await;
+    let path = |version: &str| format!("/apis/networking.k8s.io/{version}/namespaces/default/routes");
+    let hidden = raw.get(path("v1")).await.expect(404).json();
+    assert_eq!(hidden["message"], "the server could not find the requested resource");
+    raw.post(path("v7"), &json!({ "metadata": { "name": "a" } })).await.expect(201);
+    assert_eq!(raw.get(path("v7")).await.expect(200).json()["items"][0]["apiVersion"], "networking.k8s.io/v7");
+    let shown = raw.get("/apis/networking.k8s.io/v1").await.expect(200).text();
+    assert!(shown.contains("ingresses") && !shown.contains("routes"), "{shown}");
+    let shown = raw.get("/openapi/v3/apis/networking.k8s.io/v1").await.expect(200).text();
+    assert!(!shown.contains("/routes"), "a definition is not described where it is not served");
+}

@@ -6,6 +6,7 @@
 mod backup;
 mod crash;
 mod disk;
+mod disk_shares;
 mod losses;
 mod stop;
 mod tokens;

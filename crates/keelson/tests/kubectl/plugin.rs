@@ -129,7 +129,7 @@ async fn control_characters_of_objects_reach_no_terminal() {
         "get events --search owned",
     ] {
         let printed = ok(&shell, line).await;
-        let acts = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+        let acts = |character| keelson_meta::control_characters::acts(character) && !matches!(character, '\n' | '\t');
         assert!(!printed.contains(acts), "{line}: {printed:?}");
         if line.ends_with("json") && !line.contains("group") {
             let document: Value = serde_json::from_str(&printed).unwrap();
@@ -139,8 +139,12 @@ async fn control_characters_of_objects_reach_no_terminal() {
     }
     let table = ok(&shell, "get events").await;
     assert!(table.contains("^[]0;owned^G") && table.contains("a^[[2J<U+009B>31mb\\rc"), "{table}");
-    let (done, _, said) = run(&shell, "get pods --sort-by \u{9b}2J").await;
-    assert!(!done && !said.contains('\u{9b}'), "{said:?}");
+    let yaml = ok(&shell, "get events -o yaml").await;
+    assert!(yaml.contains(r#"component: "\u202Ex""#), "{yaml}");
+    for line in ["get pods --sort-by \u{9b}2J", "get pods --\u{9b}2J", "get pods --limit \u{202e}"] {
+        let (done, _, said) = run(&shell, line).await;
+        assert!(!done && !said.contains(['\u{9b}', '\u{202e}']), "{said:?}");
+    }
 }
 
 #[tokio::test]

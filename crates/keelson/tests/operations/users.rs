@@ -17,9 +17,11 @@ struct Said {
 }
 
 async fn user_create(kubeconfig: &Path, args: &[&str]) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_keelson"));
-    command.args(["user", "create"]).args(args).arg("--kubeconfig").arg(kubeconfig).stdin(Stdio::null());
-    let output = command.output().await.unwrap();
+    keelson(&[&["user", "create"], args, &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat()).await
+}
+
+async fn keelson(args: &[&str]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_keelson")).args(args).stdin(Stdio::null()).output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Said { ok: output.status.success(), out: text(output.stdout), err: text(output.stderr) }
 }
@@ -139,4 +141,52 @@ async fn a_name_that_the_certificate_lacks_and_a_role_that_holds_everywhere_get_
     let bad = ["bad", "--server", "https://", "--out", out.to_str().unwrap()];
     let said = user_create(server.kubeconfig(), &bad).await;
     assert!(!said.ok && said.err.contains("reading --server") && !out.exists(), "{}", said.err);
+}
+
+/// No server knows of a user before it shows its certificate, so that there is nowhere else to look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_that_were_made_are_listed_with_what_they_may() {
+    let server = TestServer::start().await;
+    let kubeconfig = server.kubeconfig().to_str().unwrap();
+    let list = async || keelson(&["user", "list", "--kubeconfig", kubeconfig]).await;
+    let none = list().await;
+    assert!(none.ok && none.out.lines().count() == 1, "{} {}", none.out, none.err);
+    let files = TempDir::new().unwrap();
+    let create = async |name: &str, args: &[&str]| {
+        let out = files.path().join(name);
+        user_create(server.kubeconfig(), &[&[name, "--out", out.to_str().unwrap()], args].concat()).await
+    };
+    assert!(create("ann", &["--group", "devs", "--namespace", "default", "--role", "view"]).await.ok);
+    assert!(create("bob", &["--valid-for", "1h"]).await.ok);
+    let listed = list().await.out;
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines.len() == 3 && lines[1].starts_with("ann ") && lines[1].contains("devs"), "{listed}");
+    assert!(
+        lines[1].ends_with("view in default") && lines[2].starts_with("bob ") && lines[2].ends_with(" -"),
+        "{listed}"
+    );
+    for hidden in ["a\u{1b}[2Jb", "a\u{202e}b", "a\nb"] {
+        let said = create(hidden, &[]).await;
+        assert!(!said.ok && said.err.contains("it has control characters"), "{}", said.err);
+        let acts = |character| keelson_meta::control_characters::acts(character) && character != '\n';
+        assert!(!said.err.contains(acts), "{:?}", said.err);
+    }
+}
+
+#[tokio::test]
+async fn keys_for_a_rotation_are_made_in_new_files() {
+    let files = TempDir::new().unwrap();
+    let stem = files.path().join("next");
+    for (kind, public) in [("service-account", "next.pub"), ("authority", "next.crt")] {
+        let args = ["keys", kind, "--out", stem.to_str().unwrap()];
+        let made = keelson(&args).await;
+        assert!(made.ok && made.out.contains("next.key"), "{}", made.err);
+        let again = keelson(&args).await;
+        assert!(!again.ok && again.err.contains("exists"), "{}", again.err);
+        let key = std::fs::read_to_string(files.path().join("next.key")).unwrap();
+        assert!(key.contains("PRIVATE KEY") && files.path().join(public).exists());
+        std::fs::remove_file(files.path().join("next.key")).unwrap();
+        std::fs::remove_file(files.path().join(public)).unwrap();
+    }
+    assert_eq!(keelson(&["keys", "token-seal"]).await.out.trim().len(), 44);
 }

@@ -73,8 +73,7 @@ impl<'r> Documents<'r> {
     /// When it can't be written.
     pub(crate) fn print(output: Output, document: &Value) -> anyhow::Result<()> {
         if output == Output::Yaml {
-            // YAML's writer escapes every character that is not printable.
-            return print(String::from_utf8_lossy(&yaml::to_vec(document)).trim_end());
+            return print(String::from_utf8_lossy(&yaml::to_vec_for_terminals(document)).trim_end());
         }
         print(&escaped_json(String::from_utf8_lossy(&json::to_vec_pretty(document)).trim_end()))
     }

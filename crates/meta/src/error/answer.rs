@@ -26,6 +26,11 @@ pub(super) fn unclassified(message: &str) -> Status {
     Status::failure(500, None, message.to_owned())
 }
 
+/// A head of a request that is too long, for which upstream has no reason.
+pub(super) fn long_head(code: u16, message: &str) -> Status {
+    Status::failure(code, None, message.to_owned())
+}
+
 /// A failure that passes, with the time after which to try again, if it is known.
 pub(super) fn unavailable(message: &str, retry_after_seconds: Option<u32>) -> Status {
     let status = failure(503, "ServiceUnavailable", message.to_owned());
@@ -142,11 +147,18 @@ pub(super) fn bound(status: &mut Status) {
 /// Makes control characters visible in the texts of a status. They can come from webhooks, converters, policies and stored objects,
 /// and clients print them to terminals.
 pub(super) fn make_visible(status: &mut Status) {
-    let causes = status.details.iter_mut().flat_map(|details| &mut details.causes);
-    for text in std::iter::once(&mut status.message).chain(causes.map(|cause| &mut cause.message)) {
-        if let Cow::Owned(shown) = visible(text) {
-            *text = shown;
-        }
+    show(&mut status.message);
+    let Some(details) = &mut status.details else { return };
+    [&mut details.name, &mut details.group, &mut details.kind].into_iter().for_each(show);
+    for cause in &mut details.causes {
+        show(&mut cause.message);
+        show(&mut cause.field);
+    }
+}
+
+fn show(text: &mut String) {
+    if let Cow::Owned(shown) = visible(text) {
+        *text = shown;
     }
 }
 

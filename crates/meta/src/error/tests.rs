@@ -266,6 +266,9 @@ fn limits_are_told() {
          1572864",
         None,
     );
+    check(&ApiError::UrlTooLong { limit: 65_534 }, 414, "", "the URL of a request has at most 65534 bytes", None);
+    let fields = "the header fields of a request have at most 262144 bytes";
+    check(&ApiError::HeadTooLarge { limit: 262_144 }, 431, "", fields, None);
     check(
         &ApiError::InsufficientStorage("the store is full".into()),
         507,
@@ -362,4 +365,13 @@ fn a_503_after_a_long_wait_names_no_time_to_try_again() {
     let waited = |error: ApiError, seconds| error.after_waiting(std::time::Duration::from_secs(seconds)).retry_after();
     assert_eq!((waited(away(), 7), waited(away(), 8)), (Some(1), None));
     assert_eq!(waited(ApiError::TooManyRequests { retry_after_seconds: 1 }, 60), Some(1), "it waited for its turn");
+}
+
+#[test]
+fn control_characters_are_shown_in_each_text_of_a_status() {
+    let error = ApiError::NotFound { resource: resource("\u{9b}g", "r\u{202e}"), name: "n\x1b[2J".into() };
+    let body = serde_json::to_string(&error.status()).expect("a status serialises");
+    assert!(!body.contains(crate::control_characters::acts) && !body.contains("\\u00"), "{body}");
+    let details = error.status().details.expect("there are some");
+    assert_eq!((&*details.name, &*details.group, &*details.kind), ("n^[[2J", "<U+009B>g", "r<U+202E>"));
 }

@@ -38,7 +38,7 @@ pub(super) fn find(sought: &Sought) -> BoxFuture<'_, Result<Found, ApiError>> {
 }
 
 async fn found(sought: &Sought) -> Result<Found, ApiError> {
-    let Sought { collection, snapshot, wanted } = sought;
+    let Sought { collection, snapshot, wanted, owner } = sought;
     let most = candidates(snapshot, wanted);
     let mut shortest: Option<(View, Ranks)> = None;
     let mut looked_at = 0;
@@ -48,7 +48,7 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
             continue;
         }
         let (collection, snapshot) = (collection.clone(), snapshot.clone());
-        let index = Sought { collection, snapshot, wanted: Arc::new(index) };
+        let index = Sought { collection, snapshot, wanted: Arc::new(index), owner: *owner };
         // Where an object has too many values for an index, or is stored in a version that is not known here, the query says what it can
         // by itself.
         let Ok((view, looks)) = view_of(&index).await else { continue };

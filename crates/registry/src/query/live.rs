@@ -115,7 +115,7 @@ impl Registry {
         options: &ListOptions,
         query: &Query,
     ) -> Result<LivePage, ApiError> {
-        let plan = QueryPlan::new(target, options, query, None, self.token_form(target, caller))?;
+        let plan = QueryPlan::new(target, options, query, None, self.token_form(target, caller))?.of(caller);
         let refused = |why: &str| Err(ApiError::BadRequest(why.to_owned()));
         if plan.token().is_some() {
             return refused("a live page is followed by its number, not from a continue token on");
@@ -234,7 +234,8 @@ impl LivePage {
     async fn look(&self, snapshot: Snapshot) -> Result<ShownPage, ApiError> {
         self.wanted.renew_budget();
         let (plan, collection, wanted) = (self.plan.clone(), self.collection.clone(), self.wanted.clone());
-        let asked = Asked { plan, sought: Sought { collection, snapshot, wanted } };
+        let owner = plan.owner;
+        let asked = Asked { plan, sought: Sought { collection, snapshot, wanted, owner } };
         let (shown, looked_at) = making::shown(&asked.sought).await?;
         let page = page::cut(&asked, shown, looked_at).await?;
         Ok(ShownPage { revision: page.revision, total: page.total, entries: page.items.into_entries().await? })

@@ -49,7 +49,7 @@ pub(super) async fn shown(sought: &Sought) -> Result<(Shown, usize), ApiError> {
 /// # Errors
 /// 400 when it can't be told where some of the objects stand, and where that takes too much memory; 429 where it does so now.
 pub(super) async fn view_of(sought: &Sought) -> Result<(View, usize), ApiError> {
-    let Sought { collection, snapshot, wanted } = sought;
+    let Sought { collection, snapshot, wanted, owner } = sought;
     if let Found::Exact(view) = collection.find_view(&wanted.name, snapshot) {
         return Ok((view, 0));
     }
@@ -67,7 +67,7 @@ pub(super) async fn view_of(sought: &Sought) -> Result<(View, usize), ApiError> 
         Found::Nothing => made(sought).await?,
     };
     wanted.check_known()?;
-    collection.keep_view(&wanted.name, snapshot, &view);
+    collection.keep_view(*owner, &wanted.name, snapshot, &view);
     Ok((view, looked_at))
 }
 
@@ -104,11 +104,11 @@ pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
 
 /// The view led on to another moment, and how many changes there were; no view where there are so many that a look at all costs less.
 async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Option<View>, usize), ApiError> {
-    let Sought { collection, snapshot: to, wanted } = sought;
+    let Sought { collection, snapshot: to, wanted, owner } = sought;
     // The index of searches is led on by the changes in any case, and finds the rest without a look.
     let is_known = searching::about(collection, to, wanted).is_some();
     let most = if is_known { FEW_CHANGES } else { candidates(to, wanted) / CHANGE_LOOKS + FEW_CHANGES };
-    let (room, mut bytes) = (collection.view_room(), view.bytes());
+    let (room, mut bytes) = (collection.view_room(*owner), view.bytes());
     let mut catching_up = CatchingUp::new(view, from, to, &**wanted);
     loop {
         match catching_up.go_on(TURN_BYTES) {
@@ -137,9 +137,9 @@ async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Opti
 
 /// The view by a look at the objects that an index finds, or at all that may be wanted, and how many these were.
 async fn made(sought: &Sought) -> Result<(View, usize), ApiError> {
-    let Sought { collection, snapshot, wanted } = sought;
+    let Sought { collection, snapshot, wanted, owner } = sought;
     let found = indexes::find(sought).await?;
-    let room = Arc::new(collection.view_room());
+    let room = Arc::new(collection.view_room(*owner));
     let found = match found {
         Some((entries, looked_at)) => Some((Answer::Entries(entries), looked_at)),
         None => searching::find(sought, &room).await?,

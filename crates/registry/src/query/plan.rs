@@ -4,10 +4,12 @@
 
 use std::num::NonZeroUsize;
 
+use keelson_cache::ViewOwner;
 use keelson_meta::options::{ListOptions, RequestedVersion};
 use keelson_meta::{ApiError, Revision};
 use keelson_query::{Query, QueryToken, TokenRevision};
 
+use crate::caller::Caller;
 use crate::list::{ReadAt, TokenForm, read_at};
 use crate::target::Target;
 
@@ -23,6 +25,8 @@ pub(super) struct QueryPlan {
     pub(super) form: TokenForm,
     /// Whether a moment of the past is asked for.
     pub(super) is_past: bool,
+    /// The user that views are made for.
+    pub(super) owner: ViewOwner,
 }
 
 /// Where a page begins.
@@ -49,7 +53,7 @@ impl QueryPlan {
         let requested = options.requested_version()?;
         let limit = options.limit.map(NonZeroUsize::get);
         let fingerprint = fingerprint(target, options, query);
-        let is_past = moment.is_some();
+        let (is_past, owner) = (moment.is_some(), ViewOwner::default());
         let refused = |why: &str| Err(ApiError::BadRequest(why.to_owned()));
         if moment.is_some() && (requested != RequestedVersion::Unset || options.resource_version_match.is_some()) {
             return refused("keelson.io/at stands in place of a resourceVersion and of a resourceVersionMatch");
@@ -67,7 +71,7 @@ impl QueryPlan {
                 TokenRevision::At(revision) => ReadAt::Exactly(revision),
                 TokenRevision::Newest => ReadAt::Newest,
             };
-            return Ok(Self { at, start: Start::Behind(token), limit, fingerprint, form, is_past });
+            return Ok(Self { at, start: Start::Behind(token), limit, fingerprint, form, is_past, owner });
         }
         let start = match (query.page, limit) {
             (None, _) => 0,
@@ -78,7 +82,12 @@ impl QueryPlan {
             Some(revision) => ReadAt::Exactly(revision),
             None => read_at(requested, options.resource_version_match, limit.is_some()),
         };
-        Ok(Self { at, start: Start::Rank(start), limit, fingerprint, form, is_past })
+        Ok(Self { at, start: Start::Rank(start), limit, fingerprint, form, is_past, owner })
+    }
+
+    /// The plan with the user of a caller.
+    pub(super) fn of(self, caller: &Caller) -> Self {
+        Self { owner: ViewOwner::of(&caller.user().name), ..self }
     }
 
     /// The number of objects before the page, where it is reached by its number.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use keelson_cache::{Collection, Entry, Gathered, KeptIndex, NoRoom, Room, Snapshot};
+use keelson_cache::{Collection, Entry, Gathered, KeptIndex, NoRoom, Room, Snapshot, ViewOwner};
 use keelson_meta::ApiError;
 use keelson_query::{Ranked, Search, SearchGathered, SearchIndex, SearchedTexts};
 use keelson_supervision::{outcome, turns};
@@ -120,7 +120,7 @@ fn most_bytes(collection: &Collection) -> u64 {
 
 /// The index of the snapshot, and how many objects were looked at to have it.
 async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
-    let Sought { collection, snapshot, wanted } = sought;
+    let Sought { collection, snapshot, wanted, owner } = sought;
     let name = wanted.search_name();
     let turn = collection.view_turn(&name);
     let _turn = turn.lock().await;
@@ -138,12 +138,12 @@ async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
                 (Some(index), looked_at) => Ok((index, looked_at)),
                 (None, _) if is_past => return None,
                 (None, looked_at) => {
-                    made(collection, snapshot, &all).await.map(|index| (index, looked_at + snapshot.len()))
+                    made(collection, snapshot, &all, *owner).await.map(|index| (index, looked_at + snapshot.len()))
                 }
             }
         }
         None if is_worth_it(sought, &name) => {
-            made(collection, snapshot, &all).await.map(|index| (index, snapshot.len()))
+            made(collection, snapshot, &all, *owner).await.map(|index| (index, snapshot.len()))
         }
         None => return None,
     };
@@ -155,13 +155,13 @@ async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
         Err(NoRoom::Now) => return None,
         Ok(_) | Err(NoRoom::Ever) => (KeptIndex { index: Arc::new(TooLarge), bytes: 0 }, None),
     };
-    collection.keep_index(&name, snapshot, kept);
+    collection.keep_index(*owner, &name, snapshot, kept);
     found
 }
 
 /// Whether an index is made for a search where there is none.
 fn is_worth_it(sought: &Sought, name: &str) -> bool {
-    let Sought { collection, snapshot, wanted } = sought;
+    let Sought { collection, snapshot, wanted, .. } = sought;
     candidates(snapshot, wanted) >= snapshot.len() / MANY || collection.miss_view(name) >= MISSED
 }
 
@@ -189,9 +189,9 @@ async fn caught_up(
     sought: &Sought,
     all: &Arc<Wanted>,
 ) -> (Option<Arc<SearchIndex>>, usize) {
-    let Sought { collection, snapshot: to, wanted } = sought;
+    let Sought { collection, snapshot: to, wanted, owner } = sought;
     let most = to.len() / CHANGED + wanted.search_from;
-    let room = collection.view_room().at_most(most_bytes(collection));
+    let room = collection.view_room(*owner).at_most(most_bytes(collection));
     let (mut gone, mut come) = (Vec::new(), SearchGathered::default());
     let (mut looked_at, mut work, mut taken) = (0, 0, 0);
     for (old, new) in from.changes_to(to) {
@@ -221,7 +221,7 @@ async fn caught_up(
         return (Some(index.clone()), looked_at);
     }
     // All of it may be written anew.
-    let building = collection.view_room();
+    let building = collection.view_room(*owner);
     if room.take(come.bytes() - taken).is_err() || building.take(index.bytes() + come.bytes()).is_err() {
         return (None, looked_at);
     }
@@ -238,8 +238,13 @@ async fn texts_where(all: &Arc<Wanted>, entry: Option<&Arc<Entry>>) -> Option<Se
 ///
 /// # Errors
 /// When it would take too much, or there is no room to make it.
-async fn made(collection: &Collection, snapshot: &Snapshot, all: &Arc<Wanted>) -> Result<Arc<SearchIndex>, NoRoom> {
-    let room = Arc::new(collection.view_room().at_most(most_bytes(collection)));
+async fn made(
+    collection: &Collection,
+    snapshot: &Snapshot,
+    all: &Arc<Wanted>,
+    owner: ViewOwner,
+) -> Result<Arc<SearchIndex>, NoRoom> {
+    let room = Arc::new(collection.view_room(owner).at_most(most_bytes(collection)));
     let mut parts = Vec::new();
     for range in parts_of(snapshot, all) {
         let (snapshot, all, room) = (snapshot.clone(), all.clone(), room.clone());
@@ -251,7 +256,7 @@ async fn made(collection: &Collection, snapshot: &Snapshot, all: &Arc<Wanted>) -
         gathered.push(outcome(part).await?);
     }
     // What was gathered goes when it is in order.
-    let building = collection.view_room();
+    let building = collection.view_room(owner);
     building.take(gathered.iter().map(SearchGathered::bytes).sum())?;
     Ok(turns::blocking(move || Arc::new(SearchIndex::of(gathered))).await)
 }

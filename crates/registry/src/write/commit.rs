@@ -137,6 +137,10 @@ impl Registry {
         if request.caller.is_dry_run() {
             return self.rehearse_commit(plan).await.map(Attempt::Ended);
         }
+        let relieves = room::relieves(plan);
+        if !relieves {
+            self.check_growth(plan)?;
+        }
         let key = plan.key.clone();
         let condition = live.map_or(Condition::Absent, |live| Condition::At(live.revision));
         let mut compares = vec![Compare { key: key.clone(), condition }];
@@ -155,7 +159,7 @@ impl Registry {
             }
         };
         let removes = matches!(write, Write::Delete { .. });
-        let mut transaction = Transaction { compares, writes: vec![write], relieves: room::relieves(plan) };
+        let mut transaction = Transaction { compares, writes: vec![write], relieves };
         companions.join(&mut transaction);
         let committed = match (companions.charges(), request.target.namespace.as_deref()) {
             ([], _) | (_, None) => self.store().commit(transaction).await,
@@ -168,6 +172,7 @@ impl Registry {
         match committed {
             Ok(committed) => {
                 note_store_works();
+                self.note_growth(plan);
                 if let Some(newest) = committed.revisions.last()
                     && request.target.strategy().counts_at_once()
                 {

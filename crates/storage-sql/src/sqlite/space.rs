@@ -52,6 +52,8 @@ pub struct SpaceGauges {
     cuts: AtomicU64,
     refused: AtomicU64,
     full: AtomicBool,
+    /// The bytes that are left for new data, and one more; 0 before the first measurement.
+    left: AtomicU64,
 }
 
 /// The values of [`SpaceGauges`] at one moment.
@@ -76,6 +78,11 @@ pub struct SpaceStats {
 }
 
 impl SpaceGauges {
+    /// The bytes that are left for new data; `None` before the first measurement.
+    pub(crate) fn free(&self) -> Option<u64> {
+        self.left.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// Reads the current values.
     pub fn read(&self) -> SpaceStats {
         let of = |gauge: &AtomicU64| gauge.load(Ordering::Relaxed);
@@ -293,6 +300,7 @@ impl Space {
         }
         let set = |gauge: &AtomicU64, value| gauge.store(value, Ordering::Relaxed);
         set(&self.gauges.used, used);
+        set(&self.gauges.left, all.saturating_sub(used).saturating_add(1));
         set(&self.gauges.file, Pages::bytes(self.pages.all));
         set(&self.gauges.history, self.history.bytes());
         set(&self.gauges.reserve, self.reserve.as_ref().filter(|held| held.is_held()).map_or(0, Reserve::bytes));

@@ -318,6 +318,10 @@ impl Store for SqliteStore {
         beyond(&self.shared.crowded, || self.shared.oldest()).await
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        self.shared.gauges.free()
+    }
+
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         let now = unix_seconds(now);
         let mut count = 0;

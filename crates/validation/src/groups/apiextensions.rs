@@ -24,6 +24,7 @@ use crate::type_rules::Rule::{Always, Check, Required};
 use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 
 use super::admissionregistration::stated_review_versions;
+use super::apiregistration::not_the_server_group;
 use form::VERSION;
 use schema::Before;
 use versions::{hoisted, own_parts, schema_of, shared_parts, version_parts};
@@ -104,6 +105,8 @@ fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
         joined(at, &faults, run);
     } else if !at.text().contains('.') {
         at.invalid(run, at.text(), "should be a domain with at least one dot");
+    } else {
+        not_the_server_group(at, run);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! One without a service is served by this server, and needs no trust.
 
-use keelson_meta::go_format;
 use keelson_meta::json::Value;
+use keelson_meta::{SERVER_GROUP, go_format};
 
 use crate::at::At;
 use crate::base64;
@@ -53,8 +53,16 @@ fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
     let version = at.parent().map_or("", |spec| spec.field("version").text());
     if !at.is_empty() {
         at.complain(run, DNS_SUBDOMAIN.faults(at.text()));
+        not_the_server_group(at, run);
     } else if version != "v1" {
         at.required(run, "only v1 may have an empty group and it better be legacy kube");
+    }
+}
+
+/// Refuses new objects in the group of the server itself. An object that an older release stored can still be changed and deleted.
+pub(super) fn not_the_server_group(group: &At<'_, '_>, run: &mut Run<'_>) {
+    if run.before.is_none() && group.text() == SERVER_GROUP {
+        group.invalid(run, group.text(), "is the group of the API server itself and can't be served by anything else");
     }
 }
 

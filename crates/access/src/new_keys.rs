@@ -1,0 +1,54 @@
+//! New keys for a rotation, to be put into files by the operator.
+//!
+//! They are made as those of a first start are. Nothing here reads or writes a file.
+
+use std::time::SystemTime;
+
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use keelson_meta::Random;
+
+use crate::pki::{self, KeyAndCertificate, PkiError};
+use crate::token_seal::KEY_BYTES;
+
+/// A key that signs the tokens of service accounts, and its public half, both in PEM.
+///
+/// # Errors
+/// When the system gives no randomness.
+pub fn service_account_key() -> Result<(String, String), PkiError> {
+    pki::new_signing_key()
+}
+
+/// An authority like the server's own, under a name of its own.
+///
+/// # Errors
+/// When the system gives no randomness.
+pub fn authority(now: SystemTime, random: &dyn Random) -> Result<KeyAndCertificate, PkiError> {
+    pki::new_authority(now, random)
+}
+
+/// A line for the file of keys that seal continue tokens; `None` when the system gives no randomness.
+pub fn token_seal_key() -> Option<String> {
+    let mut key = [0; KEY_BYTES];
+    rand::fill(&mut key).ok()?;
+    Some(BASE64.encode(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::random::SystemRandom;
+
+    use super::*;
+
+    #[test]
+    fn new_keys_differ_and_fit() {
+        let (private, public) = service_account_key().unwrap();
+        assert!(private.contains("PRIVATE KEY") && public.contains("PUBLIC KEY"));
+        assert_ne!(private, service_account_key().unwrap().0);
+        let authority = authority(SystemTime::now(), &SystemRandom).unwrap();
+        assert!(authority.certificate_pem.contains("BEGIN CERTIFICATE") && authority.key_pem.contains("PRIVATE KEY"));
+        let seals = [token_seal_key().unwrap(), token_seal_key().unwrap()];
+        assert!(seals[0] != seals[1] && seals[0].len() == 44, "{seals:?}");
+    }
+}

@@ -1,0 +1,351 @@
+//! Header blocks of HTTP/2 in HPACK (RFC 7541) that have too many bytes, made small.
+//!
+//! Client and server change a table with each block, so that no block can be left out. [`shrunk`] keeps what changes the table and drops
+//! all other fields. The request that is left has the method of the first one, a mark, and no meaning but to be refused.
+
+/// The longest URL that a request can be read with, in bytes.
+pub(super) const MOST_URL_BYTES: usize = u16::MAX as usize - 1;
+/// The bytes of all header fields of a request, as they are sent, with 32 for each field.
+pub(super) const MOST_FIELD_BYTES: usize = 256 * 1024;
+
+/// The size of the table, in bytes. The server asks for no other, and a client may use less.
+const TABLE_BYTES: usize = 4096;
+const TABLE_BYTES_AS_LENGTH: [u8; 3] = [0x7f, 0x81, 0x1f];
+/// The bytes by which a field counts besides its name and its value (RFC 7541, section 4.1).
+const FIELD_BYTES: usize = 32;
+/// The numbers of the entries that each table begins with: `:authority`, `:method`, `:path` and `:scheme`.
+const PSEUDO: [(u64, u64); 4] = [(1, 1), (2, 3), (4, 5), (6, 7)];
+const METHOD: usize = 1;
+const PATH: usize = 2;
+/// The number of the last entry that each table begins with.
+const LAST_STATIC: u64 = 61;
+/// `:method: GET`, `:path: /` and `:scheme: https` by their numbers, in the places of [`PSEUDO`].
+const DEFAULTS: [Option<u8>; 4] = [None, Some(0x82), Some(0x84), Some(0x87)];
+/// The longest method that is kept, in bytes.
+const MOST_METHOD_BYTES: usize = 32;
+/// The number of codes of each length in bits, from 0 on, of the Huffman code. It is canonical: codes of one length follow each other.
+const CODES: [u32; 31] =
+    [0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 4];
+
+/// The reason for which a request is refused for its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeadFault {
+    /// Its URL is too long.
+    Url,
+    /// Its header fields are.
+    Fields,
+}
+
+/// A block that is not well-formed, or can't be made small.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+#[derive(Clone, Copy)]
+enum Field<'b> {
+    /// An entry of the table.
+    Indexed(u64),
+    /// Another size for the table.
+    Resize,
+    Literal(Literal<'b>),
+}
+
+#[derive(Clone, Copy)]
+struct Literal<'b> {
+    /// True for one that becomes an entry of the table.
+    is_inserted: bool,
+    /// The entry that has its name, or 0.
+    name_entry: u64,
+    name: Text<'b>,
+    value: Text<'b>,
+}
+
+/// A text as it is sent.
+#[derive(Clone, Copy, Default)]
+struct Text<'b> {
+    bytes: &'b [u8],
+    is_huffman: bool,
+}
+
+/// The fields of a block, each with its bytes.
+struct Fields<'b>(&'b [u8]);
+
+/// The fault of a request with such a block, if it has one.
+///
+/// Cost: a walk over the block, and over the bits of a URL that may be too long.
+///
+/// # Errors
+/// When the block is not well-formed.
+pub(super) fn fault(block: &[u8]) -> Result<Option<HeadFault>, Malformed> {
+    let mut bytes = 0;
+    for field in Fields(block) {
+        let (_, field) = field?;
+        let Field::Literal(literal) = field else {
+            bytes += FIELD_BYTES;
+            continue;
+        };
+        if literal.pseudo() == Some(PATH) && literal.value.is_longer_than(MOST_URL_BYTES) {
+            return Ok(Some(HeadFault::Url));
+        }
+        bytes += literal.name.bytes.len() + literal.value.bytes.len() + FIELD_BYTES;
+    }
+    Ok((bytes > MOST_FIELD_BYTES).then_some(HeadFault::Fields))
+}
+
+/// A block that changes the table in the same way, of a request with the same method and this field.
+///
+/// # Errors
+/// When the block is not well-formed, or has a part that can't be dropped and is too large.
+pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8>, Malformed> {
+    let (mut resized, mut pseudo, mut method) = (Vec::new(), Vec::new(), None);
+    let (mut inserted, mut is_there) = (Vec::new(), [false; 4]);
+    for field in Fields(block) {
+        let (bytes, field) = field?;
+        match field {
+            Field::Resize => resized.extend_from_slice(bytes),
+            Field::Indexed(entry) if pseudo_of(entry) == Some(METHOD) => method = Some(bytes),
+            Field::Indexed(_) => {}
+            Field::Literal(literal) if literal.is_inserted => match literal.pseudo() {
+                Some(_) if literal.size() > TABLE_BYTES => return Err(Malformed),
+                Some(place) => {
+                    is_there[place] = true;
+                    pseudo.extend_from_slice(bytes);
+                }
+                None => inserted.push((bytes, literal)),
+            },
+            Field::Literal(literal) if literal.pseudo() == Some(METHOD) && bytes.len() <= MOST_METHOD_BYTES => {
+                method = Some(bytes);
+            }
+            Field::Literal(_) => {}
+        }
+    }
+    let mut block = resized;
+    block.extend(pseudo);
+    for (place, default) in DEFAULTS.into_iter().enumerate().filter(|(place, _)| !is_there[*place]) {
+        match method.filter(|_| place == METHOD) {
+            Some(method) => block.extend_from_slice(method),
+            None => block.extend(default),
+        }
+    }
+    block.push(0x10);
+    for text in [name, value] {
+        block.push(u8::try_from(text.len()).ok().filter(|length| *length < 0x7f).ok_or(Malformed)?);
+        block.extend_from_slice(text.as_bytes());
+    }
+    insert(&mut block, &inserted);
+    Ok(block)
+}
+
+/// Adds what leaves the table as all that was inserted would.
+fn insert(block: &mut Vec<u8>, inserted: &[(&[u8], Literal<'_>)]) {
+    // A field that names an entry by a number needs the entries before it.
+    let mut from = 0;
+    if inserted.iter().all(|(_, literal)| literal.name_entry <= LAST_STATIC) {
+        let mut size = 0;
+        for (place, (_, literal)) in inserted.iter().enumerate().rev() {
+            size += literal.size();
+            if size > TABLE_BYTES {
+                from = place;
+                break;
+            }
+        }
+    }
+    for (bytes, literal) in &inserted[from..] {
+        if literal.size() > TABLE_BYTES {
+            // One that is larger than the table empties it.
+            block.extend([0x40, 1, b'x']);
+            block.extend(TABLE_BYTES_AS_LENGTH);
+            block.extend([b'x'; TABLE_BYTES]);
+        } else {
+            block.extend_from_slice(bytes);
+        }
+    }
+}
+
+fn pseudo_of(entry: u64) -> Option<usize> {
+    PSEUDO.iter().position(|(first, last)| (*first..=*last).contains(&entry))
+}
+
+impl Literal<'_> {
+    /// The place of its name in [`PSEUDO`], if its entry or its plain text has that name.
+    fn pseudo(&self) -> Option<usize> {
+        const NAMES: [&[u8]; 4] = [b":authority", b":method", b":path", b":scheme"];
+        if self.name_entry > 0 {
+            return pseudo_of(self.name_entry);
+        }
+        NAMES.iter().position(|name| self.name.is(name))
+    }
+
+    /// By how much it counts in the table; at least that, where an entry has its name.
+    fn size(&self) -> usize {
+        self.name.length() + self.value.length() + FIELD_BYTES
+    }
+}
+
+impl Text<'_> {
+    fn is(&self, plain: &[u8]) -> bool {
+        !self.is_huffman && self.bytes == plain
+    }
+
+    fn is_longer_than(&self, most: usize) -> bool {
+        // No code is shorter than five bits.
+        self.bytes.len().saturating_mul(8) / 5 > most && self.length() > most
+    }
+
+    /// Its length when it is decoded.
+    fn length(&self) -> usize {
+        if !self.is_huffman {
+            return self.bytes.len();
+        }
+        let (mut length, mut bits, mut code, mut first) = (0, 0, 0u32, 0u32);
+        for byte in self.bytes {
+            for place in (0..8).rev() {
+                bits += 1;
+                (code, first) = (code << 1 | u32::from(byte >> place & 1), first << 1);
+                // A code that is too long is none.
+                let Some(codes) = CODES.get(bits) else { return length };
+                if code < first + codes {
+                    length += 1;
+                    (bits, code, first) = (0, 0, 0);
+                } else {
+                    first += codes;
+                }
+            }
+        }
+        length
+    }
+}
+
+impl<'b> Iterator for Fields<'b> {
+    type Item = Result<(&'b [u8], Field<'b>), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let whole = self.0;
+        let first = *whole.first()?;
+        let read = match first {
+            0x80.. => integer(&mut self.0, 7).map(Field::Indexed),
+            0x40.. => literal(&mut self.0, 6, true),
+            0x20.. => integer(&mut self.0, 5).map(|_| Field::Resize),
+            _ => literal(&mut self.0, 4, false),
+        };
+        let Some(field) = read else {
+            self.0 = &[];
+            return Some(Err(Malformed));
+        };
+        Some(Ok((&whole[..whole.len() - self.0.len()], field)))
+    }
+}
+
+fn literal<'b>(rest: &mut &'b [u8], prefix: u32, is_inserted: bool) -> Option<Field<'b>> {
+    let name_entry = integer(rest, prefix)?;
+    let name = if name_entry == 0 { text(rest)? } else { Text::default() };
+    Some(Field::Literal(Literal { is_inserted, name_entry, name, value: text(rest)? }))
+}
+
+fn text<'b>(rest: &mut &'b [u8]) -> Option<Text<'b>> {
+    let is_huffman = *rest.first()? >= 0x80;
+    let length = usize::try_from(integer(rest, 7)?).ok()?;
+    let (bytes, behind) = rest.split_at_checked(length)?;
+    *rest = behind;
+    Some(Text { bytes, is_huffman })
+}
+
+/// An integer with so many bits in its first byte (RFC 7541, section 5.1).
+fn integer(rest: &mut &[u8], prefix: u32) -> Option<u64> {
+    /// The bytes behind the first one of any length in a block of a megabyte.
+    const MOST_BYTES: usize = 5;
+    let (first, mut behind) = rest.split_first()?;
+    let most = (1u64 << prefix) - 1;
+    let mut value = u64::from(*first) & most;
+    if value == most {
+        for place in 0..=MOST_BYTES {
+            let (byte, next) = behind.split_first().filter(|_| place < MOST_BYTES)?;
+            behind = next;
+            value += u64::from(byte & 0x7f) << (7 * place);
+            if *byte < 0x80 {
+                break;
+            }
+        }
+    }
+    *rest = behind;
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARK: (&str, &str) = ("mark", "1");
+
+    /// A literal with a plain name and a plain value.
+    fn literal(kind: u8, name: &str, value: &str) -> Vec<u8> {
+        let mut out = vec![kind];
+        for text in [name, value] {
+            if text.len() < 0x7f {
+                out.push(text.len() as u8);
+            } else {
+                let mut rest = text.len() - 0x7f;
+                out.push(0x7f);
+                while rest >= 0x80 {
+                    out.push(0x80 | (rest & 0x7f) as u8);
+                    rest >>= 7;
+                }
+                out.push(rest as u8);
+            }
+            out.extend_from_slice(text.as_bytes());
+        }
+        out
+    }
+
+    /// `:method: GET`, `:path` as given, `:scheme: https` and other fields.
+    fn request(path: &str, fields: &[Vec<u8>]) -> Vec<u8> {
+        [vec![0x82, 0x87], literal(0x00, ":path", path), fields.concat()].concat()
+    }
+
+    #[test]
+    fn the_huffman_code_is_complete_and_counts_characters() {
+        let sum: f64 = CODES.iter().enumerate().map(|(bits, codes)| f64::from(*codes) / 2f64.powi(bits as i32)).sum();
+        assert!((sum - 1.0).abs() < f64::EPSILON && CODES.iter().sum::<u32>() == 257);
+        // RFC 7541, appendix C.4.1 and C.6.1.
+        let check = |bytes: &[u8], text: &str| {
+            assert_eq!(Text { bytes, is_huffman: true }.length(), text.len(), "{text}");
+        };
+        check(&[0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff], "www.example.com");
+        check(&[0xae, 0xc3, 0x77, 0x1a, 0x4b], "private");
+        check(&[0x64, 0x02], "302");
+    }
+
+    #[test]
+    fn what_is_too_long_is_told() {
+        let check = |block: &[u8], expect: Option<HeadFault>| assert_eq!(fault(block), Ok(expect));
+        check(&request("/a", &[literal(0x00, "x", "y")]), None);
+        check(&request(&"a".repeat(MOST_URL_BYTES), &[]), None);
+        check(&request(&"a".repeat(MOST_URL_BYTES + 1), &[]), Some(HeadFault::Url));
+        check(&request("/a", &[literal(0x00, "x", &"y".repeat(MOST_FIELD_BYTES))]), Some(HeadFault::Fields));
+        check(&request("/a", &vec![literal(0x00, "x", &"y".repeat(3000)); 90]), Some(HeadFault::Fields));
+        assert_eq!(fault(&[0x00, 0x05, b'a']), Err(Malformed));
+        assert_eq!(fault(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), Err(Malformed));
+    }
+
+    #[test]
+    fn what_changes_the_table_stays_and_no_other_field() {
+        let mark = literal(0x10, MARK.0, MARK.1);
+        let check = |block: &[u8], expect: &[&[u8]]| assert_eq!(shrunk(block, MARK).unwrap(), expect.concat());
+        let long = literal(0x00, "x", &"y".repeat(MOST_FIELD_BYTES));
+        let defaults: &[u8] = &[0x82, 0x84, 0x87];
+        check(&request("/a", std::slice::from_ref(&long)), &[defaults, &mark]);
+        // The method, a new size of the table, and fields that are inserted.
+        let (small, other) = (literal(0x40, "a", "b"), literal(0x40, "c", "d"));
+        let block = [&[0x20, 0x3f, 0xe1, 0x1f, 0x83, 0x87][..], &long, &small, &long, &other].concat();
+        check(&block, &[&[0x20, 0x3f, 0xe1, 0x1f, 0x83, 0x84, 0x87], &mark, &small, &other]);
+        // Of what is inserted the table keeps the last.
+        let half = literal(0x40, "h", &"h".repeat(2100));
+        check(
+            &request("/a", &[small.clone(), half.clone(), half.clone(), other.clone()]),
+            &[defaults, &mark, &half, &half, &other],
+        );
+        // An entry that is larger than the table empties it.
+        let emptied = literal(0x40, "x", &"x".repeat(TABLE_BYTES));
+        let block = request("/a", &[small, literal(0x40, "z", &"z".repeat(300_000)), other.clone()]);
+        check(&block, &[defaults, &mark, &emptied, &other]);
+    }
+}

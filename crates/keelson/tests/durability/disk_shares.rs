@@ -1,0 +1,55 @@
+//! The room of the store as users share it: one that takes all it can get leaves room to others and to administrators.
+
+use keelson_testkit::{Answer, Raw, TestServer};
+use serde_json::{Value, json};
+
+use crate::CONFIG_MAPS;
+
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+
+fn large(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"text": "x".repeat(400_000)}})
+}
+
+async fn create(raw: &Raw, user: &str, name: &str) -> Answer {
+    raw.post(CONFIG_MAPS, &large(name)).header("impersonate-user", user).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_fills_the_store_leaves_room_to_others() {
+    const QUOTA: u64 = 32 * 1024 * 1024;
+    let builder = TestServer::builder().sqlite().configure(|config| config.store_room.quota = Some(QUOTA));
+    let server = builder.start().await;
+    let raw = server.raw();
+    let subjects =
+        ["ann", "bob"].map(|name| json!({"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}));
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"});
+    let binding = json!({"metadata": {"name": "both"}, "roleRef": role, "subjects": subjects});
+    raw.post(BINDINGS, &binding).await.expect(201);
+
+    let mut count = 0;
+    let refused = loop {
+        let answer = create(&raw, "ann", &format!("ann-{count}")).await;
+        if answer.status != 201 {
+            break answer;
+        }
+        count += 1;
+    };
+    assert_eq!(refused.header("retry-after"), "60");
+    let message = refused.expect(429).json()["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("too much of the store: the user has added "), "{message}");
+    assert!((20..60).contains(&count), "{count} objects are about half of the store");
+    // Others have room, and administrators all that is left.
+    create(&raw, "bob", "bob").await.expect(201);
+    for number in 0..10 {
+        raw.post(CONFIG_MAPS, &large(&format!("root-{number}"))).await.expect(201);
+    }
+    // Changes that add nothing pass, and what is deleted can be created again.
+    let change = json!({"data": {"text": "x"}});
+    let path = |number: usize| format!("{CONFIG_MAPS}/ann-{number}");
+    raw.patch(path(0), "application/merge-patch+json", &change).header("impersonate-user", "ann").await.expect(200);
+    for number in 0..count {
+        raw.delete(path(number)).header("impersonate-user", "ann").await.expect(200);
+    }
+    create(&raw, "ann", "again").await.expect(201);
+}
