@@ -35,6 +35,7 @@ mod pods;
 mod protobuf;
 mod quotas;
 mod read_for_users;
+mod retired_versions;
 mod rights;
 mod rotation;
 mod services;
