@@ -44,7 +44,9 @@ impl ServiceAccountTokens {
             return Err(refused("Token does not match server's copy"));
         }
         self.check_account(namespace, account, uid).await?;
-        if secret.labels().any(|(key, _)| key == INVALID_SINCE) {
+        if secret.labels().any(|(key, since)| key == INVALID_SINCE && !since.is_empty()) {
+            // Whoever has marked it sees that it is in use still.
+            self.note_use(&claims, &secret).await;
             return Err(refused(&format!(
                 "the token in secret {namespace}/{name} for service account {namespace}/{account} has been marked invalid. Use tokens from the \
                  TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to \
