@@ -150,11 +150,17 @@ mod tests {
     use super::*;
 
     /// Leads an object to the served version and checks what it is then, the order of its fields included.
-    pub(crate) fn check(api_version: &str, kind: &str, object: keelson_meta::json::Value, expected: keelson_meta::json::Value) {
+    pub(crate) fn check(
+        api_version: &str,
+        kind: &str,
+        object: keelson_meta::json::Value,
+        expected: keelson_meta::json::Value,
+    ) {
         let mut object = Object::from_value(object).expect("an object");
         object.0.insert("apiVersion", api_version);
         object.0.insert("kind", kind);
-        let retired = Retired::of(api_version, kind).unwrap_or_else(|| panic!("{kind} of {api_version} is not retired"));
+        let retired =
+            Retired::of(api_version, kind).unwrap_or_else(|| panic!("{kind} of {api_version} is not retired"));
         retired.convert(&mut object).expect("it is well formed");
         assert_eq!(object.api_version(), Some(&*retired.target().group_version().to_string()));
         object.0.remove("apiVersion");
@@ -167,7 +173,8 @@ mod tests {
         let mut seen = BTreeSet::new();
         let catalogue = Catalogue::builtin();
         let versions = |group: &str, kind: &str| -> Vec<String> {
-            let resources = catalogue.resources().filter(|resource| *resource.group == *group && *resource.kind == *kind);
+            let resources =
+                catalogue.resources().filter(|resource| *resource.group == *group && *resource.kind == *kind);
             resources.flat_map(|resource| resource.versions.iter().map(|version| version.name.to_string())).collect()
         };
         for row in ROWS {
@@ -260,12 +267,9 @@ mod tests {
             check("flowcontrol.apiserver.k8s.io/v1beta2", kind, level(json!({}), before), expected);
         }
         let note = json!({"annotations": {"flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares": ""}});
-        for (metadata, before, after) in [
-            (json!({}), shares(5), 5),
-            (json!({}), shares(0), 30),
-            (note.clone(), shares(0), 0),
-            (note, json!({}), 0),
-        ] {
+        for (metadata, before, after) in
+            [(json!({}), shares(5), 5), (json!({}), shares(0), 30), (note.clone(), shares(0), 0), (note, json!({}), 0)]
+        {
             let expected = level(json!({}), shares(after));
             check("flowcontrol.apiserver.k8s.io/v1beta3", kind, level(metadata, before), expected);
         }
@@ -288,7 +292,8 @@ mod tests {
 
     #[test]
     fn subjects_of_old_bindings_have_a_group() {
-        let subject = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "name": name});
+        let subject =
+            |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "name": name});
         check(
             "rbac.authorization.k8s.io/v1alpha1",
             "RoleBinding",

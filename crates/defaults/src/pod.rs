@@ -5,7 +5,9 @@
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::{Side, is_of_pods, of_containers};
 
-use crate::type_defaults::Rule::{Always, Amounts, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text};
+use crate::type_defaults::Rule::{
+    Always, Amounts, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text,
+};
 use crate::type_defaults::{FollowUp, TypeDefaults, is_unset, list, set, text};
 use crate::volumes::{FIELD_REFERENCE, VOLUME};
 
@@ -67,10 +69,8 @@ fn addresses(status: &mut Map) {
 }
 
 /// A container asks for at least what it may not exceed.
-const RUNNING_CONTAINER: TypeDefaults = TypeDefaults {
-    fields: &[("resources", In(&RUNNING_RESOURCES))],
-    then: &[FollowUp::Also(&AROUND_RESOURCES)],
-};
+const RUNNING_CONTAINER: TypeDefaults =
+    TypeDefaults { fields: &[("resources", In(&RUNNING_RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
 
 const RUNNING_RESOURCES: TypeDefaults = TypeDefaults {
     fields: &[("limits", Amounts), ("requests", EntriesOf("limits"))],

@@ -327,7 +327,11 @@ fn fields_that_mirror_each_other_say_the_same() {
     let addresses = |ips: &[&str]| json!(ips.iter().map(|ip| json!({ "ip": ip })).collect::<Vec<_>>());
     for (stated, one, many) in [
         (json!({ "podIP": "10.0.0.1" }), json!("10.0.0.1"), addresses(&["10.0.0.1"])),
-        (json!({ "podIPs": addresses(&["10.0.0.1", "fd00::1"]) }), json!("10.0.0.1"), addresses(&["10.0.0.1", "fd00::1"])),
+        (
+            json!({ "podIPs": addresses(&["10.0.0.1", "fd00::1"]) }),
+            json!("10.0.0.1"),
+            addresses(&["10.0.0.1", "fd00::1"]),
+        ),
         (
             json!({ "podIP": "10.0.0.1", "podIPs": addresses(&["10.0.0.1", "fd00::1"]) }),
             json!("10.0.0.1"),
@@ -346,7 +350,11 @@ fn fields_that_mirror_each_other_say_the_same() {
     }
     for (stated, one, many) in [
         (json!({ "podCIDR": "10.0.0.0/24" }), json!("10.0.0.0/24"), json!(["10.0.0.0/24"])),
-        (json!({ "podCIDRs": ["10.0.0.0/24", "fd00::/64"] }), json!("10.0.0.0/24"), json!(["10.0.0.0/24", "fd00::/64"])),
+        (
+            json!({ "podCIDRs": ["10.0.0.0/24", "fd00::/64"] }),
+            json!("10.0.0.0/24"),
+            json!(["10.0.0.0/24", "fd00::/64"]),
+        ),
         (
             json!({ "podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.0.0/24", "fd00::/64"] }),
             json!("10.0.1.0/24"),
@@ -377,14 +385,23 @@ fn amounts_of_resources_are_whole_thousandths() {
         "overhead": fine(), "resources": resources });
     let given = json!([{ "allocatedResources": fine(), "resources": resources }]);
     let status = json!({ "containerStatuses": given, "resources": resources, "allocatedResources": fine() });
-    let of_pod = ["/spec/initContainers/0/resources/limits", "/spec/containers/0/resources/requests",
-        "/spec/ephemeralContainers/0/resources/limits", "/spec/overhead", "/spec/resources/limits", "/spec/resources/requests",
-        "/status/containerStatuses/0/allocatedResources", "/status/containerStatuses/0/resources/requests",
-        "/status/resources/limits", "/status/allocatedResources"];
+    let of_pod = [
+        "/spec/initContainers/0/resources/limits",
+        "/spec/containers/0/resources/requests",
+        "/spec/ephemeralContainers/0/resources/limits",
+        "/spec/overhead",
+        "/spec/resources/limits",
+        "/spec/resources/requests",
+        "/status/containerStatuses/0/allocatedResources",
+        "/status/containerStatuses/0/resources/requests",
+        "/status/resources/limits",
+        "/status/allocatedResources",
+    ];
     check_each("v1", "Pod", json!({ "spec": pod, "status": status }), &of_pod);
     let template = "/spec/template/spec/containers/0/resources/limits";
     check_each("apps/v1", "Deployment", json!({ "spec": { "template": { "spec": pod } } }), &[template]);
-    let claim = json!({ "spec": { "resources": resources }, "status": { "capacity": fine(), "allocatedResources": fine() } });
+    let claim =
+        json!({ "spec": { "resources": resources }, "status": { "capacity": fine(), "allocatedResources": fine() } });
     let of_claim = ["/spec/resources/requests", "/status/capacity", "/status/allocatedResources"];
     check_each("v1", "PersistentVolumeClaim", claim.clone(), &of_claim);
     let sets = json!({ "spec": { "volumeClaimTemplates": [claim] } });

@@ -356,7 +356,9 @@ mod tests {
         ] {
             assert_eq!(rounded_to_millis(given).as_deref(), Some(expected), "{given}");
         }
-        for text in ["", "1", "1m", "1000u", "1.5", "0.001", "1.5Gi", "1e3", "5E", "1e40", "1.5e99", "x.y", "1 Gi", "none"] {
+        for text in
+            ["", "1", "1m", "1000u", "1.5", "0.001", "1.5Gi", "1e3", "5E", "1e40", "1.5e99", "x.y", "1 Gi", "none"]
+        {
             assert_eq!(rounded_to_millis(text), None, "{text}");
         }
     }

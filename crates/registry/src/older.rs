@@ -130,7 +130,8 @@ mod tests {
 
     fn check(of: Older, before: &Value, after: &Value) {
         let fields = StoredFields { of, primary: Family::V4 };
-        let mut object = Object::from_value(json!({ "kind": "K", "apiVersion": "v1", "metadata": {}, "spec": before })).unwrap();
+        let mut object =
+            Object::from_value(json!({ "kind": "K", "apiVersion": "v1", "metadata": {}, "spec": before })).unwrap();
         let stored = Checked::from(StoredObject::encode(&object));
         fields.fill(&mut object);
         assert_eq!(object.0["spec"], *after);

@@ -81,10 +81,7 @@ const QUOTA: TypeDefaults = TypeDefaults::of(&[
 ]);
 
 const NODE: TypeDefaults = TypeDefaults::of(&[
-    (
-        "spec",
-        In(&const { TypeDefaults { fields: &[], then: &[FollowUp::Run(&["podCIDR", "podCIDRs"], pod_ranges)] } }),
-    ),
+    ("spec", In(&const { TypeDefaults { fields: &[], then: &[FollowUp::Run(&["podCIDR", "podCIDRs"], pod_ranges)] } })),
     ("status", In(&NODE_STATUS)),
 ]);
 

@@ -13,15 +13,8 @@ pub(super) const SERVICE: TypeDefaults = TypeDefaults {
 };
 
 const SPEC: TypeDefaults = TypeDefaults {
-    fields: &[
-        ("sessionAffinity", Text("None")),
-        ("type", Text("ClusterIP")),
-        ("ports", Each(&SERVICE_PORT)),
-    ],
-    then: &[
-        FollowUp::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity),
-        FollowUp::Run(TRAFFIC, traffic),
-    ],
+    fields: &[("sessionAffinity", Text("None")), ("type", Text("ClusterIP")), ("ports", Each(&SERVICE_PORT))],
+    then: &[FollowUp::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity), FollowUp::Run(TRAFFIC, traffic)],
 };
 
 /// An address that a load balancer has answers on the balancer itself, unless it says otherwise.
