@@ -115,6 +115,11 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
+    /// Notes in an object when it changed.
+    fn date_update(&self, _target: &Target, _current: &Object, _next: &mut Object, _now: SystemTime) -> bool {
+        false
+    }
+
     /// Whether an object asks for something else than before, so that its generation goes up.
     fn raises_generation(&self, current: &Object, next: &Object) -> bool {
         !same_specification(current, next)
