@@ -76,7 +76,7 @@ pub use query::{Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChang
 pub use quota::{QuotaUse, quota_use};
 pub use registry::Registry;
 pub use selection::Selection;
-pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
+pub use subresources::{Remote, ServiceAccountTokens, TokenFault, WarnedUser};
 pub use surface::builtin::{collection_specs, collection_specs_for, key_prefix, node_prefixes, role_prefixes};
 pub use surface::{
     CollectionId, Contribution, DefinedBy, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError,
