@@ -562,6 +562,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn volumes_that_were_a_part_of_kubernetes_have_the_driver_that_took_over() {
+        let check = |source: Value, driver: Option<&str>| assert_eq!(driver_of(&source), driver, "{source}");
+        check(keelson_meta::json::json!({ "csi": { "driver": "a" } }), Some("a"));
+        check(keelson_meta::json::json!({ "awsElasticBlockStore": {} }), Some("ebs.csi.aws.com"));
+        check(keelson_meta::json::json!({ "nfs": {} }), None);
+    }
+
+    #[test]
     fn nodes_label_themselves_but_for_what_keeps_pods_away() {
         for label in [
             "example.org/a",

@@ -7,10 +7,12 @@
 mod access_metrics;
 mod access_webhooks;
 mod admission;
+mod admission_table;
 mod asked_of_updates;
 mod authenticators;
 mod bootstrap;
 mod builtin_admission;
+mod builtin_kinds;
 mod certificates;
 mod client_certificates;
 mod controller_accounts;

@@ -192,7 +192,7 @@ pub(super) fn stated_review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
 /// Returns true if a webhook was stored that names no version of reviews that the server knows: it can still be changed.
 fn had_unknown_reviews(run: &Run<'_>) -> bool {
     let hooks = run.before.and_then(|before| before.0.get("webhooks")?.as_array()).into_iter().flatten();
-    hooks.filter_map(|hook| hook.get("admissionReviewVersions")?.as_array()).any(|versions| {
-        !versions.iter().filter_map(Value::as_str).any(|version| KNOWN_REVIEWS.contains(&version))
-    })
+    hooks
+        .filter_map(|hook| hook.get("admissionReviewVersions")?.as_array())
+        .any(|versions| !versions.iter().filter_map(Value::as_str).any(|version| KNOWN_REVIEWS.contains(&version)))
 }

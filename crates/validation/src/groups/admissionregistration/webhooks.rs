@@ -57,8 +57,11 @@ fn side_effects(at: &At<'_, '_>, run: &mut Run<'_>) {
     const NONE: [&str; 2] = ["None", "NoneOnDryRun"];
     let is_vague = |hook: &Value| !hook["sideEffects"].as_str().is_some_and(|stated| NONE.contains(&stated));
     let before = run.before.and_then(|before| before.0.get("webhooks")?.as_array());
-    let allowed: &[&str] =
-        if before.is_some_and(|hooks| hooks.iter().any(is_vague)) { &["None", "NoneOnDryRun", "Some", "Unknown"] } else { &NONE };
+    let allowed: &[&str] = if before.is_some_and(|hooks| hooks.iter().any(is_vague)) {
+        &["None", "NoneOnDryRun", "Some", "Unknown"]
+    } else {
+        &NONE
+    };
     if !at.is_set() {
         at.required(run, format!("must specify one of {}", allowed.join(", ")));
     } else if !allowed.contains(&at.text()) {

@@ -208,7 +208,11 @@ pub(super) fn common_index(left: &str, right: &str, completions: i64) -> Option<
         if left_first <= right_end && right_first <= left_end {
             return Some(left_first.max(right_first));
         }
-        if left_first <= right_first { left.next() } else { right.next() };
+        if left_first <= right_first {
+            left.next()
+        } else {
+            right.next()
+        };
     }
     None
 }
