@@ -39,6 +39,32 @@ pub(crate) fn object_or_new<'a>(tree: &'a mut Map, key: &'static str) -> Result<
     value.as_object_mut().ok_or(ConversionError::WrongType { field: key, wanted: "an object" })
 }
 
+/// Sets a field that is absent or null.
+pub(crate) fn fill(tree: &mut Map, key: &'static str, value: Value) {
+    let field = tree.entry(key).or_insert(Value::Null);
+    if field.is_null() {
+        *field = value;
+    }
+}
+
+/// Adds an annotation to an object.
+pub(crate) fn annotate(object: &mut Map, name: &'static str, text: String) -> Result<(), ConversionError> {
+    let metadata = object_or_new(object, "metadata")?;
+    object_or_new(metadata, "annotations")?.insert(name, text);
+    Ok(())
+}
+
+/// Removes an annotation of an object, and the map of annotations where it was the last.
+pub(crate) fn take_annotation(tree: &mut Map, name: &'static str) -> Result<Option<Value>, ConversionError> {
+    let Some(metadata) = object(tree, "metadata")? else { return Ok(None) };
+    let Some(annotations) = object(metadata, "annotations")? else { return Ok(None) };
+    let taken = annotations.remove(name);
+    if taken.is_some() && annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+    Ok(taken)
+}
+
 /// Changes each object in the list of this name, if there is one.
 pub(crate) fn each_in(
     tree: &mut Map,

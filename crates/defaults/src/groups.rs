@@ -14,6 +14,7 @@ pub(crate) mod core;
 mod discovery;
 mod flowcontrol;
 mod networking;
+mod node;
 mod rbac;
 mod resource;
 mod scheduling;
@@ -36,6 +37,7 @@ pub(crate) fn defaults(group: &str, version: &str, kind: &str) -> Option<&'stati
         "discovery.k8s.io" => discovery::defaults(kind),
         "flowcontrol.apiserver.k8s.io" => flowcontrol::defaults(kind),
         "networking.k8s.io" => networking::defaults(kind),
+        "node.k8s.io" => node::defaults(kind),
         "rbac.authorization.k8s.io" => rbac::defaults(kind),
         "resource.k8s.io" => resource::defaults(version, kind),
         "scheduling.k8s.io" => scheduling::defaults(kind),

@@ -9,7 +9,7 @@ use keelson_codec::cursor::{Cursor, RawText};
 use keelson_codec::json;
 use keelson_meta::json::{Map, Value};
 
-use crate::type_defaults::{FollowUp, Rule, TypeDefaults};
+use crate::type_defaults::{FollowUp, Rule, TypeDefaults, rounded};
 
 impl TypeDefaults {
     /// Whether filling in would change the object at the cursor.
@@ -128,7 +128,7 @@ impl Rule {
     /// Whether something is filled in where the object does not have the field.
     fn fills_absent(&self, object: &Cursor<'_>) -> bool {
         match self {
-            Self::In(_) | Self::Each(_) => false,
+            Self::In(_) | Self::Each(_) | Self::Amounts => false,
             Self::Copied(from) | Self::CopiedOverText(from) => {
                 member(object, from).is_some_and(|value| value.peek() != b'n')
             }
@@ -158,6 +158,7 @@ impl Rule {
             Self::In(defaults) => return defaults.lacks(cursor),
             Self::Always(defaults) => return value.clone().raw() == b"null" || defaults.lacks(cursor),
             Self::Each(defaults) => return each_lacks(defaults, cursor),
+            Self::Amounts => return has_fine_amounts(cursor),
             _ => {}
         }
         let raw = cursor.raw();
@@ -171,7 +172,7 @@ impl Rule {
             Self::CopiedOverText(from) => (is_zero(raw) || is_unset(raw)) && is_other(raw, object, from),
             Self::EntriesOf(from) if raw.starts_with(b"{") => !has_all(&keys(Some(value)), &keys(member(object, from))),
             Self::EntriesOf(from) => raw == b"null" && !keys(member(object, from)).is_empty(),
-            Self::In(_) | Self::Always(_) | Self::Each(_) => false,
+            Self::In(_) | Self::Always(_) | Self::Each(_) | Self::Amounts => false,
         }
     }
 }
@@ -208,6 +209,24 @@ fn each_lacks(defaults: &TypeDefaults, cursor: &mut Cursor<'_>) -> bool {
             _ => {}
         }
     }
+}
+
+/// Whether the object at a cursor has a quantity that would be rounded; the cursor steps over the object if not.
+fn has_fine_amounts(cursor: &mut Cursor<'_>) -> bool {
+    if cursor.peek() != b'{' {
+        cursor.skip();
+        return false;
+    }
+    cursor.step();
+    while cursor.key().is_some() {
+        let value = cursor.clone();
+        // Texts without these bytes have nothing to round.
+        let is_suspicious = |byte: &u8| matches!(byte, b'.' | b'n' | b'u' | b'e' | b'E' | b'\\');
+        if cursor.raw().iter().any(is_suspicious) && rounded(&read(value)).is_some() {
+            return true;
+        }
+    }
+    false
 }
 
 /// The value of a member of the object at a cursor.

@@ -5,12 +5,14 @@
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::{Side, is_of_pods, of_containers};
 
-use crate::type_defaults::Rule::{Always, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text};
-use crate::type_defaults::{FollowUp, TypeDefaults, set, text};
+use crate::type_defaults::Rule::{
+    Always, Amounts, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text,
+};
+use crate::type_defaults::{FollowUp, TypeDefaults, is_unset, list, set, text};
 use crate::volumes::{FIELD_REFERENCE, VOLUME};
 
 /// A pod.
-pub(crate) const POD: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC_OF_POD))]);
+pub(crate) const POD: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC_OF_POD)), ("status", In(&STATUS))]);
 
 /// A pod template object.
 pub(crate) const POD_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("template", Always(&TEMPLATE))]);
@@ -31,10 +33,48 @@ const SPEC_OF_POD: TypeDefaults = TypeDefaults {
     ],
 };
 
+/// The addresses of a pod, which stand in two fields, and what its containers were given.
+const STATUS: TypeDefaults = TypeDefaults {
+    fields: &[
+        ("initContainerStatuses", Each(&CONTAINER_STATUS)),
+        ("containerStatuses", Each(&CONTAINER_STATUS)),
+        ("ephemeralContainerStatuses", Each(&CONTAINER_STATUS)),
+    ],
+    then: &[FollowUp::Also(&GIVEN), FollowUp::Run(&["podIP", "podIPs"], addresses)],
+};
+
+const CONTAINER_STATUS: TypeDefaults = GIVEN;
+
+const GIVEN: TypeDefaults = TypeDefaults::of(&[("allocatedResources", Amounts), ("resources", In(&RESOURCES))]);
+
+/// Resources that something may not exceed and asks for.
+pub(crate) const RESOURCES: TypeDefaults = TypeDefaults::of(&[("limits", Amounts), ("requests", Amounts)]);
+
+/// `podIP` is the first of `podIPs`. Where both differ the former holds: clients that know only that have changed it.
+fn addresses(status: &mut Map) {
+    let first = list(status, "podIPs").first();
+    let is_replaceable = first.is_none_or(Value::is_object);
+    let known = first.and_then(|address| address.get("ip")).and_then(Value::as_str).unwrap_or_default().to_owned();
+    if is_unset(status, "podIP") {
+        if !known.is_empty() {
+            set(status, "podIP", known);
+        }
+        return;
+    }
+    let stated = text(status, "podIP").to_owned();
+    let is_list = matches!(status.get("podIPs"), None | Some(Value::Null | Value::Array(_)));
+    if !stated.is_empty() && stated != known && is_list && is_replaceable {
+        set(status, "podIPs", json!([{ "ip": stated }]));
+    }
+}
+
 /// A container asks for at least what it may not exceed.
-const RUNNING_CONTAINER: TypeDefaults = TypeDefaults {
-    fields: &[("resources", In(&const { TypeDefaults::of(&[("requests", EntriesOf("limits"))]) }))],
-    then: &[FollowUp::Also(&CONTAINER)],
+const RUNNING_CONTAINER: TypeDefaults =
+    TypeDefaults { fields: &[("resources", In(&RUNNING_RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
+
+const RUNNING_RESOURCES: TypeDefaults = TypeDefaults {
+    fields: &[("limits", Amounts), ("requests", EntriesOf("limits"))],
+    then: &[FollowUp::Also(&const { TypeDefaults::of(&[("requests", Amounts)]) })],
 };
 
 /// On the host's network, a container's port is the host's.
@@ -59,11 +99,17 @@ const AROUND_CONTAINERS: TypeDefaults = TypeDefaults {
         ("dnsPolicy", Text("ClusterFirst")),
         ("securityContext", Empty),
         ("schedulerName", Text("default-scheduler")),
+        ("overhead", Amounts),
+        ("resources", In(&RESOURCES)),
     ],
     then: &[FollowUp::Run(&["serviceAccountName", "serviceAccount"], service_account)],
 };
 
-const CONTAINER: TypeDefaults = TypeDefaults::of(&[
+const CONTAINER: TypeDefaults =
+    TypeDefaults { fields: &[("resources", In(&RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
+
+/// All of a container but for its resources, which are another matter in a pod than in a template.
+const AROUND_RESOURCES: TypeDefaults = TypeDefaults::of(&[
     ("ports", Each(&const { TypeDefaults::of(&[("protocol", Text("TCP"))]) })),
     ("env", Each(&ENVIRONMENT)),
     ("livenessProbe", In(&PROBE)),

@@ -308,6 +308,119 @@ fn services_depend_on_their_type() {
 }
 
 #[test]
+fn addresses_of_load_balancers_have_a_mode() {
+    let service = |kind: &str| {
+        json!({ "spec": { "type": kind }, "status": { "loadBalancer": { "ingress": [
+            { "ip": "192.0.2.1" }, { "ip": "192.0.2.2", "ipMode": "Proxy" }, { "hostname": "a.example" }, { "ip": "" }] } } })
+    };
+    let modes = |object: Value, expected: [Value; 4]| {
+        let paths = [0, 1, 2, 3].map(|place| format!("/status/loadBalancer/ingress/{place}/ipMode"));
+        let expected: Vec<(&str, Value)> = paths.iter().map(String::as_str).zip(expected).collect();
+        check("v1", "Service", object, &expected);
+    };
+    modes(service("LoadBalancer"), [json!("VIP"), json!("Proxy"), Value::Null, Value::Null]);
+    modes(service("NodePort"), [Value::Null, json!("Proxy"), Value::Null, Value::Null]);
+}
+
+#[test]
+fn fields_that_mirror_each_other_say_the_same() {
+    let addresses = |ips: &[&str]| json!(ips.iter().map(|ip| json!({ "ip": ip })).collect::<Vec<_>>());
+    for (stated, one, many) in [
+        (json!({ "podIP": "10.0.0.1" }), json!("10.0.0.1"), addresses(&["10.0.0.1"])),
+        (
+            json!({ "podIPs": addresses(&["10.0.0.1", "fd00::1"]) }),
+            json!("10.0.0.1"),
+            addresses(&["10.0.0.1", "fd00::1"]),
+        ),
+        (
+            json!({ "podIP": "10.0.0.1", "podIPs": addresses(&["10.0.0.1", "fd00::1"]) }),
+            json!("10.0.0.1"),
+            addresses(&["10.0.0.1", "fd00::1"]),
+        ),
+        (
+            json!({ "podIP": "10.0.0.2", "podIPs": addresses(&["10.0.0.1", "fd00::1"]) }),
+            json!("10.0.0.2"),
+            addresses(&["10.0.0.2"]),
+        ),
+        (json!({ "podIP": "", "podIPs": [] }), json!(""), json!([])),
+        (json!({ "podIP": 1, "podIPs": 2 }), json!(1), json!(2)),
+        (json!({ "podIP": "10.0.0.1", "podIPs": [3] }), json!("10.0.0.1"), json!([3])),
+    ] {
+        check("v1", "Pod", json!({ "status": stated }), &[("/status/podIP", one), ("/status/podIPs", many)]);
+    }
+    for (stated, one, many) in [
+        (json!({ "podCIDR": "10.0.0.0/24" }), json!("10.0.0.0/24"), json!(["10.0.0.0/24"])),
+        (
+            json!({ "podCIDRs": ["10.0.0.0/24", "fd00::/64"] }),
+            json!("10.0.0.0/24"),
+            json!(["10.0.0.0/24", "fd00::/64"]),
+        ),
+        (
+            json!({ "podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.0.0/24", "fd00::/64"] }),
+            json!("10.0.1.0/24"),
+            json!(["10.0.1.0/24"]),
+        ),
+        (json!({}), Value::Null, Value::Null),
+        (json!({ "podCIDR": "10.0.0.0/24", "podCIDRs": [{}] }), json!("10.0.0.0/24"), json!([{}])),
+    ] {
+        check("v1", "Node", json!({ "spec": stated }), &[("/spec/podCIDR", one), ("/spec/podCIDRs", many)]);
+    }
+}
+
+#[test]
+fn amounts_of_resources_are_whole_thousandths() {
+    let fine = || json!({ "cpu": "1500u", "memory": "0.5", "storage": 0.0001, "pods": "2" });
+    let rounded = |at: &str| -> Vec<(String, Value)> {
+        let amounts = [("cpu", json!("2m")), ("memory", json!("0.5")), ("storage", json!("1m")), ("pods", json!("2"))];
+        amounts.into_iter().map(|(name, amount)| (format!("{at}/{name}"), amount)).collect()
+    };
+    let check_each = |api_version: &str, kind: &str, object: Value, places: &[&str]| {
+        let expected: Vec<(String, Value)> = places.iter().flat_map(|at| rounded(at)).collect();
+        let expected: Vec<(&str, Value)> = expected.iter().map(|(at, value)| (at.as_str(), value.clone())).collect();
+        check(api_version, kind, object, &expected);
+    };
+    let resources = json!({ "limits": fine(), "requests": fine() });
+    let container = json!([{ "image": "i:1", "resources": resources }]);
+    let pod = json!({ "initContainers": container, "containers": container, "ephemeralContainers": container,
+        "overhead": fine(), "resources": resources });
+    let given = json!([{ "allocatedResources": fine(), "resources": resources }]);
+    let status = json!({ "containerStatuses": given, "resources": resources, "allocatedResources": fine() });
+    let of_pod = [
+        "/spec/initContainers/0/resources/limits",
+        "/spec/containers/0/resources/requests",
+        "/spec/ephemeralContainers/0/resources/limits",
+        "/spec/overhead",
+        "/spec/resources/limits",
+        "/spec/resources/requests",
+        "/status/containerStatuses/0/allocatedResources",
+        "/status/containerStatuses/0/resources/requests",
+        "/status/resources/limits",
+        "/status/allocatedResources",
+    ];
+    check_each("v1", "Pod", json!({ "spec": pod, "status": status }), &of_pod);
+    let template = "/spec/template/spec/containers/0/resources/limits";
+    check_each("apps/v1", "Deployment", json!({ "spec": { "template": { "spec": pod } } }), &[template]);
+    let claim =
+        json!({ "spec": { "resources": resources }, "status": { "capacity": fine(), "allocatedResources": fine() } });
+    let of_claim = ["/spec/resources/requests", "/status/capacity", "/status/allocatedResources"];
+    check_each("v1", "PersistentVolumeClaim", claim.clone(), &of_claim);
+    let sets = json!({ "spec": { "volumeClaimTemplates": [claim] } });
+    check_each("apps/v1", "StatefulSet", sets, &["/spec/volumeClaimTemplates/0/spec/resources/requests"]);
+    check_each("v1", "PersistentVolume", json!({ "spec": { "capacity": fine() } }), &["/spec/capacity"]);
+    let node = json!({ "status": { "capacity": fine() } });
+    check_each("v1", "Node", node, &["/status/capacity", "/status/allocatable"]);
+    let quota = json!({ "spec": { "hard": fine() }, "status": { "hard": fine(), "used": fine() } });
+    check_each("v1", "ResourceQuota", quota, &["/spec/hard", "/status/hard", "/status/used"]);
+    let range = json!({ "spec": { "limits": [{ "type": "Container", "max": fine() }] } });
+    let of_range = ["/spec/limits/0/max", "/spec/limits/0/default", "/spec/limits/0/defaultRequest"];
+    check_each("v1", "LimitRange", range, &of_range);
+    let class = json!({ "overhead": { "podFixed": fine() } });
+    check_each("node.k8s.io/v1", "RuntimeClass", class, &["/overhead/podFixed"]);
+    let attachment = json!({ "spec": { "source": { "inlineVolumeSpec": { "capacity": fine() } } } });
+    check_each("storage.k8s.io/v1", "VolumeAttachment", attachment, &["/spec/source/inlineVolumeSpec/capacity"]);
+}
+
+#[test]
 fn a_flow_schema_has_a_precedence_even_where_it_says_nothing() {
     for schema in [json!({}), json!({ "spec": {} }), json!({ "spec": { "matchingPrecedence": 0 } })] {
         let precedence = [("/spec/matchingPrecedence", json!(1000))];

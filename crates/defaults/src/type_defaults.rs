@@ -4,6 +4,7 @@
 //! change anything. They are constants and nest as objects do.
 
 use keelson_meta::json::{Map, Value};
+use keelson_meta::quantity::rounded_to_millis;
 
 /// The defaults of one type.
 pub(crate) struct TypeDefaults {
@@ -49,6 +50,8 @@ pub(crate) enum Rule {
     EntriesOf(&'static str),
     /// An empty object, where there is none.
     Empty,
+    /// Each quantity of the object rounded up to a thousandth.
+    Amounts,
     /// A list of this one text, where there is none or an empty one.
     OneOf(&'static str),
     /// The defaults of the object, if it is there.
@@ -124,6 +127,7 @@ impl Rule {
                 object(tree, name).into_iter().for_each(|inner| defaults.fill(inner));
             }
             Self::Each(defaults) => each(tree, name, |item| defaults.fill(item)),
+            Self::Amounts => object(tree, name).into_iter().for_each(round_amounts),
             Self::Text(_)
             | Self::TextIfAbsent(_)
             | Self::Number(_)
@@ -135,6 +139,24 @@ impl Rule {
             | Self::Empty
             | Self::OneOf(_) => {}
         }
+    }
+}
+
+/// Rounds the quantities of an object up to thousandths, below which the API does not go.
+fn round_amounts(amounts: &mut Map) {
+    for (_, amount) in amounts.iter_mut() {
+        if let Some(rounded) = rounded(amount) {
+            *amount = rounded.into();
+        }
+    }
+}
+
+/// What a quantity, as a text or as a number, is rounded to; `None` where there is nothing to round.
+pub(crate) fn rounded(amount: &Value) -> Option<String> {
+    match amount {
+        Value::String(text) => rounded_to_millis(text),
+        Value::Number(number) => rounded_to_millis(&number.to_string()),
+        _ => None,
     }
 }
 

@@ -24,8 +24,8 @@ use std::any::Any;
 use std::fmt;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
@@ -90,6 +90,15 @@ pub trait ClientConnection: Send + Sync {
 
     /// What holds its connection's place, for whoever goes on with the connection by himself.
     fn held(&self) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// What the filters learn of the user of a request that the answer is marked by.
+#[derive(Default)]
+struct Known {
+    /// Whether the user is authenticated and may make the request in that name.
+    is_known: AtomicBool,
+    /// A warning about the credentials.
+    warning: OnceLock<&'static str>,
 }
 
 /// The resources that an answer holds until it is sent.
@@ -286,7 +295,7 @@ impl Pipeline {
             parts.extensions.extend(with_address(client));
         }
         let (long_running, has_turn) = (info.is_long_running(), info.waits_its_turn());
-        let is_known = AtomicBool::new(false);
+        let known = Known::default();
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
             Answerer::Elsewhere(_) => None,
@@ -294,7 +303,7 @@ impl Pipeline {
         let mut observation = Observation::begin(&self.metrics, &info, served);
         let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
-        let asked = (info, answerer, trail.clone(), &is_known);
+        let asked = (info, answerer, trail.clone(), &known);
         let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
         let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
@@ -302,6 +311,9 @@ impl Pipeline {
             outcome.unwrap_or_else(|error| (respond::error(&error, error_form), Holds::default()));
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
+        }
+        if let Some(warning) = known.warning.get() {
+            respond::add_warning(response.headers_mut(), warning);
         }
         if let Some(trail) = trail.as_ref().filter(|trail| !trail.has_told(&response)) {
             response = Box::pin(trail.clone().answered(response)).await;
@@ -323,7 +335,7 @@ impl Pipeline {
         }
         let response = request_id::stamped(without_caching(response), request_id);
         // As upstream has it, who asks is found out before: whoever is refused for that is told nothing of flow control.
-        if has_turn && is_known.load(Ordering::Relaxed) { flow_control::marked(response) } else { response }
+        if has_turn && known.is_known.load(Ordering::Relaxed) { flow_control::marked(response) } else { response }
     }
 
     /// Whether another server answers, or may be found to when this one has nothing to say.
@@ -370,7 +382,7 @@ impl Pipeline {
     async fn run_filters(
         self: &Arc<Self>,
         client: &dyn ClientConnection,
-        (info, answerer, trail, is_known): (RequestInfo, Answerer, Option<Arc<Trail>>, &AtomicBool),
+        (info, answerer, trail, known): (RequestInfo, Answerer, Option<Arc<Trail>>, &Known),
         mut parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
@@ -387,7 +399,7 @@ impl Pipeline {
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
         let answered = pin!(async {
-            let user = self.permitted_user(client, &info, &parts, trail.as_deref(), is_known);
+            let user = self.permitted_user(client, &info, &parts, trail.as_deref(), known);
             let user = match deadline {
                 Some(_) => user.await,
                 // A watch has no limit, but who asks for it is found out in the time of other requests.
@@ -445,7 +457,7 @@ impl Pipeline {
         info: &RequestInfo,
         parts: &Parts,
         trail: Option<&Trail>,
-        is_known: &AtomicBool,
+        known: &Known,
     ) -> Result<Arc<User>, ApiError> {
         let tokens = self.tokens.as_deref();
         let identity = authentication::identity_for(client.identity(), &parts.headers);
@@ -455,14 +467,17 @@ impl Pipeline {
             metrics.note_client_certificate(identity.not_after().duration_since(now).unwrap_or_default());
         }
         let user = authentication::user(identity.as_deref(), tokens, &parts.headers, now).await;
-        let is_refused = user.as_ref().is_ok_and(|user| user.is_anonymous() && !(self.anonymous)(&info.path));
+        let is_refused = user.as_ref().is_ok_and(|(user, _)| user.is_anonymous() && !(self.anonymous)(&info.path));
         let result = match &user {
             Err(_) => Authentication::Error,
             Ok(_) if is_refused => Authentication::Failure,
             Ok(_) => Authentication::Success,
         };
         metrics.note_authentication(result, begun.elapsed());
-        let user = user?;
+        let (user, warning) = user?;
+        if let Some(warning) = warning {
+            let _ = known.warning.set(warning);
+        }
         if is_refused {
             return Err(ApiError::Unauthorized);
         }
@@ -482,7 +497,7 @@ impl Pipeline {
         if !Arc::ptr_eq(&user, &client) {
             audit.impersonates(&user, constraint);
         }
-        is_known.store(true, Ordering::Relaxed);
+        known.is_known.store(true, Ordering::Relaxed);
         authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics).await?;
         Ok(user)
     }

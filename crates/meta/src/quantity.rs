@@ -177,6 +177,29 @@ fn is_kept(parts: &Components<'_>, form: Form, digits: &str, value: i128) -> boo
     }
 }
 
+/// How many nano units a thousandth of a unit has.
+const MILLI: i128 = UNIT / 1000;
+
+/// The quantity rounded away from zero to whole thousandths of a unit; `None` if it has nothing to round, or is no quantity.
+pub fn rounded_to_millis(text: &str) -> Option<String> {
+    // Digits with a suffix from a milli on are what nearly all quantities are.
+    if !text.bytes().any(|byte| matches!(byte, b'.' | b'n' | b'u' | b'e' | b'E')) {
+        return None;
+    }
+    let text = text.trim();
+    let Quantity(nanos) = Quantity::parse(text)?;
+    // What does not fit is no small amount.
+    if nanos % MILLI == 0 || nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
+        return None;
+    }
+    let millis = nanos / MILLI + nanos.signum();
+    match form(split(text).ok()?.suffix)? {
+        Form::Exponent(_) => decimal(millis, -3, true),
+        Form::Decimal(_) => decimal(millis, -3, false),
+        Form::Binary(_) => binary(millis, 3, 0),
+    }
+}
+
 fn split(text: &str) -> Result<Components<'_>, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let stripped = unsigned.trim_start_matches('0');
@@ -317,6 +340,30 @@ mod tests {
     }
 
     #[test]
+    fn amounts_below_a_thousandth_are_rounded_up() {
+        for (given, expected) in [
+            ("500u", "1m"),
+            ("1n", "1m"),
+            ("0.0005", "1m"),
+            ("1.0005", "1001m"),
+            ("-500u", "-1m"),
+            ("999999n", "1m"),
+            ("1999500u", "2"),
+            ("0.0000001Ki", "1m"),
+            ("1.9999999999Ki", "2Ki"),
+            ("5e-4", "1e-3"),
+            (" 500u ", "1m"),
+        ] {
+            assert_eq!(rounded_to_millis(given).as_deref(), Some(expected), "{given}");
+        }
+        for text in
+            ["", "1", "1m", "1000u", "1.5", "0.001", "1.5Gi", "1e3", "5E", "1e40", "1.5e99", "x.y", "1 Gi", "none"]
+        {
+            assert_eq!(rounded_to_millis(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn errors_read_as_upstream() {
         for (text, expected) in [
             ("", WRONG_FORMAT),
@@ -373,6 +420,15 @@ mod tests {
         #[test]
         fn no_text_panics(text in "\\PC{0,24}") {
             let _ = canonical(&text);
+            let _ = rounded_to_millis(&text);
+        }
+
+        #[test]
+        fn what_is_rounded_has_nothing_more_to_round(text in "-?[0-9]{1,9}([.][0-9]{1,12})?(|n|u|m|k|Ki|e-5|e3)") {
+            if let Some(rounded) = rounded_to_millis(&text) {
+                prop_assert_eq!(rounded_to_millis(&rounded), None, "{} became {}", &text, &rounded);
+                prop_assert_eq!(canonical(&rounded), Ok(None), "{} became {}", &text, &rounded);
+            }
         }
     }
 }

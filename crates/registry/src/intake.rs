@@ -188,7 +188,13 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
     let expected = target.kind();
     let kind = object.kind().filter(|kind| !kind.is_empty()).unwrap_or(&expected.kind);
     let expected_version = expected.group_version().to_string();
-    let api_version = object.api_version().filter(|version| !version.is_empty()).unwrap_or(&expected_version);
+    let stated = object.api_version().unwrap_or_default();
+    // A slash before the version names the core group, and a slash alone names nothing.
+    let stated = match stated.strip_prefix('/') {
+        Some(version) if target.resource.is_builtin() && !version.contains('/') => version,
+        _ => stated,
+    };
+    let api_version = if stated.is_empty() { &expected_version } else { stated };
     if kind == expected.kind && api_version == expected_version {
         object.set_type(expected);
         return Ok(());
@@ -244,8 +250,7 @@ fn wrong_custom_type(target: &Target, object: &Object, (kind, api_version): (&st
     ApiError::Invalid { kind: sent, name: object.name().to_owned(), errors: vec![fault] }
 }
 
-/// Whether an object says that it is of the target's kind and version. `/v1` does not name the core group here, as it does where
-/// only a version is asked for.
+/// Whether an object says that it is of the target's kind and version, in the words in which the server says it.
 fn is_of_type(target: &Target, object: &Object) -> bool {
     object.kind() == Some(&*target.resource.kind) && object.api_version() == Some(target.version.api_version())
 }

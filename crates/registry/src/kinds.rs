@@ -13,6 +13,7 @@ mod certificates;
 mod classes;
 mod coordination;
 mod core;
+mod discovery;
 mod gates;
 mod internal_apiserver;
 mod networking;
@@ -55,6 +56,7 @@ pub(crate) fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
         ("apps", "deployments") => &apps::Deployments,
         ("batch", "jobs") => &batch::Jobs,
         ("certificates.k8s.io", "certificatesigningrequests") => &certificates::CertificateSigningRequests,
+        ("discovery.k8s.io", "endpointslices") => &discovery::EndpointSlices,
         ("flowcontrol.apiserver.k8s.io", "flowschemas" | "prioritylevelconfigurations") => &strategy::StatusAlone,
         ("coordination.k8s.io", "leases") => &coordination::Leases,
         ("internal.apiserver.k8s.io", "storageversions") => &internal_apiserver::StorageVersions,

@@ -27,6 +27,7 @@ mod lost_pods;
 mod managed;
 mod namespaces;
 mod newest;
+mod older;
 mod owners;
 mod ownership;
 mod patch;
@@ -75,8 +76,8 @@ pub use query::{Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChang
 pub use quota::{QuotaUse, quota_use};
 pub use registry::Registry;
 pub use selection::Selection;
-pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
-pub use surface::builtin::{collection_specs, key_prefix, node_prefixes, role_prefixes};
+pub use subresources::{Remote, ServiceAccountTokens, TokenFault, WarnedUser};
+pub use surface::builtin::{collection_specs, collection_specs_for, key_prefix, node_prefixes, role_prefixes};
 pub use surface::{
     CollectionId, Contribution, DefinedBy, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError,
     Surfaces, VersionChange,

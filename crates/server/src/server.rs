@@ -157,10 +157,10 @@ impl Prepared {
                 "new keys were made for a store that holds objects; tokens and certificates of other keys are refused"
             );
         }
-        let cache =
-            Cache::start(store.clone(), keelson_registry::collection_specs(), cache_config(&config, &supervisor))
-                .await
-                .context("loading the store into the cache")?;
+        let specs = keelson_registry::collection_specs_for(&config.registry.service_ranges);
+        let cache = Cache::start(store.clone(), specs, cache_config(&config, &supervisor))
+            .await
+            .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
         let fenced = fenced(&config, &store, &fence);
         let rights = Rights::new(&config, &cache, files)?;

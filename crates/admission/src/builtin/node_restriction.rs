@@ -235,7 +235,7 @@ impl NodeRestriction {
 
     /// The driver of a volume in a pod: of one in line, or of the volume that a claim is bound to.
     fn driver(&self, pod: &Object, volume: &Value) -> Result<Option<String>, ApiError> {
-        if let Some(driver) = volume["csi"]["driver"].as_str() {
+        if let Some(driver) = driver_of(volume) {
             return Ok(Some(driver.to_owned()));
         }
         let of_pod = format!("{}-{}", pod.name(), volume["name"].as_str().unwrap_or_default());
@@ -247,7 +247,7 @@ impl NodeRestriction {
         let claim = self.claims.get(pod.namespace(), claim)?;
         let volume = claim.get(&["spec", "volumeName"]).and_then(Value::as_str).unwrap_or_default();
         let volume = self.volumes.get("", volume)?;
-        Ok(volume.get(&["spec", "csi", "driver"]).and_then(Value::as_str).map(str::to_owned))
+        Ok(volume.0.get("spec").and_then(driver_of).map(str::to_owned))
     }
 
     fn driver_wants(&self, driver: &str, audience: &str) -> Result<bool, ApiError> {
@@ -256,6 +256,25 @@ impl NodeRestriction {
             .iter()
             .any(|wanted| wanted["audience"].as_str().unwrap_or_default() == audience))
     }
+}
+
+/// The drivers that serve volumes of sources which were once a part of Kubernetes.
+const MIGRATED: [(&str, &str); 7] = [
+    ("awsElasticBlockStore", "ebs.csi.aws.com"),
+    ("azureDisk", "disk.csi.azure.com"),
+    ("azureFile", "file.csi.azure.com"),
+    ("cinder", "cinder.csi.openstack.org"),
+    ("gcePersistentDisk", "pd.csi.storage.gke.io"),
+    ("portworxVolume", "pxd.portworx.com"),
+    ("vsphereVolume", "csi.vsphere.vmware.com"),
+];
+
+/// The driver that a source of a volume names, or that has taken over from it.
+fn driver_of(source: &Value) -> Option<&str> {
+    source["csi"]["driver"].as_str().or_else(|| {
+        let is_there = |field: &str| source.get(field).is_some_and(Value::is_object);
+        MIGRATED.iter().find(|(field, _)| is_there(field)).map(|(_, driver)| *driver)
+    })
 }
 
 impl Admission for NodeRestriction {
@@ -541,6 +560,14 @@ fn certificate_request(write: &NodeWrite<'_>) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn volumes_that_were_a_part_of_kubernetes_have_the_driver_that_took_over() {
+        let check = |source: Value, driver: Option<&str>| assert_eq!(driver_of(&source), driver, "{source}");
+        check(keelson_meta::json::json!({ "csi": { "driver": "a" } }), Some("a"));
+        check(keelson_meta::json::json!({ "awsElasticBlockStore": {} }), Some("ebs.csi.aws.com"));
+        check(keelson_meta::json::json!({ "nfs": {} }), None);
+    }
 
     #[test]
     fn nodes_label_themselves_but_for_what_keeps_pods_away() {

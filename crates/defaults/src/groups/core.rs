@@ -4,13 +4,13 @@
 
 mod services;
 
-use keelson_meta::json::Map;
+use keelson_meta::json::{Map, Value, json};
 
 use self::services::{ENDPOINTS, SERVICE};
-use crate::pod::{POD, POD_TEMPLATE, TEMPLATE};
+use crate::pod::{POD, POD_TEMPLATE, RESOURCES, TEMPLATE};
 use crate::template::{SELECTION, labels_from_template, selector_from_template};
-use crate::type_defaults::Rule::{Always, Copied, Each, In, Number, Text, TextIfAbsent};
-use crate::type_defaults::{FollowUp, TypeDefaults, copy_missing, is_absent, object, peek, set, text};
+use crate::type_defaults::Rule::{Always, Amounts, Copied, Each, In, Number, Text, TextIfAbsent};
+use crate::type_defaults::{FollowUp, TypeDefaults, copy_missing, is_absent, is_unset, list, object, peek, set, text};
 use crate::volumes::{AZURE_DISK, HOST_PATH, ISCSI, RBD, SCALE_IO};
 
 /// The defaults of a kind of the core group.
@@ -25,6 +25,7 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
         "Pod" => Some(&POD),
         "PodTemplate" => Some(&POD_TEMPLATE),
         "ReplicationController" => Some(&REPLICATION_CONTROLLER),
+        "ResourceQuota" => Some(&QUOTA),
         "Secret" => Some(&SECRET),
         "Service" => Some(&SERVICE),
         _ => None,
@@ -41,8 +42,13 @@ const LIMIT_RANGE: TypeDefaults = TypeDefaults::of(&[(
             Each(
                 &const {
                     TypeDefaults {
-                        fields: &[],
-                        then: &[FollowUp::Run(&["type", "max", "default", "defaultRequest", "min"], limits)],
+                        fields: &[("max", Amounts), ("min", Amounts), ("maxLimitRequestRatio", Amounts)],
+                        then: &[
+                            FollowUp::Run(&["type", "max", "default", "defaultRequest", "min"], limits),
+                            FollowUp::Also(
+                                &const { TypeDefaults::of(&[("default", Amounts), ("defaultRequest", Amounts)]) },
+                            ),
+                        ],
                     }
                 },
             ),
@@ -69,9 +75,39 @@ fn limits(item: &mut Map) {
 const NAMESPACE: TypeDefaults =
     TypeDefaults::of(&[("status", Always(&const { TypeDefaults::of(&[("phase", Text("Active"))]) }))]);
 
+const QUOTA: TypeDefaults = TypeDefaults::of(&[
+    ("spec", In(&const { TypeDefaults::of(&[("hard", Amounts)]) })),
+    ("status", In(&const { TypeDefaults::of(&[("hard", Amounts), ("used", Amounts)]) })),
+]);
+
+const NODE: TypeDefaults = TypeDefaults::of(&[
+    ("spec", In(&const { TypeDefaults { fields: &[], then: &[FollowUp::Run(&["podCIDR", "podCIDRs"], pod_ranges)] } })),
+    ("status", In(&NODE_STATUS)),
+]);
+
 /// A node that does not say what of it can be used can be used whole.
-const NODE: TypeDefaults =
-    TypeDefaults::of(&[("status", In(&const { TypeDefaults::of(&[("allocatable", Copied("capacity"))]) }))]);
+const NODE_STATUS: TypeDefaults = TypeDefaults {
+    fields: &[("capacity", Amounts), ("allocatable", Copied("capacity"))],
+    then: &[FollowUp::Also(&const { TypeDefaults::of(&[("allocatable", Amounts)]) })],
+};
+
+/// `podCIDR` is the first of `podCIDRs`. Where both differ the former holds: clients that know only that have changed it.
+fn pod_ranges(spec: &mut Map) {
+    let first = list(spec, "podCIDRs").first();
+    let is_replaceable = first.is_none_or(Value::is_string);
+    let known = first.and_then(Value::as_str).unwrap_or_default().to_owned();
+    if is_unset(spec, "podCIDR") {
+        if !known.is_empty() {
+            set(spec, "podCIDR", known);
+        }
+        return;
+    }
+    let stated = text(spec, "podCIDR").to_owned();
+    let is_list = matches!(spec.get("podCIDRs"), None | Some(Value::Null | Value::Array(_)));
+    if !stated.is_empty() && stated != known && is_list && is_replaceable {
+        set(spec, "podCIDRs", json!([stated]));
+    }
+}
 
 const REPLICATION_CONTROLLER: TypeDefaults = TypeDefaults {
     fields: &[("spec", Always(&const { TypeDefaults::of(&[("replicas", Number(1)), ("template", In(&TEMPLATE))]) }))],
@@ -79,11 +115,12 @@ const REPLICATION_CONTROLLER: TypeDefaults = TypeDefaults {
 };
 
 /// The spec of a claim.
-pub(crate) const CLAIM_SPEC: TypeDefaults = TypeDefaults::of(&[("volumeMode", TextIfAbsent("Filesystem"))]);
+pub(crate) const CLAIM_SPEC: TypeDefaults =
+    TypeDefaults::of(&[("volumeMode", TextIfAbsent("Filesystem")), ("resources", In(&RESOURCES))]);
 
 /// A claim inside of a stateful set, which is written with its kind and with the status of a new one.
 pub(crate) const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults {
-    fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&PENDING))],
+    fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))],
     then: &[FollowUp::Run(&["kind", "apiVersion"], |claim| {
         set(claim, "kind", "PersistentVolumeClaim");
         set(claim, "apiVersion", "v1");
@@ -93,10 +130,14 @@ pub(crate) const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults {
 /// What nobody has found a place for yet.
 const PENDING: TypeDefaults = TypeDefaults::of(&[("phase", Text("Pending"))]);
 
-const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&PENDING))]);
+const CLAIM_STATUS: TypeDefaults =
+    TypeDefaults::of(&[("phase", Text("Pending")), ("capacity", Amounts), ("allocatedResources", Amounts)]);
 
-/// The ways to storage that have defaults.
+const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))]);
+
+/// How much a volume holds, and the ways to storage that have defaults.
 pub(super) const SOURCE: TypeDefaults = TypeDefaults::of(&[
+    ("capacity", Amounts),
     ("hostPath", In(&HOST_PATH)),
     ("azureDisk", In(&AZURE_DISK)),
     ("iscsi", In(&ISCSI)),

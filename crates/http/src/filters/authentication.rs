@@ -27,12 +27,25 @@ pub trait TokenAuthenticator: Send + Sync {
     /// # Errors
     /// [`ApiError::Unauthorized`] for a token that proves nothing.
     fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>>;
+
+    /// The same with a warning for the client, for tokens that should be replaced.
+    ///
+    /// # Errors
+    /// As [`user`](Self::user).
+    fn warned_user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>> {
+        Box::pin(async move { self.user(token).await.map(|user| (user, None)) })
+    }
 }
 
 impl TokenAuthenticator for ServiceAccountTokens {
     fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>> {
+        Box::pin(async move { self.warned_user(token).await.map(|(user, _)| user) })
+    }
+
+    fn warned_user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>> {
         Box::pin(async move {
-            self.authenticate(token, &[]).await.map(|(user, _)| user).map_err(|fault| match fault {
+            let known = self.authenticate_and_warn(token, &[]).await;
+            known.map(|((user, _), warning)| (user, warning)).map_err(|fault| match fault {
                 TokenFault::Refused(why) => {
                     tracing::debug!(%why, "a bearer token is refused");
                     ApiError::Unauthorized
@@ -51,7 +64,8 @@ pub(super) fn identity_for(identity: Option<Arc<ClientIdentity>>, headers: &Head
     identity.filter(|identity| identity.is_front_proxy() || !is_of_another_site())
 }
 
-/// The user for whom a front proxy asks, or of a client certificate, or else of a bearer token. A client with none of these is anonymous.
+/// The user for whom a front proxy asks, or of a client certificate, or else of a bearer token, and a warning about that. A client with
+/// none of these is anonymous.
 ///
 /// # Errors
 /// [`ApiError::Unauthorized`] for credentials that prove nothing: a certificate that is over or that nobody signed who is believed,
@@ -61,20 +75,22 @@ pub(super) async fn user(
     tokens: Option<&dyn TokenAuthenticator>,
     headers: &HeaderMap,
     now: SystemTime,
-) -> Result<Arc<User>, ApiError> {
+) -> Result<(Arc<User>, Option<&'static str>), ApiError> {
     if let Some(identity) = identity {
         if let Some(user) = identity.asks_for_at(now).and_then(|fields| user_asked_for(fields, headers)) {
-            return Ok(Arc::new(user));
+            return Ok((Arc::new(user), None));
         }
         if let Some(user) = identity.user_at(now) {
-            return Ok(user.clone());
+            return Ok((user.clone(), None));
         }
     }
     match (bearer::token(headers)?, tokens) {
-        (Some(token), Some(tokens)) => tokens.user(&token).await.map(Arc::new),
+        (Some(token), Some(tokens)) => {
+            tokens.warned_user(&token).await.map(|(user, warning)| (Arc::new(user), warning))
+        }
         (Some(_), None) => Err(ApiError::Unauthorized),
         (None, _) if identity.is_some() => Err(ApiError::Unauthorized),
-        (None, _) => Ok(Arc::new(User::anonymous())),
+        (None, _) => Ok((Arc::new(User::anonymous()), None)),
     }
 }
 
@@ -124,7 +140,7 @@ mod tests {
     async fn a_client_without_credentials_is_anonymous_and_one_with_a_wrong_token_is_refused() {
         let now = SystemTime::UNIX_EPOCH;
         let mut headers = HeaderMap::new();
-        assert_eq!(*user(None, None, &headers, now).await.unwrap(), User::anonymous());
+        assert_eq!(*user(None, None, &headers, now).await.unwrap().0, User::anonymous());
         let nobody = ClientIdentity::nobody();
         assert_eq!(user(Some(&nobody), None, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
         headers.insert(AUTHORIZATION, "Bearer x".parse().unwrap());

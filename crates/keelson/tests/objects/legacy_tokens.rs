@@ -75,11 +75,29 @@ async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
     let day = used["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].as_str().unwrap().to_owned();
     assert!(day.len() == 10 && day.starts_with("20"), "{day}");
 
+    // The account names the secret: a controller has made it, and the client of its token is warned.
+    let whoami = async || {
+        let asked = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
+        asked.header("authorization", format!("Bearer {token}")).await.expect(201).header("warning").to_owned()
+    };
+    assert_eq!(whoami().await, "");
+    let names = json!({"secrets": [{"name": "web-token"}]});
+    admin.patch("/api/v1/namespaces/default/serviceaccounts/web", MERGE, &names).await.expect(200);
+    let begun = Instant::now();
+    let warning = "299 - \"Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based \
+                   tokens.\"";
+    while whoami().await != warning {
+        assert!(begun.elapsed() < PATIENCE, "nobody is warned of a token that a controller has made");
+        tokio::time::sleep(LOOK).await;
+    }
+
     let another = signed(&server, "web-token", uid);
     assert_ne!(another, token, "signatures are random");
     assert_eq!(review(&another).await, refused("Token does not match server's copy"));
-    let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": day}}});
-    admin.patch(format!("{SECRETS}/web-token"), MERGE, &invalid).await.expect(200);
+    let marked = |since: &str| json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": since}}});
+    admin.patch(format!("{SECRETS}/web-token"), MERGE, &marked("")).await.expect(200);
+    assert_eq!(review(&token).await["authenticated"], json!(true), "an empty mark says nothing");
+    admin.patch(format!("{SECRETS}/web-token"), MERGE, &marked(&day)).await.expect(200);
     let marked = "[invalid bearer token, the token in secret default/web-token for service account default/web has been marked invalid.";
     let begun = Instant::now();
     while !review(&token).await["error"].as_str().unwrap_or_default().starts_with(marked) {

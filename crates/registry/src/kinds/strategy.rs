@@ -16,6 +16,7 @@ use keelson_meta::{ApiError, Object};
 
 use crate::caller::Caller;
 use crate::companions::Companions;
+use crate::older::Older;
 use crate::prepare::same_specification;
 use crate::registry::Registry;
 use crate::target::Target;
@@ -50,6 +51,11 @@ pub(crate) trait Strategy: Send + Sync {
     /// Returns true for objects by which servers, nodes and controllers show that they are alive. A full store takes small ones.
     fn keeps_alive(&self) -> bool {
         false
+    }
+
+    /// The fields that stored objects of older servers lack and that are filled in when these are read.
+    fn older(&self) -> Option<Older> {
+        None
     }
 
     /// Fills in what a new object is read as having said; who wrote it therefore owns it.
@@ -106,6 +112,11 @@ pub(crate) trait Strategy: Send + Sync {
 
     /// Gives an object what it keeps or gets on an update of the target's endpoint.
     fn prepare_update(&self, _target: &Target, _current: &Object, _next: &mut Object) -> bool {
+        false
+    }
+
+    /// Notes in an object when it changed.
+    fn date_update(&self, _target: &Target, _current: &Object, _next: &mut Object, _now: SystemTime) -> bool {
         false
     }
 

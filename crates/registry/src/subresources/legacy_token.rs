@@ -20,12 +20,26 @@ use crate::patch::{Patch, PatchKind};
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 /// When it was used last.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+/// What the user of a token is warned of whose secret a controller has made for the account.
+const GENERATED: &str = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
+                         secret-based tokens.";
 /// Who notes that.
 const MANAGER: &str = "kube-apiserver";
 
+/// The account of a token.
+struct Account(Object);
+
+impl Account {
+    /// Returns true for a secret that the account names: a controller of the past made it.
+    fn names_secret(&self, name: &str) -> bool {
+        let secrets = self.0.get(&["secrets"]).and_then(Value::as_array);
+        secrets.into_iter().flatten().any(|secret| secret["name"] == name)
+    }
+}
+
 impl ServiceAccountTokens {
-    /// The user of a legacy token; `None` for a token that is none.
-    pub(super) async fn legacy_user(&self, token: &str) -> Result<Option<User>, TokenFault> {
+    /// The user of a legacy token, and the warning for one that was made without anybody asking for it; `None` for another token.
+    pub(super) async fn legacy_user(&self, token: &str) -> Result<Option<(User, Option<&'static str>)>, TokenFault> {
         let claims = match self.issuer().verify_legacy(token) {
             Ok(claims) => claims,
             Err(LegacyTokenError::Token(TokenError::Foreign)) => return Ok(None),
@@ -43,8 +57,10 @@ impl ServiceAccountTokens {
         if verify_slices_are_equal(&held.unwrap_or_default(), token.as_bytes()).is_err() {
             return Err(refused("Token does not match server's copy"));
         }
-        self.check_account(namespace, account, uid).await?;
-        if secret.labels().any(|(key, _)| key == INVALID_SINCE) {
+        let is_generated = self.check_account(namespace, account, uid).await?.names_secret(name);
+        if secret.labels().any(|(key, since)| key == INVALID_SINCE && !since.is_empty()) {
+            // Whoever has marked it sees that it is in use still.
+            self.note_use(&claims, &secret).await;
             return Err(refused(&format!(
                 "the token in secret {namespace}/{name} for service account {namespace}/{account} has been marked invalid. Use tokens from the \
                  TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to \
@@ -52,10 +68,11 @@ impl ServiceAccountTokens {
             )));
         }
         self.note_use(&claims, &secret).await;
-        Ok(Some(User { uid: Some(uid.clone()), ..User::service_account(namespace, account) }))
+        let user = User { uid: Some(uid.clone()), ..User::service_account(namespace, account) };
+        Ok(Some((user, is_generated.then_some(GENERATED))))
     }
 
-    async fn check_account(&self, namespace: &str, name: &str, uid: &str) -> Result<(), TokenFault> {
+    async fn check_account(&self, namespace: &str, name: &str, uid: &str) -> Result<Account, TokenFault> {
         let account = self.entry("serviceaccounts", Some(namespace), name).await.map_err(TokenFault::Unknown)?;
         let account = account.ok_or_else(|| refused(&format!("serviceaccounts \"{name}\" not found")))?;
         let account = account.object.decode(account.revision);
@@ -65,7 +82,7 @@ impl ServiceAccountTokens {
         if account.uid() != uid {
             return Err(refused(&format!("ServiceAccount UID ({}) does not match claim ({uid})", account.uid())));
         }
-        Ok(())
+        Ok(Account(account))
     }
 
     /// Notes the day on the secret, once a day. That it can't be noted keeps nobody out.

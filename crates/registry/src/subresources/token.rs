@@ -63,6 +63,9 @@ impl std::fmt::Display for Refusal {
     }
 }
 
+/// The user of a token with the audiences that it is meant for, and a warning for its client.
+pub type WarnedUser = ((User, Vec<String>), Option<&'static str>);
+
 impl ServiceAccountTokens {
     /// Tokens of the accounts in a registry, in the name of an issuer.
     pub fn new(registry: Arc<Registry>, issuer: Arc<TokenIssuer>) -> Self {
@@ -228,6 +231,14 @@ impl ServiceAccountTokens {
     /// # Errors
     /// When it proves nothing. Whoever can't be asked about it lets nobody in.
     pub async fn authenticate(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
+        self.authenticate_and_warn(token, audiences).await.map(|(known, _)| known)
+    }
+
+    /// The same with a warning for the client that uses the token, if there is one.
+    ///
+    /// # Errors
+    /// As [`authenticate`](Self::authenticate).
+    pub async fn authenticate_and_warn(&self, token: &str, audiences: &[String]) -> Result<WarnedUser, TokenFault> {
         let mut refusal = match self.authenticate_own(token, audiences).await {
             Ok(Some(known)) => return Ok(known),
             Ok(None) => Refusal::default(),
@@ -238,10 +249,10 @@ impl ServiceAccountTokens {
         for foreign in &self.foreign {
             match foreign.authenticate(token, audiences).await {
                 Ok(None) => {}
-                Ok(Some((user, Some(meant)))) => return Ok((user, meant)),
+                Ok(Some((user, Some(meant)))) => return Ok(((user, meant), None)),
                 Ok(Some((user, None))) => {
                     if let Some(known) = self.for_this_server(user, audiences) {
-                        return Ok(known);
+                        return Ok((known, None));
                     }
                 }
                 Err(why) => refusal.0.push(why),
@@ -258,20 +269,16 @@ impl ServiceAccountTokens {
     }
 
     /// The same of tokens that this server knows by itself, of which nobody else is shown those that are good; `None` of others.
-    async fn authenticate_own(
-        &self,
-        token: &str,
-        audiences: &[String],
-    ) -> Result<Option<(User, Vec<String>)>, TokenFault> {
+    async fn authenticate_own(&self, token: &str, audiences: &[String]) -> Result<Option<WarnedUser>, TokenFault> {
         let of_others = match self.listed.as_ref().and_then(|listed| listed.user(token)) {
-            Some(user) => Some(user),
+            Some(user) => Some((user, None)),
             None => match self.bootstrap_user(token).await? {
-                Some(user) => Some(user),
+                Some(user) => Some((user, None)),
                 None => self.legacy_user(token).await?,
             },
         };
-        if let Some(user) = of_others {
-            return Ok(self.for_this_server(user, audiences));
+        if let Some((user, warning)) = of_others {
+            return Ok(self.for_this_server(user, audiences).map(|known| (known, warning)));
         }
         let now = self.registry.now();
         let claims = match self.issuer.verify(token, now) {
@@ -289,7 +296,7 @@ impl ServiceAccountTokens {
             )));
         }
         self.check_objects(&claims, now).await?;
-        Ok(Some((user_of(&claims), meant)))
+        Ok(Some(((user_of(&claims), meant), None)))
     }
 
     /// The user of a bootstrap token; `None` for another token, and for one that is not good.

@@ -18,9 +18,11 @@ use keelson_validation::Rules;
 
 use super::contribution::Contribution;
 use super::served::{KindVersion, Taken};
+use crate::allocation::ServiceRanges;
 use crate::complete::Completion;
 use crate::config::RegistryConfig;
 use crate::kinds::{closed_fields, metadata_rules_of, strategy_of};
+use crate::older::StoredFields;
 
 /// The API group that a feature gate switches off.
 const STORAGE_VERSION_GROUP: &str = "internal.apiserver.k8s.io";
@@ -59,12 +61,21 @@ fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource>
     Arc::new(served)
 }
 
-/// What a cache has to hold for the built-in resources.
+/// What a cache has to hold for the built-in resources, where services get addresses of the usual ranges.
 pub fn collection_specs() -> Vec<CollectionSpec> {
+    collection_specs_for(&ServiceRanges::default())
+}
+
+/// What a cache has to hold for the built-in resources.
+pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
+    let primary = ranges.primary().family();
     let completed = |collection: &Collection| {
         let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
         let kinds = versions.map(|(version, resource)| resource.gvk(&version.name));
-        CollectionSpec { typed_items: false, ..spec(collection, Completion::of(kinds.map(rules_of))) }
+        let strategies = collection.resources.iter().map(|resource| strategy_of(&resource.group, &resource.plural));
+        let older = strategies.filter_map(|strategy| strategy.older()).next();
+        let fields = older.map(|of| StoredFields { of, primary });
+        CollectionSpec { typed_items: false, ..spec(collection, Completion::of(kinds.map(rules_of), fields)) }
     };
     Catalogue::builtin().collections().iter().map(|collection| completed(collection)).collect()
 }

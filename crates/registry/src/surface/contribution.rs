@@ -120,7 +120,7 @@ impl Contribution {
     /// What its objects are completed by when they are read, in whatever version they are stored.
     pub(super) fn completion(&self) -> Option<Arc<dyn Complete>> {
         let kinds = self.versions.iter().map(|version| (version.kind().clone(), None, version.own_schema().cloned()));
-        Completion::of(kinds)
+        Completion::of(kinds, None)
     }
 
     /// States the schema of its objects in a version. A structural one prunes them, fills in its defaults, and refuses them with

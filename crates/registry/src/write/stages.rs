@@ -239,6 +239,7 @@ impl Registry {
         let carried = carry_over(&stored, &mut next, counts);
         drop_closed(target, Some(&stored), &mut next);
         is_changed |= strategy.prepare_update(target, &stored, &mut next);
+        is_changed |= strategy.date_update(target, &stored, &mut next, self.now());
         // Take companions.
         let goes = stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.may_go(&next);
         let mut companions = self.take_companions(passage, if goes { None } else { Some(&mut next) }).await?;

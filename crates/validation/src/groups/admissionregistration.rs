@@ -7,6 +7,8 @@ mod webhooks;
 
 use std::collections::HashSet;
 
+use keelson_meta::json::Value;
+
 use crate::at::At;
 use crate::expressions::of_condition;
 use crate::formats::{DNS_1035_LABEL, PATH_SEGMENT, QUALIFIED_NAME};
@@ -181,7 +183,16 @@ pub(super) fn stated_review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
             version.invalid(run, version.text(), "duplicate version");
         }
     }
-    if !KNOWN_REVIEWS.iter().any(|known| seen.contains(known)) {
+    let is_known = |version: &str| KNOWN_REVIEWS.contains(&version);
+    if !at.items().any(|version| is_known(version.text())) && !had_unknown_reviews(run) {
         at.invalid(run, at.shown(), format!("must include at least one of {}", KNOWN_REVIEWS.join(", ")));
     }
+}
+
+/// Returns true if a webhook was stored that names no version of reviews that the server knows: it can still be changed.
+fn had_unknown_reviews(run: &Run<'_>) -> bool {
+    let hooks = run.before.and_then(|before| before.0.get("webhooks")?.as_array()).into_iter().flatten();
+    hooks
+        .filter_map(|hook| hook.get("admissionReviewVersions")?.as_array())
+        .any(|versions| !versions.iter().filter_map(Value::as_str).any(|version| KNOWN_REVIEWS.contains(&version)))
 }

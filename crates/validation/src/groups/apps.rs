@@ -27,7 +27,14 @@ pub(super) const KINDS: &[Kind] = &[
 const SELECTOR_STAYS: TypeRules =
     TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("selector", Immutable)]) }))]);
 
-const REVISION: TypeRules = TypeRules::of(&[("data", Required("data is mandatory")), ("revision", NonNegative)]);
+const REVISION: TypeRules = TypeRules::of(&[("data", STATED), ("revision", NonNegative)]);
+
+/// An empty object is data.
+const STATED: Rule = Check("data is mandatory", |at, run| {
+    if !at.is_set() {
+        at.required(run, "data is mandatory");
+    }
+});
 const REVISION_UPDATE: TypeRules = TypeRules::of(&[("data", Immutable)]);
 
 const DEPLOYMENT: TypeRules = TypeRules::of(&[("spec", Always(&DEPLOYMENT_SPEC))]);
@@ -135,6 +142,7 @@ const DEPLOYMENT_STATUS: TypeRules = TypeRules::of(&[(
                 ("readyReplicas", NonNegative),
                 ("availableReplicas", NonNegative),
                 ("unavailableReplicas", NonNegative),
+                ("terminatingReplicas", NonNegative),
                 ("collisionCount", NonNegative),
                 (
                     "",

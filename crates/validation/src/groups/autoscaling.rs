@@ -37,7 +37,7 @@ fn target_version(at: &At<'_, '_>, run: &mut Run<'_>) {
     let controller = at.parent().is_some_and(|target| target.field("kind").text() == "ReplicationController");
     match at.text().split('/').collect::<Vec<_>>().as_slice() {
         _ if kept => {}
-        ["v1"] if controller => {}
+        [_] | ["", _] if controller => {}
         [_] | ["", _] => at.invalid(run, at.text(), "apiVersion must specify API group"),
         [_, _] => {}
         _ => {

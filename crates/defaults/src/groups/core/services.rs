@@ -2,29 +2,33 @@
 //!
 //! Those of a service depend on its type, and are functions beside its defaults.
 
-use keelson_meta::json::Map;
+use keelson_meta::json::{Map, Value};
 
 use crate::type_defaults::Rule::{Always, CopiedOverText, Each, Flag, Number, Text, TextIfAbsent};
-use crate::type_defaults::{FollowUp, TypeDefaults, list, text};
+use crate::type_defaults::{FollowUp, TypeDefaults, each, is_absent, list, object, peek, set, text};
 
-pub(super) const SERVICE: TypeDefaults = TypeDefaults::of(&[(
-    "spec",
-    Always(
-        &const {
-            TypeDefaults {
-                fields: &[
-                    ("sessionAffinity", Text("None")),
-                    ("type", Text("ClusterIP")),
-                    ("ports", Each(&SERVICE_PORT)),
-                ],
-                then: &[
-                    FollowUp::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity),
-                    FollowUp::Run(TRAFFIC, traffic),
-                ],
-            }
-        },
-    ),
-)]);
+pub(super) const SERVICE: TypeDefaults = TypeDefaults {
+    fields: &[("spec", Always(&SPEC))],
+    then: &[FollowUp::Run(&["spec.type", "status.loadBalancer.ingress"], modes_of_addresses)],
+};
+
+const SPEC: TypeDefaults = TypeDefaults {
+    fields: &[("sessionAffinity", Text("None")), ("type", Text("ClusterIP")), ("ports", Each(&SERVICE_PORT))],
+    then: &[FollowUp::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity), FollowUp::Run(TRAFFIC, traffic)],
+};
+
+/// An address that a load balancer has answers on the balancer itself, unless it says otherwise.
+fn modes_of_addresses(service: &mut Map) {
+    if peek(service, "spec").is_none_or(|spec| text(spec, "type") != "LoadBalancer") {
+        return;
+    }
+    let Some(balancer) = object(service, "status").and_then(|status| object(status, "loadBalancer")) else { return };
+    each(balancer, "ingress", |address| {
+        if matches!(address.get("ip"), Some(Value::String(ip)) if !ip.is_empty()) && is_absent(address, "ipMode") {
+            set(address, "ipMode", "VIP");
+        }
+    });
+}
 
 const SERVICE_PORT: TypeDefaults =
     TypeDefaults::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);

@@ -10,6 +10,7 @@ use keelson_meta::{ApiError, Object};
 use crate::allocation::{self, Spec as _, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 use crate::companions::Companions;
 use crate::kinds::strategy::Strategy;
+use crate::older::Older;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::warnings::Warnings;
@@ -125,6 +126,10 @@ fn same_node_ports(old: &Map, new: &Map) -> bool {
 pub(super) struct Services;
 
 impl Strategy for Services {
+    fn older(&self) -> Option<Older> {
+        Some(Older::Services)
+    }
+
     fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
         prepare_create(object);
         true

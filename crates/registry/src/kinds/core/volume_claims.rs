@@ -10,6 +10,7 @@ use keelson_meta::{ApiError, Object};
 
 use crate::kinds::strategy::Strategy;
 use crate::kinds::{protect, storage};
+use crate::older::Older;
 use crate::registry::Registry;
 use crate::target::Target;
 use crate::warnings::Warnings;
@@ -59,6 +60,10 @@ fn leads_elsewhere(source: Option<&Value>) -> bool {
 pub(super) struct Claims;
 
 impl Strategy for Claims {
+    fn older(&self) -> Option<Older> {
+        Some(Older::Claims)
+    }
+
     fn initial_status(&self, _: &Object, _: SystemTime) -> Map {
         Map::from_iter([("phase".to_owned(), json!("Pending"))])
     }

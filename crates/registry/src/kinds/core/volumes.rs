@@ -5,7 +5,7 @@
 use std::time::SystemTime;
 
 use keelson_meta::clock::rfc3339;
-use keelson_meta::json::{Map, json};
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
 
 use crate::kinds::protect;
@@ -13,19 +13,30 @@ use crate::kinds::strategy::Strategy;
 use crate::registry::Registry;
 use crate::target::Target;
 
+/// Since when a volume is in its phase (KEP-3762).
+const SINCE: &str = "lastPhaseTransitionTime";
+
 /// The strategy of volumes.
 pub(super) struct Volumes;
 
 impl Strategy for Volumes {
     fn initial_status(&self, _: &Object, now: SystemTime) -> Map {
-        Map::from_iter([
-            ("phase".to_owned(), json!("Pending")),
-            ("lastPhaseTransitionTime".to_owned(), json!(rfc3339(now))),
-        ])
+        Map::from_iter([("phase".to_owned(), json!("Pending")), (SINCE.to_owned(), json!(rfc3339(now)))])
     }
 
     fn admit(&self, registry: &Registry, _: &Target, object: &mut Object) -> Result<bool, ApiError> {
         Ok(protect(registry, object, "kubernetes.io/pv-protection"))
+    }
+
+    /// Since when a volume is in its phase, unless the writer says so.
+    fn date_update(&self, target: &Target, current: &Object, next: &mut Object, now: SystemTime) -> bool {
+        let of = |object: &Object, field| object.get(&["status", field]).cloned();
+        let is_stated = of(next, SINCE).is_some_and(|since| !since.is_null()) && of(next, SINCE) != of(current, SINCE);
+        if target.subresource_name() != Some("status") || of(current, "phase") == of(next, "phase") || is_stated {
+            return false;
+        }
+        let status = next.0.get_mut("status").and_then(Value::as_object_mut);
+        status.map(|status| status.insert(SINCE, rfc3339(now))).is_some()
     }
 
     fn returns_deleted(&self) -> bool {

@@ -4,10 +4,12 @@
 
 use std::collections::HashSet;
 
+use keelson_meta::json::Value;
+
 use crate::at::At;
 use crate::domains::{client_config, full_name};
 use crate::selectors::SELECTOR;
-use crate::type_rules::Rule::{Always, Check, Each, OneOf, Required, With, Within};
+use crate::type_rules::Rule::{Always, Check, Each, With, Within};
 use crate::type_rules::{Rule, Run, TypeRules};
 
 use super::{CONDITIONS, FAILURE_POLICY, MATCH_POLICY, REINVOCATION_POLICY, RULE, review_versions};
@@ -43,13 +45,29 @@ const HOOK: TypeRules = TypeRules::shared(
         ("rules", Each(&RULE)),
         ("failurePolicy", FAILURE_POLICY),
         ("matchPolicy", MATCH_POLICY),
-        ("sideEffects", Required("must specify one of None, NoneOnDryRun")),
-        ("sideEffects", OneOf(&["None", "NoneOnDryRun"])),
+        ("sideEffects", Check("required: None or NoneOnDryRun, or as vague as before", side_effects)),
         ("timeoutSeconds", Within(1, 30, "the timeout value must be between 1 and 30 seconds")),
         ("namespaceSelector", SELECTOR),
         ("objectSelector", SELECTOR),
     ],
 );
+
+/// A configuration that was stored as `v1beta1` may have webhooks with other side effects, and can still be changed.
+fn side_effects(at: &At<'_, '_>, run: &mut Run<'_>) {
+    const NONE: [&str; 2] = ["None", "NoneOnDryRun"];
+    let is_vague = |hook: &Value| !hook["sideEffects"].as_str().is_some_and(|stated| NONE.contains(&stated));
+    let before = run.before.and_then(|before| before.0.get("webhooks")?.as_array());
+    let allowed: &[&str] = if before.is_some_and(|hooks| hooks.iter().any(is_vague)) {
+        &["None", "NoneOnDryRun", "Some", "Unknown"]
+    } else {
+        &NONE
+    };
+    if !at.is_set() {
+        at.required(run, format!("must specify one of {}", allowed.join(", ")));
+    } else if !allowed.contains(&at.text()) {
+        at.not_supported(run, at.text(), allowed);
+    }
+}
 
 fn validating<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     hooks(at, &VALIDATING_HOOK, run);
@@ -61,10 +79,15 @@ fn mutating<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 
 fn hooks<'v>(at: &At<'v, '_>, type_rules: &TypeRules, run: &mut Run<'v>) {
     let mut names = HashSet::new();
+    // Configurations of `v1beta1` could repeat a name.
+    let repeated = run.before.and_then(|before| before.0.get("webhooks")?.as_array()).is_some_and(|hooks| {
+        let mut before = HashSet::new();
+        !hooks.iter().all(|hook| before.insert(hook["name"].as_str().unwrap_or_default()))
+    });
     for hook in at.items() {
         type_rules.check(&hook, run);
         let name = hook.field("name");
-        if !name.is_empty() && !names.insert(name.text()) {
+        if !repeated && !name.is_empty() && !names.insert(name.text()) {
             name.duplicate(run, name.text());
         }
     }

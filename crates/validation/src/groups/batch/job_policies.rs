@@ -157,43 +157,64 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
     let mut last: Option<i64> = None;
     let mut total = 0;
     for part in text.split(',') {
-        let limits: Vec<&str> = part.split('-').collect();
-        if limits.len() > 2 {
-            return Err(format!(
-                "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
-                keelson_meta::go_format::quote(part)
-            ));
-        }
-        let number = |text: &str| {
-            keelson_meta::go_format::parse_int(text).map_err(|_| {
-                let text = keelson_meta::go_format::quote(text);
-                format!("cannot convert string to integer for index: {text}")
-            })
-        };
-        let first = number(limits[0])?;
-        if first >= completions {
-            return Err(format!("too large index: {}", keelson_meta::go_format::quote(limits[0])));
-        }
-        if last.is_some_and(|last| last >= first) {
-            return Err(format!("non-increasing order, previous: {}, current: {first}", last.unwrap_or_default()));
-        }
-        let end = match limits.get(1) {
-            None => first,
-            Some(text) => {
-                let end = number(text)?;
-                if end >= completions {
-                    return Err(format!("too large index: {}", keelson_meta::go_format::quote(text)));
-                }
-                if first >= end {
-                    return Err(format!("non-increasing order, previous: {first}, current: {end}"));
-                }
-                end
-            }
-        };
+        let (first, end) = interval(part, completions, last)?;
         total += end - first + 1;
         last = Some(end);
     }
     Ok(total)
+}
+
+/// The first and the last index that a part of a list names, which follow those of the part before.
+fn interval(part: &str, completions: i64, last: Option<i64>) -> Result<(i64, i64), String> {
+    let limits: Vec<&str> = part.split('-').collect();
+    if limits.len() > 2 {
+        return Err(format!(
+            "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
+            keelson_meta::go_format::quote(part)
+        ));
+    }
+    let number = |text: &str| {
+        keelson_meta::go_format::parse_int(text).map_err(|_| {
+            let text = keelson_meta::go_format::quote(text);
+            format!("cannot convert string to integer for index: {text}")
+        })
+    };
+    let first = number(limits[0])?;
+    if first >= completions {
+        return Err(format!("too large index: {}", keelson_meta::go_format::quote(limits[0])));
+    }
+    if last.is_some_and(|last| last >= first) {
+        return Err(format!("non-increasing order, previous: {}, current: {first}", last.unwrap_or_default()));
+    }
+    let Some(text) = limits.get(1) else { return Ok((first, first)) };
+    let end = number(text)?;
+    if end >= completions {
+        return Err(format!("too large index: {}", keelson_meta::go_format::quote(text)));
+    }
+    if first >= end {
+        return Err(format!("non-increasing order, previous: {first}, current: {end}"));
+    }
+    Ok((first, end))
+}
+
+/// The first index that two lists in order both name. Parts that can't be read name none.
+pub(super) fn common_index(left: &str, right: &str, completions: i64) -> Option<i64> {
+    let parts = |text: &str| -> Vec<(i64, i64)> {
+        text.split(',').filter_map(|part| interval(part, completions, None).ok()).collect()
+    };
+    let (left, right) = (parts(left), parts(right));
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    while let (Some(&&(left_first, left_end)), Some(&&(right_first, right_end))) = (left.peek(), right.peek()) {
+        if left_first <= right_end && right_first <= left_end {
+            return Some(left_first.max(right_first));
+        }
+        if left_first <= right_first {
+            left.next()
+        } else {
+            right.next()
+        };
+    }
+    None
 }
 
 /// Whether a condition of this type is true.
@@ -204,7 +225,23 @@ pub(super) fn is_true(conditions: &Value, kind: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::count_indexes;
+    use super::{common_index, count_indexes};
+
+    #[test]
+    fn lists_that_share_an_index_are_found() {
+        for (left, right, index) in [
+            ("", "", None),
+            ("0-2", "", None),
+            ("0-2", "3,4", None),
+            ("0,3-5", "1,4", Some(4)),
+            ("7", "0-9", Some(7)),
+            ("x,2", "2", Some(2)),
+            ("99", "99", None),
+        ] {
+            assert_eq!(common_index(left, right, 10), index, "{left} {right}");
+            assert_eq!(common_index(right, left, 10), index, "{right} {left}");
+        }
+    }
 
     #[test]
     fn indexes_are_counted_and_judged() {

@@ -11,7 +11,7 @@ use crate::at::At;
 use crate::type_rules::Rule::{Always, Check, NonNegative};
 use crate::type_rules::{Run, TypeRules};
 
-use super::job_policies::{count_indexes, is_true};
+use super::job_policies::{common_index, count_indexes, is_true};
 
 pub(super) const STATUS: TypeRules = TypeRules::of(&[
     (
@@ -27,6 +27,7 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[
                     ("uncountedTerminatedPods", Check("each pod once", uncounted)),
                     ("", Check("conditions that agree, with the times that belong to them", agreement)),
                     ("", Check("indexes in order, as far as the job has any", indexes)),
+                    ("", Check("no pod of a finished job ends, and ready ones are active", counts_of_pods)),
                     ("", Check("terminal conditions stay, and counts of ended pods do not fall", progress)),
                 ])
             },
@@ -35,48 +36,132 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[
     ("", Check("a success that was met only where there is a policy, or completion", success)),
 ]);
 
+/// What an update of the status changes. Rules about fields hold only where one of them changes: a job whose status breaks a rule,
+/// or broke it with a change of its spec, can still be told of other things.
+struct Changes {
+    complete: bool,
+    failed: bool,
+    failure_target: bool,
+    success_criteria_met: bool,
+    active: bool,
+    ready: bool,
+    terminating: bool,
+    start: bool,
+    end: bool,
+    uncounted: bool,
+}
+
+impl Changes {
+    fn of(status: &At<'_, '_>) -> Self {
+        let conditions = status.field("conditions");
+        let condition = |kind: &str| is_true(conditions.old, kind) != is_true(conditions.value, kind);
+        let number = |field: &str| {
+            let field = status.field(field);
+            field.int() != field.old.as_i64().unwrap_or_default()
+        };
+        let field = |field: &str| !status.field(field).is_unchanged();
+        Self {
+            complete: condition("Complete"),
+            failed: condition("Failed"),
+            failure_target: condition("FailureTarget"),
+            success_criteria_met: condition("SuccessCriteriaMet"),
+            active: number("active"),
+            ready: field("ready"),
+            terminating: field("terminating"),
+            start: field("startTime"),
+            end: field("completionTime"),
+            uncounted: field("uncountedTerminatedPods"),
+        }
+    }
+
+    /// Whether the job ends, or is taken to run again.
+    fn finished(&self) -> bool {
+        self.complete || self.failed
+    }
+}
+
 fn agreement(status: &At<'_, '_>, run: &mut Run<'_>) {
-    let conditions = status.field("conditions");
+    let (conditions, changes) = (status.field("conditions"), Changes::of(status));
     let is = |kind: &str| is_true(conditions.value, kind);
-    let (start, end) = (status.field("startTime"), status.field("completionTime"));
     let (complete, failed) = (is("Complete"), is("Failed"));
-    for (wrong, detail) in [
-        (complete && failed, "cannot set Complete=True and Failed=true conditions"),
-        (complete && is("FailureTarget"), "cannot set Complete=True and FailureTarget=true conditions"),
+    for (is_asked, is_wrong, detail) in [
+        (changes.finished(), complete && failed, "cannot set Complete=True and Failed=true conditions"),
+        (
+            changes.complete || changes.failure_target,
+            complete && is("FailureTarget"),
+            "cannot set Complete=True and FailureTarget=true conditions",
+        ),
     ] {
-        if wrong {
+        if is_asked && is_wrong {
             conditions.refused(run, detail);
         }
     }
-    if end.is_set() && !complete {
-        end.invalid(run, end.shown(), "cannot set completionTime when there is no Complete=True condition");
+    times(status, &changes, run);
+    for (is_asked, is_wrong, detail) in [
+        (
+            changes.failed || changes.failure_target,
+            failed && !is("FailureTarget"),
+            "cannot set Failed=True condition without the FailureTarget=true condition",
+        ),
+        (
+            changes.complete || changes.success_criteria_met,
+            complete && !is("SuccessCriteriaMet"),
+            "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+        ),
+    ] {
+        if is_asked && is_wrong {
+            conditions.refused(run, detail);
+        }
     }
-    if !end.is_set() && complete {
-        end.required(run, "completionTime is required for Complete jobs");
+    if complete || failed {
+        finished(status, &changes, run);
+    }
+}
+
+fn times(status: &At<'_, '_>, changes: &Changes, run: &mut Run<'_>) {
+    let conditions = status.field("conditions");
+    let complete = is_true(conditions.value, "Complete");
+    let (start, end) = (status.field("startTime"), status.field("completionTime"));
+    if changes.complete || changes.end {
+        if end.is_set() && !complete {
+            end.invalid(run, end.shown(), "cannot set completionTime when there is no Complete=True condition");
+        }
+        if !end.is_set() && complete {
+            end.required(run, "completionTime is required for Complete jobs");
+        }
     }
     // Times are stored in one form, in which the order of texts is that of times.
-    if start.is_set() && end.is_set() && end.text() < start.text() {
+    if (changes.start || changes.end) && start.is_set() && end.is_set() && end.text() < start.text() {
         end.invalid(run, end.shown(), "completionTime cannot be set before startTime");
     }
-    if failed && !is("FailureTarget") {
-        conditions.refused(run, "cannot set Failed=True condition without the FailureTarget=true condition");
-    }
-    if complete && !is("SuccessCriteriaMet") {
-        conditions.refused(run, "cannot set Complete=True condition without the SuccessCriteriaMet=true condition");
-    }
-    let active = status.field("active");
-    if (complete || failed) && active.int() > 0 {
+}
+
+/// Pods of a job that has ended are counted, and none runs.
+fn finished(status: &At<'_, '_>, changes: &Changes, run: &mut Run<'_>) {
+    let (active, start) = (status.field("active"), status.field("startTime"));
+    if (changes.finished() || changes.active) && active.int() > 0 {
         active.invalid(run, active.int(), "active>0 is invalid for finished job");
     }
-    if (complete || failed) && !start.is_set() {
+    if (changes.finished() || changes.start) && !start.is_set() {
         start.required(run, "startTime is required for finished job");
     }
+    let uncounted = status.field("uncountedTerminatedPods");
+    let has_any = ["succeeded", "failed"].into_iter().any(|list| !uncounted.field(list).list().is_empty());
+    if (changes.finished() || changes.uncounted) && has_any {
+        uncounted.invalid(run, uncounted.shown(), "uncountedTerminatedPods needs to be empty for finished job");
+    }
+}
+
+/// What follows the indexes in upstream's order.
+fn counts_of_pods(status: &At<'_, '_>, run: &mut Run<'_>) {
+    let (conditions, changes) = (status.field("conditions"), Changes::of(status));
+    let is_finished = ["Complete", "Failed"].into_iter().any(|kind| is_true(conditions.value, kind));
     let terminating = status.field("terminating");
-    if (complete || failed) && terminating.int() > 0 {
+    if (changes.finished() || changes.terminating) && is_finished && terminating.int() > 0 {
         terminating.invalid(run, terminating.int(), "terminating>0 is invalid for finished job");
     }
-    let ready = status.field("ready");
-    if ready.int() > active.int() {
+    let (ready, active) = (status.field("ready"), status.field("active"));
+    if (changes.ready || changes.active) && ready.int() > active.int() {
         ready.invalid(run, ready.int(), "cannot set more ready pods than active");
     }
 }
@@ -99,8 +184,9 @@ fn indexes(status: &At<'_, '_>, run: &mut Run<'_>) {
     let Some(job) = status.parent() else { return };
     let spec = job.field("spec");
     let (completed, failed) = (status.field("completedIndexes"), status.field("failedIndexes"));
-    for (at, name) in [(&completed, "completedIndexes"), (&failed, "failedIndexes")] {
-        if let Some(completions) = spec.field("completions").number().filter(|_| !at.is_unchanged())
+    let by_index = spec.field_is_set("backoffLimitPerIndex");
+    for (at, name, applies) in [(&completed, "completedIndexes", true), (&failed, "failedIndexes", by_index)] {
+        if let Some(completions) = spec.field("completions").number().filter(|_| applies && !at.is_unchanged())
             && let Err(why) = count_indexes(at.text(), completions)
         {
             at.invalid(run, at.text(), format!("error parsing {name}: {why}"));
@@ -110,9 +196,15 @@ fn indexes(status: &At<'_, '_>, run: &mut Run<'_>) {
         let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
         completed.invalid(run, completed.text(), detail);
     }
-    if failed.is_set() && !failed.is_unchanged() && !spec.field_is_set("backoffLimitPerIndex") {
+    if failed.is_set() && !failed.is_unchanged() && !by_index {
         let detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
         failed.invalid(run, failed.text(), detail);
+    }
+    if let Some(completions) = spec.field("completions").number()
+        && !(failed.is_unchanged() && completed.is_unchanged())
+        && let Some(index) = common_index(completed.text(), failed.text(), completions)
+    {
+        failed.invalid(run, failed.text(), format!("failedIndexes and completedIndexes overlap at index: {index}"));
     }
 }
 
@@ -134,6 +226,13 @@ fn success(job: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
+/// An indexed job may be made smaller, as long as all its indexes run at once. Then pods that succeeded count no longer.
+fn may_shrink(run: &Run<'_>) -> bool {
+    let spec = |field| run.object.get(&["spec", field]);
+    let is_indexed = spec("completionMode").and_then(Value::as_str) == Some("Indexed");
+    is_indexed && spec("completions").and_then(Value::as_i64) == spec("parallelism").and_then(Value::as_i64)
+}
+
 fn progress(status: &At<'_, '_>, run: &mut Run<'_>) {
     let conditions = status.field("conditions");
     for kind in ["Failed", "Complete", "FailureTarget"] {
@@ -141,9 +240,9 @@ fn progress(status: &At<'_, '_>, run: &mut Run<'_>) {
             conditions.refused(run, format!("cannot disable the terminal {kind}=True condition"));
         }
     }
-    for (counter, word) in [("failed", "failed"), ("succeeded", "succeeded")] {
-        let counter = status.field(counter);
-        if counter.int() < counter.old.as_i64().unwrap_or_default() {
+    for (word, may_fall) in [("failed", false), ("succeeded", may_shrink(run))] {
+        let counter = status.field(word);
+        if !may_fall && counter.int() < counter.old.as_i64().unwrap_or_default() {
             counter.invalid(run, counter.int(), format!("cannot decrease the {word} counter"));
         }
     }
@@ -158,5 +257,12 @@ fn progress(status: &At<'_, '_>, run: &mut Run<'_>) {
     }
     if is_true(conditions.old, "SuccessCriteriaMet") && !is_true(conditions.value, "SuccessCriteriaMet") {
         conditions.refused(run, "cannot disable the SuccessCriteriaMet=True condition");
+    }
+    if is_true(conditions.old, "Complete")
+        && !is_true(conditions.old, "SuccessCriteriaMet")
+        && is_true(conditions.value, "SuccessCriteriaMet")
+    {
+        let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions";
+        conditions.refused(run, detail);
     }
 }

@@ -39,6 +39,7 @@ pub(crate) const CONTROLLER_STATUS: TypeRules = TypeRules::of(&[(
                 ("readyReplicas", NonNegative),
                 ("availableReplicas", NonNegative),
                 ("observedGeneration", NonNegative),
+                ("terminatingReplicas", NonNegative),
                 ("", Check("no part is more than the whole", controller_parts)),
             ])
         },

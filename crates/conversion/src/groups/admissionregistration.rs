@@ -1,0 +1,20 @@
+//! Configurations of webhooks: `admissionregistration.k8s.io/v1beta1`, which has the fields of `v1` and other defaults.
+//!
+//! A configuration that was written before a field existed means what that field's default meant in its own version.
+
+use keelson_meta::json::{Map, json};
+
+use crate::conversion::ConversionError;
+use crate::tree::{each_in, fill};
+
+/// From v1beta1 to v1.
+pub(crate) fn webhooks_from_v1beta1(configuration: &mut Map) -> Result<(), ConversionError> {
+    each_in(configuration, "webhooks", |webhook| {
+        fill(webhook, "failurePolicy", json!("Ignore"));
+        fill(webhook, "matchPolicy", json!("Exact"));
+        fill(webhook, "sideEffects", json!("Unknown"));
+        fill(webhook, "timeoutSeconds", json!(30));
+        fill(webhook, "admissionReviewVersions", json!(["v1beta1"]));
+        Ok(())
+    })
+}

@@ -1,0 +1,31 @@
+//! Migrations of `storagemigration.k8s.io/v1alpha1`, which named a version of the resource and had conditions of their own type.
+//!
+//! Where such a migration stood in its list is not kept: it begins anew.
+
+use keelson_meta::json::{Map, json};
+
+use crate::conversion::ConversionError;
+use crate::tree::{append_rest, each_in, fill, object, take};
+
+/// From v1alpha1 to v1beta1.
+pub(crate) fn migration_from_v1alpha1(migration: &mut Map) -> Result<(), ConversionError> {
+    if let Some(spec) = object(migration, "spec")? {
+        take(spec, "continueToken");
+        if let Some(resource) = object(spec, "resource")? {
+            take(resource, "version");
+        }
+    }
+    let Some(status) = object(migration, "status")? else { return Ok(()) };
+    each_in(status, "conditions", |condition| {
+        let mut rest = std::mem::take(condition);
+        for (from, to) in [("type", "type"), ("status", "status"), ("lastUpdateTime", "lastTransitionTime")] {
+            if let Some(value) = take(&mut rest, from) {
+                condition.insert(to, value);
+            }
+        }
+        append_rest(condition, rest);
+        fill(condition, "reason", json!(""));
+        fill(condition, "message", json!(""));
+        Ok(())
+    })
+}
