@@ -47,6 +47,7 @@ pub(crate) fn of(
         let kind = contribution.resource().gvk(&text(version.get("name")));
         let source = schema::stated_in(entry, place);
         let schema = schema::of_version(&kind, version, &source, programs).map(|schema| (schema, source));
+        uid: definition.uid.clone(),
         contribution = with_version(contribution, definition, version, stated, schema.as_ref());
     }
     if definition.terminating {

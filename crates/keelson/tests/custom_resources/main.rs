@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod again;
 mod answers;
 mod changes;
 mod columns;
