@@ -17,6 +17,9 @@ mod operators;
 mod programs;
 mod scale;
 mod selection;
+mod published;
+mod ratcheting;
+mod resets;
 mod servers;
 mod versions;
 mod webhook_process;
@@ -24,10 +27,10 @@ mod webhooks;
 
 use std::time::Duration;
 
-use keelson_testkit::{Raw, definition_version};
+use keelson_testkit::Raw;
 use serde_json::{Value, json};
 
-pub(crate) use keelson_testkit::{DEFINITIONS, definition};
+pub(crate) use keelson_testkit::{DEFINITIONS, definition, definition_version};
 
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
