@@ -15,6 +15,8 @@ use crate::extensions::Extensions;
 
 /// How long a request waits for a definition that is stored to be served here. To compile it takes milliseconds.
 const CATCH_UP: Duration = Duration::from_secs(5);
+/// How long a request for the documents of a group waits for a store that may be away.
+const STORE_ASKED: Duration = Duration::from_secs(1);
 /// How long a request waits for the names of a new definition to be accepted or refused, which takes one write of its status.
 const NAMES_DECIDED: Duration = Duration::from_secs(1);
 
@@ -55,7 +57,9 @@ impl Extensions {
     ///
     /// Cost: a read of the store's newest revision.
     pub async fn catch_up_group(self: Arc<Self>, group: String) {
-        if self.registry.catch_up_with_store().await.is_err() {
+        // Without the store documents are those of the newest definitions that are known.
+        let asked = tokio::time::timeout(STORE_ASKED, self.registry.catch_up_with_store());
+        if !matches!(asked.await, Ok(Ok(()))) {
             return;
         }
         self.follow_cache(&group).await;

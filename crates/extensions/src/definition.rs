@@ -22,7 +22,7 @@ pub(crate) struct Definition {
     /// Those of them that it has.
     pub(crate) accepted: Names,
     pub(crate) names_accepted: bool,
-    /// Whether the status says that its names are accepted or refused.
+    /// Returns true once the status reports its names as accepted or refused.
     pub(crate) names_decided: bool,
     pub(crate) established: bool,
     pub(crate) terminating: bool,

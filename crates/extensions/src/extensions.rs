@@ -144,7 +144,7 @@ impl Extensions {
         self.known.lock().definitions.get(name).cloned()
     }
 
-    /// Whether the names of a definition of a group are neither accepted nor refused yet: of the one of this plural name, or of any.
+    /// Returns true while the names of a definition of a group are neither accepted nor refused: of the one of this plural name, or of any.
     pub(crate) fn awaits_names(&self, group: &str, plural: Option<&str>) -> bool {
         let awaits = |known: &KnownDefinition| !known.read.terminating && !known.read.names_decided;
         let is_asked = |known: &&KnownDefinition| plural.is_none_or(|plural| known.read.requested.plural == plural);

@@ -144,9 +144,9 @@ impl<'a> Page<'a> {
 pub(crate) enum Described<'p> {
     /// None: the path leads to another page, or nowhere.
     Nothing,
-    /// Those of a group.
+    /// The resources of one group.
     Group(&'p str),
-    /// Those of all groups.
+    /// All resources.
     Everything,
 }
 

@@ -62,7 +62,7 @@ impl Router {
         Self { surface: Box::new(surface), definitions: None, documents: Box::new(documents), pages, service }
     }
 
-    /// The same for a server whose resources are defined by stored objects. Requests for them are answered by their newest definitions.
+    /// Adds the stored definitions of resources. Requests for such a resource are answered by its newest definition.
     #[must_use]
     pub fn with_definitions(mut self, definitions: impl StoredDefinitions + 'static) -> Self {
         self.definitions = Some(Box::new(definitions));

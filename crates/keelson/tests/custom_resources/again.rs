@@ -65,7 +65,7 @@ async fn a_definition_that_is_made_again_is_not_answered_from_its_former_self() 
         }
         here.delete(TIDES_DEFINITION).await.expect(200);
         until_gone(&here, TIDES_DEFINITION).await;
-        // Whoever has read that the definition is gone finds neither the resource nor the group.
+        // A client that has read of the end of the definition finds neither the resource nor the group.
         for raw in [&here, &there] {
             raw.get("/apis/again.example.com/v1").await.expect(404);
             raw.get("/apis/again.example.com").await.expect(404);
