@@ -10,7 +10,7 @@ use keelson_cache::Collection;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, version_names};
 use keelson_outbound::{ConversionWebhook, Outbound};
-use keelson_registry::{Contribution, DefinedBy};
+use keelson_registry::{Contribution, DefinedBy, Surface};
 use keelson_resources::{
     Resource, ResourceStorage, ScalePaths, Scope, SelectableField, ServedVersion, Subresource, Text, Verb,
 };
@@ -24,11 +24,13 @@ use crate::schema::{self, KeptSchema};
 /// What is told to who makes an object of a definition that is being deleted.
 const TERMINATING: &str = "create not allowed while custom resource definition is terminating";
 
-/// What a definition contributes.
+/// The resource that a definition contributes. Its versions that the program serves in the same group are hidden, since their paths
+/// belong to built-in resources alone.
 ///
 /// Cost: that of compiling its schemas. Expressions are compiled when an object is first judged by them.
 pub(crate) fn of(
     known: &KnownDefinition,
+    surface: &Surface,
     definitions: &Arc<Collection>,
     outbound: &Arc<Outbound>,
     programs: &Arc<KeptPrograms>,
@@ -36,13 +38,21 @@ pub(crate) fn of(
     let KnownDefinition { entry, read: definition } = known;
     let object = &entry.object.decode(entry.revision);
     let stated = versions(object);
-    let resource = resource(object, definition, stated);
+    let mut resource = resource(object, definition, stated);
+    for version in &mut resource.versions {
+        if surface.has_builtin_version(&definition.group, &version.name) {
+            Arc::make_mut(version).hidden = true;
+        }
+    }
     let mut contribution = Contribution::new(resource).defined_by(DefinedBy {
         collection: definitions.clone(),
         name: definition.name.clone(),
+        uid: definition.uid.clone(),
         state: definition.state(),
         terminating: TERMINATING,
     });
+    let preserves = object.get(&["spec", "preserveUnknownFields"]).and_then(Value::as_bool).unwrap_or_default();
+    let pruning = if preserves { Pruning::Nothing } else { Pruning::Undeclared };
     for (place, version) in stated.iter().enumerate() {
         let kind = contribution.resource().gvk(&text(version.get("name")));
         let source = schema::stated_in(entry, place);
@@ -50,8 +60,6 @@ pub(crate) fn of(
         contribution = with_version(contribution, definition, version, stated, schema.as_ref());
     }
     if definition.terminating {
-    let preserves = object.get(&["spec", "preserveUnknownFields"]).and_then(Value::as_bool).unwrap_or_default();
-    let pruning = if preserves { Pruning::Nothing } else { Pruning::Undeclared };
         contribution = contribution.refusing_new(TERMINATING);
     }
     let conversion = object.get(&["spec", "conversion"]).unwrap_or(&Value::Null);

@@ -66,7 +66,7 @@ impl Serving {
         let (giving_way, back) = self.supplied_changes(&served, groups, &gone, &wanted);
         let resources = gone.iter().filter_map(|name| served.get(name)).map(|definition| resource_of(definition));
         let resources: Vec<GroupResource> = resources.chain(giving_way).collect();
-        let mut contributions = compiled(&wanted, definitions, outbound, &self.programs).await;
+        let mut contributions = compiled(&wanted, registry.surface(), definitions, outbound, &self.programs).await;
         contributions.extend(back);
         // One change, so that a definition that was made anew is served all the time.
         let changed = registry.surfaces().exchange(resources.clone(), contributions.clone()).await;
@@ -172,6 +172,7 @@ pub(crate) fn resource_of(definition: &Definition) -> GroupResource {
 /// do it.
 async fn compiled(
     wanted: &[KnownDefinition],
+    surface: Arc<Surface>,
     definitions: &Arc<Collection>,
     outbound: &Arc<Outbound>,
     programs: &Arc<KeptPrograms>,
@@ -179,7 +180,8 @@ async fn compiled(
     let (definitions, outbound, programs) = (definitions.clone(), outbound.clone(), programs.clone());
     let bytes: usize = wanted.iter().map(|known| known.entry.object.bytes().len()).sum();
     let wanted = wanted.to_vec();
-    let compile =
-        move || wanted.iter().map(|known| contribution::of(known, &definitions, &outbound, &programs)).collect();
+    let compile = move || {
+        wanted.iter().map(|known| contribution::of(known, &surface, &definitions, &outbound, &programs)).collect()
+    };
     if bytes <= SMALL_BYTES { compile() } else { outcome(tokio::task::spawn_blocking(compile)).await }
 }

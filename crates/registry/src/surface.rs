@@ -67,6 +67,13 @@ impl Surface {
         group.is_empty() || self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
     }
 
+    /// Returns true if the program itself serves a resource of the group in this version.
+    pub fn has_builtin_version(&self, group: &str, version: &str) -> bool {
+        let is_served =
+            |resource: &Arc<ServedResource>| resource.version(version).is_some_and(|version| !version.hidden);
+        self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
+    }
+
     /// All resources, in no order.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<ServedResource>> {
         self.groups.values().flat_map(|group| group.by_plural.values())
