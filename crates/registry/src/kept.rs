@@ -187,8 +187,8 @@ impl KeptOf {
         Arc::new(Self { id, all: all.clone() })
     }
 
-    /// Keeps an object in the version at this place, as the converter has just answered it. An answer other than the kept one shows that the
-    /// converter has changed: then nothing of the resource is kept that it answered before.
+    /// Keeps an object in the version at this place, as the converter has just answered it. An answer other than the kept one shows that
+    /// the converter has changed: everything else that is kept of the resource goes then.
     pub(crate) fn renew(self: &Arc<Self>, version: usize, stored: &StoredObject, converted: &StoredObject) {
         let key = Key::new(stored, version);
         self.all.asked.fetch_add(1, Ordering::Relaxed);
