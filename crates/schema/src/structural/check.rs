@@ -324,8 +324,8 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
     }
 }
 
-/// Returns true for the fields by which an object names its type. Old objects are converted to the type of the new one, so that a change of these fields
-/// can't be seen.
+/// Returns true for the fields by which an object names its type. Old objects are converted to the type of the new one, so that a
+/// change of these fields can't be seen.
 pub(super) fn is_type_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind")
 }
