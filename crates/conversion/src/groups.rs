@@ -4,6 +4,7 @@
 //! versions that are only read.
 
 pub(crate) mod admissionregistration;
+pub(crate) mod apiextensions;
 pub(crate) mod apps;
 pub(crate) mod autoscaling;
 pub(crate) mod certificates;

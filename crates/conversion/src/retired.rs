@@ -9,7 +9,7 @@ use keelson_meta::{GroupVersion, GroupVersionKind, Object};
 
 use crate::conversion::{ConversionError, ConvertFn};
 use crate::groups::{
-    admissionregistration, apps, certificates, discovery, events, flowcontrol, networking, node, policy, rbac,
+    admissionregistration, apiextensions, apps, certificates, discovery, events, flowcontrol, networking, node, policy, rbac,
     storagemigration,
 };
 
@@ -96,6 +96,7 @@ static ROWS: &[Retired] = &[
     row("ValidatingWebhookConfiguration", ADMISSION, BETA).by(admissionregistration::webhooks_from_v1beta1),
     row("ValidatingAdmissionPolicy", ADMISSION, BOTH),
     row("ValidatingAdmissionPolicyBinding", ADMISSION, BOTH),
+    row("CustomResourceDefinition", "apiextensions.k8s.io", BETA).by(apiextensions::definition_from_v1beta1),
     row("APIService", "apiregistration.k8s.io", BETA),
     row("ControllerRevision", APPS, &["v1beta1", "v1beta2"]),
     row("DaemonSet", APPS, &["v1beta2"]),

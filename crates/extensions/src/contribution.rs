@@ -14,7 +14,7 @@ use keelson_registry::{Contribution, DefinedBy, Surface};
 use keelson_resources::{
     Resource, ResourceStorage, ScalePaths, Scope, SelectableField, ServedVersion, Subresource, Text, Verb,
 };
-use keelson_schema::{KeptPrograms, Schema, SchemaDocument, StructuralError};
+use keelson_schema::{KeptPrograms, Pruning, Schema, SchemaDocument, StructuralError};
 use keelson_tables::{CellType, CustomColumn, Printer};
 
 use crate::definition::{Definition, Names, text};
@@ -24,8 +24,8 @@ use crate::schema::{self, KeptSchema};
 /// What is told to who makes an object of a definition that is being deleted.
 const TERMINATING: &str = "create not allowed while custom resource definition is terminating";
 
-/// The contribution of a definition. Versions of groups that the program itself serves are hidden, as kube-apiserver answers requests for
-/// these by its own resources alone.
+/// The resource that a definition contributes. Its versions that the program serves in the same group are hidden, since their paths
+/// belong to built-in resources alone.
 ///
 /// Cost: that of compiling its schemas. Expressions are compiled when an object is first judged by them.
 pub(crate) fn of(
@@ -47,13 +47,16 @@ pub(crate) fn of(
     let mut contribution = Contribution::new(resource).defined_by(DefinedBy {
         collection: definitions.clone(),
         name: definition.name.clone(),
+        uid: definition.uid.clone(),
         state: definition.state(),
         terminating: TERMINATING,
     });
+    let preserves = object.get(&["spec", "preserveUnknownFields"]).and_then(Value::as_bool).unwrap_or_default();
+    let pruning = if preserves { Pruning::Nothing } else { Pruning::Undeclared };
     for (place, version) in stated.iter().enumerate() {
         let kind = contribution.resource().gvk(&text(version.get("name")));
         let source = schema::stated_in(entry, place);
-        let schema = schema::of_version(&kind, version, &source, programs).map(|schema| (schema, source));
+        let schema = schema::of_version(&kind, version, pruning, &source, programs).map(|schema| (schema, source));
         contribution = with_version(contribution, definition, version, stated, schema.as_ref());
     }
     if definition.terminating {

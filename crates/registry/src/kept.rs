@@ -129,6 +129,14 @@ impl State {
         }
     }
 
+    /// Takes out all that is kept of a resource.
+    fn forget(&mut self, id: u64) -> HashMap<Key, ConvertedObject> {
+        let kept = self.tables.get_mut(&id).map(|table| std::mem::take(&mut table.kept)).unwrap_or_default();
+        self.slots.retain(|(of, _)| *of != id);
+        self.bytes -= kept.values().map(ConvertedObject::size).sum::<usize>();
+        kept
+    }
+
     fn drop_one(&mut self) {
         // A full cycle of 64-bit numbers, whose upper bits are as good as random.
         self.turn = self.turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -179,6 +187,23 @@ impl KeptOf {
         Arc::new(Self { id, all: all.clone() })
     }
 
+    /// Keeps an object in the version at this place, as the converter has just answered it. An answer other than the kept one shows that
+    /// the converter has changed: everything else that is kept of the resource goes then.
+    pub(crate) fn renew(self: &Arc<Self>, version: usize, stored: &StoredObject, converted: &StoredObject) {
+        let key = Key::new(stored, version);
+        self.all.asked.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.all.state.lock();
+        let Some(table) = state.tables.get(&self.id) else { return };
+        let dropped = match table.kept.get(&key) {
+            Some(kept) if kept.converted == *converted => return,
+            Some(_) => state.forget(self.id),
+            None => HashMap::new(),
+        };
+        state.keep(self.id, key, ConvertedObject { stored: stored.clone(), converted: converted.clone() });
+        drop(state);
+        drop_elsewhere(dropped);
+    }
+
     /// Looks for objects in the version at this place.
     pub(crate) fn look(self: &Arc<Self>, version: usize, objects: &[&StoredObject]) -> Looked {
         let mut looked = Looked { kept: Vec::with_capacity(objects.len()), claim: None, others: Vec::new() };
@@ -218,15 +243,20 @@ impl KeptOf {
 impl Drop for KeptOf {
     fn drop(&mut self) {
         let mut state = self.all.state.lock();
-        let Some(table) = state.tables.remove(&self.id) else { return };
-        let id = self.id;
-        state.slots.retain(|(of, _)| *of != id);
-        state.bytes -= table.kept.values().map(ConvertedObject::size).sum::<usize>();
+        let dropped = state.forget(self.id);
+        state.tables.remove(&self.id);
         drop(state);
-        // It may be much, and whoever holds the resource last may be a request.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn_blocking(move || drop(table));
-        }
+        // The last holder of the resource may be a request.
+        drop_elsewhere(dropped);
+    }
+}
+
+/// Drops what was kept, which may be much, on a thread that no request needs.
+fn drop_elsewhere(kept: HashMap<Key, ConvertedObject>) {
+    if !kept.is_empty()
+        && let Ok(runtime) = tokio::runtime::Handle::try_current()
+    {
+        runtime.spawn_blocking(move || drop(kept));
     }
 }
 
@@ -354,6 +384,21 @@ mod tests {
         let waits = awaits(&[&d]);
         claim.land(Err(&ApiError::Unclassified("no".to_owned())));
         assert_eq!(waits.land(&mut [None]).await.unwrap_err().to_string(), "no");
+    }
+
+    #[tokio::test]
+    async fn an_answer_other_than_the_kept_one_ends_all_that_is_kept_of_the_resource() {
+        let kept = kept_of();
+        let (a, b, converted) = (object("a", 1), object("b", 1), object("c", 1));
+        let claim = kept.look(0, &[&a, &b]).claim.unwrap();
+        claim.land(Ok(&[converted.clone(), converted.clone()]));
+        kept.renew(0, &a, &converted);
+        assert_eq!(kept.look(0, &[&b]).kept, [Some(converted)], "the converter is as it was");
+        let corrected = object("d", 1);
+        kept.renew(0, &a, &corrected);
+        assert_eq!(kept.look(0, &[&a]).kept, [Some(corrected)]);
+        assert!(kept.look(0, &[&b]).claim.is_some(), "it is asked for again");
+        assert_eq!(kept.all.stats().objects, 1);
     }
 
     #[tokio::test]

@@ -37,11 +37,16 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
         object.set_meta("generation", 1);
     }
     if target.parts_status() && !target.strategy().keeps_status_on_create(creator) {
-        match kinds::initial_status(target, object, registry.now()) {
+        match kinds::initial_status(target, object, registry.now()).or_else(|| default_status(target)) {
             Some(status) => object.0.insert("status", status),
             None => object.0.remove("status"),
         };
     }
+}
+
+/// The status that the schema of a custom resource gives an object whose status was reset.
+fn default_status(target: &Target) -> Option<Value> {
+    target.resource.version(&target.storage_kind().version)?.default_status().cloned()
 }
 
 /// What the schema of the request's version says against an object, which is in that version, and was `old` before; it warns of what
@@ -90,15 +95,15 @@ pub(crate) fn refuse_unconverted(
 /// Checks a new object that is ready to be stored, and warns of what it should not say; `faults` are those that its schema knows.
 ///
 /// # Errors
-/// 422 with all that is wrong with it; 500 when the client set a resourceVersion.
+/// 422 with all that is wrong with it; 500 when the client set a resourceVersion, unless in a dry run.
 pub(crate) fn check_new(
     registry: &Registry,
     target: &Target,
     object: &Object,
     faults: Vec<FieldError>,
-    warnings: &Warnings,
+    caller: &Caller,
 ) -> Result<(), ApiError> {
-    let rules = target.version.rules();
+    let (rules, warnings) = (target.version.rules(), caller.warnings());
     refuse(target, object, rules.alone(None, object))?;
     let mut errors = target.strategy().faults_beside_others(registry, object)?;
     errors.extend(faults_of_new(target, object, faults));
@@ -107,9 +112,10 @@ pub(crate) fn check_new(
         warnings.extend(rules.warnings(None, object));
         warn_of_finalizers(target, None, object, warnings);
     }
-    // What is no number names no revision.
+    // A text that is no number names no revision, and a dry run stores no object.
     match object.resource_version().parse::<u64>() {
         Ok(0) | Err(_) => Ok(()),
+        Ok(_) if caller.is_dry_run() => Ok(()),
         Ok(_) => Err(ApiError::RevisionOnCreate),
     }
 }

@@ -83,11 +83,7 @@ impl VersionedView {
             return Ok(Cow::Borrowed(object));
         }
         match self.resource.change(object.api_version(), &self.version) {
-            Some(VersionChange::Asked(_)) => {
-                let mut shown = self.asked(std::slice::from_ref(object)).await?;
-                let lost = || ApiError::Internal(format!("{} was converted to nothing", name_in(object)));
-                shown.pop().map(Cow::Owned).ok_or_else(lost)
-            }
+            Some(VersionChange::Asked(_)) => self.asked_anew(object).await.map(Cow::Owned),
             _ => self.converted(object, &name_in(object)).map(Cow::Owned),
         }
     }
@@ -151,6 +147,18 @@ impl VersionedView {
             }
         }
         (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Converts one object without a look at the conversion cache. The converter may have been corrected since it filled the cache, and a
+    /// read of one object shows it as it is now.
+    async fn asked_anew(&self, object: &StoredObject) -> Result<StoredObject, ApiError> {
+        let converted = self.ask(std::slice::from_ref(object)).await?.pop();
+        let lost = || ApiError::Internal(format!("{} was converted to nothing", name_in(object)));
+        let converted = converted.ok_or_else(lost)?;
+        if let Some((kept, version)) = self.resource.kept(&self.version) {
+            kept.renew(version, object, &converted);
+        }
+        Ok(converted)
     }
 
     /// Objects of one version in this one, of which somebody is asked for those that are not kept and that nobody else is asking for.

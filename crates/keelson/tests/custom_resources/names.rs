@@ -133,3 +133,26 @@ async fn a_definition_hides_nothing_that_is_built_in() {
     let shown = raw.get("/openapi/v3/apis/networking.k8s.io/v1").await.expect(200).text();
     assert!(!shown.contains("/routes"), "a definition is not described where it is not served");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_of_built_in_groups_are_those_of_the_server_alone() {
+    const GROUP: &str = "networking.k8s.io";
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let versions = json!([version("v1", true), version("v1example", false)]);
+    let mut definition = definition(GROUP, "bridges", "Bridge", versions);
+    definition["metadata"]["annotations"] = json!({ "api-approved.kubernetes.io": "unapproved, a test" });
+    establish(&raw, &definition).await;
+    // As upstream has it, the definition is established, and the version that is the server's own is not served.
+    let found = raw.get(format!("/apis/{GROUP}/v1")).await.expect(200).json();
+    let plurals = found["resources"].as_array().unwrap().iter().map(|resource| resource["name"].clone());
+    let plurals: Vec<Value> = plurals.collect();
+    assert!(plurals.contains(&json!("ingresses")) && !plurals.contains(&json!("bridges")), "{found}");
+    let bridge = json!({ "metadata": { "name": "a" } });
+    for version in ["v1", "v1example"] {
+        let place = format!("/apis/{GROUP}/{version}/namespaces/default/bridges");
+        let status = if version == "v1" { 404 } else { 201 };
+        raw.post(&*place, &bridge).await.expect(status);
+        raw.get(&*place).await.expect(if version == "v1" { 404 } else { 200 });
+    }
+}

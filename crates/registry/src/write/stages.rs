@@ -146,7 +146,7 @@ impl Registry {
         // Take companions.
         let mut companions = self.take_companions(passage, Some(&mut object)).await?;
         // Validate.
-        check_new(self, target, &object, faults, caller.warnings())?;
+        check_new(self, target, &object, faults, caller)?;
         self.check_grant(request, None, &object).await?;
         refuse_creation_by_others(request).await?;
         // Admission that may refuse.
@@ -334,7 +334,7 @@ impl Registry {
             let name = generate_name(object.generate_name(), &*self.random);
             object.set_meta("name", name);
         }
-        if target.version.structural().is_some() && target.resource.has_status() {
+        if target.version.structural().is_some() && target.parts_status() {
             object.0.remove("status");
         }
     }
