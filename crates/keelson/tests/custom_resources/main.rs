@@ -13,6 +13,7 @@ mod names;
 mod objects;
 mod openapi;
 mod operators;
+mod patterns;
 mod programs;
 mod scale;
 mod selection;
