@@ -1,4 +1,4 @@
-//! Patterns and rules of definitions: regular expressions as Go reads them.
+//! Patterns and rules of definitions: regular expressions as Go reads them, estimated costs.
 
 use keelson_testkit::{Answer, DEFINITIONS, Raw, TestServer, definition_version};
 use serde_json::{Value, json};
@@ -93,5 +93,42 @@ async fn patterns_that_go_refuses_are_refused_with_its_errors() {
             "{pattern}: {}",
             answer.text()
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_that_read_texts_without_a_limit_are_too_costly() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let spec = |rule: &str, most: Option<u64>| {
+        let mut item = json!({ "type": "string" });
+        let mut list =
+            json!({ "type": "array", "x-kubernetes-validations": [{ "rule": format!("self.all(x, {rule})") }] });
+        if let Some(most) = most {
+            (item["maxLength"], list["maxItems"]) = (json!(most), json!(most));
+        }
+        list["items"] = item;
+        json!({ "type": "object", "properties": { "l": list } })
+    };
+    for rule in [
+        "quantity(x).isGreaterThan(quantity('0'))",
+        "quantity(x).add(1).isInteger()",
+        "isQuantity(x)",
+        "isIP(x)",
+        "ip(x).family() == 4",
+        "ip.isCanonical(x)",
+        "isCIDR(x)",
+        "cidr(x).prefixLength() > 8",
+        "isSemver(x)",
+        "semver(x).major() > 1",
+    ] {
+        let sent = async |most| {
+            raw.post(format!("{DEFINITIONS}?dryRun=All"), &defined("parts", "Part", &spec(rule, most))).await
+        };
+        let refused = sent(None).await;
+        assert_eq!(refused.status, 422, "{rule}: {}", refused.text());
+        let expected = "estimated rule cost exceeds budget by factor of more than 100x";
+        assert!(refused.text().contains(expected), "{rule}: {}", refused.text());
+        assert_eq!(sent(Some(20)).await.status, 201, "{rule}");
     }
 }
