@@ -1,4 +1,4 @@
-//! Patterns and rules of definitions: regular expressions as Go reads them, estimated costs.
+//! Patterns and rules of definitions: regular expressions as Go reads them, reserved words, estimated costs.
 
 use keelson_testkit::{Answer, DEFINITIONS, Raw, TestServer, definition_version};
 use serde_json::{Value, json};
@@ -130,5 +130,47 @@ async fn rules_that_read_texts_without_a_limit_are_too_costly() {
         let expected = "estimated rule cost exceeds budget by factor of more than 100x";
         assert!(refused.text().contains(expected), "{rule}: {}", refused.text());
         assert_eq!(sent(Some(20)).await.status, 201, "{rule}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reserved_words_name_fields_in_rules() {
+    const WORDS: [&str; 17] = [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ];
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let properties: Value = WORDS
+        .iter()
+        .map(|word| ((*word).to_owned(), json!({ "type": "integer" })))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let rules = WORDS.iter().flat_map(|word| {
+        [format!("!has(self.{word}) || self.{word} > 1"), format!("!has(self.__{word}__) || self.__{word}__ > 2")]
+    });
+    let rules: Vec<Value> = rules.map(|rule| json!({ "rule": rule })).collect();
+    let spec = json!({ "type": "object", "properties": properties, "x-kubernetes-validations": rules });
+    establish(&raw, &defined("words", "Word", &spec)).await;
+    for word in WORDS {
+        assert_eq!(create(&raw, "words", json!({ word: 3 })).await.status, 201, "{word}");
+        let refused = create(&raw, "words", json!({ word: 1 })).await;
+        let causes = refused.json()["details"]["causes"].as_array().map_or(0, Vec::len);
+        assert_eq!((refused.status, causes), (422, 2), "{word}: {}", refused.text());
     }
 }
