@@ -75,9 +75,9 @@ pub enum CostRule {
     Scan,
     /// Making a text of a text.
     Text,
-    /// Reading a text, which is only counted when it happens.
+    /// Reading a text into a value without a size.
     Read,
-    /// Reading a text twice, which is only counted when it happens.
+    /// Reading a text twice.
     ReadTwice,
     /// Reading a text into something of its size.
     ReadSized,

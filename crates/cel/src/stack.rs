@@ -13,3 +13,11 @@ const PIECE: usize = 1 << 20;
 pub(crate) fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(LEFT, PIECE, work)
 }
+
+/// The stack for the deepest regular expression, in bytes: the library goes down its tree by recursion.
+const DEEP_PIECE: usize = 32 << 20;
+
+/// Calls `work` with the stack that a deep regular expression takes.
+pub(crate) fn with_deep_room<T>(work: impl FnOnce() -> T) -> T {
+    stacker::grow(DEEP_PIECE, work)
+}

@@ -43,6 +43,45 @@ fn declared_sizes_bound_the_estimate() {
 }
 
 #[test]
+fn reading_a_text_is_estimated_by_its_length() {
+    let schema =
+        object(&json!({"s": {"type": "string", "maxLength": 25}, "l": {"type": "array", "items": {"type": "string"}}}));
+    // Two steps to the text; a tenth for each of its 100 bytes; one for what is asked of the value.
+    for (expression, cost) in [
+        ("isQuantity(self.s)", 2 + 10),
+        ("isIP(self.s)", 2 + 10),
+        ("isCIDR(self.s)", 2 + 10),
+        ("isSemver(self.s)", 2 + 10),
+        ("isSemver(self.s, true)", 2 + 10),
+        ("ip.isCanonical(self.s)", 2 + 20),
+        ("ip(self.s).isLoopback()", 2 + 10 + 1),
+        ("cidr(self.s).ip().isLoopback()", 2 + 10 + 1 + 1),
+        ("cidr(self.s).prefixLength() == 24", 2 + 10 + 1 + 1),
+        ("semver(self.s).major() == 1", 2 + 10 + 1 + 1),
+        ("semver(self.s, true).isLessThan(semver('1.2.3'))", 2 + 10 + 1 + 1),
+        ("quantity(self.s).add(quantity('1')).isGreaterThan(quantity('0'))", 2 + 10 + 1 + 1 + 1 + 1),
+        ("quantity(self.s).asInteger() == 1", 2 + 10 + 1 + 1),
+        ("url(self.s).getHost() == ''", 2 + 10 + 1),
+        ("isURL(self.s)", 2 + 1),
+    ] {
+        assert_eq!(estimated(expression, &schema), cost, "{expression}");
+    }
+    for function in [
+        "isQuantity(x)",
+        "quantity(x).isGreaterThan(quantity('0'))",
+        "isIP(x)",
+        "ip.isCanonical(x)",
+        "isCIDR(x)",
+        "isSemver(x)",
+    ] {
+        let cost = estimated(&format!("self.l.all(x, {function})"), &schema);
+        assert!(cost > 100 * keelson_cel::cost::limits::RULE, "{function}: {cost}");
+    }
+    assert_eq!(used("isQuantity('1234567890123')"), 2);
+    assert_eq!(used("ip.isCanonical('127.0.0.1')"), 2);
+}
+
+#[test]
 fn what_is_used_is_counted() {
     assert_eq!(used("1 + 2 == 3"), 2);
     assert_eq!(used("'abcdefghijklmnop'.contains('ab')"), 2);

@@ -46,6 +46,7 @@ pub fn all() -> &'static [Target] {
         queries::QUERY_PARAMETERS,
         texts::PATH,
         expressions::CEL,
+        expressions::REGULAR_EXPRESSION,
     ]
 }
 

@@ -54,4 +54,5 @@ targets! {
     query_parameters "query-parameters",
     path "path",
     cel "cel",
+    regular_expression "regular-expression",
 }

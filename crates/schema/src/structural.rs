@@ -13,6 +13,7 @@ mod embedded;
 mod expressions;
 mod formats;
 mod found;
+mod numbers;
 mod programs;
 mod rules;
 mod same;

@@ -1,9 +1,10 @@
-//! Expressions of CEL: read, checked and run on a small object.
+//! Expressions of CEL: read, checked and run on a small object; and regular expressions.
 //!
 //! What one may cost is bounded low, so that what has no bound shows.
 
 use super::{Target, refused};
 use keelson_cel::decl::Decl;
+use keelson_cel::library::regex;
 use keelson_cel::{Environment, Meter, Program, Type, decl, values};
 use keelson_meta::json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -75,5 +76,65 @@ pub(super) const CEL: Target = Target {
             Err(fault) => refused(&fault).hash(&mut hasher),
         }
         hasher.finish()
+    },
+};
+
+/// Regular expressions of definitions and rules.
+pub(super) const REGULAR_EXPRESSION: Target = Target {
+    name: "regular-expression",
+    seeds: &[
+        br"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        br"(?i)^(?P<n>k{2,5}?|[^\pL\d_]+)\b$",
+        br"\Qa.b\E\x{1F600}\101[[:^alpha:]\-\]]",
+        br"(?s-m:.)|(?U:x*)|\p{^Greek}\PN(){0}",
+    ],
+    words: &[
+        "(?i)",
+        "(?:",
+        "(?P<a>",
+        "(?U:",
+        ")",
+        "[",
+        "]",
+        "[^",
+        "[:alpha:]",
+        "-",
+        "\\",
+        "\\p{",
+        "\\pL",
+        "}",
+        "\\d",
+        "\\b",
+        "\\Q",
+        "\\E",
+        "\\x{",
+        "\\0",
+        "{2,",
+        "{1000}",
+        "*",
+        "+?",
+        "|",
+        "^",
+        "$",
+        ".",
+    ],
+    check: |bytes| {
+        let Ok(pattern) = std::str::from_utf8(bytes) else { return 0 };
+        let (checked, compiled) = (regex::check(pattern), regex::compiled(pattern));
+        assert_eq!(checked.as_ref().err(), compiled.as_ref().err(), "an expression is checked as it is compiled");
+        match compiled {
+            Err(fault) => refused(&fault),
+            Ok((compiled, _)) => {
+                assert!(compiled.states <= regex::MAX_STATES);
+                let found = compiled.regex.find(pattern).map(|found| found.range());
+                assert!(
+                    found.clone().is_none_or(|range| pattern.get(range).is_some()),
+                    "a match is of whole characters"
+                );
+                let mut hasher = DefaultHasher::new();
+                (found.map(|range| range.is_empty()), compiled.states.max(1).ilog2()).hash(&mut hasher);
+                hasher.finish()
+            }
+        }
     },
 };

@@ -16,6 +16,7 @@ mod objects;
 mod older_definitions;
 mod openapi;
 mod operators;
+mod patterns;
 mod programs;
 mod scale;
 mod selection;

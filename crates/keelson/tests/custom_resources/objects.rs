@@ -91,7 +91,8 @@ async fn a_write_of_the_status_is_judged_by_the_status_alone() {
     let raw = server.raw();
     let number = json!({ "type": "integer", "maximum": 9 });
     let spec = json!({ "type": "object", "required": ["a"], "properties": { "a": { "type": "string" } } });
-    let status = json!({ "type": "object", "properties": { "x": { "type": "string" }, "n": number } });
+    let wide = json!({ "type": "integer", "format": "int32" });
+    let status = json!({ "type": "object", "properties": { "x": { "type": "string" }, "n": number, "w": wide } });
     define(&raw, ("stats", "Stat"), &json!({ "spec": spec, "status": status }), &json!({ "status": {} })).await;
     let made = raw.post(place("stats"), &json!({ "metadata": { "name": "a" }, "spec": { "a": "1" } })).await;
     let mut sent = made.expect(201).json();
@@ -105,6 +106,43 @@ async fn a_write_of_the_status_is_judged_by_the_status_alone() {
     check(&raw.put(&*path, &sent).await, "status.n", "10: n in body should be less than or equal to 9");
     sent["status"] = json!("up");
     check(&raw.put(&*path, &sent).await, "status", "\"string\":  in body must be of type object: \"string\"");
+    sent["status"] = json!({ "w": 1_i64 << 40 });
+    let wide = "\"\": Checked value must be of type integer with format int32 in w";
+    check(&raw.put(&*path, &sent).await, "status", wide);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_validated_behind_a_wrong_length_or_type() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let spec = json!({ "type": "object", "minProperties": 1, "properties": {
+        "id": { "type": "string", "minLength": 36, "pattern": "^[0-9a-f-]+$", "format": "uuid" },
+        "one": { "type": "string", "enum": ["a", "b"] },
+        "port": { "x-kubernetes-int-or-string": true, "format": "int32" },
+        "n": { "type": "integer", "x-kubernetes-validations": [{ "rule": "self > 1" }] },
+    }});
+    define(&raw, ("tells", "Tell"), &json!({ "spec": spec }), &json!({})).await;
+    let sent = async |spec: Value| {
+        let object = json!({ "metadata": { "name": "x" }, "spec": spec });
+        raw.post(format!("{}?dryRun=All", place("tells")), &object).await
+    };
+    let told = |field: &str, message: &str| (field.to_owned(), message.to_owned());
+    let unchecked = "Invalid value: null: some validation rules were not checked because the object was invalid; correct the \
+                     existing errors to complete validation";
+    let expected = [
+        told("spec.id", "Invalid value: \"z\": spec.id in body should be at least 36 chars long"),
+        told("spec.id", "Invalid value: \"z\": spec.id in body must be of type uuid: \"z\""),
+        told("<nil>", unchecked),
+    ];
+    assert_eq!(causes(&sent(json!({ "id": "z" })).await), expected);
+    let expected = [
+        told("spec.one", "Invalid value: \"integer\": spec.one in body must be of type string: \"integer\""),
+        told("spec.one", "Unsupported value: 5: supported values: \"a\", \"b\""),
+        told("<nil>", unchecked),
+    ];
+    assert_eq!(causes(&sent(json!({ "one": 5 })).await), expected);
+    check(&sent(json!({})).await, "spec", "0: spec in body should have at least 1 properties");
+    sent(json!({ "port": 1_i64 << 40 })).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

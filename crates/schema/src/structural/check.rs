@@ -10,13 +10,13 @@ use std::hash::Hash;
 use keelson_cel::library::regex::Pattern;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
-use keelson_meta::json::{self, Map, Value, about_bytes};
+use keelson_meta::json::{Map, Value, about_bytes};
 
 use super::at::{At, NOWHERE, PathSegment, nowhere};
 use super::found::{Budget, Found};
-use super::rules::{Bound, Identity, Kind, Node, Others};
+use super::rules::{Identity, Kind, Node, Others};
 use super::same::{Alike, SameKeys, is_unchanged};
-use super::{MAX_DEPTH, embedded, formats};
+use super::{MAX_DEPTH, embedded, formats, numbers};
 
 /// How much work it is to look at a value, at a member or an item, at a name or a value that is stated, and at a character.
 const LOOK: u64 = 100;
@@ -79,8 +79,7 @@ fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>, fau
     let mut of_part = faults.beside(|faults| self::value(node, value, old, &At::ROOT, faults));
     for fault in &mut of_part {
         match &*fault.field {
-            NOWHERE => {}
-            "" => name.clone_into(&mut fault.field),
+            NOWHERE | "" => name.clone_into(&mut fault.field),
             _ => fault.field.insert_str(0, &format!("{name}.")),
         }
     }
@@ -94,20 +93,22 @@ fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &
     }
     faults.spend(LOOK);
     let before = faults.len();
-    if value.is_null() && node.nullable {
-        allowed(node, value, at, faults);
-    } else if of_its_type(node, value, at, faults) {
+    if value.is_null() {
+        null(node, value, at, faults);
+    } else {
+        // The order of the reference, which goes on behind a wrong type.
+        of_its_type(node, value, at, faults);
         combined(node, value, old, at, faults);
         match value {
-            Value::Number(_) => number(node, value, at, faults),
+            Value::Number(_) => numbers::check(node, value, at, faults),
             Value::String(text) => self::text(node, text, at, faults),
             Value::Array(items) => list(node, items, old, at, faults),
-            Value::Object(map) => object(node, map, old, at, faults),
-            Value::Null | Value::Bool(_) => {}
+            Value::Null | Value::Bool(_) | Value::Object(_) => {}
         }
         allowed(node, value, at, faults);
-    } else {
-        combined(node, value, old, at, faults);
+        if let Value::Object(map) = value {
+            object(node, map, old, at, faults);
+        }
     }
     if let Some(old) = old.filter(|_| faults.len() > before) {
         faults.spend(about_bytes(value) as u64);
@@ -117,126 +118,100 @@ fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &
     }
 }
 
-/// Whether a value is of the type that the schema states, if it states one; else what it has to be.
-fn typed(node: &Node, value: &Value) -> Result<(), &'static str> {
-    let (fits, wanted) = match node.of {
-        _ if node.int_or_string => (value.is_string() || is_whole(value), "integer,string"),
-        None => return Ok(()),
-        Some(Kind::Object) => (value.is_object(), "object"),
-        Some(Kind::Array) => (value.is_array(), "array"),
-        Some(Kind::String) => (value.is_string(), "string"),
-        Some(Kind::Integer) => (is_whole(value), "integer"),
-        Some(Kind::Number) => (value.is_number(), "number"),
-        Some(Kind::Boolean) => (value.is_boolean(), "boolean"),
+/// A value of another type than its schema states.
+struct Mismatch {
+    wanted: &'static str,
+    found: &'static str,
+}
+
+/// Compares a value that is not null with the type that the schema states. Without a type, the schema's format implies one for all that is
+/// neither text nor a list.
+fn typed(node: &Node, value: &Value) -> Result<(), Mismatch> {
+    let (kinds, stated): (&[Kind], &str) = match &node.of {
+        _ if node.int_or_string => (&[Kind::Integer, Kind::String], "integer,string"),
+        None => (&[], ""),
+        Some(kind) => (std::slice::from_ref(kind), kind.name()),
     };
-    if fits { Ok(()) } else { Err(wanted) }
-}
-
-/// Whether a value is of its type; tells of it when it is not.
-fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) -> bool {
-    let Err(wanted) = typed(node, value) else { return true };
-    let found = json::ValueKind::of(value);
-    let (wanted, name) = match &node.format {
-        // Of a number that is no whole one, upstream looks at formats.
-        Some(format) if node.of == Some(Kind::Integer) && value.is_number() => (format.name(), "float64"),
-        // What is too large for a whole number is a float there.
-        _ if node.of == Some(Kind::Integer) && value.is_number() => (wanted, "number"),
-        _ => (wanted, found.name()),
+    // A value, how it is called, and the format that it counts as.
+    let (kind, found, format) = match value {
+        Value::Null => return Ok(()),
+        Value::Bool(_) => (Kind::Boolean, "boolean", ""),
+        Value::String(_) => (Kind::String, "string", ""),
+        Value::Array(_) => (Kind::Array, "array", ""),
+        Value::Object(_) => (Kind::Object, "object", ""),
+        Value::Number(number) if number.as_i64().is_some() => (Kind::Integer, "integer", "int64"),
+        Value::Number(_) => (Kind::Number, "number", "float64"),
     };
-    let detail = format!("{at} in body must be of type {wanted}: {}", go_format::quote(name));
-    faults.push(FieldError::type_invalid(at.to_string(), name, detail));
-    if node.of == Some(Kind::Integer) && value.is_number() {
-        let format = node
-            .format
-            .as_ref()
-            .map_or("(default format)".to_owned(), |format| format!("with format {}", format.name()));
-        faults.push(nowhere(format!("Checked value must be of type integer {format} in {at}")));
+    let is_number = match kind {
+        Kind::Integer => kinds.contains(&Kind::Number),
+        Kind::Number => kinds.contains(&Kind::Integer) && numbers::is_whole(value),
+        _ => false,
+    };
+    if kinds.contains(&kind) || is_number {
+        return Ok(());
     }
-    false
-}
-
-/// Whether a value is a whole number: one that fits, or a float that tells it exactly.
-fn is_whole(value: &Value) -> bool {
-    const EXACT: f64 = 9_007_199_254_740_991.0;
-    let Value::Number(number) = value else { return false };
-    number.as_i64().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= EXACT)
-}
-
-fn number(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
-    let Some(number) = value.as_f64() else { return };
-    if let Some(format) = &node.format
-        && let Some(kind) = format.out_of_range(number)
-    {
-        faults.push(nowhere(format!("Checked value must be of type {kind} with format {} in {at}", format.name())));
-        return;
-    }
-    let mut fault = |what: String| faults.push(FieldError::invalid(at.to_string(), value.clone(), what));
-    if let Some(factor) = node.numbers.multiple_of {
-        if factor <= 0.0 {
-            let detail = format!("factor MultipleOf declared for {at} must be positive: {}", go_format::float(factor));
-            faults.push(FieldError::invalid(at.to_string(), go_number(factor), detail));
-            return;
+    match &node.format {
+        Some(stated) if !matches!(kind, Kind::String | Kind::Array) => {
+            Err(Mismatch { wanted: stated.name(), found: format })
         }
-        if !is_multiple(number, factor) {
-            fault(format!("{at} in body should be a multiple of {}", go_format::float(factor)));
-        }
-    }
-    if let Some(Bound { value: most, exclusive }) = node.numbers.maximum
-        && (number > most || exclusive && number >= most)
-    {
-        let than = if exclusive { "less than" } else { "less than or equal to" };
-        fault(format!("{at} in body should be {than} {}", go_format::float(most)));
-    }
-    if let Some(Bound { value: least, exclusive }) = node.numbers.minimum
-        && (number < least || exclusive && number <= least)
-    {
-        let than = if exclusive { "greater than" } else { "greater than or equal to" };
-        fault(format!("{at} in body should be {than} {}", go_format::float(least)));
+        _ if stated.is_empty() => Ok(()),
+        _ => Err(Mismatch { wanted: stated, found }),
     }
 }
 
-fn go_number(number: f64) -> Value {
-    keelson_meta::json::Number::from_f64(number).map_or(Value::Null, |found| {
-        match go_format::float(number).parse::<i64>() {
-            Ok(whole) => Value::from(whole),
-            Err(_) => Value::Number(found),
-        }
-    })
+/// Reports a value of another type.
+fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
+    if let Err(Mismatch { wanted, found }) = typed(node, value) {
+        let detail = format!("{at} in body must be of type {wanted}: {}", go_format::quote(found));
+        faults.push(FieldError::type_invalid(at.to_string(), found, detail));
+    }
 }
 
-/// Whether a number is a multiple of a factor, as far as their digits tell: 0.3 is one of 0.1.
-fn is_multiple(number: f64, factor: f64) -> bool {
-    let quotient = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
-    quotient.fract() == 0.0 || (quotient - quotient.round()).abs() < f64::EPSILON * quotient.abs()
+/// Reports null where the schema does not allow it: a type that does not name it, or other values alone.
+fn null(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
+    let stated = match node.of {
+        _ if node.nullable => None,
+        _ if node.int_or_string => Some("integer,string"),
+        of => of.map(Kind::name),
+    };
+    if let Some(stated) = stated {
+        let detail = format!("{at} in body must be of type {stated}: \"null\"");
+        faults.push(FieldError::type_invalid(at.to_string(), "null", detail));
+    }
+    allowed(node, value, at, faults);
 }
 
 fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) {
-    let fault = |what: String| FieldError::invalid(at.to_string(), text, what);
+    if let Err(fault) = length_and_pattern(node, text, at, faults) {
+        faults.push(fault);
+    }
+    if let Some(format) = &node.format {
+        faults.spend(READ * text.len() as u64);
+        if !formats::fits(format, text) {
+            let detail = format!("{at} in body must be of type {}: {}", format.name(), go_format::quote(text));
+            faults.push(FieldError::type_invalid(at.to_string(), text, detail));
+        }
+    }
+}
+
+/// The first that is wrong with the length of a text or with what it matches.
+fn length_and_pattern(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) -> Result<(), FieldError> {
+    let fault = |what: String| Err(FieldError::invalid(at.to_string(), text, what));
     if node.texts.max_length.is_some() || node.texts.min_length.is_some() {
         let length = text.chars().count();
         if let Some(most) = node.texts.max_length.filter(|most| length > *most) {
-            faults.push(FieldError::too_long(at.to_string(), most));
-            return;
+            return Err(FieldError::too_long(at.to_string(), most));
         }
         if let Some(least) = node.texts.min_length.filter(|least| length < *least) {
-            return faults.push(fault(format!("{at} in body should be at least {least} chars long")));
+            return fault(format!("{at} in body should be at least {least} chars long"));
         }
-    }
-    if node.format.is_some() {
-        faults.spend(READ * text.len() as u64);
     }
     if let Some(pattern) = &node.texts.pattern
         && let Err(complaint) = matches(pattern, text, faults)
     {
-        faults.push(fault(format!("{at} in body should match '{}{complaint}'", pattern.text())));
+        return fault(format!("{at} in body should match '{}{complaint}'", pattern.text()));
     }
-    if let Some(format) = &node.format
-        && matches!(node.of, None | Some(Kind::String))
-        && !formats::fits(format, text)
-    {
-        let detail = format!("{at} in body must be of type {}: {}", format.name(), go_format::quote(text));
-        faults.push(FieldError::type_invalid(at.to_string(), text, detail));
-    }
+    Ok(())
 }
 
 /// Whether a text matches; else what is said of the pattern, if it is that which is wrong.
@@ -274,7 +249,7 @@ fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: 
     let mut seen = HashSet::new();
     if lists.unique && !items.iter().all(|item| seen.insert(Alike(item))) {
         let detail = format!("{at} in body shouldn't contain duplicates");
-        faults.push(FieldError::invalid(at.to_string(), Value::Array(items.to_vec()), detail));
+        faults.push(FieldError::invalid(at.to_string(), sorted(&Value::Array(items.to_vec())), detail));
     }
 }
 
@@ -292,34 +267,37 @@ fn partners<'o>(identity: &'o Identity, old: Option<&'o Value>) -> HashMap<SameK
 fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
     let objects = &node.objects;
     if let Some(least) = objects.min_properties.filter(|least| map.len() < *least) {
-        let unit = if least == 1 { "property" } else { "properties" };
-        let detail = format!("{at} in body should have at least {least} {unit}");
+        let detail = format!("{at} in body should have at least {least} properties");
         faults.push(FieldError::invalid(at.to_string(), map.len(), detail));
     }
     if let Some(most) = objects.max_properties.filter(|most| map.len() > *most) {
         faults.push(FieldError::too_many(at.to_string(), map.len(), most));
     }
+    let is_closed = matches!(objects.others, Others::Forbidden);
+    if !objects.properties.is_empty() || !matches!(objects.others, Others::Free) {
+        faults.spend(LOOK_INSIDE * map.len() as u64);
+        let members = by_name(map);
+        let undeclared = members.iter().filter(|(name, _)| node.property(name).is_none());
+        for (name, member) in undeclared.filter(|_| !matches!(objects.others, Others::Free)) {
+            if is_closed && !faults.is_full() {
+                let detail = format!("{} in body is a forbidden property", at.field(name));
+                faults.push(FieldError::invalid(at.to_string(), *name, detail));
+            } else if let Some(below) = node.other() {
+                let old = old.and_then(|old| old.get(name));
+                value(below, member, old, &at.then(PathSegment::Field(name)), faults);
+            }
+        }
+        for (name, member) in members {
+            if let Some(below) = node.property(name) {
+                let old = old.and_then(|old| old.get(name)).filter(|_| !(at.depth == 0 && is_type_field(name)));
+                value(below, member, old, &at.then(PathSegment::Field(name)), faults);
+            }
+        }
+    }
     faults.spend(LOOK_AT_STATED * objects.required.len() as u64);
     for name in &objects.required {
         if !map.contains_key(name) && !faults.is_full() {
             faults.push(FieldError::required(at.field(name), ""));
-        }
-    }
-    if objects.properties.is_empty() && matches!(objects.others, Others::Free) {
-        return;
-    }
-    faults.spend(LOOK_INSIDE * map.len() as u64);
-    for (name, member) in by_name(map) {
-        match node.member(name) {
-            Some(below) => {
-                let old = old.and_then(|old| old.get(name)).filter(|_| !(at.depth == 0 && is_type_field(name)));
-                value(below, member, old, &at.then(PathSegment::Field(name)), faults);
-            }
-            None if matches!(objects.others, Others::Forbidden) && !faults.is_full() => {
-                let detail = format!("{} in body is a forbidden property", at.field(name));
-                faults.push(FieldError::invalid(at.to_string(), name, detail));
-            }
-            None => {}
         }
     }
 }
@@ -347,10 +325,12 @@ fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
         return;
     }
     faults.spend(LOOK_INSIDE * stated.len() as u64);
-    let shown: Vec<String> =
-        stated.iter().map(|allowed| allowed.as_str().map_or_else(|| go_format::json(allowed), str::to_owned)).collect();
+    let shown: Vec<String> = stated
+        .iter()
+        .map(|allowed| allowed.as_str().map_or_else(|| go_format::json(&sorted(allowed)), str::to_owned))
+        .collect();
     let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
-    faults.push(FieldError::not_supported(at.to_string(), value.clone(), &shown));
+    faults.push(FieldError::not_supported(at.to_string(), sorted(value), &shown));
 }
 
 /// What the schemas say that are combined here.
@@ -358,9 +338,9 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
     let judged = |node: &Node, faults: &mut Found| faults.beside(|faults| self::value(node, value, old, at, faults));
     let combined = &*node.combined;
     if !combined.any_of.is_empty() {
-        // What is of another type is not judged further, unless it is excused by being null or as it was.
+        // A value of another type is validated no further, unless an unchanged one may be excused.
         faults.spend(LOOK_AT_STATED * combined.any_of.len() as u64);
-        let may_fit = |node: &Node| value.is_null() || old.is_some() || typed(node, value).is_ok();
+        let may_fit = |node: &Node| old.is_some() || typed(node, value).is_ok();
         if !combined.any_of.iter().any(|node| may_fit(node) && judged(node, faults).is_empty()) {
             faults.push(nowhere(format!("\"{at}\" must validate at least one schema (anyOf)")));
             if let Some(first) = combined.any_of.first() {
@@ -441,7 +421,7 @@ fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Fo
                     return;
                 }
                 if is_second(&mut seen, Alike(item)) {
-                    faults.push(FieldError::duplicate(at.then(PathSegment::Index(index)).to_string(), item.clone()));
+                    faults.push(FieldError::duplicate(at.then(PathSegment::Index(index)).to_string(), sorted(item)));
                 }
             }
         }
@@ -454,16 +434,23 @@ fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Fo
                 let place = || at.then(PathSegment::Index(index)).to_string();
                 let Value::Object(map) = item else {
                     let detail = "must be an object for an array of list-type map";
-                    faults.push(FieldError::invalid(place(), item.clone(), detail));
+                    faults.push(FieldError::invalid(place(), sorted(item), detail));
                     continue;
                 };
                 if is_second(&mut seen, SameKeys { keys, item }) {
                     let found = keys.iter().filter_map(|key| Some((key.as_str(), map.get(key)?.clone())));
-                    faults.push(FieldError::duplicate(place(), Value::Object(found.collect::<Map>())));
+                    faults.push(FieldError::duplicate(place(), sorted(&Value::Object(found.collect::<Map>()))));
                 }
             }
         }
     }
+}
+
+/// A value as a fault shows it: with its keys in order.
+fn sorted(value: &Value) -> Value {
+    let mut sorted = value.clone();
+    sorted.sort_all_keys();
+    sorted
 }
 
 /// Whether this is what has been there once, and not more often.

@@ -10,6 +10,8 @@ use keelson_meta::clock::parse_rfc3339;
 use keelson_meta::names::{dns_label_faults, dns_subdomain_faults};
 use regex::Regex;
 
+use super::rules::Kind;
+
 /// A format: its name in the reference's messages, and how it is judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
@@ -24,6 +26,8 @@ enum Judge {
     /// Any whole number is of it.
     Int64,
     Float,
+    /// Any number is of it.
+    Double,
 }
 
 const FORMATS: &[(&str, Judge)] = &[
@@ -34,6 +38,7 @@ const FORMATS: &[(&str, Judge)] = &[
     ("date", Judge::Text(is_date)),
     ("date-time", Judge::Text(is_time)),
     ("datetime", Judge::Text(is_time)),
+    ("double", Judge::Double),
     ("duration", Judge::Text(is_duration)),
     ("email", Judge::Text(is_email)),
     ("float", Judge::Float),
@@ -49,6 +54,7 @@ const FORMATS: &[(&str, Judge)] = &[
     ("k8s-long-name", Judge::Text(|text| dns_subdomain_faults(text).is_empty())),
     ("k8s-short-name", Judge::Text(|text| dns_label_faults(text).is_empty())),
     ("mac", Judge::Text(is_mac)),
+    ("password", Judge::Text(|_| true)),
     ("rgbcolor", Judge::Text(is_rgb_colour)),
     ("ssn", Judge::Text(is_ssn)),
     ("uri", Judge::Text(is_uri)),
@@ -65,7 +71,7 @@ pub fn is_known(of: &str, name: &str) -> bool {
         "string" => {
             let is_text =
                 |(known, judge): &(&str, Judge)| matches!(judge, Judge::Text(_)) && plain(known) == plain(name);
-            name == "password" || FORMATS.iter().any(is_text)
+            FORMATS.iter().any(is_text)
         }
         "integer" => matches!(name, "int32" | "int64"),
         "number" => matches!(name, "float" | "double"),
@@ -74,21 +80,27 @@ pub fn is_known(of: &str, name: &str) -> bool {
 }
 
 impl Format {
-    /// The format of this name, if it is one that is looked at.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        FORMATS.iter().find(|(known, _)| *known == name).map(|(name, judge)| Self { name, judge: *judge })
+    /// The format of this name, if the type has it. What may be text or a whole number has the formats of text.
+    pub(super) fn named(of: Option<Kind>, name: &str) -> Option<Self> {
+        let (name, judge) = FORMATS.iter().find(|(known, _)| *known == name)?;
+        let is_of_type = match judge {
+            Judge::Text(_) => matches!(of, None | Some(Kind::String)),
+            Judge::Int32 | Judge::Int64 => of == Some(Kind::Integer),
+            Judge::Float | Judge::Double => of == Some(Kind::Number),
+        };
+        is_of_type.then_some(Self { name, judge: *judge })
     }
 
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What a number should be that this format has no room for.
-    pub(super) fn out_of_range(&self, number: f64) -> Option<&'static str> {
+    /// Whether a number is in the range of the format.
+    pub(super) fn has_room(&self, number: f64) -> bool {
         match self.judge {
-            Judge::Int32 => (number < f64::from(i32::MIN) || number > f64::from(i32::MAX)).then_some("integer"),
-            Judge::Float => (number.abs() > f64::from(f32::MAX)).then_some("number"),
-            Judge::Int64 | Judge::Text(_) => None,
+            Judge::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number),
+            Judge::Float => number.abs() <= f64::from(f32::MAX),
+            Judge::Int64 | Judge::Double | Judge::Text(_) => true,
         }
     }
 }
@@ -97,7 +109,7 @@ impl Format {
 pub(super) fn fits(format: &Format, text: &str) -> bool {
     match format.judge {
         Judge::Text(fits) => fits(text),
-        Judge::Int32 | Judge::Int64 | Judge::Float => true,
+        Judge::Int32 | Judge::Int64 | Judge::Float | Judge::Double => true,
     }
 }
 

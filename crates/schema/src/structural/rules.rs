@@ -41,6 +41,19 @@ pub(super) enum Kind {
     Boolean,
 }
 
+impl Kind {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}
+
 /// What is said of numbers.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
@@ -259,14 +272,16 @@ impl Reader {
         let size = |name: &str| schema.get(name).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok());
         let bound = |name: &str, exclusive: &str| number(name).map(|value| Bound { value, exclusive: flag(exclusive) });
         let list = |name: &str| schema.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let of = text("type").map(|of| self.kind(of)).transpose()?;
+        let int_or_string = !self.of_default && flag("x-kubernetes-int-or-string");
         let mut node = Node {
-            of: text("type").map(|of| self.kind(of)).transpose()?,
+            of,
             nullable: flag("nullable"),
-            int_or_string: !self.of_default && flag("x-kubernetes-int-or-string"),
+            int_or_string,
             embedded: flag("x-kubernetes-embedded-resource"),
             embeds: false,
             tells_apart: false,
-            format: text("format").and_then(Format::named),
+            format: text("format").and_then(|name| Format::named(of.filter(|_| !int_or_string), name)),
             numbers: Seldom::of(Numbers {
                 maximum: bound("maximum", "exclusiveMaximum"),
                 minimum: bound("minimum", "exclusiveMinimum"),

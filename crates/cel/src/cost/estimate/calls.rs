@@ -56,15 +56,14 @@ impl<'e> Estimator<'e> {
         let size = |expr: Option<&Expr>| expr.map_or(Bounds::UNKNOWN, |expr| self.size_or_unknown(expr));
         let traversal = |expr: Option<&Expr>| size(expr).scaled(CHARACTER);
         match rule {
-            // What reads a text is counted in full only when it runs.
             CostRule::One
             | CostRule::Dyn
             | CostRule::Logic
             | CostRule::Conditional
             | CostRule::IndexList
-            | CostRule::IndexMap
-            | CostRule::Read
-            | CostRule::ReadTwice => one,
+            | CostRule::IndexMap => one,
+            CostRule::Read => (traversal(first), None),
+            CostRule::ReadTwice => (size(first).scaled(2.0 * CHARACTER), None),
             CostRule::InList => (size(args.get(1)), None),
             CostRule::Equal => (self.equality(args), None),
             CostRule::NotEqual | CostRule::Order => (self.comparison(args), None),

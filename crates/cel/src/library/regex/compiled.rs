@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
-use regex::{Regex, RegexBuilder};
+use regex_automata::meta::{Config, Regex};
 
-use super::syntax::rewrite;
+use super::parser::{Parsed, parse};
+use super::syntax_error::SyntaxFault;
+use crate::stack;
 
 /// How many states an expression may have.
 pub const MAX_STATES: u64 = 250_000;
@@ -30,6 +32,8 @@ const SMALL: u64 = 500;
 const LEARNT_BYTES: [usize; 2] = [128 << 10, 2 << 20];
 /// A bound for what the library makes of an expression, above that for the states.
 const LIBRARY_BYTES: usize = 256 << 20;
+/// The depth up to which an expression is compiled on the stack of the thread.
+const SHALLOW: u32 = 20;
 
 /// A regular expression, which is compiled when it is asked.
 #[derive(Debug)]
@@ -50,23 +54,33 @@ pub struct Compiled {
     asked: AtomicU64,
 }
 
-/// Judges an expression, without compiling it.
+/// Checks an expression, without compiling it.
 ///
 /// # Errors
 /// What is wrong with it, in the words of Go.
 pub fn check(pattern: &str) -> Result<(), String> {
-    let rewritten = rewrite(pattern).map_err(|what| fault(&what))?;
-    regex_syntax::parse(&rewritten.text).map_err(|_| unreadable(pattern))?;
-    if rewritten.states > MAX_STATES { Err(too_large()) } else { Ok(()) }
+    parsed(pattern).map(|_| ())
+}
+
+/// Parses an expression, which has at most so many states as may be compiled.
+fn parsed(pattern: &str) -> Result<Parsed, String> {
+    let parsed = parse(pattern).map_err(|error| error.to_string())?;
+    debug_assert!(parsed.states <= MAX_STATES, "the parser stops at the limit");
+    Ok(parsed)
 }
 
 impl Pattern {
-    /// An expression that was judged by [`check`], or is when it is asked.
+    /// An expression that is compiled when it is asked. One that is too large is refused then, so that a definition stays served that
+    /// another server accepted.
     ///
     /// # Errors
-    /// What is wrong with it, as far as that shows at a glance.
+    /// What is wrong with its syntax.
     pub fn new(text: &str) -> Result<Self, String> {
-        let states = rewrite(text).map_err(|what| fault(&what))?.states;
+        let states = match parse(text) {
+            Ok(parsed) => parsed.states,
+            Err(error) if error.fault == SyntaxFault::TooLarge => MAX_STATES,
+            Err(error) => return Err(error.to_string()),
+        };
         Ok(Self { text: text.into(), states, compiled: Mutex::default() })
     }
 
@@ -123,31 +137,12 @@ pub(super) fn compiled_of_object(pattern: &str) -> Result<(Arc<Compiled>, bool),
 }
 
 fn compile(pattern: &str) -> Result<Arc<Compiled>, String> {
-    let rewritten = rewrite(pattern).map_err(|what| fault(&what))?;
-    if rewritten.states > MAX_STATES {
-        return Err(too_large());
-    }
-    let regex = RegexBuilder::new(&rewritten.text)
-        .size_limit(LIBRARY_BYTES)
-        .dfa_size_limit(learnt(rewritten.states))
-        .build()
-        .map_err(|fault| match fault {
-            regex::Error::CompiledTooBig(_) => too_large(),
-            _ => unreadable(pattern),
-        })?;
-    Ok(Arc::new(Compiled { regex, states: rewritten.states, asked: AtomicU64::default() }))
-}
-
-fn fault(what: &str) -> String {
-    format!("error parsing regexp: {what}")
-}
-
-fn unreadable(pattern: &str) -> String {
-    fault(&format!("invalid or unsupported Perl syntax: `{pattern}`"))
-}
-
-fn too_large() -> String {
-    fault("expression too large")
+    let Parsed { hir, states, height } = parsed(pattern)?;
+    let config = Config::new().nfa_size_limit(Some(LIBRARY_BYTES)).hybrid_cache_capacity(learnt(states));
+    let build = || Regex::builder().configure(config).build_from_hir(&hir);
+    let built = if height > SHALLOW { stack::with_deep_room(build) } else { build() };
+    let regex = built.map_err(|_| SyntaxFault::TooLarge.in_part(pattern).to_string())?;
+    Ok(Arc::new(Compiled { regex, states, asked: AtomicU64::default() }))
 }
 
 fn learnt(states: u64) -> usize {
@@ -300,23 +295,62 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_judged_as_good_is_compiled_within_what_it_is_counted_as(pattern in pieces()) {
-            let (judged, made) = (check(&pattern), compiled(&pattern));
-            prop_assert_eq!(judged.is_ok(), made.is_ok(), "{} {:?} {:?}", pattern, judged, made);
-            if let Ok((compiled, _)) = made {
-                let text = rewrite(&pattern).map(|rewritten| rewritten.text).unwrap_or_default();
-                let most = usize::try_from(OWN_BYTES + compiled.states * STATE_BYTES).unwrap_or(usize::MAX);
-                prop_assert!(RegexBuilder::new(&text).size_limit(most).build().is_ok(), "{} {}", pattern, most);
+        fn a_checked_expression_is_compiled_within_its_counted_bytes(pattern in pieces()) {
+            let (checked, made) = (check(&pattern), compiled(&pattern));
+            prop_assert_eq!(checked.is_ok(), made.is_ok(), "{} {:?} {:?}", pattern, checked, made);
+            if let Ok(Parsed { hir, states, .. }) = parse(&pattern) {
+                let most = usize::try_from(OWN_BYTES + states * STATE_BYTES).unwrap_or(usize::MAX);
+                let config = Config::new().nfa_size_limit(Some(most));
+                prop_assert!(Regex::builder().configure(config).build_from_hir(&hir).is_ok(), "{} {}", pattern, most);
             }
         }
     }
 
     #[test]
-    fn a_large_expression_is_judged_without_being_compiled() {
-        let large = r"\pL{300}".repeat(3);
-        assert_eq!(check(&large).unwrap_err(), "error parsing regexp: expression too large");
-        assert_eq!(compiled(&large).unwrap_err(), "error parsing regexp: expression too large");
+    fn every_class_is_compiled_within_its_counted_bytes() {
+        for name in
+            ["L", "N", "P", "S", "M", "Lu", "Ll", "Lo", "Cn", "Assigned", "Any", "Han", "Greek", "Latin", "Zs", "So"]
+        {
+            for pattern in [
+                format!(r"\p{{{name}}}"),
+                format!(r"\P{{{name}}}"),
+                format!(r"(?i)\p{{{name}}}"),
+                format!(r"[^a\p{{{name}}}]"),
+            ] {
+                let Parsed { hir, states, .. } = parse(&format!("(?:{pattern}){{20}}")).unwrap();
+                let most = usize::try_from(states * STATE_BYTES).unwrap();
+                let built = |most| {
+                    Regex::builder().configure(Config::new().nfa_size_limit(Some(most))).build_from_hir(&hir).is_ok()
+                };
+                assert!(built(most), "{pattern} takes more than {most} bytes");
+                assert!(states < 2000 || !built(most / 6), "{pattern} takes far less than {most} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_expression_is_refused_without_being_compiled() {
+        let large = r"\pL{400}".repeat(3);
+        let fault = format!("error parsing regexp: expression too large: `{large}`");
+        assert_eq!(check(&large), Err(fault.clone()));
+        assert_eq!(compiled(&large).unwrap_err(), fault);
+        let kept = Pattern::new(&large).unwrap();
+        assert_eq!((kept.states(), kept.compiled().unwrap_err()), (MAX_STATES, fault));
         assert_eq!(check(r"^\pL{1,63}$"), Ok(()));
-        assert_eq!(check("[b-a]").unwrap_err(), "error parsing regexp: invalid or unsupported Perl syntax: `[b-a]`");
+        assert_eq!(check(r"^[\p{L}\p{N}_-]{1,253}$"), Ok(()), "a name of letters and digits");
+    }
+
+    #[test]
+    fn the_deepest_expression_is_compiled_on_a_small_stack() {
+        let nested = |open: &str, close: &str| format!("{}a{}", open.repeat(990), close.repeat(990));
+        let patterns = [
+            nested("(", ")"),
+            nested("(?:", ")*"),
+            nested("(?:x|", "y)?").replacen("(?:x|", "(", 600),
+            nested("(x", ")+"),
+        ];
+        let compile = move || patterns.iter().filter(|pattern| compiled(pattern).is_ok()).count();
+        let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(compile).unwrap();
+        assert!(thread.join().unwrap() >= 2);
     }
 }

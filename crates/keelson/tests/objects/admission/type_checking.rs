@@ -79,6 +79,12 @@ async fn custom_kinds_are_checked_by_their_schemas() {
     };
     check("fine", "object.spec.size > 1 && object.metadata.labels['a'] == 'b'", "").await;
     check(
+        "words",
+        "object.metadata.namespace == 'a' && has(object.metadata.namespace) && request.namespace != 'b'",
+        "",
+    )
+    .await;
+    check(
         "field",
         "object.spec.weight > 1",
         "checked.example.org/v1, Kind=Box: ERROR: <input>:1:12: undefined field 'weight'",

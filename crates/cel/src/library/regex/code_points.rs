@@ -1,0 +1,179 @@
+//! Sets of code points, as ranges.
+//!
+//! A set is built by adding ranges in any order and is then normalized: sorted, without overlaps. Simple case folding follows the
+//! Unicode version of `unicode::VERSION`. Surrogates can be named by an expression; no text contains one, so they are dropped at the end.
+
+use std::sync::LazyLock;
+
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir};
+use regex_syntax::utf8::Utf8Sequences;
+
+use super::unicode;
+
+/// The last code point.
+pub(super) const LAST: u32 = 0x0010_FFFF;
+
+/// The first and the last code point of a range.
+pub(super) type Range = (u32, u32);
+
+/// About how many bytes of compiled states one step through the bytes of a class takes, in hundredths of a state.
+const STEP: u64 = 50;
+
+/// A set of code points.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CodePoints {
+    ranges: Vec<Range>,
+}
+
+impl CodePoints {
+    /// The set of these ranges, normalized.
+    pub(super) fn of(ranges: &[Range]) -> Self {
+        let mut set = Self { ranges: ranges.to_vec() };
+        set.normalize();
+        set
+    }
+
+    /// The code points of a class of the library.
+    pub(super) fn of_class(class: &ClassUnicode) -> Self {
+        Self { ranges: class.iter().map(|range| (u32::from(range.start()), u32::from(range.end()))).collect() }
+    }
+
+    pub(super) fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    pub(super) fn push(&mut self, first: u32, last: u32) {
+        self.ranges.push((first, last));
+    }
+
+    pub(super) fn extend(&mut self, ranges: &[Range]) {
+        self.ranges.extend_from_slice(ranges);
+    }
+
+    /// Sorts the ranges and joins those that overlap or touch.
+    pub(super) fn normalize(&mut self) {
+        self.ranges.sort_unstable();
+        let mut kept = 0;
+        for at in 1..self.ranges.len() {
+            let (first, last) = self.ranges[at];
+            let before = &mut self.ranges[kept].1;
+            if first <= before.saturating_add(1) {
+                *before = last.max(*before);
+            } else {
+                kept += 1;
+                self.ranges[kept] = (first, last);
+            }
+        }
+        self.ranges.truncate(kept + 1);
+    }
+
+    /// The complement of a normalized set.
+    pub(super) fn negated(&self) -> Self {
+        let mut negated = Self::default();
+        let mut next = 0;
+        for &(first, last) in &self.ranges {
+            if next < first {
+                negated.push(next, first - 1);
+            }
+            next = last + 1;
+        }
+        if next <= LAST {
+            negated.push(next, LAST);
+        }
+        negated
+    }
+
+    /// Adds to a normalized set all code points that differ from one in it by case only; the result is normalized.
+    ///
+    /// Cost: the code points in it that have a case.
+    pub(super) fn fold(&mut self) {
+        for at in 0..self.ranges.len() {
+            let (first, last) = self.ranges[at];
+            let from = FOLDS.partition_point(|(code, _)| *code < first);
+            for &(_, other) in FOLDS[from..].iter().take_while(|(code, _)| *code <= last) {
+                self.ranges.push((other, other));
+            }
+        }
+        self.normalize();
+    }
+
+    /// The set of a code point and those that differ from it by case only.
+    pub(super) fn folded(code: u32) -> Self {
+        let mut set = Self { ranges: vec![(code, code)] };
+        set.fold();
+        set
+    }
+
+    /// The expression that matches a code point of a normalized set, and about how many states it is compiled into.
+    pub(super) fn into_hir(self) -> (Hir, u64) {
+        let class = ClassUnicode::new(self.ranges.into_iter().filter_map(range));
+        let states = states(&class);
+        (Hir::class(Class::Unicode(class)), states)
+    }
+}
+
+/// A range without the surrogates at its ends.
+///
+/// A range around all surrogates needs no split, since the library steps over them.
+fn range((first, last): Range) -> Option<ClassUnicodeRange> {
+    let first = char::from_u32(first).unwrap_or('\u{E000}');
+    let last = char::from_u32(last).unwrap_or('\u{D7FF}');
+    (first <= last).then(|| ClassUnicodeRange::new(first, last))
+}
+
+/// About how many states a class is compiled into: one for ASCII, else by the distinct steps through the bytes of its characters.
+fn states(class: &ClassUnicode) -> u64 {
+    let mut steps = 0;
+    let mut before = None;
+    for range in class.iter().filter(|range| !range.end().is_ascii()) {
+        for sequence in Utf8Sequences::new(range.start(), range.end()) {
+            let shared = before.as_ref().map_or(0, |before: &regex_syntax::utf8::Utf8Sequence| {
+                let pairs = before.as_slice().iter().zip(sequence.as_slice());
+                pairs.take_while(|(one, other)| one == other).count()
+            });
+            steps += (sequence.len() - shared) as u64;
+            before = Some(sequence);
+        }
+    }
+    1 + (steps * STEP).div_ceil(100)
+}
+
+/// Each code point that has a case, with each other one that differs from it by case only, in order.
+static FOLDS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
+    let mut folds = Vec::new();
+    for &(first, last) in unicode::cased().ranges() {
+        for code in first..=last {
+            let Some(one) = char::from_u32(code) else { continue };
+            let mut class = ClassUnicode::new([ClassUnicodeRange::new(one, one)]);
+            class.case_fold_simple();
+            let others = class.iter().flat_map(|range| u32::from(range.start())..=u32::from(range.end()));
+            folds.extend(
+                others.filter(|other| *other != code && unicode::is_assigned(*other)).map(|other| (code, other)),
+            );
+        }
+    }
+    folds
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_negated_and_folded() {
+        let set = CodePoints::of(&[(7, 9), (1, 2), (3, 3), (8, 20)]);
+        assert_eq!(set.ranges(), [(1, 3), (7, 20)]);
+        assert_eq!(set.negated().ranges(), [(0, 0), (4, 6), (21, LAST)]);
+        assert_eq!(set.negated().negated(), set);
+        assert_eq!(CodePoints::default().negated().ranges(), [(0, LAST)]);
+        assert_eq!(CodePoints::folded(u32::from('k')).ranges(), [(0x4b, 0x4b), (0x6b, 0x6b), (0x212a, 0x212a)]);
+    }
+
+    #[test]
+    fn surrogates_match_nothing() {
+        let (hir, _) = CodePoints::of(&[(0xD800, 0xDFFF)]).into_hir();
+        assert_eq!(hir, Hir::fail());
+        let (hir, _) = CodePoints::of(&[(0xD000, 0xD900)]).into_hir();
+        assert_eq!(hir.properties().minimum_len(), Some(3));
+    }
+}

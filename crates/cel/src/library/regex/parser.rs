@@ -1,0 +1,595 @@
+//! Parses regular expressions as Go's `regexp` does, into the form that the library compiles.
+//!
+//! The parser reads from left to right with a stack of open groups of its own, so that nesting takes no stack of the thread. Each piece
+//! of an expression knows about how many states it is compiled into, how deep it is and how often it repeats what is in it. An expression
+//! that exceeds a limit is refused before more of it is built. Groups capture nothing, since no function returns what a group matched.
+
+use regex_syntax::hir::{Hir, Look, Repetition};
+
+use super::classes::{self, ClassBudget};
+use super::code_points::CodePoints;
+use super::compiled::MAX_STATES;
+use super::syntax_error::{SyntaxError, SyntaxFault};
+
+/// The largest count of a repetition, and the largest product of nested ones.
+const MAX_REPEAT: u32 = 1000;
+/// The largest depth of the tree of an expression.
+const MAX_HEIGHT: u32 = 1000;
+
+/// An expression that was parsed.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) hir: Hir,
+    /// About how many states it is compiled into.
+    pub(super) states: u64,
+    /// How deep its tree is.
+    pub(super) height: u32,
+}
+
+/// Parses an expression.
+///
+/// # Errors
+/// The first error in it, with Go's text.
+pub(super) fn parse(pattern: &str) -> Result<Parsed, SyntaxError> {
+    let mut parser = Parser {
+        pattern,
+        at: 0,
+        flags: Flags::default(),
+        open: Vec::new(),
+        branches: Branches::default(),
+        states: 0,
+        budget: ClassBudget::default(),
+    };
+    let mut repeated = None;
+    while let Some(c) = parser.peek() {
+        repeated = parser.step(c, repeated)?;
+    }
+    let whole = parser.close()?;
+    if !parser.open.is_empty() {
+        return Err(SyntaxFault::MissingParenthesis.in_part(pattern));
+    }
+    let Size { states, height, .. } = whole.size;
+    Ok(Parsed { hir: whole.node.into_hir(), states, height })
+}
+
+/// The flags that `(?flags)` sets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flags {
+    /// `i`: upper and lower case are the same.
+    folds: bool,
+    /// `m`: `^` and `$` match at lines.
+    lines: bool,
+    /// `s`: `.` matches a line feed.
+    dot_all: bool,
+    /// `U`: repetitions prefer fewer.
+    lazy: bool,
+}
+
+/// Measures of a piece.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    states: u64,
+    height: u32,
+    /// The largest product of the counts of repetitions that are nested in it.
+    repeats: u32,
+}
+
+/// What a piece matches. Text is gathered, since most expressions have much of it.
+#[derive(Debug)]
+enum Node {
+    Text(String),
+    Hir(Hir),
+}
+
+/// How a piece counts in the depth of the tree around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One of a set of characters: alternatives of these are one set.
+    Character,
+    Sequence,
+    Alternatives,
+    Other,
+}
+
+/// A part of an expression that a repetition can be applied to.
+#[derive(Debug)]
+struct Piece {
+    node: Node,
+    shape: Shape,
+    size: Size,
+}
+
+/// The alternatives of a group: those that are complete, and the one that is read.
+#[derive(Debug, Default)]
+struct Branches {
+    complete: Vec<Piece>,
+    sequence: Vec<Piece>,
+}
+
+/// A group that is read.
+#[derive(Debug)]
+struct Group {
+    flags: Flags,
+    captures: bool,
+    around: Branches,
+}
+
+#[derive(Debug)]
+struct Parser<'p> {
+    pattern: &'p str,
+    at: usize,
+    flags: Flags,
+    open: Vec<Group>,
+    branches: Branches,
+    /// The states of all that was read.
+    states: u64,
+    budget: ClassBudget,
+}
+
+impl Node {
+    fn into_hir(self) -> Hir {
+        match self {
+            Self::Text(text) => Hir::literal(text.into_bytes()),
+            Self::Hir(hir) => hir,
+        }
+    }
+}
+
+impl Piece {
+    fn of(hir: Hir, states: u64) -> Self {
+        Self { node: Node::Hir(hir), shape: Shape::Other, size: Size { states, height: 1, repeats: 1 } }
+    }
+
+    /// Its depth below a piece of this shape, which takes up pieces of its own shape.
+    fn height_in(&self, shape: Shape) -> u32 {
+        self.size.height - u32::from(self.shape == shape)
+    }
+}
+
+/// One piece of several.
+fn joined(pieces: Vec<Piece>, shape: Shape) -> Piece {
+    let mut size = Size { states: 0, height: 0, repeats: 1 };
+    for piece in &pieces {
+        size.states = size.states.saturating_add(piece.size.states);
+        size.height = size.height.max(piece.height_in(shape));
+        size.repeats = size.repeats.max(piece.size.repeats);
+    }
+    size.height += 1;
+    let hirs = pieces.into_iter().map(|piece| piece.node.into_hir()).collect();
+    let hir = if shape == Shape::Sequence { Hir::concat(hirs) } else { Hir::alternation(hirs) };
+    Piece { node: Node::Hir(hir), shape, size }
+}
+
+impl<'p> Parser<'p> {
+    fn rest(&self) -> &'p str {
+        &self.pattern[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    /// Reads the next part. `repeated` is where the repetition began that was read just before; returned is the same for the next part.
+    fn step(&mut self, c: char, repeated: Option<usize>) -> Result<Option<usize>, SyntaxError> {
+        match c {
+            '(' => self.open_group()?,
+            ')' => self.close_group()?,
+            '|' => {
+                self.at += 1;
+                self.count(1)?;
+                self.close_branch()?;
+            }
+            '*' | '+' | '?' => {
+                let start = self.at;
+                self.at += 1;
+                let (least, most) = match c {
+                    '*' => (0, None),
+                    '+' => (1, None),
+                    _ => (0, Some(1)),
+                };
+                return self.repeat(least, most, start, repeated).map(Some);
+            }
+            '{' => {
+                let start = self.at;
+                let Some((least, most, rest)) = counts(self.rest()) else {
+                    self.at += 1;
+                    self.character(u32::from('{'))?;
+                    return Ok(None);
+                };
+                self.at = self.pattern.len() - rest.len();
+                let (Some(least), most) = (least, most) else {
+                    return Err(self.error(SyntaxFault::RepeatCount, start));
+                };
+                if most.is_some_and(|most| most < least) {
+                    return Err(self.error(SyntaxFault::RepeatCount, start));
+                }
+                return self.repeat_counted(least, most, start, repeated).map(Some);
+            }
+            '^' => self.look(1, if self.flags.lines { Look::StartLF } else { Look::Start })?,
+            '$' => self.look(1, if self.flags.lines { Look::EndLF } else { Look::End })?,
+            '.' => {
+                self.at += 1;
+                let excluded: &[_] = if self.flags.dot_all { &[] } else { &[(0x0A, 0x0A)] };
+                self.set(CodePoints::of(excluded).negated())?;
+            }
+            '[' => {
+                let (set, rest) = classes::bracketed(self.rest(), self.flags.folds, &mut self.budget)
+                    .map_err(|fault| self.whole(fault))?;
+                self.at = self.pattern.len() - rest.len();
+                self.set(set)?;
+            }
+            '\\' => self.escape()?,
+            c => {
+                self.at += c.len_utf8();
+                self.character(u32::from(c))?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The error of the text from there up to here.
+    fn error(&self, fault: SyntaxFault, start: usize) -> SyntaxError {
+        fault.in_part(&self.pattern[start..self.at])
+    }
+
+    /// The error of a class; one that is too large concerns the whole expression.
+    fn whole(&self, error: SyntaxError) -> SyntaxError {
+        if error.fault == SyntaxFault::TooLarge { SyntaxFault::TooLarge.in_part(self.pattern) } else { error }
+    }
+
+    fn escape(&mut self) -> Result<(), SyntaxError> {
+        let rest = self.rest();
+        match rest[1..].chars().next() {
+            Some('A') => return self.look(2, Look::Start),
+            Some('z') => return self.look(2, Look::End),
+            Some('b') => return self.look(2, Look::WordAscii),
+            Some('B') => return self.look(2, Look::WordAsciiNegate),
+            Some('Q') => {
+                let (text, end) = match rest[2..].split_once(r"\E") {
+                    Some((text, after)) => (text, self.pattern.len() - after.len()),
+                    None => (&rest[2..], self.pattern.len()),
+                };
+                self.at = end;
+                return text.chars().try_for_each(|c| self.character(u32::from(c)));
+            }
+            _ => {}
+        }
+        if let Some((set, rest)) =
+            classes::escaped(rest, self.flags.folds, &mut self.budget).map_err(|fault| self.whole(fault))?
+        {
+            self.at = self.pattern.len() - rest.len();
+            return self.set(set);
+        }
+        let (code, rest) = classes::escaped_character(rest)?;
+        self.at = self.pattern.len() - rest.len();
+        self.character(code)
+    }
+
+    fn look(&mut self, length: usize, look: Look) -> Result<(), SyntaxError> {
+        self.at += length;
+        self.push(Piece::of(Hir::look(look), 1))
+    }
+
+    fn set(&mut self, set: CodePoints) -> Result<(), SyntaxError> {
+        let (hir, states) = set.into_hir();
+        self.push(Piece { shape: Shape::Character, ..Piece::of(hir, states) })
+    }
+
+    fn character(&mut self, code: u32) -> Result<(), SyntaxError> {
+        if self.flags.folds {
+            let set = CodePoints::folded(code);
+            if set.ranges() != [(code, code)] {
+                return self.set(set);
+            }
+        }
+        // A surrogate is in no text.
+        let Some(c) = char::from_u32(code) else { return self.set(CodePoints::default()) };
+        let size = Size { states: c.len_utf8() as u64, height: 1, repeats: 1 };
+        self.push(Piece { node: Node::Text(c.into()), shape: Shape::Character, size })
+    }
+
+    /// Counts the states of something that was read.
+    fn count(&mut self, states: u64) -> Result<(), SyntaxError> {
+        self.states = self.states.saturating_add(states);
+        if self.states > MAX_STATES { Err(SyntaxFault::TooLarge.in_part(self.pattern)) } else { Ok(()) }
+    }
+
+    fn push(&mut self, piece: Piece) -> Result<(), SyntaxError> {
+        self.count(piece.size.states)?;
+        self.add(piece)
+    }
+
+    /// Adds a piece whose states were counted.
+    fn add(&mut self, piece: Piece) -> Result<(), SyntaxError> {
+        if piece.size.height > MAX_HEIGHT {
+            return Err(SyntaxFault::TooDeep.in_part(self.pattern));
+        }
+        self.gather_text();
+        self.branches.sequence.push(piece);
+        Ok(())
+    }
+
+    /// Joins the last two pieces if they are text: no repetition applies to them any more.
+    fn gather_text(&mut self) {
+        let sequence = &mut self.branches.sequence;
+        if let [
+            ..,
+            Piece { node: Node::Text(before), shape, size },
+            Piece { node: Node::Text(last), size: of_last, .. },
+        ] = sequence.as_mut_slice()
+        {
+            before.push_str(last);
+            size.states += of_last.states;
+            *shape = Shape::Other;
+            sequence.pop();
+        }
+    }
+
+    /// Ends an alternative.
+    fn close_branch(&mut self) -> Result<(), SyntaxError> {
+        self.gather_text();
+        let mut sequence = std::mem::take(&mut self.branches.sequence);
+        let piece = match (sequence.pop(), sequence.is_empty()) {
+            (None, _) => {
+                self.count(1)?;
+                Piece::of(Hir::empty(), 1)
+            }
+            (Some(one), true) => one,
+            (Some(last), false) => {
+                sequence.push(last);
+                joined(sequence, Shape::Sequence)
+            }
+        };
+        if piece.size.height > MAX_HEIGHT {
+            return Err(SyntaxFault::TooDeep.in_part(self.pattern));
+        }
+        self.branches.complete.push(piece);
+        Ok(())
+    }
+
+    /// Ends the alternatives of a group, or of the whole expression.
+    fn close(&mut self) -> Result<Piece, SyntaxError> {
+        self.close_branch()?;
+        let mut complete = std::mem::take(&mut self.branches.complete);
+        if complete.len() == 1
+            && let Some(only) = complete.pop()
+        {
+            return Ok(only);
+        }
+        let are_characters = complete.iter().all(|piece| piece.shape == Shape::Character);
+        // Each but the first has a state for the choice.
+        let choices = complete.len() as u64 - 1;
+        let mut piece = joined(complete, Shape::Alternatives);
+        piece.size.states = piece.size.states.saturating_add(choices);
+        if are_characters {
+            (piece.shape, piece.size.height) = (Shape::Character, 1);
+        }
+        if piece.size.height > MAX_HEIGHT {
+            return Err(SyntaxFault::TooDeep.in_part(self.pattern));
+        }
+        Ok(piece)
+    }
+
+    fn open_group(&mut self) -> Result<(), SyntaxError> {
+        let mut group = Group { flags: self.flags, captures: true, around: Branches::default() };
+        if self.rest().starts_with("(?") {
+            match self.group_flags()? {
+                GroupStart::Named => {}
+                GroupStart::Flags(flags) => {
+                    self.flags = flags;
+                    return Ok(());
+                }
+                GroupStart::Plain(flags) => {
+                    self.flags = flags;
+                    group.captures = false;
+                }
+            }
+        } else {
+            self.at += 1;
+        }
+        group.around = std::mem::take(&mut self.branches);
+        self.open.push(group);
+        Ok(())
+    }
+
+    fn close_group(&mut self) -> Result<(), SyntaxError> {
+        let mut piece = self.close()?;
+        let Some(Group { flags, captures, around }) = self.open.pop() else {
+            return Err(SyntaxFault::UnexpectedParenthesis.in_part(self.pattern));
+        };
+        self.at += 1;
+        self.flags = flags;
+        self.branches = around;
+        if captures {
+            piece.size.height += 1;
+            piece.shape = Shape::Other;
+            // Text in a group is not joined with text around it, so that its depth counts.
+            piece.node = Node::Hir(piece.node.into_hir());
+        }
+        self.add(piece)
+    }
+
+    /// Reads the start of a group that begins with `(?`.
+    fn group_flags(&mut self) -> Result<GroupStart, SyntaxError> {
+        let (start, rest) = (self.at, self.rest());
+        let named =
+            [("(?P<", 5), ("(?<", 4)].into_iter().find(|(form, least)| rest.starts_with(form) && rest.len() >= *least);
+        if let Some((form, _)) = named {
+            let Some(end) = rest.find('>') else { return Err(SyntaxFault::NamedCapture.in_part(rest)) };
+            self.at += end + 1;
+            // In `(?<>`, the name is empty.
+            let name = rest.get(form.len()..end).unwrap_or_default();
+            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                return Err(self.error(SyntaxFault::NamedCapture, start));
+            }
+            return Ok(GroupStart::Named);
+        }
+        self.at += 2;
+        let mut flags = self.flags;
+        let (mut sets, mut has_flag) = (true, false);
+        while let Some(c) = self.peek() {
+            self.at += c.len_utf8();
+            let flag = match c {
+                'i' => &mut flags.folds,
+                'm' => &mut flags.lines,
+                's' => &mut flags.dot_all,
+                'U' => &mut flags.lazy,
+                '-' if sets => {
+                    (sets, has_flag) = (false, false);
+                    continue;
+                }
+                ':' if sets || has_flag => return Ok(GroupStart::Plain(flags)),
+                ')' if sets || has_flag => return Ok(GroupStart::Flags(flags)),
+                _ => break,
+            };
+            *flag = sets;
+            has_flag = true;
+        }
+        Err(self.error(SyntaxFault::PerlSyntax, start))
+    }
+
+    /// Applies a repetition with counts, which began at `start`, to the piece before it.
+    fn repeat_counted(
+        &mut self,
+        least: u32,
+        most: Option<u32>,
+        start: usize,
+        repeated: Option<usize>,
+    ) -> Result<usize, SyntaxError> {
+        let repeated = self.repeat(least, most, start, repeated)?;
+        let Some(piece) = self.branches.sequence.last_mut() else { return Ok(repeated) };
+        let size = &mut piece.size;
+        size.repeats = match most {
+            Some(0) => 1,
+            most => size.repeats.saturating_mul(most.unwrap_or(least).max(1)),
+        };
+        if most.unwrap_or(least).max(least) >= 2 && size.repeats > MAX_REPEAT {
+            return Err(self.error(SyntaxFault::RepeatCount, start));
+        }
+        Ok(repeated)
+    }
+
+    /// Applies a repetition, which began at `start`, to the piece before it; returns where it began.
+    fn repeat(
+        &mut self,
+        least: u32,
+        most: Option<u32>,
+        start: usize,
+        repeated: Option<usize>,
+    ) -> Result<usize, SyntaxError> {
+        let mut lazy = self.flags.lazy;
+        if self.rest().starts_with('?') {
+            self.at += 1;
+            lazy = !lazy;
+        }
+        if let Some(before) = repeated {
+            return Err(self.error(SyntaxFault::NestedRepetition, before));
+        }
+        let Some(piece) = self.branches.sequence.pop() else {
+            return Err(self.error(SyntaxFault::MissingRepeatArgument, start));
+        };
+        let Piece { node, size, .. } = piece;
+        // Each repetition has a state for the choice to end, and the whole one more.
+        let times = u64::from(most.unwrap_or(least).max(1));
+        let states = size.states.saturating_add(1).saturating_mul(times).saturating_add(1);
+        self.count(states.saturating_sub(size.states))?;
+        let sub = Box::new(node.into_hir());
+        let hir = Hir::repetition(Repetition { min: least, max: most, greedy: !lazy, sub });
+        let size = Size { states, height: size.height + 1, ..size };
+        if size.height > MAX_HEIGHT {
+            return Err(SyntaxFault::TooDeep.in_part(self.pattern));
+        }
+        self.branches.sequence.push(Piece { node: Node::Hir(hir), shape: Shape::Other, size });
+        Ok(start)
+    }
+}
+
+/// The start of a group with a question mark.
+enum GroupStart {
+    /// `(?P<name>`
+    Named,
+    /// `(?flags)`, which opens none.
+    Flags(Flags),
+    /// `(?flags:`
+    Plain(Flags),
+}
+
+/// Reads `{least}`, `{least,}` or `{least,most}`, and returns the rest. Without a least count, one of them is too large.
+fn counts(text: &str) -> Option<(Option<u32>, Option<u32>, &str)> {
+    let (least, rest) = count(text.strip_prefix('{')?)?;
+    let (most, rest) = match rest.strip_prefix(',') {
+        None => (least.ok(), rest),
+        Some(rest) if rest.starts_with('}') => (None, rest),
+        Some(rest) => match count(rest)? {
+            (Ok(most), rest) => (Some(most), rest),
+            (Err(TooMany), rest) => return Some((None, None, rest.strip_prefix('}')?)),
+        },
+    };
+    Some((least.ok(), most, rest.strip_prefix('}')?))
+}
+
+/// A count above the largest one.
+#[derive(Clone, Copy)]
+struct TooMany;
+
+/// Reads a count, which has no leading zeros, and returns the rest.
+fn count(text: &str) -> Option<(Result<u32, TooMany>, &str)> {
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {
+        return None;
+    }
+    let count = digits.parse().ok().filter(|count| *count <= MAX_REPEAT).ok_or(TooMany);
+    Some((count, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::code_points::LAST;
+    use super::*;
+
+    #[track_caller]
+    fn refused(pattern: &str, fault: &str) {
+        assert_eq!(
+            parse(pattern).map(|parsed| parsed.states).map_err(|fault| fault.to_string()),
+            Err(format!("error parsing regexp: {fault}"))
+        );
+    }
+
+    #[test]
+    fn nesting_is_limited_as_in_go() {
+        let nested = |open: &str, close: &str, times| format!("{}a{}", open.repeat(times), close.repeat(times));
+        for (open, close) in [("(", ")"), ("(?:", ")*"), ("(x", ")"), ("(?:x|", "y)")] {
+            let deep = nested(open, close, 1200);
+            refused(&deep, &format!("expression nests too deeply: `{deep}`"));
+        }
+        assert_eq!(parse(&nested("(", ")", 999)).map(|parsed| parsed.height), Ok(1000));
+        assert!(parse(&nested("(?:", ")", 50_000)).is_ok(), "groups that do nothing are not nested");
+    }
+
+    #[test]
+    fn large_expressions_are_refused_before_they_are_built() {
+        for pattern in [
+            r"\pL".repeat(400_000),
+            "a".repeat(300_000),
+            r"(?i)[^a]".repeat(200_000),
+            r"\pL{300}".repeat(3),
+            "()".repeat(400_000),
+            "a|".repeat(400_000),
+        ] {
+            let parsed = parse(&pattern).map(|parsed| parsed.states).map_err(|error| error.fault);
+            assert_eq!(parsed, Err(SyntaxFault::TooLarge), "{}", &pattern[..8]);
+        }
+        let class = format!("[{}]", r"\pL\p{^L}\d".repeat(200_000));
+        assert!(parse(&class).is_ok(), "a table is added to a class once");
+    }
+
+    #[test]
+    fn the_set_of_all_characters_is_any() {
+        let all = CodePoints::of(&[(0, LAST)]);
+        assert_eq!(CodePoints::default().negated(), all);
+        for pattern in ["(?s).", r"[\d\D]", r"\p{Any}", r"[\x00-\x{10FFFF}]"] {
+            assert_eq!(parse(pattern).unwrap().hir, all.clone().into_hir().0, "{pattern}");
+        }
+    }
+}
