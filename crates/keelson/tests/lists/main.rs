@@ -15,3 +15,4 @@ mod queries;
 mod query_costs;
 mod query_watches;
 mod sealed_tokens;
+mod websockets;
