@@ -40,7 +40,11 @@ pub(super) async fn one(
     }
     let deleted = registry.delete(target, name, &caller, &options).await?;
     Ok(match &deleted {
-        Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision).await?,
+        Deleted::Pending(marked) => {
+            // As upstream has it, the code says so to clients that ask in this old way alone.
+            let code = if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+            renderer.answer(code, &marked.object, marked.revision).await?
+        }
         Deleted::Gone(last) if registry.returns_deleted(target) => {
             renderer.answer(StatusCode::OK, &last.object, last.revision).await?
         }
