@@ -15,7 +15,7 @@ use keelson_registry::{Caller, Groups, ListPage, Matched, Matches, Registry, Tar
 use super::list::{self, Showing};
 use super::render::Renderer;
 use crate::body::ResponseBody;
-use crate::negotiation::{Subject, accepts_gzip};
+use crate::negotiation::{Subject, accepts_gzip, negotiate_document};
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -33,15 +33,17 @@ pub(super) async fn handle(
     let query = request.query.extended()?.ok_or_else(|| request.query.refusal_beyond_reads())?;
     if query.group_by.is_some() {
         let groups = registry.query_groups(target, &request.caller, options, query).await?;
-        let mut response = respond::value(StatusCode::OK, &document(&groups), request.error_form);
+        let mut response = respond::value(StatusCode::OK, &document(&groups), media);
         tell_looks(registry, target, &request.caller, response.headers_mut(), groups.looked_at).await;
+        let media = negotiate_document(&request.parts)?;
         return Ok(response);
     }
     if query.matches {
         let matches = registry.query_matches(target, &request.caller, options, query).await?;
-        let mut response = respond::value(StatusCode::OK, &document_of_matches(&matches), request.error_form);
+        let mut response = respond::value(StatusCode::OK, &document_of_matches(&matches), media);
         tell(response.headers_mut(), TOTAL_COUNT, matches.total);
         tell_looks(registry, target, &request.caller, response.headers_mut(), matches.looked_at).await;
+        let media = negotiate_document(&request.parts)?;
         return Ok(response);
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
