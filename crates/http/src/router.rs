@@ -63,8 +63,11 @@ impl Router {
 
     /// Answers a request that passed the filters, and that is for [`target`](Self::target).
     pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
-        let ApiRequest { info, parts, error_form, .. } = &*request;
+        let ApiRequest { info, parts, query, error_form, .. } = &*request;
         if !info.is_resource_request {
+            if query.is_extended() {
+                return respond::error(&query.refusal_beyond_reads(), *error_form);
+            }
             let documents = (self.documents)((self.surface)()).await;
             return self.pages.answer(&documents, info, parts).await;
         }
@@ -156,13 +159,13 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
     let (is_builtin, is_namespaced) = (target.resource.is_builtin(), target.resource.is_namespaced());
     let scope = match (is_namespaced, &info.namespace) {
         (true, Some(_)) => PathScope::Own,
-        (true, None) => PathScope::AllNamespaces,
-        // As above.
-        (false, Some(_)) if !target.resource.is_namespaces() => return Err(ApiError::UnknownResource),
         // Built-in resources have routes for it, in which any segment stands for the namespace.
         (true, None) if info.namespace_is_empty && is_builtin => PathScope::EmptyNamespace,
-        (false, _) => PathScope::Own,
+        (true, None) => PathScope::AllNamespaces,
         (false, None) if info.namespace_is_empty && is_builtin => return Err(ApiError::UnknownResource),
+        // As above.
+        (false, Some(_)) if !target.resource.is_namespaces() => return Err(ApiError::UnknownResource),
+        (false, _) => PathScope::Own,
     };
     if scope == PathScope::AllNamespaces && info.name_in_path {
         return Err(ApiError::UnknownResource);
@@ -179,21 +182,21 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
     Ok(target)
 }
 
-/// How a path relates to where objects of the resource live.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PathScope {
 /// The text of a refusal to look for an object without a namespace.
 pub(crate) const NO_NAMESPACE: &str = "Namespace parameter required.";
 
+/// How a path relates to where objects of the resource live.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PathScope {
     /// The whole cluster of a cluster-scoped resource, or one namespace.
     Own,
     /// All namespaces at once, which can only be read.
     AllNamespaces,
+    /// An empty namespace: collections are those of all namespaces, and objects have none.
+    EmptyNamespace,
 }
 
 /// Whether the verb goes with what the path names: an object, a collection, or all namespaces.
-    /// An empty namespace: collections are those of all namespaces, and objects have none.
-    EmptyNamespace,
 fn verb_fits(info: &RequestInfo, scope: PathScope) -> bool {
     match &info.verb {
         RequestVerb::Resource(Verb::List | Verb::Watch) => true,
@@ -258,9 +261,6 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_not_found() {
-
-    #[test]
     fn an_empty_namespace_is_all_of_them_and_none_of_an_object() {
         check("GET", "/api/v1/namespaces//pods", 200);
         check("GET", "/api/v1/namespaces//pods?watch=1", 200);
@@ -275,6 +275,9 @@ mod tests {
         check("GET", "/api/v1/namespaces//nodes", 404);
         check("GET", "/api/v1/namespaces//nothings", 404);
     }
+
+    #[test]
+    fn what_does_not_exist_is_not_found() {
         check("GET", "/api/v1/nothings", 404);
         check("GET", "/api/v9/pods", 404);
         check("GET", "/api/v1/namespaces/a/nodes", 404);

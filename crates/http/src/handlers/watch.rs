@@ -34,6 +34,7 @@ pub(super) async fn handle(
         None => (registry.watch(target, &request.caller, options).await?, None),
         Some(query) => {
             query.check_watch().map_err(|error| ApiError::BadRequest(error.to_string()))?;
+            target.check_query(query, &request.caller)?;
             let mask = query::mask(query, &renderer)?;
             if query.is_live_page() {
                 let encoder = EventEncoder::new(renderer).masked(mask);

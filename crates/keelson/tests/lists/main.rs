@@ -14,6 +14,7 @@ mod partial_rights;
 mod past;
 mod queries;
 mod query_costs;
+mod query_faults;
 mod query_watches;
 mod sealed_tokens;
 mod websockets;
