@@ -34,7 +34,7 @@ impl Registry {
         let answer = async {
             let container = said.get(&["container"]).and_then(Value::as_str).unwrap_or_default().to_owned();
             if target.taken_kind() != *target.kind() {
-                self.admit_connection(target, object_name(name), caller, said).await?;
+                self.admit_connection(target, name, caller, said).await?;
             }
             require_creation(target, name, caller).await?;
             self.answer_for(target, name, &container).await
