@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use keelson_access::User;
 use keelson_http::filters::TokenAuthenticator;
 use keelson_meta::ApiError;
+use keelson_registry::TokenWarning;
 use keelson_supervision::warn_repeated;
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -56,7 +57,7 @@ fn known(user: UserInfo) -> User {
 }
 
 impl TokenAuthenticator for TokenReviews {
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>> {
+    fn user<'a>(&'a self, token: &'a str, _: &'a TokenWarning) -> BoxFuture<'a, Result<User, ApiError>> {
         Box::pin(async move {
             let known = match self.answers.get(token) {
                 Some(known) => known,

@@ -35,7 +35,7 @@ use keelson_access::audit::{AuditRecord, Auditor};
 use keelson_access::user::UNAUTHENTICATED;
 use keelson_access::{Authorizer, ClientCertificates, ClientIdentity, PrivilegedGroup, PublishedAuthorities, User};
 use keelson_meta::{ApiError, Clock, Random};
-use keelson_registry::{Caller, Target};
+use keelson_registry::{Caller, Target, TokenWarning};
 use keelson_resources::Verb;
 use keelson_supervision::{TaskGroup, TurnsByOwner};
 use tokio::time::Instant;
@@ -286,7 +286,7 @@ impl Pipeline {
             parts.extensions.extend(with_address(client));
         }
         let (long_running, has_turn) = (info.is_long_running(), info.waits_its_turn());
-        let is_known = AtomicBool::new(false);
+        let (is_known, token_warning) = (AtomicBool::new(false), TokenWarning::default());
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
             Answerer::Elsewhere(_) => None,
@@ -294,7 +294,7 @@ impl Pipeline {
         let mut observation = Observation::begin(&self.metrics, &info, &parts, served);
         let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
-        let asked = (info, answerer, trail.clone(), &is_known);
+        let asked = (info, answerer, trail.clone(), (&is_known, &token_warning));
         let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
         let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
@@ -302,6 +302,9 @@ impl Pipeline {
             outcome.unwrap_or_else(|error| (respond::error(&error, error_form), Holds::default()));
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
+        }
+        if let Some(warning) = token_warning.text() {
+            respond::add_warning(response.headers_mut(), warning);
         }
         if let Some(trail) = trail.as_ref().filter(|trail| !trail.has_told(&response)) {
             response = Box::pin(trail.clone().answered(response)).await;
@@ -370,7 +373,7 @@ impl Pipeline {
     async fn run_filters(
         self: &Arc<Self>,
         client: &dyn ClientConnection,
-        (info, answerer, trail, is_known): (RequestInfo, Answerer, Option<Arc<Trail>>, &AtomicBool),
+        (info, answerer, trail, found): (RequestInfo, Answerer, Option<Arc<Trail>>, (&AtomicBool, &TokenWarning)),
         mut parts: Parts,
         mut body: RequestBody,
         error_form: MediaType,
@@ -387,7 +390,7 @@ impl Pipeline {
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
         let answered = pin!(async {
-            let user = self.permitted_user(client, &info, &parts, trail.as_deref(), is_known);
+            let user = self.permitted_user(client, &info, &parts, trail.as_deref(), found);
             let user = match deadline {
                 Some(_) => user.await,
                 // A watch has no limit, but who asks for it is found out in the time of other requests.
@@ -445,9 +448,9 @@ impl Pipeline {
         info: &RequestInfo,
         parts: &Parts,
         trail: Option<&Trail>,
-        is_known: &AtomicBool,
+        (is_known, token_warning): (&AtomicBool, &TokenWarning),
     ) -> Result<Arc<User>, ApiError> {
-        let tokens = self.tokens.as_deref();
+        let tokens = (self.tokens.as_deref(), token_warning);
         let identity = authentication::identity_for(client.identity(), &parts.headers);
         let (begun, metrics) = (Instant::now(), self.metrics.access());
         let now = self.clock.now();

@@ -75,7 +75,7 @@ pub use query::{FailedEvaluations, Group, Groups, LiveOutput, LivePage, Matched,
 pub use quota::{QuotaUse, quota_use};
 pub use registry::Registry;
 pub use selection::Selection;
-pub use subresources::{Remote, ServiceAccountTokens, TokenFault};
+pub use subresources::{Remote, ServiceAccountTokens, TokenFault, TokenWarning};
 pub use surface::builtin::{collection_specs, key_prefix, node_prefixes, role_prefixes};
 pub use surface::{
     CollectionId, Contribution, DefinedBy, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError,

@@ -31,7 +31,7 @@ pub(crate) use conditions::set as set_condition;
 pub use remote::Remote;
 pub(crate) use scale_rules::faults as scale_faults;
 pub(crate) use token::user_info;
-pub use token::{ServiceAccountTokens, TokenFault};
+pub use token::{ServiceAccountTokens, TokenFault, TokenWarning};
 
 /// What of a sent object reaches the stored one through the target's endpoint, as far as it is not just all of its status
 /// or all but that, and whether that is another object than the one that was sent. Both are in the version of the request.

@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http::header::{HOST, HeaderName, ORIGIN, USER_AGENT};
 use keelson_access::{ClientIdentity, RequestHeaders, User};
 use keelson_meta::ApiError;
-use keelson_registry::{ServiceAccountTokens, TokenFault};
+use keelson_registry::{ServiceAccountTokens, TokenFault, TokenWarning};
 use percent_encoding::percent_decode_str;
 
 use super::bearer;
@@ -26,17 +26,17 @@ const BROWSERS: &str = "Mozilla/";
 
 /// Who knows the users of bearer tokens.
 pub trait TokenAuthenticator: Send + Sync {
-    /// The user of a token.
+    /// The user of a token, whose client gets the warning that is noted.
     ///
     /// # Errors
     /// [`ApiError::Unauthorized`] for a token that proves nothing.
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>>;
+    fn user<'a>(&'a self, token: &'a str, warning: &'a TokenWarning) -> BoxFuture<'a, Result<User, ApiError>>;
 }
 
 impl TokenAuthenticator for ServiceAccountTokens {
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>> {
+    fn user<'a>(&'a self, token: &'a str, warning: &'a TokenWarning) -> BoxFuture<'a, Result<User, ApiError>> {
         Box::pin(async move {
-            self.authenticate(token, &[]).await.map(|(user, _)| user).map_err(|fault| match fault {
+            self.authenticate(token, &[], warning).await.map(|(user, _)| user).map_err(|fault| match fault {
                 TokenFault::Refused(why) => {
                     tracing::debug!(%why, "a bearer token is refused");
                     ApiError::Unauthorized
@@ -72,7 +72,7 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
 /// without a better token, or a token that nobody knows.
 pub(super) async fn user(
     identity: Option<&ClientIdentity>,
-    tokens: Option<&dyn TokenAuthenticator>,
+    (tokens, warning): (Option<&dyn TokenAuthenticator>, &TokenWarning),
     headers: &HeaderMap,
     now: SystemTime,
 ) -> Result<Arc<User>, ApiError> {
@@ -85,7 +85,7 @@ pub(super) async fn user(
         }
     }
     match (bearer::token(headers)?, tokens) {
-        (Some(token), Some(tokens)) => tokens.user(&token).await.map(Arc::new),
+        (Some(token), Some(tokens)) => tokens.user(&token, warning).await.map(Arc::new),
         (Some(_), None) => Err(ApiError::Unauthorized),
         (None, _) if identity.is_some() => Err(ApiError::Unauthorized),
         (None, _) => Ok(Arc::new(User::anonymous())),
@@ -136,13 +136,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_without_credentials_is_anonymous_and_one_with_a_wrong_token_is_refused() {
-        let now = SystemTime::UNIX_EPOCH;
+        let (now, warning) = (SystemTime::UNIX_EPOCH, TokenWarning::default());
+        let unknown = (None, &warning);
         let mut headers = HeaderMap::new();
-        assert_eq!(*user(None, None, &headers, now).await.unwrap(), User::anonymous());
+        assert_eq!(*user(None, unknown, &headers, now).await.unwrap(), User::anonymous());
         let nobody = ClientIdentity::nobody();
-        assert_eq!(user(Some(&nobody), None, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
+        assert_eq!(user(Some(&nobody), unknown, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
         headers.insert(AUTHORIZATION, "Bearer x".parse().unwrap());
-        assert_eq!(user(None, None, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
+        assert_eq!(user(None, unknown, &headers, now).await.unwrap_err(), ApiError::Unauthorized);
     }
 
     #[test]
@@ -177,7 +178,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn a_page_of_another_site_is_known_by_what_its_browser_sends() {
         let check = |sent: &[(&str, &str)], expected: bool| {
             let mut headers = HeaderMap::new();
@@ -201,6 +201,7 @@ mod tests {
         check(&[BROWSER, ("Origin", "https://b")], false);
     }
 
+    #[test]
     fn keys_of_what_else_is_known_are_escaped_in_the_names_of_fields() {
         let check = |escaped: &str, expected: &str| assert_eq!(extra_key(escaped), expected);
         check("scopes", "scopes");

@@ -34,7 +34,7 @@ use keelson_http::{Pipeline, listener};
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{ApiError, SystemClock};
 use keelson_openapi::{Descriptions, Fragment, SharedDefinitions, VersionDescription};
-use keelson_registry::Surface;
+use keelson_registry::{Surface, TokenWarning};
 use keelson_resources::Catalogue;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -58,7 +58,7 @@ struct HealthToo;
 struct NamedByTokens;
 
 impl TokenAuthenticator for NamedByTokens {
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>> {
+    fn user<'a>(&'a self, token: &'a str, _: &'a TokenWarning) -> BoxFuture<'a, Result<User, ApiError>> {
         let user = User { name: token.to_owned(), groups: vec![MAY_ALL.to_owned()], ..User::default() };
         let known = (token != "made-up").then(|| user.authenticated()).ok_or(ApiError::Unauthorized);
         Box::pin(ready(known))

@@ -1,5 +1,6 @@
-//! Legacy tokens of service accounts, as they are used: a token holds as long as its secret has it, its account is there, and nobody has
-//! marked it as invalid. When it was used last stands on the secret, to the day, so that those which nobody uses can be found.
+//! Legacy tokens of service accounts, as they are used. A token holds as long as its secret has it, its account is there, and the secret
+//! is not marked as invalid. The day of the last use stands on the secret, also of a token that is refused for the mark, so that tokens without
+//! use can be found. A client with a token that was made with its account is warned.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
@@ -12,7 +13,7 @@ use keelson_meta::options::PatchOptions;
 use keelson_meta::{ApiError, Object};
 use keelson_supervision::warn_repeated;
 
-use super::token::{ServiceAccountTokens, TokenFault, refused};
+use super::token::{ServiceAccountTokens, TokenFault, TokenWarning, refused};
 use crate::caller::Caller;
 use crate::patch::{Patch, PatchKind};
 
@@ -20,12 +21,15 @@ use crate::patch::{Patch, PatchKind};
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 /// When it was used last.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+/// The warning for a token that a controller once made with each account: the account names its secret.
+const AUTO_GENERATED: &str = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
+                              secret-based tokens.";
 /// Who notes that.
 const MANAGER: &str = "kube-apiserver";
 
 impl ServiceAccountTokens {
     /// The user of a legacy token; `None` for a token that is none.
-    pub(super) async fn legacy_user(&self, token: &str) -> Result<Option<User>, TokenFault> {
+    pub(super) async fn legacy_user(&self, token: &str, warning: &TokenWarning) -> Result<Option<User>, TokenFault> {
         let claims = match self.issuer().verify_legacy(token) {
             Ok(claims) => claims,
             Err(LegacyTokenError::Token(TokenError::Foreign)) => return Ok(None),
@@ -43,19 +47,26 @@ impl ServiceAccountTokens {
         if verify_slices_are_equal(&held.unwrap_or_default(), token.as_bytes()).is_err() {
             return Err(refused("Token does not match server's copy"));
         }
-        self.check_account(namespace, account, uid).await?;
-        if secret.labels().any(|(key, _)| key == INVALID_SINCE) {
+        if self.check_account(&claims).await? {
+            warning.set(AUTO_GENERATED);
+        }
+        self.note_use(&claims, &secret).await;
+        if secret.labels().any(|(key, since)| key == INVALID_SINCE && !since.is_empty()) {
             return Err(refused(&format!(
                 "the token in secret {namespace}/{name} for service account {namespace}/{account} has been marked invalid. Use tokens from the \
                  TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to \
                  temporarily allow use of this token"
             )));
         }
-        self.note_use(&claims, &secret).await;
         Ok(Some(User { uid: Some(uid.clone()), ..User::service_account(namespace, account) }))
     }
 
-    async fn check_account(&self, namespace: &str, name: &str, uid: &str) -> Result<(), TokenFault> {
+    /// Returns true if the account names the secret of the token.
+    ///
+    /// # Errors
+    /// The refusal of a token that was made for another account.
+    async fn check_account(&self, claims: &LegacyClaims) -> Result<bool, TokenFault> {
+        let LegacyClaims { namespace, secret, account: name, uid } = claims;
         let account = self.entry("serviceaccounts", Some(namespace), name).await.map_err(TokenFault::Unknown)?;
         let account = account.ok_or_else(|| refused(&format!("serviceaccounts \"{name}\" not found")))?;
         let account = account.object.decode(account.revision);
@@ -65,7 +76,8 @@ impl ServiceAccountTokens {
         if account.uid() != uid {
             return Err(refused(&format!("ServiceAccount UID ({}) does not match claim ({uid})", account.uid())));
         }
-        Ok(())
+        let mut named = account.get(&["secrets"]).and_then(Value::as_array).into_iter().flatten();
+        Ok(named.any(|named| named.get("name").and_then(Value::as_str) == Some(secret)))
     }
 
     /// Notes the day on the secret, once a day. That it can't be noted keeps nobody out.

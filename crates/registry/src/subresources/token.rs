@@ -3,7 +3,7 @@
 //!
 //! A token lives no longer than its account and the object that it is bound to: that is looked up at each use.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use keelson_access::token::{Claims, LEEWAY, ObjectRef, TokenError, TokenIssuer, seconds};
@@ -36,6 +36,22 @@ pub struct ServiceAccountTokens {
     takes_bootstrap_tokens: bool,
     /// Who is asked about tokens of others, in this order.
     foreign: Vec<Arc<dyn ForeignTokens>>,
+}
+
+/// The warning for the client of a token, if there is one.
+#[derive(Debug, Default)]
+pub struct TokenWarning(OnceLock<&'static str>);
+
+impl TokenWarning {
+    pub(super) fn set(&self, text: &'static str) {
+        // A token has one warning.
+        let _ = self.0.set(text);
+    }
+
+    /// The text.
+    pub fn text(&self) -> Option<&'static str> {
+        self.0.get().copied()
+    }
 }
 
 /// Why a token proves nothing.
@@ -227,8 +243,13 @@ impl ServiceAccountTokens {
     ///
     /// # Errors
     /// When it proves nothing. Whoever can't be asked about it lets nobody in.
-    pub async fn authenticate(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
-        let mut refusal = match self.authenticate_own(token, audiences).await {
+    pub async fn authenticate(
+        &self,
+        token: &str,
+        audiences: &[String],
+        warning: &TokenWarning,
+    ) -> Result<(User, Vec<String>), TokenFault> {
+        let mut refusal = match self.authenticate_own(token, audiences, warning).await {
             Ok(Some(known)) => return Ok(known),
             Ok(None) => Refusal::default(),
             // Another may use the same name for itself: what this server refuses is put before the others, as upstream does it.
@@ -262,12 +283,13 @@ impl ServiceAccountTokens {
         &self,
         token: &str,
         audiences: &[String],
+        warning: &TokenWarning,
     ) -> Result<Option<(User, Vec<String>)>, TokenFault> {
         let of_others = match self.listed.as_ref().and_then(|listed| listed.user(token)) {
             Some(user) => Some(user),
             None => match self.bootstrap_user(token).await? {
                 Some(user) => Some(user),
-                None => self.legacy_user(token).await?,
+                None => self.legacy_user(token, warning).await?,
             },
         };
         if let Some(user) = of_others {
@@ -352,7 +374,11 @@ impl ServiceAccountTokens {
         if token.is_empty() {
             return Err(ApiError::BadRequest("token is required for TokenReview in authentication".to_owned()));
         }
-        let status = match self.authenticate(&token, &texts(&review, "audiences")).await {
+        // As upstream has it, the client of a review is warned of the token that it asks about.
+        let warning = TokenWarning::default();
+        let known = self.authenticate(&token, &texts(&review, "audiences"), &warning).await;
+        caller.warnings().extend(warning.text().map(str::to_owned));
+        let status = match known {
             Ok((user, audiences)) => {
                 json!({ "authenticated": true, "user": user_info(&user), "audiences": audiences })
             }
