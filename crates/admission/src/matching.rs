@@ -227,7 +227,7 @@ fn matches_itself(rules: &[Rule], attributes: &AdmissionAttributes<'_>) -> bool 
 pub(crate) fn namespace_of<'a>(attributes: &AdmissionAttributes<'a>) -> Option<&'a str> {
     let target = attributes.target;
     if is_namespaces(target) {
-        // As upstream has it: a namespace is in itself, also while it is made.
+        // As upstream has it, a namespace is in itself, also while it is created.
         return Some(attributes.name).filter(|name| !name.is_empty());
     }
     target.namespace.as_deref().filter(|_| target.is_namespaced())

@@ -35,6 +35,8 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: IN
 const AT_ONCE: usize = 64;
 /// How many bytes of an answer are read. What they say does not matter.
 const ANSWER_BYTES: usize = 4 << 20;
+/// The reason of a condition where the server does not answer for its version as it should.
+pub(crate) const FAILED_CHECK: &str = "FailedDiscoveryCheck";
 
 /// The checks of all APIServices.
 pub struct Availability {
@@ -171,7 +173,7 @@ impl Availability {
                 Err(error) => return Condition::unknown("ServiceAccessError", error.status().message),
             }
         }
-        let failed = |message| Condition::new(false, "FailedDiscoveryCheck", message);
+        let failed = |message| Condition::new(false, FAILED_CHECK, message);
         let clients = match remote.clients(outbound) {
             Ok(clients) => clients,
             Err(why) => return failed(why),

@@ -16,6 +16,7 @@ use keelson_controllers::{Backoff, Outcome, Queue};
 use keelson_discovery::{
     DiscoveredResource, Fragment, Freshness, SourceOrder, VersionSource, aggregated_versions, legacy_resources,
 };
+use keelson_meta::Revision;
 use keelson_meta::json::Value;
 use keelson_openapi::{ForeignDocument, ForeignPaths};
 use keelson_outbound::{ByteBudget, ByteReservation, Outbound, RemoteService, RestClient, RestResponse};
@@ -25,6 +26,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::api_service::ApiService;
 use crate::api_services::ApiServices;
+use crate::availability::FAILED_CHECK;
 use crate::openapi::{self, ServerOpenApi};
 use crate::requester::{AGGREGATOR, Requester};
 
@@ -101,6 +103,8 @@ struct ServerDiscovery {
     failed: HashSet<(String, String)>,
     /// Whether nothing is known at all.
     is_silent: bool,
+    /// The APIServices as they were when it was asked.
+    asked: HashMap<(String, String), Revision>,
     /// What it published in OpenAPI.
     openapi: Arc<ServerOpenApi>,
 }
@@ -176,17 +180,20 @@ impl DiscoveryFetcher {
         let versions: Vec<Arc<ApiService>> = aggregated()
             .behind(&remote.namespace, &remote.name)
             .iter()
-            .filter(|service| service.remote() == Some(&remote) && service.is_available())
+            .filter(|service| service.remote() == Some(&remote) && may_answer(service))
             .cloned()
             .collect();
-        // A server that nobody reaches is not asked: its versions are stale by that.
+        // A server without a way to it is not asked: its versions are stale by that.
         if versions.is_empty() {
             self.publish(&aggregated());
             return Outcome::Done;
         }
         let known = self.fetched.lock().get(&remote).cloned().unwrap_or_default();
         let mut fetched = fetch(&remote, outbound, &versions, &known, &self.kept).await;
-        let outcome = if fetched.is_silent { Outcome::Again } else { Outcome::Done };
+        fetched.asked = versions.iter().map(|service| (service.group_version(), service.revision)).collect();
+        // Others are asked again when their condition changes, and now and then.
+        let is_expected = versions.iter().any(|service| service.is_available());
+        let outcome = if fetched.is_silent && is_expected { Outcome::Again } else { Outcome::Done };
         // What is served is shown at once, with the documents of before.
         fetched.openapi = known.openapi;
         self.fetched.lock().insert(remote.clone(), fetched.clone());
@@ -231,10 +238,17 @@ fn is_same<T>(new: &ByVersion<T>, old: &ByVersion<T>) -> bool {
     new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.0 == old.0 && Arc::ptr_eq(new.1, old.1))
 }
 
+/// Returns true for a version whose server is available, or fails its check and may still say what it serves.
+fn may_answer(service: &ApiService) -> bool {
+    service.is_available() || service.condition.as_ref().is_some_and(|condition| condition.reason == FAILED_CHECK)
+}
+
 /// What is shown of a version.
 fn source(service: &ApiService, fetched: Option<&ServerDiscovery>) -> VersionSource {
     let name = service.group_version();
-    let fetched = fetched.filter(|it| service.is_available() && !it.is_silent && !it.failed.contains(&name));
+    let is_fresh =
+        |it: &ServerDiscovery| service.is_available() || it.asked.get(&name).is_some_and(|at| *at == service.revision);
+    let fetched = fetched.filter(|it| is_fresh(it) && !it.is_silent && !it.failed.contains(&name));
     VersionSource {
         group: service.group.clone().into(),
         version: service.version.clone().into(),
@@ -273,7 +287,9 @@ async fn fetch(
         }
         Err(why) => why,
     };
-    if let Some(due) = SILENT.failed(remote) {
+    // Others say so in their conditions.
+    let is_expected = versions.iter().any(|service| service.is_available());
+    if let Some(due) = is_expected.then(|| SILENT.failed(remote)).flatten() {
         let (service, repeats) = (remote.to_string(), due.repeats);
         tracing::warn!(service, repeats, why, "an aggregated server does not say what it serves");
     }

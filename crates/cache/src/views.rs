@@ -47,6 +47,7 @@ pub struct Places {
     bytes: Vec<u8>,
     /// Where each ends.
     ends: SmallVec<[usize; 4]>,
+    has_failed: bool,
 }
 
 impl Places {
@@ -56,9 +57,15 @@ impl Places {
         self.ends.push(self.bytes.len());
     }
 
+    /// Notes that it can't be found out where the entry stands, which has no place then.
+    pub const fn fail(&mut self) {
+        self.has_failed = true;
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.has_failed = false;
     }
 
     fn of(&mut self, sight: &dyn Sight, entry: &Entry) {
@@ -119,6 +126,8 @@ pub struct View {
     tree: CowTree<()>,
     /// How many bytes the pairs have.
     bytes: u64,
+    /// The number of entries of which it could not be found out where they stand.
+    failures: usize,
 }
 
 impl View {
@@ -128,12 +137,13 @@ impl View {
     pub fn of(parts: &mut [Gathered]) -> Self {
         parts.iter_mut().for_each(Gathered::sort);
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
+        let failures = parts.iter().map(|part| part.failures).sum();
         let ends = parts
             .iter()
             .flat_map(|part| [part.pair(0), part.pairs.len().checked_sub(1).and_then(|last| part.pair(last))]);
         if ends.flatten().is_sorted() {
             let pairs = parts.iter().flat_map(|part| (0..part.pairs.len()).filter_map(|place| part.pair(place)));
-            return Self { tree: CowTree::from_sorted(pairs.map(|pair| (pair, ()))), bytes };
+            return Self { tree: CowTree::from_sorted(pairs.map(|pair| (pair, ()))), bytes, failures };
         }
         let mut next: BinaryHeap<Reverse<(&[u8], usize, usize)>> = parts
             .iter()
@@ -148,7 +158,12 @@ impl View {
             }
             Some((pair, ()))
         });
-        Self { tree: CowTree::from_sorted(pairs), bytes }
+        Self { tree: CowTree::from_sorted(pairs), bytes, failures }
+    }
+
+    /// The number of entries of the snapshot of which it could not be found out where they stand.
+    pub const fn failures(&self) -> usize {
+        self.failures
     }
 
     /// How many positions it has: objects, or objects in groups.
@@ -233,6 +248,7 @@ pub struct Gathered {
     pairs: Vec<(usize, usize)>,
     places: Places,
     is_sorted: bool,
+    failures: usize,
 }
 
 impl Gathered {
@@ -252,6 +268,7 @@ impl Gathered {
             self.pairs.push((start, self.bytes.len()));
         }
         self.is_sorted = false;
+        self.failures += usize::from(places.has_failed);
     }
 
     /// Adds the place of an object that nobody has to look at.
@@ -365,6 +382,8 @@ impl<'a> CatchingUp<'a> {
     /// Takes over a change that was looked at.
     pub fn take_over(&mut self, change: &Change) {
         let Some(key) = change.entries().map(|entry| &*entry.key).next() else { return };
+        let (failed, fails) = (usize::from(change.before.has_failed), usize::from(change.after.has_failed));
+        self.view.failures = (self.view.failures + fails).saturating_sub(failed);
         let (before, after) = (change.before.sorted(), change.after.sorted());
         let beyond = |of: &[&[u8]], place: &&&[u8]| of.binary_search(place).is_err();
         before.iter().filter(|place| beyond(&after, place)).for_each(|place| self.view.remove(place, key));

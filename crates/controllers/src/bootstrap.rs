@@ -38,6 +38,8 @@ const AGAIN: Backoff = Backoff { first: Duration::from_millis(200), longest: Dur
 const ATTEMPTS: usize = 8;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// Bindings, each with the one of which it was a part in earlier releases.
+const INHERITED: [(&str, &str); 1] = [("system:public-info-viewer", "system:discovery")];
 const LEGACY_TOKENS: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
@@ -168,6 +170,7 @@ impl Bootstrap {
             Hook::KubernetesService => self.service.ensure_service().await,
             Hook::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,
             Hook::Roles => {
+                self.inherit_bindings().await?;
                 let pieces = policy::pieces().map_err(ApiError::Internal)?;
                 let reconciled = self.each(pieces, |piece| self.reconcile(piece)).await;
                 match &self.aggregation {
@@ -217,6 +220,29 @@ impl Bootstrap {
             Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes the bindings that were a part of another one in earlier releases as that one is: an operator who took rights away keeps them
+    /// taken away after an upgrade.
+    async fn inherit_bindings(&self) -> Result<(), ApiError> {
+        let target = self.client.collection(RBAC, "v1", "clusterrolebindings", None)?;
+        for (name, earlier) in INHERITED {
+            if self.client.get(&target, name).await?.is_some() {
+                continue;
+            }
+            let Some(earlier) = self.client.get(&target, earlier).await? else { continue };
+            let metadata = |field: &str| earlier.object.get(&["metadata", field]).cloned().unwrap_or(Value::Null);
+            let binding = json!({
+                "metadata": { "name": name, "labels": metadata("labels"), "annotations": metadata("annotations") },
+                "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": name },
+                "subjects": earlier.object.get(&["subjects"]).cloned().unwrap_or(Value::Null),
+            });
+            match self.client.create(&target, binding).await {
+                Ok(_) | Err(ApiError::AlreadyExists { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Makes a role or binding, or adds to one that exists what it lacks.

@@ -300,7 +300,7 @@ impl Pipeline {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
             Answerer::Elsewhere(_) => None,
         };
-        let mut observation = Observation::begin(&self.metrics, &info, served);
+        let mut observation = Observation::begin(&self.metrics, &info, &parts, served);
         let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
         let asked = (info, answerer, trail.clone(), &known);

@@ -81,7 +81,7 @@ impl ResourceHandlers {
             Some(SubresourceHandler::Binding) => return binding::handle(registry, target, request).boxed(),
             Some(SubresourceHandler::Eviction) => return eviction::handle(registry, target, request).boxed(),
             Some(SubresourceHandler::Token) => {
-                return token::create(self.tokens.as_deref(), target, request).boxed();
+                return token::create(registry, self.tokens.as_deref(), target, request).boxed();
             }
             Some(SubresourceHandler::Kubelet | SubresourceHandler::PodProxy | SubresourceHandler::Proxy) => {
                 return remote::handle(registry, target, request).boxed();

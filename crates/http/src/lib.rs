@@ -21,6 +21,7 @@ pub mod router;
 pub mod service;
 mod shares;
 pub mod version;
+mod websocket;
 
 pub use body::{BodyError, RequestBody, ResponseBody};
 pub use filters::Pipeline;

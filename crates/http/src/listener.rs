@@ -3,7 +3,7 @@
 //! Connections are accepted by a thread of their own (`door.rs`), counted (`connections.rs`), and served by the runtime
 //! (`connection.rs`), which refuses malformed heads (`request_head.rs`). What a client holds is bounded: what it may send before it is
 //! known (`heads.rs`), how long it may leave its answers lying (`sending.rs`, `stall.rs`), how slowly it may take them, and what they may
-//! keep meanwhile (`answers.rs`).
+//! keep meanwhile (`answers.rs`). A watch over a websocket goes on where HTTP ends (`websocket.rs`).
 //!
 //! Stopping: no new connection is accepted, every open one is told to finish (GOAWAY on HTTP/2, no keep-alive on
 //! HTTP/1.1), watches see the same token and end cleanly, requests in flight run to their end as long as they move. What does not
@@ -21,6 +21,7 @@ mod long_heads;
 mod request_head;
 mod sending;
 mod stall;
+mod websocket;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;

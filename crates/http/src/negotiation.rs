@@ -67,6 +67,10 @@ const STREAMED_MEDIA_TYPES: &[&str] = &[
 
 /// What most resources are offered in, best first.
 pub const OBJECT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml, MediaKind::Protobuf];
+/// The media types of documents of keelson's own kinds, as refusals name them.
+const TEXT_MEDIA_TYPES: MediaTypes = &["application/json", "application/yaml"];
+/// The encodings of documents of keelson's own kinds. They have no messages in protobuf.
+const TEXT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml];
 /// What watches are offered in.
 pub const WATCH_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Protobuf];
 
@@ -226,9 +230,28 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
     })
 }
 
-/// Picks what is shown of objects, and how. Tables are not written in protobuf; tables and bare metadata are not indented.
-/// Custom resources have no form in protobuf, and upstream's router does not know them. `go_type` says what the answer is in upstream's
-/// code, whose name a refusal tells.
+/// Picks the form of a document of one of keelson's own kinds.
+///
+/// # Errors
+/// [`ApiError::NotAcceptable`] when no clause can be met by JSON or YAML.
+pub fn negotiate_document(parts: &Parts) -> Result<MediaType, ApiError> {
+    let unmet = |_| ApiError::NotAcceptable { accepted: NotAcceptableForm::MediaTypes(TEXT_MEDIA_TYPES) };
+    negotiate(parts, TEXT_OFFERS).map_err(unmet)
+}
+
+/// The origin of the objects in an answer, by which forms and the first check of `Accept` differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A built-in resource, which upstream's router serves.
+    Builtin,
+    /// A custom resource. It has no form in protobuf, and upstream's router does not know it.
+    Custom,
+    /// A built-in kind below a custom resource.
+    BelowCustom,
+}
+
+/// Picks what is shown of objects, and how. Tables are not written in protobuf. `go_type` is the type of the answer in
+/// upstream's code, which a refusal names.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met, or the first that can asks for the metadata of a list where the answer is an
@@ -236,23 +259,21 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
 pub fn negotiate_representation(
     parts: &Parts,
     subject: Subject,
-    is_custom: bool,
+    origin: Origin,
     go_type: impl FnOnce() -> String,
 ) -> Result<Representation, ApiError> {
-    if !is_custom {
+    if origin == Origin::Builtin {
         routed(&parts.headers, subject.routed())?;
     }
     let (representation, metadata) = choose(&accepted(&parts.headers), |clause| {
         let (object_form, metadata) = Subject::object_form(clause)?;
         let kind = subject.offers().iter().copied().find(|kind| clause.matches(*kind))?;
-        let media = match (object_form, kind) {
-            (ObjectForm::Whole, MediaKind::Protobuf) if is_custom => return None,
-            (ObjectForm::Whole, kind) => {
-                MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) }
-            }
+        match (object_form, kind) {
+            (ObjectForm::Whole, MediaKind::Protobuf) if origin == Origin::Custom => return None,
             (ObjectForm::Table(_), MediaKind::Protobuf) => return None,
-            (ObjectForm::Table(_) | ObjectForm::Metadata(_), kind) => MediaType { kind, pretty: false },
-        };
+            (ObjectForm::Whole | ObjectForm::Table(_) | ObjectForm::Metadata(_), _) => {}
+        }
+        let media = MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) };
         Some((Representation { object_form, media }, metadata))
     })?;
     if let Some(of) = metadata {

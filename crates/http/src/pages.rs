@@ -184,6 +184,10 @@ impl Pages {
         info: &RequestInfo,
         parts: &Parts,
     ) -> Response<ResponseBody> {
+        // No page is found behind two slashes.
+        if info.path.starts_with("//") {
+            return respond::no_such_page();
+        }
         if let Some(answer) = self.health.answer(&info.path, parts.uri.query().unwrap_or_default()) {
             // That one check is well the reference server tells without a word about its form.
             let is_one = info.path.trim_matches('/').contains('/');

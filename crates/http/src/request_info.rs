@@ -95,6 +95,8 @@ pub struct RequestInfo {
     pub subresource: Option<String>,
     /// The namespace of the path. A request for one Namespace object carries its name here too.
     pub namespace: Option<String>,
+    /// True if the path has an empty segment for the namespace, as `/api/v1/namespaces//pods` has. It is read as all namespaces.
+    pub namespace_is_empty: bool,
     /// The name of the path, or the one that a list's or watch's field selector demands (see `name_in_path`).
     pub name: Option<String>,
     /// Whether `name` stands in the path.
@@ -124,8 +126,8 @@ impl RequestInfo {
         let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
         let mut info = Self::non_resource(method);
         let parts = parts(&path);
-        // Empty and relative segments name nothing, and must never reach a storage key.
-        if !parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+        // Empty and relative segments name nothing, and must never reach a storage key. No path of a resource begins with two slashes.
+        if !path.starts_with("//") && names_something(&parts) {
             info.read_path(method, &parts, uri.query().unwrap_or_default());
         }
         drop(parts);
@@ -192,6 +194,7 @@ impl RequestInfo {
             resource: String::new(),
             subresource: None,
             namespace: None,
+            namespace_is_empty: false,
             name: None,
             name_in_path: false,
             path: String::new(),
@@ -205,7 +208,10 @@ impl RequestInfo {
     fn read_resource(&mut self, parts: &[&str]) {
         let parts = match parts {
             ["namespaces", namespace, parts @ ..] => {
-                self.namespace = Some((*namespace).to_owned());
+                match *namespace {
+                    "" => self.namespace_is_empty = true,
+                    namespace => self.namespace = Some(namespace.to_owned()),
+                }
                 match parts {
                     [] => &["namespaces", namespace],
                     [subresource, ..] if NAMESPACE_SUBRESOURCES.contains(subresource) => {
@@ -250,6 +256,27 @@ impl RequestInfo {
             self.name = selected_name(query);
         }
     }
+}
+
+/// Returns true if no segment is empty or relative, but for the namespace of a resource in one.
+fn names_something(parts: &[&str]) -> bool {
+    parts.iter().enumerate().all(|(at, part)| match *part {
+        "." | ".." => false,
+        "" => is_empty_namespace(&parts[..at], &parts[at + 1..]),
+        _ => true,
+    })
+}
+
+/// Returns true if a segment between these stands for the namespace of a resource.
+fn is_empty_namespace(before: &[&str], behind: &[&str]) -> bool {
+    let within = matches!(
+        before,
+        ["api", _, "namespaces"]
+            | ["api", _, "watch", "namespaces"]
+            | ["apis", _, _, "namespaces"]
+            | ["apis", _, _, "watch", "namespaces"]
+    );
+    within && behind.first().is_some_and(|resource| !NAMESPACE_SUBRESOURCES.contains(resource))
 }
 
 /// The segments of a path.
@@ -331,6 +358,27 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_namespace_is_no_namespace() {
+        check("GET", "/api/v1/namespaces//pods", "list /v1 pods/- -/-");
+        check("GET", "/api/v1/namespaces//pods?watch=1", "watch /v1 pods/- -/-");
+        check("GET", "/api/v1/watch/namespaces//pods", "watch /v1 pods/- -/- watch-path");
+        check("DELETE", "/apis/apps/v1/namespaces//deployments/", "deletecollection apps/v1 deployments/- -/-");
+        check("GET", "/api/v1/namespaces//pods/p", "get /v1 pods/- -/p");
+        check("GET", "/api/v1/namespaces//", "list /v1 namespaces/- -/-");
+        for other in [
+            "//api/v1/pods",
+            "/api//v1/pods",
+            "/api/v1//pods",
+            "/api/v1/namespaces//status",
+            "/api/v1/namespaces/a//pods",
+            "/api/v1/namespaces//pods//status",
+            "/apis/apps//v1/namespaces//deployments",
+        ] {
+            check("GET", other, &format!("get {other}"));
+        }
+    }
+
+    #[test]
     fn watches() {
         check("GET", "/api/v1/pods?watch=1", "watch /v1 pods/- -/-");
         check("GET", "/api/v1/pods?watch=true", "watch /v1 pods/- -/-");
@@ -387,6 +435,5 @@ mod tests {
         );
         check("GET", "/api/v1/namespaces/a%2Fpods", "list /v1 pods/- a/-");
         check("GET", "/api/v1/namespaces/%2E%2E/pods/p", "get /api/v1/namespaces/../pods/p");
-        check("GET", "/api/v1/namespaces//pods", "get /api/v1/namespaces//pods");
     }
 }

@@ -71,8 +71,11 @@ impl Router {
 
     /// Answers a request that passed the filters, and that is for [`target`](Self::target).
     pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
-        let ApiRequest { info, parts, error_form, .. } = &*request;
+        let ApiRequest { info, parts, query, error_form, .. } = &*request;
         if !info.is_resource_request {
+            if query.is_extended() {
+                return respond::error(&query.refusal_beyond_reads(), *error_form);
+            }
             self.catch_up_described(info).await;
             let documents = (self.documents)((self.surface)()).await;
             return self.pages.answer(&documents, info, parts).await;
@@ -186,9 +189,13 @@ enum Refusal {
 fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<Target, ApiError> {
     let target = target.ok_or(ApiError::UnknownResource)?;
     let verbs = target.subresource.as_ref().map_or(&target.version.verbs, |subresource| &subresource.verbs);
-    let scope = match (target.resource.is_namespaced(), &info.namespace) {
+    let (is_builtin, is_namespaced) = (target.resource.is_builtin(), target.resource.is_namespaced());
+    let scope = match (is_namespaced, &info.namespace) {
         (true, Some(_)) => PathScope::Own,
+        // Built-in resources have routes for it, in which any segment stands for the namespace.
+        (true, None) if info.namespace_is_empty && is_builtin => PathScope::EmptyNamespace,
         (true, None) => PathScope::AllNamespaces,
+        (false, None) if info.namespace_is_empty && is_builtin => return Err(ApiError::UnknownResource),
         // As above.
         (false, Some(_)) if !target.resource.is_namespaces() => return Err(ApiError::UnknownResource),
         (false, _) => PathScope::Own,
@@ -199,8 +206,17 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
     let fits = *method != Method::HEAD
         && info.verb.served().is_some_and(|verb| verbs.contains(&verb))
         && verb_fits(info, scope);
-    if fits { Ok(target) } else { Err(ApiError::MethodNotAllowed) }
+    if !fits {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    if scope == PathScope::EmptyNamespace && info.name_in_path {
+        return Err(ApiError::BadRequest(NO_NAMESPACE.to_owned()));
+    }
+    Ok(target)
 }
+
+/// The text of a refusal to look for an object without a namespace.
+pub(crate) const NO_NAMESPACE: &str = "Namespace parameter required.";
 
 /// How a path relates to where objects of the resource live.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -209,6 +225,8 @@ enum PathScope {
     Own,
     /// All namespaces at once, which can only be read.
     AllNamespaces,
+    /// An empty namespace: collections are those of all namespaces, and objects have none.
+    EmptyNamespace,
 }
 
 /// Whether the verb goes with what the path names: an object, a collection, or all namespaces.
@@ -219,9 +237,9 @@ fn verb_fits(info: &RequestInfo, scope: PathScope) -> bool {
             info.name_in_path && !info.watch_path
         }
         RequestVerb::Resource(Verb::Create) => {
-            !info.watch_path && scope == PathScope::Own && info.name_in_path == info.subresource.is_some()
+            !info.watch_path && scope != PathScope::AllNamespaces && info.name_in_path == info.subresource.is_some()
         }
-        RequestVerb::Resource(Verb::DeleteCollection) => !info.watch_path && scope == PathScope::Own,
+        RequestVerb::Resource(Verb::DeleteCollection) => !info.watch_path && scope != PathScope::AllNamespaces,
         RequestVerb::Other(_) => false,
     }
 }
@@ -273,6 +291,22 @@ mod tests {
         check("DELETE", "/api/v1/namespaces/a/pods", 200);
         check("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", 200);
         check("GET", "/api/v1/namespaces/a/services/s:80/proxy/x/y", 200);
+    }
+
+    #[test]
+    fn an_empty_namespace_is_all_of_them_and_none_of_an_object() {
+        check("GET", "/api/v1/namespaces//pods", 200);
+        check("GET", "/api/v1/namespaces//pods?watch=1", 200);
+        check("GET", "/api/v1/watch/namespaces//pods", 200);
+        check("GET", "/apis/apps/v1/namespaces//deployments", 200);
+        check("POST", "/api/v1/namespaces//pods", 200);
+        check("DELETE", "/api/v1/namespaces//pods", 200);
+        check("GET", "/api/v1/namespaces//pods/p", 400);
+        check("PUT", "/api/v1/namespaces//pods/p/status", 400);
+        check("POST", "/api/v1/namespaces//pods/p/eviction", 400);
+        check("PATCH", "/api/v1/namespaces//pods", 405);
+        check("GET", "/api/v1/namespaces//nodes", 404);
+        check("GET", "/api/v1/namespaces//nothings", 404);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Connections to one host: where they go, and how they are secured.
 //!
 //! A service is looked up for each new connection, so that one that moved is found again. Its certificate has to name the service,
-//! whatever address it has. Calls speak HTTP/1.1, as upstream's do: each connection has one call at a time, and those to a service
-//! spread over its endpoints. What is passed on goes over HTTP/2 where the server speaks that.
+//! whatever address it has. As upstream has it, calls to a service speak HTTP/1.1: each connection has one call at a time, so that calls
+//! spread over the endpoints. Calls to a host share one connection of HTTP/2 where the host speaks that, and so do requests that are passed
+//! on.
 
 use std::pin::Pin;
 use std::sync::Arc;

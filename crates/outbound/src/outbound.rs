@@ -221,7 +221,13 @@ impl Outbound {
             self.proxy.clone(),
             self.call_permits.clone(),
         );
-        let host = Arc::new(Host::new(key.authority.clone(), dialer, self.read_budget.clone()));
+        let host = match key.endpoint {
+            Endpoint::Host { .. } => Host::multiplexed(key.authority.clone(), &dialer, self.read_budget.clone()),
+            Endpoint::Service { .. } | Endpoint::Server { .. } => {
+                Host::new(key.authority.clone(), dialer, self.read_budget.clone())
+            }
+        };
+        let host = Arc::new(host);
         hosts.insert(key, Arc::downgrade(&host));
         host
     }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::budget::{ByteBudget, ByteReservation};
 use crate::connection::UsedConnection;
-use crate::dialer::Dialer;
+use crate::dialer::{Dialer, HTTP1, HTTP2};
 use crate::fault::{CallError, NO_END, NO_HEAD, is_broken_connection, seconds, text};
 
 /// How many calls to one host are under way at once. Together with those that wait they are fewer than the requests of any level of
@@ -38,6 +38,9 @@ const IDLE_TIME: Duration = Duration::from_secs(90);
 const AGAIN: usize = 3;
 /// How many bytes the head of an answer may have.
 const HEAD_BYTES: usize = 64 << 10;
+/// The interval of pings on a connection of HTTP/2, and the longest time for the answer to one, as in upstream.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIME: Duration = Duration::from_secs(15);
 /// How many bytes of all responses together are held at once.
 pub(crate) const READING_BYTES: usize = 256 << 20;
 
@@ -97,6 +100,8 @@ pub struct RestResponse {
 /// A host with its connections, for all who call it.
 pub(crate) struct Host {
     authority: String,
+    /// True if calls may share a connection of HTTP/2.
+    is_multiplexed: bool,
     client: Client<Dialer, Full<Bytes>>,
     permits: Semaphore,
     waiting: AtomicUsize,
@@ -110,14 +115,25 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
+    /// A host that is called over HTTP/2 if it speaks that.
+    pub(crate) fn multiplexed(authority: String, dialer: &Dialer, read_budget: ByteBudget) -> Self {
+        let host = Self::new(authority, dialer.with_protocols(&[HTTP2, HTTP1]), read_budget);
+        Self { is_multiplexed: true, ..host }
+    }
+
     pub(crate) fn new(authority: String, dialer: Dialer, read_budget: ByteBudget) -> Self {
         let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIME)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .http1_max_buf_size(HEAD_BYTES)
+            .http2_max_header_list_size(HEAD_BYTES as u32)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIME)
             .build(dialer);
-        Self { authority, client, permits: Semaphore::new(CALLS), waiting: AtomicUsize::new(0), read_budget }
+        let (permits, waiting) = (Semaphore::new(CALLS), AtomicUsize::new(0));
+        Self { authority, is_multiplexed: false, client, permits, waiting, read_budget }
     }
 
     /// A permit for one more call, if it is to be had in time.
@@ -209,11 +225,16 @@ impl RestClient {
         let built = Request::builder()
             .method(method)
             .uri(url)
-            .header(HOST, &self.host.authority)
             .header(USER_AGENT, concat!("keelson/", env!("CARGO_PKG_VERSION")))
             .body(Full::new(body.clone()));
         let mut built = built.map_err(|error| CallError::Failed(failure(method, url, &error.to_string())))?;
         built.headers_mut().extend(headers);
+        // In HTTP/2 the URL has it, and some servers refuse it beside that.
+        if !self.host.is_multiplexed {
+            let host = HeaderValue::from_str(&self.host.authority);
+            let host = host.map_err(|error| CallError::Failed(failure(method, url, &error.to_string())))?;
+            built.headers_mut().insert(HOST, host);
+        }
         Ok(built)
     }
 

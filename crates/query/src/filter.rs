@@ -173,6 +173,13 @@ impl Filter {
         paths
     }
 
+    /// The paths to all values that it tests. One to a part of an item leads through all items of its list.
+    pub fn whole_paths(&self) -> Vec<Path> {
+        let mut paths = Vec::new();
+        self.root.whole_paths(&Path::to_itself(), &mut paths);
+        paths
+    }
+
     /// As it was written.
     pub fn text(&self) -> &str {
         &self.text
@@ -198,6 +205,15 @@ impl Expr {
             Self::Not(part) => part.paths(out),
             // What is asked of an item goes on from there.
             Self::Exists(path) | Self::Value(path, _) | Self::Items { of: path, .. } => out.push(path),
+        }
+    }
+
+    fn whole_paths(&self, above: &Path, out: &mut Vec<Path>) {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.whole_paths(above, out)),
+            Self::Not(part) => part.whole_paths(above, out),
+            Self::Exists(path) | Self::Value(path, _) => out.push(above.then(path)),
+            Self::Items { of, pass, .. } => pass.whole_paths(&above.then(of).then(&Path::to_each()), out),
         }
     }
 
@@ -355,7 +371,7 @@ mod tests {
         r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","labels":{"app":"web"},"ownerReferences":"#,
         r#"[{"kind":"ReplicaSet","name":"web","uid":"u"}],"creationTimestamp":"2026-01-02T03:04:05Z"},"#,
         r#""spec":{"nodeName":"n1","priority":10,"hostNetwork":true,"containers":[{"name":"a","image":"nginx:1.9","memory":"500Mi"},"#,
-        r#"{"name":"b","image":"redis:7"}],"none":null},"status":{"version":"v1.10.2"}}"#
+        r#"{"name":"b","image":"redis:7"}],"none":null,"tolerated":["x","y1"],"grid":[[1],[2,3]]},"status":{"version":"v1.10.2"}}"#
     );
 
     fn holds(text: &str, json: &str) -> bool {
@@ -430,6 +446,10 @@ mod tests {
                 "not any(spec.missing, exists(.image))",
                 "owner(ReplicaSet)",
                 "owner('ReplicaSet', 'web')",
+                "any(spec.tolerated, . == 'x')",
+                "any(spec.tolerated, . startsWith 'y' and not . in ('x'))",
+                "all(spec.tolerated, exists(.))",
+                "any(spec.grid, any(., . == 2))",
             ],
             &[
                 "metadata.name matches '^eb'",
@@ -439,6 +459,9 @@ mod tests {
                 "spec.containers[*].image notin ('redis:7')",
                 "owner(Job)",
                 "owner(ReplicaSet, other)",
+                "any(spec.tolerated, . == 'z')",
+                "all(spec.tolerated, . == 'x')",
+                "any(spec.containers, . == 'a')",
             ],
         );
     }
@@ -480,6 +503,7 @@ mod tests {
         check(&["a matches 'b'"; 17].join(" or "), "at most 16 regular expressions");
         check("a == quantity(5Q)", "this is no quantity at character 6");
         check("a == time('soon')", "this is no time at character 6");
+        check(". == 1", "the name of a field is expected at character 2");
         check("any(a == 1)", "a comma is expected at character 7");
         check(&"not ".repeat(40), "nested too deeply");
         check(&["a == 1"; 65].join(" or "), "at most 64 tests");

@@ -27,7 +27,7 @@ mod token;
 mod value;
 
 pub use budget::Budget;
-pub use condition::{Condition, TooCostly};
+pub use condition::{Condition, Decision, TooCostly};
 pub use error::QueryError;
 pub use filter::Filter;
 pub use mask::Mask;

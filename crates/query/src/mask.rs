@@ -27,6 +27,8 @@ const IDENTITY: [&[&str]; 7] = [
 pub struct Mask {
     /// `None` shows all.
     kept: Option<Kept>,
+    /// The paths that it was read from.
+    paths: Vec<Path>,
     omit_managed_fields: bool,
 }
 
@@ -80,7 +82,7 @@ impl Mask {
     /// What is wrong where.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let mut scanner = Scanner::new(parameter, text);
-        let mut kept = Kept::NOTHING;
+        let (mut kept, mut paths) = (Kept::NOTHING, Vec::new());
         IDENTITY.iter().for_each(|members| kept.add(Path::of_members(members).segments()));
         for count in 1.. {
             scanner.skip_spaces();
@@ -93,6 +95,7 @@ impl Mask {
                 return Err(scanner.error_at(at, format!("a mask has at most {MAX_PATHS} paths")));
             }
             kept.add(path.segments());
+            paths.push(path);
             scanner.skip_spaces();
             if scanner.is_at_end() {
                 break;
@@ -101,7 +104,12 @@ impl Mask {
                 return Err(scanner.error("a comma is expected before the next path"));
             }
         }
-        Ok(Self { kept: Some(kept), omit_managed_fields: false })
+        Ok(Self { kept: Some(kept), paths, omit_managed_fields: false })
+    }
+
+    /// The paths to what is shown beside the identity of an object.
+    pub fn paths(&self) -> &[Path] {
+        &self.paths
     }
 
     /// The same without `metadata.managedFields`, whatever else is shown.

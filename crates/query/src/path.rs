@@ -1,8 +1,9 @@
 //! Paths to values in objects: as in field selectors (`spec.nodeName`) and in JSONPath (`.metadata.labels['a/b']`,
 //! `.spec.containers[0].image`, `.spec.containers[*].image`).
 //!
-//! The point before a path and braces around it may be there or not. What is not there has no value; nothing is an error once the
-//! path is read.
+//! The point before a path and braces around it may be there or not, and so may the `$` that stands for the object in JSONPath. A field
+//! whose name begins with `-` or `$` stands in brackets and quotes. What is not there has no value; nothing is an error once the path is
+//! read.
 
 use std::fmt;
 
@@ -54,6 +55,9 @@ impl Path {
         scanner.skip_spaces();
         let braced = scanner.take("{");
         let mut segments = Vec::new();
+        if scanner.rest().starts_with("$.") || scanner.rest().starts_with("$[") {
+            scanner.next();
+        }
         let leading = scanner.take(".");
         if leading && scanner.peek() == Some('[') {
             return Err(scanner.error("a name is expected behind a point"));
@@ -80,9 +84,29 @@ impl Path {
         Ok(Self { segments: segments.into() })
     }
 
+    /// The path to a value itself.
+    pub(crate) fn to_itself() -> Self {
+        Self { segments: Box::default() }
+    }
+
+    /// The path to each item of a list.
+    pub(crate) fn to_each() -> Self {
+        Self::of_segments([Segment::Each])
+    }
+
+    /// This path with the segments of another one behind it.
+    pub(crate) fn then(&self, other: &Self) -> Self {
+        Self::of_segments(self.segments.iter().chain(&other.segments).cloned())
+    }
+
     /// The path of these segments.
     pub(crate) fn of_segments(segments: impl IntoIterator<Item = Segment>) -> Self {
         Self { segments: segments.into_iter().collect() }
+    }
+
+    /// The path through these segments.
+    pub fn through(segments: &[Segment]) -> Self {
+        Self::of_segments(segments.iter().cloned())
     }
 
     /// The path through these members.
@@ -147,9 +171,14 @@ impl Path {
 /// Canonical: equal paths are written alike.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.segments.is_empty() {
+            return f.write_str(".");
+        }
         for segment in &self.segments {
             match segment {
-                Segment::Member(name) if !name.is_empty() && name.chars().all(is_plain) => write!(f, ".{name}")?,
+                Segment::Member(name) if name.starts_with(begins_plain) && name.chars().all(is_plain) => {
+                    write!(f, ".{name}")?;
+                }
                 Segment::Member(name) => {
                     write!(f, "['{}']", name.replace('\\', "\\\\").replace('\'', "\\'"))?;
                 }
@@ -166,8 +195,17 @@ fn is_plain(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '-' | '$' | '/')
 }
 
+/// Returns true if a character stands for itself at the beginning of the name of a member. `--a` in an order and `$a` are mistakes rather
+/// than names.
+fn begins_plain(character: char) -> bool {
+    is_plain(character) && !matches!(character, '-' | '$')
+}
+
 fn member(scanner: &mut Scanner<'_>) -> Result<Segment, QueryError> {
     let start = scanner.position();
+    if let Some(first @ ('-' | '$')) = scanner.peek() {
+        return Err(scanner.error(format!("a name that begins with {first} stands in brackets and quotes")));
+    }
     let mut name = String::new();
     loop {
         name.push_str(scanner.take_while(is_plain));
@@ -306,6 +344,9 @@ mod tests {
         check(".metadata.labels[*]", ".metadata.labels[*]", &["\"1\"", "\"2\""]);
         check(".spec.n.x", ".spec.n.x", &[]);
         check(".none", ".none", &["null"]);
+        check("$.metadata.name", ".metadata.name", &["\"web\""]);
+        check("{$['metadata'].name}", ".metadata.name", &["\"web\""]);
+        check(".metadata['-x'].a-b", ".metadata['-x'].a-b", &[]);
     }
 
     #[test]
@@ -319,12 +360,15 @@ mod tests {
         check(".ä['b", "p: this quote is never closed at character 4 of \".ä['b\"");
         check(".a b", "p: the path should end at character 4 of \".a b\"");
         check("{.a", "p: the brace before the path should be closed at character 4 of \"{.a\"");
+        check("-a", "p: a name that begins with - stands in brackets and quotes at character 1 of \"-a\"");
+        check(".a.$b", "p: a name that begins with $ stands in brackets and quotes at character 4 of \".a.$b\"");
+        check("$", "p: a name that begins with $ stands in brackets and quotes at character 1 of \"$\"");
         assert!(Path::parse("p", &".a".repeat(17)).unwrap_err().to_string().contains("at most 16 steps"));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_and_what_is_read_is_written_alike(text in r#"[a\.\[\]'"*0-9{}\\é ]{0,24}"#) {
+        fn any_text_is_read_or_refused_and_what_is_read_is_written_alike(text in r#"[a\.\[\]'"*0-9{}\\é $-]{0,24}"#) {
             if let Ok(path) = Path::parse("p", &text) {
                 prop_assert_eq!(&Path::parse("p", &path.to_string()).unwrap(), &path);
                 path.visit(OBJECT.as_bytes(), |_| true);

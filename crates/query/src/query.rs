@@ -154,7 +154,11 @@ impl Query {
         match name {
             SORT_BY => self.sort_by = SortBy::parse(name, value)?,
             PAGE => {
-                let why = "pages are numbered from 1";
+                let is_large = value.bytes().all(|digit| digit.is_ascii_digit()) && value.parse::<usize>().is_err();
+                let why = match is_large && !value.is_empty() {
+                    true => "the number of a page has at most 64 bits",
+                    false => "pages are numbered from 1",
+                };
                 let wrong = || QueryError::Value { name, why, value: value.to_owned() };
                 self.page = Some(value.parse().map_err(|_| wrong())?);
             }
@@ -210,6 +214,15 @@ impl Query {
         let tests = self.filter.as_ref().map_or(0, Filter::tests);
         let searched = if self.search.is_some() { Search::walks() } else { 0 };
         (tests + searched + self.sort_by.terms().len() + usize::from(self.group_by.is_some())).max(1)
+    }
+
+    /// The paths along which it looks, each with its parameter. Conditions have none.
+    pub fn paths(&self) -> Vec<(&'static str, Path)> {
+        let of_filter = self.filter.iter().flat_map(Filter::whole_paths).map(|path| (FILTER, path));
+        let of_order = self.sort_by.terms().iter().map(|term| (SORT_BY, term.path.clone()));
+        let of_groups = self.group_by.iter().map(|path| (GROUP_BY, path.clone()));
+        let of_mask = self.mask.paths().iter().map(|path| (FIELDS, path.clone()));
+        of_filter.chain(of_order).chain(of_groups).chain(of_mask).collect()
     }
 
     /// The members of an object in which it looks for something, each once; none where it looks through all of it.

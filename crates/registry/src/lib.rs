@@ -72,7 +72,7 @@ pub use list::{HistoryItems, HistoryPages, ListItems, ListPage};
 pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
-pub use query::{Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChange, QueryPage};
+pub use query::{FailedEvaluations, Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChange, QueryPage};
 pub use quota::{QuotaUse, quota_use};
 pub use registry::Registry;
 pub use selection::Selection;

@@ -14,6 +14,7 @@ mod making;
 mod matches;
 mod moment;
 mod page;
+mod paths;
 mod plan;
 mod searching;
 mod turns;
@@ -38,6 +39,15 @@ use crate::list::{KeyRange, TokenForm};
 use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
+
+/// The objects for which the condition of a query has no value, so that they are not in the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailedEvaluations {
+    /// Their number.
+    pub count: usize,
+    /// The reason for one of them, where it was looked at for this answer.
+    pub first: Option<String>,
+}
 
 /// A query, and what is looked for.
 struct Asked {
@@ -243,6 +253,14 @@ impl QueryPlan {
 
 impl QueryPage {
     fn empty(revision: Revision) -> Self {
-        Self { revision, continue_token: None, remaining: None, items: page::none(), total: 0, looked_at: 0 }
+        Self {
+            revision,
+            continue_token: None,
+            remaining: None,
+            items: page::none(),
+            total: 0,
+            looked_at: 0,
+            failures: FailedEvaluations::default(),
+        }
     }
 }

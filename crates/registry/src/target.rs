@@ -85,9 +85,14 @@ impl Target {
         self.resource.group_resource()
     }
 
-    /// The group and kind, as validation errors name it.
+    /// The group and kind, as validation errors name it: those in which its objects are stored. Events are of the core group there,
+    /// whichever group they are served in.
     pub fn group_kind(&self) -> GroupKind {
-        self.resource.group_kind()
+        let stored = self.resource.default_storage_kind();
+        stored.map_or_else(
+            || self.resource.group_kind(),
+            |GroupVersionKind { group, kind, .. }| GroupKind { group, kind },
+        )
     }
 
     /// The kind in the version that was asked for.

@@ -17,7 +17,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -92,15 +92,36 @@ impl HookServer {
         Self::on(listener, HookIdentity::fresh(params), answer)
     }
 
+    /// A server that speaks HTTP/2 alone.
+    pub async fn start_http2<F: Future<Output = HookReply> + Send + 'static>(
+        names: &[&str],
+        answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let identity = HookIdentity::fresh(params.expect("names that a certificate can have"));
+        Self::speaking(b"h2", listener, identity, answer)
+    }
+
     /// The same where somebody has said where it listens, and who it is.
     pub(crate) fn on<F: Future<Output = HookReply> + Send + 'static>(
         listener: TcpListener,
         identity: HookIdentity,
         answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
     ) -> Self {
+        Self::speaking(b"", listener, identity, answer)
+    }
+
+    /// Serves in this protocol, by its name in TLS; in HTTP/1.1 for none.
+    fn speaking<F: Future<Output = HookReply> + Send + 'static>(
+        protocol: &'static [u8],
+        listener: TcpListener,
+        identity: HookIdentity,
+        answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
         let addr = listener.local_addr().expect("a bound socket has an address");
         let ca = identity.ca.clone();
-        let tls = identity.settings();
+        let tls = identity.settings(protocol);
         let answer: Arc<Handler> = Arc::new(move |request| Box::pin(answer(request)));
         let connections = Arc::new(AtomicUsize::new(0));
         let serving = tokio::spawn({
@@ -198,14 +219,17 @@ impl HookIdentity {
     }
 
     /// The settings of a listener.
-    fn settings(self) -> Arc<ServerConfig> {
+    fn settings(self, protocol: &[u8]) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider has them")
             .with_no_client_auth()
             .with_single_cert(vec![self.certificate], self.key)
             .expect("the key is that of the certificate");
+        if !protocol.is_empty() {
+            config.alpn_protocols = vec![protocol.to_vec()];
+        }
         Arc::new(config)
     }
 }
@@ -213,9 +237,15 @@ impl HookIdentity {
 async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: Arc<Handler>) {
     // Callers that do not believe the certificate leave here.
     let Ok(secured) = acceptor.accept(stream).await else { return };
+    let is_http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
     let asked = AtomicUsize::new(0);
     let service = service_fn(move |request| respond(request, asked.fetch_add(1, Ordering::SeqCst), answer.clone()));
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(secured), service).await;
+    let io = TokioIo::new(secured);
+    if is_http2 {
+        let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await;
+    } else {
+        let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+    }
 }
 
 async fn respond(request: Request<Incoming>, earlier: usize, answer: Arc<Handler>) -> std::io::Result<Response<Body>> {

@@ -4,6 +4,7 @@
 
 mod answer;
 mod connection;
+mod websocket;
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -27,6 +28,7 @@ use tokio_rustls::client::TlsStream;
 
 pub use answer::{Answer, Stream};
 use connection::Connection;
+pub use websocket::{BINARY_FRAME, CLOSE_FRAME, HANDSHAKE, PING_FRAME, PONG_FRAME, TEXT_FRAME, Websocket};
 
 /// Longest time that an answer, or the next piece of a stream, is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -18,8 +18,12 @@ struct ByLetters;
 
 impl Sight for ByLetters {
     fn places(&self, entry: &Entry, out: &mut Places) {
-        for letter in entry.labels.get("letters").unwrap_or_default().bytes() {
+        let letters = entry.labels.get("letters").unwrap_or_default();
+        for letter in letters.bytes() {
             out.push(&[letter, 0]);
+        }
+        if letters.is_empty() {
+            out.fail();
         }
     }
 
@@ -90,6 +94,8 @@ fn check(view: &View, snapshot: &Snapshot) {
     expected.sort();
     assert_eq!(shown(view), expected);
     assert_eq!(view.len(), expected.len());
+    let without = |entry: &&Arc<Entry>| entry.labels.get("letters").unwrap_or_default().is_empty();
+    assert_eq!(view.failures(), snapshot.range("", None).filter(without).count());
     let bytes: usize = expected.iter().map(|(place, key)| place.len() + key.len() + END_BYTES + 8).sum();
     assert_eq!(view.bytes(), bytes as u64);
     for (rank, (place, key)) in expected.iter().enumerate() {

@@ -9,20 +9,24 @@ use std::time::SystemTime;
 
 use futures::future::BoxFuture;
 use http::HeaderMap;
-use http::header::HeaderName;
+use http::header::{HOST, HeaderName, ORIGIN, USER_AGENT};
 use keelson_access::{ClientIdentity, RequestHeaders, User};
 use keelson_meta::ApiError;
 use keelson_registry::{ServiceAccountTokens, TokenFault};
 use percent_encoding::percent_decode_str;
 
 use super::bearer;
+use crate::websocket;
 
 /// For which site a browser asks (Fetch Metadata Request Headers, section 2.3).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// The start of the `User-Agent` of every browser.
+const BROWSERS: &str = "Mozilla/";
+
 /// Who knows the users of bearer tokens.
 pub trait TokenAuthenticator: Send + Sync {
-    /// The user of a token.
+    /// The user of a token, whose client gets the warning that is noted.
     ///
     /// # Errors
     /// [`ApiError::Unauthorized`] for a token that proves nothing.
@@ -56,12 +60,22 @@ impl TokenAuthenticator for ServiceAccountTokens {
     }
 }
 
-/// The certificate that counts for a request. A browser shows its user's also where a page of another site has it ask, and says so in a
-/// header that no page can set: whoever made that page shall not act by it. Front proxies pass on what they are sent.
+/// The certificate that counts for a request. A browser presents its user's certificate for pages of other sites too, and marks such
+/// requests in fields that no page can set. Such pages must not act as the user. Front proxies pass on the fields of their clients.
 pub(super) fn identity_for(identity: Option<Arc<ClientIdentity>>, headers: &HeaderMap) -> Option<Arc<ClientIdentity>> {
+    identity.filter(|identity| identity.is_front_proxy() || !is_of_another_site(headers))
+}
+
+/// Returns true for a request that a browser makes for a page of another site. Some browsers send no fetch metadata with the handshake of a
+/// websocket, whose messages any page can read: there the origin of the page counts. Other programs may send any origin.
+fn is_of_another_site(headers: &HeaderMap) -> bool {
     const ANOTHER: [&[u8]; 2] = [b"cross-site", b"same-site"];
-    let is_of_another_site = || headers.get(FETCH_SITE).is_some_and(|site| ANOTHER.contains(&site.as_bytes()));
-    identity.filter(|identity| identity.is_front_proxy() || !is_of_another_site())
+    if let Some(site) = headers.get(FETCH_SITE) {
+        return ANOTHER.contains(&site.as_bytes());
+    }
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_own = || text(ORIGIN).split_once("://").is_some_and(|(_, page)| page.eq_ignore_ascii_case(text(HOST)));
+    websocket::is_wanted(headers) && text(USER_AGENT).starts_with(BROWSERS) && !is_own()
 }
 
 /// The user for whom a front proxy asks, or of a client certificate, or else of a bearer token, and a warning about that. A client with
@@ -176,6 +190,30 @@ mod tests {
             ("x-remote-extra-Example.org%2fa%20b", "2"),
         ];
         check(&sent, Some(User { extra, ..known }));
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_known_by_what_its_browser_sends() {
+        let check = |sent: &[(&str, &str)], expected: bool| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in sent {
+                headers.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            }
+            assert_eq!(is_of_another_site(&headers), expected, "{sent:?}");
+        };
+        check(&[("Sec-Fetch-Site", "cross-site")], true);
+        check(&[("Sec-Fetch-Site", "same-site")], true);
+        check(&[("Sec-Fetch-Site", "same-origin")], false);
+        const BROWSER: (&str, &str) = ("User-Agent", "Mozilla/5.0 (X11)");
+        let websocket = |agent, origin| {
+            [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Host", "a:6443"), agent, ("Origin", origin)]
+        };
+        check(&websocket(BROWSER, "https://b"), true);
+        check(&websocket(BROWSER, "https://a"), true);
+        check(&websocket(BROWSER, "null"), true);
+        check(&websocket(BROWSER, "https://A:6443"), false);
+        check(&websocket(("User-Agent", "curl/8"), "https://b"), false);
+        check(&[BROWSER, ("Origin", "https://b")], false);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
+use keelson_meta::field_error::FieldError;
 use keelson_meta::options::CreateOptions;
 use keelson_registry::{Registry, Target};
 
@@ -25,6 +26,10 @@ pub(super) async fn handle(
     let (headers, strictness) = (&request.parts.headers, options.field_validation);
     let object = decode::object(headers, request.body, target, strictness, &caller).await?;
     let sent = object.resource_version().to_owned();
+    if request.info.namespace_is_empty {
+        let errors = vec![FieldError::required("metadata.namespace", "")];
+        return Err(ApiError::Invalid { kind: target.group_kind(), name: object.name().to_owned(), errors });
+    }
     let created = registry.create(target, object, &caller, &options).await?;
     renderer.answer_create(StatusCode::CREATED, &created.object, created.revision, &sent).await
 }

@@ -16,6 +16,7 @@ use super::{decode, resolve};
 use crate::body::{ResponseBody, stream};
 use crate::negotiation::Subject;
 use crate::respond;
+use crate::router::NO_NAMESPACE;
 use crate::service::ApiRequest;
 
 pub(super) async fn one(
@@ -40,7 +41,11 @@ pub(super) async fn one(
     }
     let deleted = registry.delete(target, name, &caller, &options).await?;
     Ok(match &deleted {
-        Deleted::Pending(marked) => renderer.answer(StatusCode::OK, &marked.object, marked.revision).await?,
+        Deleted::Pending(marked) => {
+            // As upstream has it, the code says so to clients that ask in this old way alone.
+            let code = if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+            renderer.answer(code, &marked.object, marked.revision).await?
+        }
         Deleted::Gone(last) if registry.returns_deleted(target) => {
             renderer.answer(StatusCode::OK, &last.object, last.revision).await?
         }
@@ -70,6 +75,19 @@ pub(super) async fn collection(
         return Err(not_for_collections());
     }
     let caller = request.caller.rehearsing_if(options.dry_run);
+    if request.info.namespace_is_empty {
+        // Objects are found in all namespaces, and none can be deleted without its namespace.
+        let page = registry.list(target, &caller, selected).await?;
+        let is_empty = match &page.items {
+            ListItems::Range { bytes, .. } => *bytes == 0,
+            ListItems::Chosen(entries) => entries.is_empty(),
+            ListItems::History(items) => items.least_bytes == 0,
+        };
+        if !is_empty {
+            return Err(ApiError::BadRequest(NO_NAMESPACE.to_owned()));
+        }
+        return super::list::answer(target, renderer, page, Showing::default(), false).await;
+    }
     let page = registry.delete_collection(target, &caller, selected, &options).await?;
     let kind = target.kind();
     let head = ListHead {

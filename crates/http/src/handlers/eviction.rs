@@ -16,7 +16,7 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let eviction = Posted::read(target, request).await?;
+    let eviction = Posted::read(registry, target, request).await?;
     let name = resolve::name(target)?;
     if eviction.object.name() != name {
         return Err(ApiError::BadRequest("name in URL does not match name in Eviction object".to_owned()));

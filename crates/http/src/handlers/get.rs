@@ -4,7 +4,7 @@
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
-use keelson_meta::options::GetOptions;
+use keelson_meta::options::{GetOptions, Query};
 use keelson_registry::{Registry, Target};
 
 use super::list_body::masked_object;
@@ -21,12 +21,14 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
     let options = GetOptions::parse(request.query.pairs());
+    refuse_export(request.query.pairs())?;
     let name = resolve::name(target)?;
     let Some(query) = request.query.extended()? else {
         let entry = registry.get(target, name, &request.caller, &options).await?;
         return renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await;
     };
     query.check_get().map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    target.check_query(query, &request.caller)?;
     let mask = query::mask(query, &renderer)?;
     let entry = registry.get_at(target, name, &request.caller, &options, query).await?;
     let Some(mask) = mask else {
@@ -36,4 +38,18 @@ pub(super) async fn handle(
     let shown = renderer.view().show(&entry.object).await?;
     let object = masked_object(&entry.key, &shown, &mask)?;
     renderer.answer(StatusCode::OK, &object, Some(entry.revision)).await
+}
+
+/// Refuses the parameter that once left out what belongs to a cluster: an object that still has it would be taken for one without.
+///
+/// # Errors
+/// 400 where it is set.
+pub(super) fn refuse_export(query: &Query<'_>) -> Result<(), ApiError> {
+    match query.flag("export") {
+        Some(true) => {
+            let why = "the export parameter, deprecated since v1.14, is no longer supported";
+            Err(ApiError::BadRequest(why.to_owned()))
+        }
+        Some(false) | None => Ok(()),
+    }
 }

@@ -64,9 +64,17 @@ pub(super) async fn answer(
     };
     let mut source = source_of(page.items, &renderer, showing).await?;
     let content_type = renderer.media().kind.content_type();
-    let (writer, start) = ListWriter::start(renderer, &head, &mut source).await?;
+    let (mut writer, mut start) = ListWriter::start(renderer, &head, &mut source).await?;
     let bytes = source.size_hint();
-    let gzip = takes_gzip && bytes > GZIP_THRESHOLD_BYTES as u64;
+    let mut gzip = takes_gzip && bytes > GZIP_THRESHOLD_BYTES as u64;
+    // Rows and the like may be far shorter than the objects, or longer.
+    if takes_gzip && !writer.is_canonical() {
+        if is_short(&mut writer, &mut source, &mut start).await? {
+            writer.finish(&mut start);
+            return Ok(respond::bytes(StatusCode::OK, content_type, start));
+        }
+        gzip = true;
+    }
     // Items that are copied cost less than to hand them about, and canonical ones are compressed already.
     let direct = writer.is_canonical() || (writer.copies() && !gzip);
     let ahead = !direct && (bytes >= AHEAD_FROM_BYTES || source.has_heavy());
@@ -81,6 +89,18 @@ pub(super) async fn answer(
         mark_gzip(response.headers_mut());
     }
     Ok(response)
+}
+
+/// Writes items behind the start of a list, and returns true if these are all and the list is too short to be compressed.
+///
+/// # Errors
+/// Those of the source, and 500 when an item can't be shown.
+async fn is_short(writer: &mut ListWriter, source: &mut Source, list: &mut Vec<u8>) -> Result<bool, ApiError> {
+    while list.len() <= GZIP_THRESHOLD_BYTES {
+        let Some(entries) = source.next().await? else { return Ok(true) };
+        list.extend_from_slice(&done(bytes_of(&entries), writer.block(entries)).await?);
+    }
+    Ok(false)
 }
 
 /// What the head of a list says.

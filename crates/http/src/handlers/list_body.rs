@@ -161,6 +161,15 @@ impl Source {
         Ok(collected)
     }
 
+    /// The next items; `None` at the end.
+    ///
+    /// # Errors
+    /// 500 when an item can't be converted or read.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<Arc<Entry>>>, ApiError> {
+        let batch = poll_fn(|context| self.poll_next(context)).await?;
+        Ok(batch.map(|batch| batch.entries().to_vec()))
+    }
+
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, ApiError>> {
         Poll::Ready(match self {
             Self::Range(cursor, _) => Ok(cursor.next_leaf().map(Batch::Leaf)),

@@ -4,9 +4,7 @@
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt as _};
-use http::{Response, StatusCode};
-use http_body_util::StreamBody;
-use hyper::body::Frame;
+use http::Response;
 use keelson_codec::json;
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
@@ -15,11 +13,11 @@ use keelson_supervision::Turns;
 
 use super::query::head;
 use super::render::EventEncoder;
-use crate::body::{self, BodyError, ResponseBody};
+use crate::body::ResponseBody;
 use crate::filters::InitialSeats;
 use crate::negotiation::MediaKind;
-use crate::respond;
 use crate::service::ApiRequest;
+use crate::websocket;
 
 /// The type of the line that says how the page is now.
 const PAGE: &str = "PAGE";
@@ -39,7 +37,6 @@ pub(super) async fn handle(
         return Err(ApiError::BadRequest("a live page is told in JSON alone".to_owned()));
     }
     let page = registry.watch_page(target, &request.caller, request.query.list_options()?, query).await?;
-    let content_type = MediaKind::Json.watch_content_type();
     // Until the page has been shown.
     let seats = request.parts.extensions.remove::<InitialSeats>();
     let turns = request.parts.extensions.remove::<Turns>();
@@ -58,8 +55,7 @@ pub(super) async fn handle(
         }
         Some((bytes.0, (!ended).then_some((page, encoder, turns, stopped, seats))))
     });
-    let frames = steps.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)));
-    Ok(respond::stream(StatusCode::OK, content_type, body::stream(StreamBody::new(frames.boxed()))))
+    Ok(websocket::answer_watch(&mut request.parts, MediaKind::Json, steps.boxed()))
 }
 
 /// The next lines, whether they end a change, and whether they end the watch.

@@ -6,11 +6,13 @@
 use http::{Response, StatusCode};
 use keelson_meta::options::CreateOptions;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Caller, Target};
+use keelson_registry::{Caller, Registry, Target};
+use keelson_tables::Printer;
 
+use super::render::Renderer;
 use super::{decode, writing};
 use crate::body::ResponseBody;
-use crate::negotiation::{MediaType, OBJECT_OFFERS, negotiate_routed};
+use crate::negotiation::Subject;
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -26,7 +28,8 @@ pub(super) struct Posted {
 
 /// How an act or a review is answered.
 pub(super) struct AnswerForm {
-    media: MediaType,
+    renderer: Renderer,
+    printer: Printer,
 }
 
 impl Posted {
@@ -34,25 +37,30 @@ impl Posted {
     ///
     /// # Errors
     /// 406 for a form that can't be made, 422 for options that are not allowed; otherwise as [`decode::object`].
-    pub(super) async fn read(target: &Target, request: Box<ApiRequest>) -> Result<Self, ApiError> {
+    pub(super) async fn read(registry: &Registry, target: &Target, request: Box<ApiRequest>) -> Result<Self, ApiError> {
+        let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
+        let kind = target.taken_kind();
+        let printer = Printer::of(&kind.group, &kind.kind);
         let ApiRequest { parts, query, body, caller, .. } = *request;
-        let media = negotiate_routed(&parts, OBJECT_OFFERS)?;
         let options = CreateOptions::parse(query.pairs())?;
         let caller = writing(caller, &parts, options.field_manager.as_deref(), options.dry_run);
         let strictness = options.field_validation;
         let object = decode::object(&parts.headers, body, target, strictness, &caller).await?;
-        Ok(Self { object, caller, answer: AnswerForm { media } })
+        Ok(Self { object, caller, answer: AnswerForm { renderer, printer } })
     }
 }
 
 impl AnswerForm {
     /// The answer to an act that leaves nothing to show.
     pub(super) fn done(&self) -> Response<ResponseBody> {
-        respond::done(self.media)
+        respond::done(self.renderer.media())
     }
 
     /// The answer that an object is.
-    pub(super) fn with(&self, object: Object) -> Response<ResponseBody> {
-        respond::value(StatusCode::CREATED, &object.into_value(), self.media)
+    ///
+    /// # Errors
+    /// 500 when it does not fit its message in protobuf.
+    pub(super) fn with(&self, object: Object) -> Result<Response<ResponseBody>, ApiError> {
+        self.renderer.answer_unstored(StatusCode::CREATED, object, &self.printer)
     }
 }

@@ -10,12 +10,12 @@ use http::{HeaderMap, Response, StatusCode};
 use keelson_meta::ApiError;
 use keelson_meta::json::{Map, Value};
 use keelson_query::{GROUP_VERSION, Mask, Query, WordMatch};
-use keelson_registry::{Caller, Groups, ListPage, Matched, Matches, Registry, Target};
+use keelson_registry::{Caller, FailedEvaluations, Groups, ListPage, Matched, Matches, Registry, Target};
 
 use super::list::{self, Showing};
 use super::render::Renderer;
 use crate::body::ResponseBody;
-use crate::negotiation::{Subject, accepts_gzip};
+use crate::negotiation::{Subject, accepts_gzip, negotiate_document};
 use crate::respond;
 use crate::service::ApiRequest;
 
@@ -23,6 +23,8 @@ use crate::service::ApiRequest;
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("keelson-total-count");
 /// The number of objects that were looked at, sent only to callers that may list all objects of the resource.
 const LOOKED_AT: HeaderName = HeaderName::from_static("keelson-looked-at");
+/// The number of objects for which the condition has no value, sent if there are any.
+const FAILED_EVALUATIONS: HeaderName = HeaderName::from_static("keelson-failed-evaluations");
 
 pub(super) async fn handle(
     registry: &Registry,
@@ -31,23 +33,28 @@ pub(super) async fn handle(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let options = request.query.list_options()?;
     let query = request.query.extended()?.ok_or_else(|| request.query.refusal_beyond_reads())?;
+    target.check_query(query, &request.caller)?;
     if query.group_by.is_some() {
+        let media = negotiate_document(&request.parts)?;
         let groups = registry.query_groups(target, &request.caller, options, query).await?;
-        let mut response = respond::value(StatusCode::OK, &document(&groups), request.error_form);
+        let mut response = respond::value(StatusCode::OK, &document(&groups), media);
         tell_looks(registry, target, &request.caller, response.headers_mut(), groups.looked_at).await;
+        tell_failures(response.headers_mut(), &request.caller, &groups.failures);
         return Ok(response);
     }
     if query.matches {
+        let media = negotiate_document(&request.parts)?;
         let matches = registry.query_matches(target, &request.caller, options, query).await?;
-        let mut response = respond::value(StatusCode::OK, &document_of_matches(&matches), request.error_form);
+        let mut response = respond::value(StatusCode::OK, &document_of_matches(&matches), media);
         tell(response.headers_mut(), TOTAL_COUNT, matches.total);
         tell_looks(registry, target, &request.caller, response.headers_mut(), matches.looked_at).await;
+        tell_failures(response.headers_mut(), &request.caller, &matches.failures);
         return Ok(response);
     }
     let renderer = Renderer::negotiate(registry, target, &request, Subject::List)?;
     let mask = mask(query, &renderer)?;
     let page = registry.query(target, &request.caller, options, query).await?;
-    let (total, looked_at) = (page.total, page.looked_at);
+    let (total, looked_at, failures) = (page.total, page.looked_at, page.failures);
     // A table of a few kinds has an order of its own where none is asked for.
     let order = renderer.row_order().filter(|_| query.sort_by.is_by_key());
     let showing = Showing { order, mask };
@@ -60,6 +67,7 @@ pub(super) async fn handle(
     let mut response = list::answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await?;
     tell(response.headers_mut(), TOTAL_COUNT, total);
     tell_looks(registry, target, &request.caller, response.headers_mut(), looked_at).await;
+    tell_failures(response.headers_mut(), &request.caller, &failures);
     Ok(response)
 }
 
@@ -69,6 +77,18 @@ async fn tell_looks(registry: &Registry, target: &Target, caller: &Caller, heade
     if registry.may_list_all(target, caller).await {
         tell(headers, LOOKED_AT, count);
     }
+}
+
+/// Sends the number of objects for which the condition has no value, and warns of them. All of them are objects that the request selects.
+fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEvaluations) {
+    let FailedEvaluations { count, first } = failures;
+    if *count == 0 {
+        return;
+    }
+    tell(headers, FAILED_EVALUATIONS, *count);
+    let objects = if *count == 1 { "1 object, which is" } else { &*format!("{count} objects, which are") };
+    let why = first.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    caller.warnings().add(format!("keelson.io/where has no value for {objects} not in the answer{why}"));
 }
 
 /// What is left out of each object.

@@ -6,6 +6,7 @@
 
 mod list;
 mod object;
+mod unstored;
 mod watch;
 
 use std::time::SystemTime;
@@ -14,13 +15,14 @@ use keelson_codec::{Outline, StoredObject, json};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target, VersionedView};
+use keelson_resources::SubresourceHandler;
 use keelson_tables::Printer;
 use keelson_tables::wire::{IncludeObject, MetaVersion, Row, write_partial};
 
 pub(super) use list::ListWriter;
 pub(super) use watch::EventEncoder;
 
-use crate::negotiation::{MediaType, ObjectForm, Representation, Subject, negotiate_representation};
+use crate::negotiation::{MediaType, ObjectForm, Origin, Representation, Subject, negotiate_representation};
 use crate::service::ApiRequest;
 
 /// Members of a spec that no column of a built-in kind shows, so that rows are not made from them.
@@ -79,8 +81,12 @@ impl Renderer {
         request: &ApiRequest,
         subject: Subject,
     ) -> Result<Self, ApiError> {
-        let is_custom = !target.resource.is_builtin();
-        let representation = negotiate_representation(&request.parts, subject, is_custom, || go_type(target, subject))?;
+        let origin = match (target.resource.is_builtin(), &target.subresource) {
+            (true, _) => Origin::Builtin,
+            (false, Some(below)) if below.handler == SubresourceHandler::Scale => Origin::BelowCustom,
+            (false, _) => Origin::Custom,
+        };
+        let representation = negotiate_representation(&request.parts, subject, origin, || go_type(target, subject))?;
         let include = match representation.object_form {
             ObjectForm::Table(_) => {
                 let stated = request.query.pairs().get("includeObject").unwrap_or_default();

@@ -17,10 +17,10 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let Posted { object: review, caller, answer } = Posted::read(target, request).await?;
+    let Posted { object: review, caller, answer } = Posted::read(registry, target, request).await?;
     let reviewed = match (target.resource.create_handler, tokens) {
         (Some(CreateHandler::TokenReview), Some(tokens)) => tokens.review(target, review, &caller).await?,
         _ => registry.review(target, review, &caller).await?,
     };
-    Ok(answer.with(reviewed))
+    answer.with(reviewed)
 }

@@ -8,11 +8,13 @@ use keelson_meta::options::{GetOptions, UpdateOptions};
 use keelson_meta::{ApiError, GroupVersionKind};
 use keelson_registry::{PatchKind, Registry, Target, WriteOptions, match_name, object_of};
 use keelson_resources::Verb;
+use keelson_tables::Printer;
 
+use super::get::refuse_export;
+use super::render::Renderer;
 use super::{decode, patch, resolve, writing};
 use crate::body::ResponseBody;
-use crate::negotiation::{OBJECT_OFFERS, negotiate_routed};
-use crate::respond;
+use crate::negotiation::Subject;
 use crate::service::ApiRequest;
 
 pub(super) async fn handle(
@@ -20,12 +22,13 @@ pub(super) async fn handle(
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let media = negotiate_routed(&request.parts, OBJECT_OFFERS)?;
+    let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
     let query = request.query.pairs();
     let name = resolve::name(target)?;
     let headers = &request.parts.headers;
     let scale = match request.info.verb.served() {
         Some(Verb::Get) => {
+            refuse_export(query)?;
             let entry = registry.get(target, name, &request.caller, &GetOptions::parse(query)).await?;
             registry.scale(target, &entry).await?
         }
@@ -59,7 +62,13 @@ pub(super) async fn handle(
         }
         _ => return Err(ApiError::MethodNotAllowed),
     };
-    Ok(respond::value(StatusCode::OK, &scale.into_value(), media))
+    let kind = kind();
+    let printer = match target.resource.is_builtin() {
+        true => Printer::of(&kind.group, &kind.kind),
+        // As upstream has it, by the columns that the definition names.
+        false => target.version.printer().clone(),
+    };
+    renderer.answer_unstored(StatusCode::OK, scale, &printer)
 }
 
 fn kind() -> GroupVersionKind {

@@ -4,7 +4,7 @@
 
 use http::Response;
 use keelson_meta::ApiError;
-use keelson_registry::{ServiceAccountTokens, Target};
+use keelson_registry::{Registry, ServiceAccountTokens, Target};
 
 use super::posted::Posted;
 use super::resolve;
@@ -12,12 +12,13 @@ use crate::body::ResponseBody;
 use crate::service::ApiRequest;
 
 pub(super) async fn create(
+    registry: &Registry,
     tokens: Option<&ServiceAccountTokens>,
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let tokens = tokens.ok_or(ApiError::MethodNotAllowed)?;
-    let Posted { object: wanted, caller, answer } = Posted::read(target, request).await?;
+    let Posted { object: wanted, caller, answer } = Posted::read(registry, target, request).await?;
     let issued = tokens.issue(target, resolve::name(target)?, wanted, &caller).await?;
-    Ok(answer.with(issued))
+    answer.with(issued)
 }

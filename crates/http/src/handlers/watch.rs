@@ -1,13 +1,11 @@
-//! `GET` with `watch`: a stream of events, one line each.
+//! `GET` with `watch`: a stream of events, one line each, or one message each on a websocket.
 //!
 //! The registry gives events and this frames them: each watcher of the same view shares the bytes, which are made once in
 //! `render/watch.rs`.
 
 use bytes::Bytes;
-use futures::stream::{self, Stream, StreamExt as _};
-use http::{Response, StatusCode};
-use http_body_util::StreamBody;
-use hyper::body::Frame;
+use futures::stream::{self, Stream};
+use http::Response;
 use keelson_meta::ApiError;
 use keelson_registry::{Registry, Target, WatchStream};
 use keelson_supervision::Turns;
@@ -15,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::render::{EventEncoder, Renderer};
 use super::{live_page, query};
-use crate::body::{self, BodyError, ResponseBody};
+use crate::body::ResponseBody;
 use crate::filters::InitialSeats;
 use crate::negotiation::Subject;
-use crate::respond;
 use crate::service::ApiRequest;
+use crate::websocket;
 
 /// After events of more bytes than this others have their turn.
 const REST_FROM_BYTES: usize = 16 * 1024;
@@ -30,12 +28,13 @@ pub(super) async fn handle(
     mut request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let renderer = Renderer::negotiate(registry, target, &request, Subject::Watch)?;
-    let content_type = renderer.media().kind.watch_content_type();
+    let kind = renderer.media().kind;
     let options = request.query.list_options()?;
     let (watch, mask) = match request.query.extended()? {
         None => (registry.watch(target, &request.caller, options).await?, None),
         Some(query) => {
             query.check_watch().map_err(|error| ApiError::BadRequest(error.to_string()))?;
+            target.check_query(query, &request.caller)?;
             let mask = query::mask(query, &renderer)?;
             if query.is_live_page() {
                 let encoder = EventEncoder::new(renderer).masked(mask);
@@ -51,8 +50,7 @@ pub(super) async fn handle(
     let encoder = EventEncoder::new(renderer).masked(mask);
     let turns = request.parts.extensions.remove::<Turns>();
     let frames = frames(watch, encoder, turns, request.stopping);
-    let body = body::stream(StreamBody::new(frames.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)))));
-    Ok(respond::stream(StatusCode::OK, content_type, body))
+    Ok(websocket::answer_watch(&mut request.parts, kind, frames))
 }
 
 /// The frames of a watch, which takes turns with others of its user if it has a query. It ends cleanly when the watch does and when the

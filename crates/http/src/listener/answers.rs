@@ -88,6 +88,11 @@ impl Answers {
         }
     }
 
+    /// The bytes a second that a client has to take of an answer.
+    pub(super) const fn least_bytes_per_second(&self) -> u64 {
+        self.least_bytes_per_second
+    }
+
     /// Counts an answer for as long as the result lives.
     pub(super) fn begin(
         self: &Arc<Self>,

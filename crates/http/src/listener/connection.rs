@@ -36,6 +36,7 @@ use super::long_heads::LongHeads;
 use super::request_head;
 use super::sending::{Sending, SentBody, Streams};
 use super::stall::{Patience, StallGuard};
+use super::websocket::Upgrading;
 use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
 use crate::filters::{ClientConnection, LentSeats, LongRunning, browsers};
 use crate::health;
@@ -214,13 +215,16 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
     let activity = Activity::new();
     client.ticket.has_requests(&activity);
     let stopping = shared.pipeline.stopping().clone();
+    let upgrading = Upgrading::default();
     let service = service_fn(|request| {
         client.standing.head_is_whole();
         let (busy, client, shared, place) = (activity.begin(), client.clone(), shared.clone(), place.clone());
-        async move { Ok::<_, Infallible>(answer(&shared, client, place, request, busy).await) }
+        let upgrading = upgrading.clone();
+        async move { Ok::<_, Infallible>(upgrading.keep(answer(&shared, client, place, request, busy).await)) }
     });
     let builder = builder(Streams::new(shared.unread, shared.metrics.clone()));
-    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(LongHeads::new(stream)), service));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(LongHeads::new(stream)), service);
+    let mut connection = pin!(connection);
     // Only looked at when one of them is woken, which is seldom, while the connection is at every request.
     let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
     ends.push(Box::pin(async {
@@ -249,18 +253,30 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
         // On HTTP/1.1 this is all that requests do; on HTTP/2 they have tasks of their own.
         let polled = std::future::poll_fn(|context| shared.metrics.polls.timed(|| connection.as_mut().poll(context)));
         tokio::select! {
-            result = polled => {
-                if let Err(error) = result {
+            result = polled => match result {
+                Ok(()) => break,
+                Err(error) => {
                     tracing::debug!(error, "a connection ended early");
+                    return;
                 }
-                return;
-            }
+            },
             Some(end) = ends.next() => match end {
                 End::Graceful => connection.as_mut().graceful_shutdown(),
                 End::Cut => {
                     tracing::debug!("a connection was cut");
                     return;
                 }
+            }
+        }
+    }
+    let mut websocket = pin!(upgrading.serve(shared.answers.least_bytes_per_second()));
+    loop {
+        tokio::select! {
+            () = &mut websocket => return,
+            // Its watch ends by itself when the server stops.
+            Some(end) = ends.next() => if matches!(end, End::Cut) {
+                tracing::debug!("a websocket was cut");
+                return;
             }
         }
     }

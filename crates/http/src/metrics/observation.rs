@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use http::header::{HeaderMap, USER_AGENT};
+use http::request::Parts;
 use keelson_registry::Target;
 use keelson_resources::Verb;
 use prometheus_client::metrics::gauge::Gauge;
@@ -48,14 +50,16 @@ pub struct Observation {
     /// How many like it there are now.
     in_flight: Gauge,
     started: Instant,
+    system_client: &'static str,
     code: Option<StatusCode>,
 }
 
 impl Observation {
     /// Begins to count a request. `served` is `None` when the path names no resource that is served.
-    pub fn begin(metrics: &Metrics, info: &RequestInfo, served: Option<ResourceNames<'_>>) -> Self {
+    pub fn begin(metrics: &Metrics, info: &RequestInfo, parts: &Parts, served: Option<ResourceNames<'_>>) -> Self {
         let ResourceNames { group, version, resource, subresource } = served.unwrap_or_default();
-        let labels = RequestLabels { verb: verb(info), group, version, resource, subresource, scope: scope(info) };
+        let (verb, dry_run, scope) = (verb(info), dry_run(parts), scope(info));
+        let labels = RequestLabels { verb, dry_run, group, version, resource, subresource, scope };
         let series = metrics.requests.series(labels, info.is_long_running());
         let in_flight = match series.running() {
             Some(running) => running,
@@ -64,7 +68,7 @@ impl Observation {
         };
         in_flight.inc();
         let in_flight = in_flight.clone();
-        Self { series, in_flight, started: Instant::now(), code: None }
+        Self { series, in_flight, started: Instant::now(), system_client: system_client(&parts.headers), code: None }
     }
 
     /// Notes the code of the answer.
@@ -77,7 +81,7 @@ impl Drop for Observation {
     fn drop(&mut self) {
         self.in_flight.dec();
         if let Some(code) = self.code {
-            self.series.answered(code, self.started.elapsed());
+            self.series.answered(code, self.system_client, self.started.elapsed());
         }
     }
 }
@@ -108,6 +112,26 @@ fn verb(info: &RequestInfo) -> &'static str {
     }
 }
 
+/// The kind of dry run that a request asks for in its query.
+fn dry_run(parts: &Parts) -> &'static str {
+    // Few requests have it, and all come here.
+    let query = parts.uri.query().filter(|query| query.contains("dryRun")).unwrap_or_default();
+    let mut dry_runs = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "dryRun");
+    match dry_runs.next() {
+        None => "",
+        Some((_, value)) if value == "All" && dry_runs.all(|(_, value)| value == "All") => "All",
+        Some(_) => "invalid",
+    }
+}
+
+/// The part of the cluster that made a request, by the program that its `User-Agent` names.
+fn system_client(headers: &HeaderMap) -> &'static str {
+    const PARTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+    let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let program = agent.split_once('/').map_or("", |(program, _)| program);
+    PARTS.into_iter().find(|part| *part == program).unwrap_or_default()
+}
+
 /// What a request reaches: one object, a namespace, the cluster, or nothing of these.
 fn scope(info: &RequestInfo) -> &'static str {
     match info {
@@ -122,14 +146,22 @@ fn scope(info: &RequestInfo) -> &'static str {
 mod tests {
     use super::super::{MetricKind, Sample};
     use super::*;
-    use http::Method;
+    use http::{Method, Request};
 
     const PODS: ResourceNames<'_> = ResourceNames { group: "", version: "v1", resource: "pods", subresource: "" };
 
+    fn begin(
+        metrics: &Arc<Metrics>,
+        (method, target, agent): (Method, &str, &str),
+        served: Option<ResourceNames<'_>>,
+    ) -> Observation {
+        let request = Request::builder().method(method).uri(target).header("user-agent", agent);
+        let parts = request.body(()).unwrap().into_parts().0;
+        Observation::begin(metrics, &RequestInfo::parse(&parts.method, &parts.uri), &parts, served)
+    }
+
     fn observe(metrics: &Arc<Metrics>, target: &str, served: Option<ResourceNames<'_>>, code: StatusCode) {
-        let info = RequestInfo::parse(&Method::GET, &target.parse().unwrap());
-        let mut observation = Observation::begin(metrics, &info, served);
-        observation.answered(code);
+        begin(metrics, (Method::GET, target, "kubectl/v1"), served).answered(code);
     }
 
     #[test]
@@ -154,12 +186,15 @@ mod tests {
             vec![objects, lists]
         });
         observe(&metrics, "/api/v1/namespaces/a/pods", Some(PODS), StatusCode::GONE);
+        let path = "/api/v1/namespaces/a/pods?dryRun=All";
+        begin(&metrics, (Method::POST, path, "kube-scheduler/v1 (linux)"), Some(PODS)).answered(StatusCode::CREATED);
         let text = metrics.classic().unwrap();
         for line in [
             "# TYPE apiserver_request_total counter",
-            r#"apiserver_request_total{verb="LIST",group="",version="v1",resource="pods",subresource="",scope="namespace",code="410"} 1"#,
+            r#"apiserver_request_total{verb="LIST",group="",version="v1",resource="pods",subresource="",scope="namespace",component="apiserver",dry_run="",system_client="",code="410"} 1"#,
+            r#"apiserver_request_total{verb="POST",group="",version="v1",resource="pods",subresource="",scope="resource",component="apiserver",dry_run="All",system_client="kube-scheduler",code="201"} 1"#,
             r#"apiserver_current_inflight_requests{request_kind="readOnly"} 0"#,
-            r#"apiserver_request_duration_seconds_count{verb="LIST",group="",version="v1",resource="pods",subresource="",scope="namespace"} 1"#,
+            r#"apiserver_request_duration_seconds_count{verb="LIST",group="",version="v1",resource="pods",subresource="",scope="namespace",component="apiserver",dry_run=""} 1"#,
             r#"apiserver_storage_objects{resource="pods"} 7.0"#,
             "keelson_lists_total 3.0",
             "# TYPE process_cpu_seconds_total counter",
@@ -195,13 +230,12 @@ mod tests {
     #[test]
     fn a_watch_counts_as_long_running_while_it_lasts() {
         let metrics = Arc::new(Metrics::new());
-        let info = RequestInfo::parse(&Method::GET, &"/api/v1/pods?watch=1".parse().unwrap());
         let line = |count: u8| {
             format!(
-                r#"apiserver_longrunning_requests{{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster"}} {count}"#
+                r#"apiserver_longrunning_requests{{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster",component="apiserver"}} {count}"#
             )
         };
-        let observation = Observation::begin(&metrics, &info, Some(PODS));
+        let observation = begin(&metrics, (Method::GET, "/api/v1/pods?watch=1", ""), Some(PODS));
         assert!(metrics.classic().unwrap().contains(&line(1)));
         drop(observation);
         assert!(metrics.classic().unwrap().contains(&line(0)));

@@ -22,10 +22,14 @@ const DURATION_BUCKETS: [f64; 23] = [
     45.0, 60.0,
 ];
 
+/// The component of the reference that counts these requests. Others there count those for definitions and aggregated servers alike.
+const COMPONENT: &str = "apiserver";
+
 /// What is alike of the requests of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct RequestLabels<'a> {
     pub(super) verb: &'static str,
+    pub(super) dry_run: &'static str,
     pub(super) group: &'a str,
     pub(super) version: &'a str,
     pub(super) resource: &'a str,
@@ -33,18 +37,26 @@ pub(super) struct RequestLabels<'a> {
     pub(super) scope: &'static str,
 }
 
-impl EncodeLabelSet for RequestLabels<'_> {
-    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
-        let Self { verb, group, version, resource, subresource, scope } = *self;
-        let labels = [
+impl RequestLabels<'_> {
+    /// The labels of all families, of which those of watches have no more.
+    const fn of_watches(&self) -> [(&'static str, &str); 7] {
+        let Self { verb, group, version, resource, subresource, scope, .. } = *self;
+        [
             ("verb", verb),
             ("group", group),
             ("version", version),
             ("resource", resource),
             ("subresource", subresource),
             ("scope", scope),
-        ];
-        labels.encode(encoder)
+            ("component", COMPONENT),
+        ]
+    }
+}
+
+impl EncodeLabelSet for RequestLabels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        self.of_watches().encode(encoder)?;
+        [("dry_run", self.dry_run)].encode(encoder)
     }
 }
 
@@ -52,6 +64,7 @@ impl EncodeLabelSet for RequestLabels<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OwnLabels {
     verb: &'static str,
+    dry_run: &'static str,
     group: Box<str>,
     version: Box<str>,
     resource: Box<str>,
@@ -61,16 +74,16 @@ struct OwnLabels {
 
 impl OwnLabels {
     fn shown(&self) -> RequestLabels<'_> {
-        let Self { verb, group, version, resource, subresource, scope } = self;
-        RequestLabels { verb, group, version, resource, subresource, scope }
+        let Self { verb, dry_run, group, version, resource, subresource, scope } = self;
+        RequestLabels { verb, dry_run, group, version, resource, subresource, scope }
     }
 }
 
 impl From<&RequestLabels<'_>> for OwnLabels {
     fn from(labels: &RequestLabels<'_>) -> Self {
-        let RequestLabels { verb, group, version, resource, subresource, scope } = *labels;
+        let RequestLabels { verb, dry_run, group, version, resource, subresource, scope } = *labels;
         let [group, version, resource, subresource] = [group, version, resource, subresource].map(Box::from);
-        Self { verb, group, version, resource, subresource, scope }
+        Self { verb, dry_run, group, version, resource, subresource, scope }
     }
 }
 
@@ -80,9 +93,18 @@ impl Equivalent<OwnLabels> for RequestLabels<'_> {
     }
 }
 
+/// The labels in which the answers of a series differ.
 #[derive(Debug, EncodeLabelSet)]
-struct CodeLabel {
+struct AnswerLabels {
+    system_client: &'static str,
     code: u16,
+}
+
+/// The answers that are counted together: the code, and the part of the cluster that they are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answered {
+    code: StatusCode,
+    system_client: &'static str,
 }
 
 /// How many series more there may be than after the last time that those of the past were forgotten.
@@ -111,8 +133,8 @@ struct AllSeries {
 /// What was counted of requests that are alike.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// How many were answered, by code. Few codes are ever seen of one.
-    answered: Mutex<Vec<(StatusCode, u64)>>,
+    /// The number of answers of each sort. Few sorts are ever seen of one.
+    answered: Mutex<Vec<(Answered, u64)>>,
     length: Length,
 }
 
@@ -190,12 +212,14 @@ impl Series {
         }
     }
 
-    /// Counts a request that was answered, and ended so long after its head had come.
-    pub(super) fn answered(&self, code: StatusCode, after: Duration) {
+    /// Counts a request that was answered, and ended so long after its head had come. `system_client` is the part of the cluster that made
+    /// it, or empty.
+    pub(super) fn answered(&self, code: StatusCode, system_client: &'static str, after: Duration) {
+        let sort = Answered { code, system_client };
         let mut answered = self.answered.lock();
-        match answered.iter_mut().find(|(known, _)| *known == code) {
+        match answered.iter_mut().find(|(known, _)| *known == sort) {
             Some((_, count)) => *count += 1,
-            None => answered.push((code, 1)),
+            None => answered.push((sort, 1)),
         }
         drop(answered);
         if let Length::Short(durations) = &self.length {
@@ -211,8 +235,8 @@ impl Collector for Requests {
         let (name, help) = ("apiserver_request", "Requests, by what they asked and the code.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, series) in &all {
-            for (code, count) in series.answered.lock().iter() {
-                let labels = (labels.shown(), CodeLabel { code: code.as_u16() });
+            for (Answered { code, system_client }, count) in series.answered.lock().iter() {
+                let labels = (labels.shown(), AnswerLabels { system_client, code: code.as_u16() });
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
             }
         }
@@ -228,7 +252,7 @@ impl Collector for Requests {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, series) in &all {
             if let Length::Long(running) = &series.length {
-                running.encode(family.encode_family(&labels.shown())?)?;
+                running.encode(family.encode_family(&labels.shown().of_watches())?)?;
             }
         }
         Ok(())

@@ -9,14 +9,11 @@ use keelson_meta::json::{Map, Value};
 use keelson_query::{GROUP_VERSION, PARAMETERS, Parameter};
 
 use crate::body::ResponseBody;
-use crate::negotiation::{MediaKind, negotiate_routed};
+use crate::negotiation::negotiate_document;
 use crate::respond;
 
 /// Where it is.
 pub(super) const PATH: &str = "/apis/keelson.io/v1alpha1";
-
-/// Protobuf has no place for what is announced here.
-const OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml];
 
 /// Whether it is the page of this version of this group.
 pub(super) fn is_at(group: &str, version: &str) -> bool {
@@ -25,7 +22,7 @@ pub(super) fn is_at(group: &str, version: &str) -> bool {
 
 /// The page.
 pub(super) fn answer(parts: &Parts) -> Result<Response<ResponseBody>, ApiError> {
-    Ok(respond::value(StatusCode::OK, &document(), negotiate_routed(parts, OFFERS)?))
+    Ok(respond::value(StatusCode::OK, &document(), negotiate_document(parts)?))
 }
 
 /// A list of no resources, with a member that only who knows of it reads.

@@ -69,9 +69,11 @@ async fn requests_are_counted() {
     client.get("/api/v1/namespaces/a/configmaps/x").await;
     client.get("/api/v1/nothings").await;
     let metrics = client.get("/metrics").await.text;
-    let line = r#"apiserver_request_total{verb="GET",group="",version="v1",resource="configmaps",subresource="",scope="resource",code="200"} 1"#;
+    let line = r#"apiserver_request_total{verb="GET",group="",version="v1",resource="configmaps",subresource="",scope="resource",component="apiserver",dry_run="",system_client="",code="200"} 1"#;
     assert!(metrics.contains(line), "{metrics}");
-    assert!(metrics.contains(r#"resource="",subresource="",scope="cluster",code="404"} 1"#), "{metrics}");
+    let unknown =
+        r#"resource="",subresource="",scope="cluster",component="apiserver",dry_run="",system_client="",code="404"} 1"#;
+    assert!(metrics.contains(unknown), "{metrics}");
     assert!(!metrics.contains("nothings"));
 }
 

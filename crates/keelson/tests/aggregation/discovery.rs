@@ -155,6 +155,19 @@ async fn a_version_is_stale_while_its_server_is_away_and_the_tags_tell_nothing_e
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_fails_its_check_and_says_what_it_serves_is_current() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let backend = Backend::start(&raw, "half").await;
+    let things = json!([resource("things", "Thing")]);
+    backend.serve(&[("half.example.org", "v1", things.clone())]);
+    backend.answer("/apis/half.example.org/v1", HookReply::Other(500, vec![], "no".to_owned()));
+    backend.register(&raw, "half.example.org", "v1").await;
+    until_reason(&raw, "v1.half.example.org", "FailedDiscoveryCheck").await;
+    assert_eq!(version(&raw, "half.example.org", "Current").await["resources"], things);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_and_versions_of_all_sources_stand_in_one_order() {
     let server = TestServer::start().await;
     let raw = server.raw();

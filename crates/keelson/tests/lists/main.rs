@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod answers;
 mod chunking;
 mod client;
 mod large_lists;
@@ -13,5 +14,7 @@ mod partial_rights;
 mod past;
 mod queries;
 mod query_costs;
+mod query_faults;
 mod query_watches;
 mod sealed_tokens;
+mod websockets;

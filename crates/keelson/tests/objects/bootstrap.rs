@@ -143,6 +143,24 @@ async fn what_is_missing_is_added_at_the_next_start_and_nothing_else_is_touched(
 }
 
 #[tokio::test]
+async fn a_binding_that_was_a_part_of_another_one_inherits_what_an_operator_made_of_it() {
+    let mut server = TestServer::builder().sqlite().start().await;
+    let raw = server.raw();
+    let binding = |name: &str| format!("{RBAC}/clusterrolebindings/{name}");
+    raw.delete(binding("system:public-info-viewer")).await.expect(200);
+    let kept = json!({
+        "metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}, "labels": {"of": "mine"}},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "ann"}],
+    });
+    raw.patch(binding("system:discovery"), MERGE, &kept).await.expect(200);
+    server.restart().await;
+    let made = server.raw().get(binding("system:public-info-viewer")).await.expect(200).json();
+    assert_eq!(made["subjects"], kept["subjects"]);
+    assert_eq!(made["metadata"]["labels"]["of"], "mine");
+    assert_eq!(made["roleRef"]["name"], "system:public-info-viewer");
+}
+
+#[tokio::test]
 async fn each_namespace_has_a_service_account_and_the_certificates_of_the_server() {
     let server = TestServer::builder().configure(|config| config.controllers = Switches::default()).start().await;
     let raw = server.raw();

@@ -111,3 +111,35 @@ async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
         tokio::time::sleep(LOOK).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_legacy_token_of_an_account_warns_and_one_that_is_marked_is_noted() {
+    let server = TestServer::start().await;
+    let admin = server.raw();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = json!({"metadata": {"name": "web"}, "secrets": [{"name": "web-token"}]});
+    let account = admin.post(accounts, &account).await.expect(201).json();
+    let uid = account["metadata"]["uid"].as_str().unwrap();
+    let day = |secret: &Value| secret["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].clone();
+    let since = "kubernetes.io/legacy-token-invalid-since";
+    let warning = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
+                   secret-based tokens.";
+    for (name, since, code, warnings) in [
+        ("web-token", json!({}), 201, vec![format!("299 - \"{warning}\"")]),
+        ("by-hand", json!({ since: "" }), 201, vec![]),
+        ("marked", json!({ since: "2026-01-02" }), 401, vec![]),
+    ] {
+        let token = signed(&server, name, uid);
+        let annotations = json!({"kubernetes.io/service-account.name": "web"});
+        let metadata = json!({"name": name, "annotations": annotations, "labels": since});
+        let kind = "kubernetes.io/service-account-token";
+        let secret = json!({"metadata": metadata, "type": kind, "stringData": {"token": token}});
+        admin.post(SECRETS, &secret).await.expect(201);
+        let whoami = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
+        let whoami = whoami.header("authorization", format!("Bearer {token}")).await.expect(code);
+        let found: Vec<_> = whoami.headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();
+        assert_eq!(found, warnings, "{name}");
+        let used = admin.get(format!("{SECRETS}/{name}")).await.expect(200).json();
+        assert!(day(&used).is_string(), "{name}: {used}");
+    }
+}

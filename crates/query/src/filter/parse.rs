@@ -170,9 +170,15 @@ impl Parser<'_> {
         Err(self.scanner.error("a comparison is expected"))
     }
 
-    /// The path of a test, of which is counted what it may cost.
+    /// The path of a test, of which is counted what it may cost. Of an item that is tested, a point alone is the item.
     fn path(&mut self) -> Result<Path, QueryError> {
-        let path = Path::read(&mut self.scanner)?;
+        self.scanner.skip_spaces();
+        let rest = self.scanner.rest();
+        let is_itself = rest.strip_prefix('.').is_some_and(|rest| !rest.starts_with(follows_point));
+        let path = match self.around > 0 && is_itself && self.scanner.take(".") {
+            true => Path::to_itself(),
+            false => Path::read(&mut self.scanner)?,
+        };
         let is_of_items = self.around > 0 || !path.is_single();
         self.steps += if is_of_items { STEPS_OF_ITEMS } else { 1 };
         Ok(path)
@@ -320,6 +326,11 @@ impl Parser<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns true if a point before this character begins a path to something in a value.
+fn follows_point(next: char) -> bool {
+    next.is_alphanumeric() || matches!(next, '_' | '-' | '$' | '/' | '\\' | '[' | '.')
 }
 
 fn text(text: &str) -> Literal {

@@ -63,7 +63,7 @@ impl ListPlan {
         let token = options.continue_token.as_deref().filter(|_| chunked);
         // Clients that ask for any version with a limit and nothing else rely on getting everything, also when they
         // continue: client-go's reflector does.
-        let ignore_limit = requested == RequestedVersion::Any
+        let ignore_limit = options.resource_version_raw == "0"
             && options.resource_version_match.is_none()
             && !config.limit_at_any_version;
         let limit = options.limit.filter(|_| chunked && !ignore_limit).map(NonZeroUsize::get);

@@ -12,7 +12,7 @@ use keelson_query::Value;
 use tokio::task::yield_now;
 
 use super::turns::Turns;
-use super::{Asked, Wanted};
+use super::{Asked, FailedEvaluations, Sought, Wanted};
 
 /// How many groups are told where no limit is given.
 const DEFAULT_LIMIT: usize = 100;
@@ -31,6 +31,8 @@ pub struct Groups {
     pub total: usize,
     /// How many objects were looked at to find that out.
     pub looked_at: usize,
+    /// The objects for which the condition has no value.
+    pub failures: FailedEvaluations,
 }
 
 /// The objects that have one value.
@@ -43,8 +45,8 @@ pub struct Group {
 }
 
 impl Groups {
-    pub(super) const fn empty(revision: Revision) -> Self {
-        Self { revision, groups: Vec::new(), total: 0, looked_at: 0 }
+    pub(super) fn empty(revision: Revision) -> Self {
+        Self { revision, groups: Vec::new(), total: 0, looked_at: 0, failures: FailedEvaluations::default() }
     }
 }
 
@@ -76,7 +78,8 @@ pub(super) async fn count(asked: &Asked, view: &View, looked_at: usize) -> Resul
         let value = turns.look(entry, move |wanted, entry| value_at(wanted, entry, &place)).await;
         groups.push(Group { value, count });
     }
-    Ok(Groups { revision: asked.sought.snapshot.revision, groups, total, looked_at })
+    let Sought { snapshot, wanted, .. } = &asked.sought;
+    Ok(Groups { revision: snapshot.revision, groups, total, looked_at, failures: wanted.failures(view) })
 }
 
 /// The value of a group, which one of its objects tells.

@@ -9,7 +9,7 @@ use keelson_query::WordMatch;
 
 use super::page::QueryPage;
 use super::turns::Turns;
-use super::{Asked, Wanted};
+use super::{Asked, FailedEvaluations, Wanted};
 
 /// How many objects are told of where no limit is given.
 pub(super) const DEFAULT_LIMIT: usize = 100;
@@ -30,6 +30,8 @@ pub struct Matches {
     pub total: usize,
     /// How many objects were looked at to find out which these are.
     pub looked_at: usize,
+    /// The objects for which the condition has no value.
+    pub failures: FailedEvaluations,
 }
 
 /// Where they are found in one object.
@@ -44,8 +46,8 @@ pub struct Matched {
 
 impl Matches {
     pub(super) fn of(page: QueryPage, objects: Vec<Matched>) -> Self {
-        let QueryPage { revision, continue_token, remaining, total, looked_at, .. } = page;
-        Self { revision, continue_token, remaining, objects, total, looked_at }
+        let QueryPage { revision, continue_token, remaining, total, looked_at, failures, items: _ } = page;
+        Self { revision, continue_token, remaining, objects, total, looked_at, failures }
     }
 }
 

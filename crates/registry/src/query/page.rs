@@ -11,7 +11,7 @@ use keelson_storage::behind;
 use tokio::task::yield_now;
 
 use super::plan::{QueryPlan, Start};
-use super::{Asked, KeyRange, Shown, Sought};
+use super::{Asked, FailedEvaluations, KeyRange, Shown, Sought};
 use crate::list::ListItems;
 
 /// After so many objects were found others have their turn.
@@ -31,6 +31,8 @@ pub struct QueryPage {
     pub total: usize,
     /// How many objects were looked at to find out which these are and how they are ordered; 0 where that was known.
     pub looked_at: usize,
+    /// The objects for which the condition has no value.
+    pub failures: FailedEvaluations,
 }
 
 pub(super) fn none() -> ListItems {
@@ -39,7 +41,11 @@ pub(super) fn none() -> ListItems {
 
 /// Cuts the planned page.
 pub(super) async fn cut(asked: &Asked, shown: Shown, looked_at: usize) -> Result<QueryPage, ApiError> {
-    let Asked { plan, sought: Sought { snapshot, .. } } = asked;
+    let Asked { plan, sought: Sought { snapshot, wanted, .. } } = asked;
+    let failures = match &shown {
+        Shown::Range(_) => FailedEvaluations::default(),
+        Shown::View(view) => wanted.failures(view),
+    };
     let (total, begin) = match &shown {
         Shown::Range(range) => {
             (snapshot.count(&range.from, range.to.as_deref()), begin_in_range(snapshot, range, plan))
@@ -63,6 +69,7 @@ pub(super) async fn cut(asked: &Asked, shown: Shown, looked_at: usize) -> Result
         items,
         total,
         looked_at,
+        failures,
     })
 }
 

@@ -9,13 +9,14 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use keelson_cache::{Entry, IndexTerm, NoRoom, Places, Sight};
+use keelson_cache::{Entry, IndexTerm, NoRoom, Places, Sight, View};
 use keelson_codec::StoredObject;
 use keelson_codec::stored::Marks;
 use keelson_meta::options::ListOptions;
 use keelson_meta::{ApiError, Revision};
-use keelson_query::{Budget, Filter, Path, Query, Search, Segment, Subject, TooCostly};
+use keelson_query::{Budget, Decision, Filter, Path, Query, Search, Segment, Subject, TooCostly};
 
+use super::FailedEvaluations;
 use crate::config::RegistryConfig;
 use crate::list::KeyRange;
 use crate::selection::Selection;
@@ -56,6 +57,8 @@ pub(crate) struct Wanted {
     is_unknown: AtomicBool,
     /// The cost of its expressions for all objects; without a limit for watches, which rest between looks.
     budget: Option<Budget>,
+    /// The first reason for which the condition has no value for an object.
+    failure: OnceLock<String>,
     /// The parameter with an expression that costs too much, and the object for which it does; no object if it does for all together.
     too_costly: OnceLock<(&'static str, Option<Arc<str>>)>,
 }
@@ -87,6 +90,7 @@ impl Wanted {
             search_from: 0,
             is_unknown: AtomicBool::new(false),
             budget: None,
+            failure: OnceLock::new(),
             too_costly: OnceLock::new(),
         }
     }
@@ -266,11 +270,11 @@ impl Wanted {
         converted.map_or_else(|_| Seen::stored(entry), |object| Seen::whole(entry, Cow::Owned(object)))
     }
 
-    /// Whether the query wants an object.
-    fn holds(&self, entry: &Entry, seen: &Seen<'_>) -> bool {
+    /// Whether the query wants an object; `None` where its condition has no value.
+    fn holds(&self, entry: &Entry, seen: &Seen<'_>) -> Option<bool> {
         // The whole query is refused by now: to look at more objects would be work for nobody.
         if self.too_costly.get().is_some() {
-            return false;
+            return Some(false);
         }
         let subject = seen.subject();
         let refused = |why: TooCostly, parameter| {
@@ -281,11 +285,22 @@ impl Wanted {
         if let Some(filter) = &self.query.filter
             && !filter.holds(&subject, budget).unwrap_or_else(|why| refused(why, "keelson.io/filter"))
         {
-            return false;
+            return Some(false);
         }
-        let Some(condition) = &self.query.condition else { return true };
-        let holds = condition.holds(&subject, || seen.object.decode(entry.revision).into_value(), budget);
-        holds.unwrap_or_else(|why| refused(why, "keelson.io/where"))
+        let Some(condition) = &self.query.condition else { return Some(true) };
+        match condition.holds(&subject, || seen.object.decode(entry.revision).into_value(), budget) {
+            Ok(Decision::Holds(holds)) => Some(holds),
+            Ok(Decision::Failed(why)) => {
+                self.failure.get_or_init(|| why.to_string());
+                None
+            }
+            Err(why) => Some(refused(why, "keelson.io/where")),
+        }
+    }
+
+    /// The objects of a view for which the condition has no value.
+    pub(super) fn failures(&self, view: &View) -> FailedEvaluations {
+        FailedEvaluations { count: view.failures(), first: self.failure.get().cloned() }
     }
 
     /// Whether the query wants the object of an entry, wherever it stands.
@@ -294,7 +309,7 @@ impl Wanted {
             let seen = self.shown(entry);
             let subject = seen.subject();
             let is_found = |search: &Search| search.score(&subject, entry.fields()).is_some();
-            self.holds(entry, &seen) && self.query.search.as_ref().is_none_or(is_found)
+            self.holds(entry, &seen) == Some(true) && self.query.search.as_ref().is_none_or(is_found)
         }
     }
 
@@ -356,8 +371,15 @@ impl Sight for Wanted {
             return out.push(&[]);
         }
         let seen = self.shown(entry);
-        if self.holds(entry, &seen) {
-            let subject = seen.subject();
+        let (holds, subject) = (self.holds(entry, &seen), seen.subject());
+        if holds.is_none() {
+            // One that is not found by its words is not in the answer in any case.
+            let is_found = |search: &Search| search.score(&subject, entry.fields()).is_some();
+            if self.query.search.as_ref().is_none_or(is_found) {
+                out.fail();
+            }
+        }
+        if holds == Some(true) {
             let mut count = 0;
             self.query.places(&subject, entry.fields(), |place| {
                 count += 1;

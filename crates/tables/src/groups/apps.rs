@@ -26,9 +26,9 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
-/// `spec.replicas`, with its default: an object from before the default existed shows what it means.
+/// `spec.replicas`. Stored objects have it by default, and what is nothing but a revision, as bookmarks are, has none.
 fn replicas(spec: FieldValue<'_>) -> i64 {
-    spec.at("replicas").set_int().unwrap_or(1)
+    spec.at("replicas").int()
 }
 
 const DEPLOYMENT: &[Column<'_>] = &[

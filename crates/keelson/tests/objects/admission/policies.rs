@@ -472,3 +472,26 @@ async fn what_no_expression_comes_to_is_told_where_it_is_written_or_where_it_is_
         assert_eq!(told["message"], message, "{value}");
     }
 }
+
+#[tokio::test]
+async fn a_new_namespace_is_in_itself_and_a_connection_has_its_whole_name() {
+    let judged = Judged::open().await;
+    let spec = |operation: &str, resource: &str, expression: &str| {
+        let rule =
+            json!({ "operations": [operation], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource] });
+        let constraints = json!({ "resourceRules": [rule], "objectSelector": {} });
+        json!({ "matchConstraints": constraints, "validations": [{ "expression": expression, "message": "no" }] })
+    };
+    let own = "request.namespace == request.name && request.name == 'inside'";
+    judged.policy("own", spec("CREATE", "namespaces", own), json!({})).await;
+    judged.policy("whole", spec("CONNECT", "services/proxy", "request.name == 'https:s:80'"), json!({})).await;
+    let create =
+        async |name: &str| judged.raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": name } })).await;
+    create("inside").await.expect(201);
+    create("outside").await.expect(422);
+    let service = json!({ "metadata": { "name": "s" }, "spec": { "ports": [{ "port": 80 }] } });
+    judged.raw.post("/api/v1/namespaces/hooked/services", &service).await.expect(201);
+    let connect = async |name: &str| judged.raw.get(format!("/api/v1/namespaces/hooked/services/{name}/proxy/")).await;
+    connect("https:s:80").await.expect(503);
+    connect("s").await.expect(422);
+}

@@ -2,7 +2,7 @@
 //!
 //! Each is told apart by the path at which it is asked.
 
-use keelson_testkit::{HookReply, HookRequest};
+use keelson_testkit::{HookReply, HookRequest, HookServer};
 use serde_json::{Value, json};
 
 use super::{Hooked, MAPS, MERGE, allowed, map, patched, review, warnings};
@@ -529,4 +529,24 @@ async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
     hooked.configure("mutating", "m", vec![hooked.webhook("owners", json!({}))]).await;
     let made = raw.post(MAPS, &map("b")).await.expect(201);
     assert_eq!((warnings(&made), &made.json()["metadata"]["ownerReferences"]), (by_admission, &json!([owner()])));
+}
+
+#[tokio::test]
+async fn calls_to_a_url_share_a_connection_where_the_host_speaks_http2() {
+    let hooked = Hooked::open(allowed).await;
+    let hook = HookServer::start_http2(&["127.0.0.1"], |request: HookRequest| {
+        let reply = allowed(&request);
+        async move { reply }
+    })
+    .await;
+    let client = json!({ "url": hook.url("/shared"), "caBundle": hook.ca_bundle() });
+    let webhook = hooked.webhook("shared", json!({ "clientConfig": client, "failurePolicy": "Fail" }));
+    hooked.configure("validating", "shared", vec![webhook]).await;
+    hooked.raw.post(MAPS, &map("first")).await.expect(201);
+    let posted = (0..20).map(|number| {
+        let raw = hooked.raw.clone();
+        async move { raw.post(MAPS, &map(&format!("m{number}"))).await.expect(201) }
+    });
+    futures::future::join_all(posted).await;
+    assert_eq!(hook.connections(), 1);
 }

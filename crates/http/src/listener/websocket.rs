@@ -1,0 +1,381 @@
+//! The end of a connection on which a watch is sent over a websocket.
+//!
+//! The body of the watch is the same as for a chunked one: it holds seats and shares, and a client that takes nothing is found by
+//! `stall.rs`. Each frame of the body is sent as one message. A client has nothing to say but that it is there: its messages are read
+//! and dropped, within bounds. Pings find clients that are gone, and keep proxies from closing an idle connection.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, SplitSink, SplitStream};
+use futures::{SinkExt as _, Stream, StreamExt as _};
+use http::Response;
+use http_body_util::BodyExt as _;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
+
+use crate::body::{ResponseBody, empty};
+use crate::websocket::Websocket;
+
+/// The longest time from the response to the first byte of the other protocol.
+const BEGIN_TIME: Duration = Duration::from_secs(10);
+/// The interval at which the client is asked whether it is there.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// A client is gone if nothing comes from it for this time, and for the longest time that it may take to read up to the last ping.
+const SILENCE: Duration = Duration::from_secs(100);
+/// The longest time for the client to take the end of the watch and to end the connection.
+const END_TIME: Duration = Duration::from_secs(5);
+/// The longest message of a client, in bytes.
+const MESSAGE_BYTES: usize = 64 * 1024;
+/// The messages that a client may send between two pings.
+const MESSAGES: u32 = 1000;
+/// The buffer for what a client sends, in bytes. It sends little.
+const READ_BUFFER_BYTES: usize = 4 * 1024;
+/// The bytes of events that are collected before they are sent together, while there are more at once.
+const WRITE_BUFFER_BYTES: usize = 64 * 1024;
+
+/// A watch that waits for its connection to be upgraded. A clone is the same.
+#[derive(Clone, Default)]
+pub(super) struct Upgrading(Arc<Mutex<Option<(Websocket, ResponseBody)>>>);
+
+impl Upgrading {
+    /// Keeps the body of a watch over a websocket, and returns the response without it. Other responses pass as they are.
+    pub(super) fn keep(&self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+        let Some(websocket) = response.extensions_mut().remove::<Websocket>() else { return response };
+        let (head, body) = response.into_parts();
+        *self.0.lock() = Some((websocket, body));
+        Response::from_parts(head, empty())
+    }
+
+    /// Sends the body that was kept, once HTTP has left the connection to it.
+    pub(super) async fn serve(&self, least_bytes_per_second: u64) {
+        let Some((websocket, body)) = self.0.lock().take() else { return };
+        match timeout(BEGIN_TIME, websocket.upgrade).await {
+            Ok(Ok(connection)) => {
+                let heard = Heard::new(least_bytes_per_second);
+                send(TokioIo::new(connection), body, websocket.is_text, heard).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "a connection was not upgraded to a websocket"),
+            Err(_) => tracing::debug!("an upgrade to a websocket took too long"),
+        }
+    }
+}
+
+/// The reason for which a websocket ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The watch is over.
+    Watch,
+    /// The watch was aborted.
+    Aborted,
+    /// The client ended it, or broke the protocol.
+    Client,
+    /// The client sent a message that is too long.
+    TooLong,
+    /// The client sent too many messages.
+    TooMany,
+    /// The client is gone.
+    Gone,
+}
+
+impl End {
+    /// The code of the close frame.
+    const fn code(self) -> CloseCode {
+        match self {
+            Self::Watch | Self::Client | Self::Gone => CloseCode::Normal,
+            Self::Aborted => CloseCode::Error,
+            Self::TooLong => CloseCode::Size,
+            Self::TooMany => CloseCode::Policy,
+        }
+    }
+}
+
+/// Sends a body over an upgraded connection, and ends that when the body or the client does.
+async fn send<S: AsyncRead + AsyncWrite + Unpin>(connection: S, body: ResponseBody, is_text: bool, heard: Heard) {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_message_size(Some(MESSAGE_BYTES))
+        .max_frame_size(Some(MESSAGE_BYTES));
+    let socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
+    let (mut sink, mut received) = socket.split();
+    let end = {
+        // Dropped with its seats and its share before the client is waited for.
+        let mut messages = pin!(messages(body, is_text, &heard));
+        tokio::select! {
+            end = receive(&mut received, &heard) => end,
+            sent = sink.send_all(&mut messages) => match sent {
+                Ok(()) => End::Watch,
+                Err(Error::Io(error)) if error.get_ref().is_some_and(|inner| inner.is::<Aborted>()) => End::Aborted,
+                Err(_) => End::Gone,
+            },
+            () = heard.silence() => End::Gone,
+        }
+    };
+    tracing::debug!(?end, "a watch over a websocket ends");
+    if end != End::Gone {
+        // A client that does not take this has no more than this time.
+        let _ = timeout(END_TIME, close(sink, received, end.code())).await;
+    }
+}
+
+/// Says that this is the end, and waits for the client to say so too.
+async fn close<S: AsyncRead + AsyncWrite + Unpin>(
+    mut sink: SplitSink<WebSocketStream<S>, Message>,
+    mut received: SplitStream<WebSocketStream<S>>,
+    code: CloseCode,
+) {
+    // It fails where the client has said so first, whose answer is sent below.
+    let _ = sink.send(Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::default() }))).await;
+    while let Some(Ok(_)) = received.next().await {}
+    if let Ok(socket) = received.reunite(sink) {
+        let _ = socket.into_inner().shutdown().await;
+    }
+}
+
+/// The body is aborted, as the error of a stream of messages.
+#[derive(Debug, thiserror::Error)]
+#[error("the watch was aborted")]
+struct Aborted;
+
+/// The messages of a body, and a ping at each interval.
+fn messages<'h>(
+    body: ResponseBody,
+    is_text: bool,
+    heard: &'h Heard,
+) -> impl Stream<Item = Result<Message, Error>> + Send + 'h {
+    let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    stream::unfold(Some((body, pings)), move |state| async move {
+        let (mut body, mut pings) = state?;
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame?,
+                _ = pings.tick() => {
+                    heard.asks();
+                    return Some((Ok(Message::Ping(bytes::Bytes::new())), Some((body, pings))));
+                }
+            };
+            let Ok(frame) = frame else { return Some((Err(aborted()), None)) };
+            // Trailers have no place here.
+            let Ok(data) = frame.into_data() else { continue };
+            heard.sends(data.len());
+            let message = match is_text {
+                true => Utf8Bytes::try_from(data).map(Message::Text).map_err(|_| aborted()),
+                false => Ok(Message::Binary(data)),
+            };
+            return Some((message, Some((body, pings))));
+        }
+    })
+}
+
+fn aborted() -> Error {
+    Error::Io(std::io::Error::other(Aborted))
+}
+
+/// Reads what the client sends until it ends the connection, or sends more than it may.
+async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
+    received: &mut SplitStream<WebSocketStream<S>>,
+    heard: &Heard,
+) -> End {
+    loop {
+        match received.next().await {
+            Some(Ok(Message::Close(_)) | Err(Error::ConnectionClosed | Error::Protocol(_))) | None => {
+                return End::Client;
+            }
+            Some(Err(Error::Capacity(_))) => return End::TooLong,
+            Some(Err(_)) => return End::Gone,
+            Some(Ok(_)) if heard.message() > MESSAGES => return End::TooMany,
+            Some(Ok(_)) => {}
+        }
+    }
+}
+
+/// What came from the client.
+struct Heard {
+    last: Mutex<Last>,
+    /// The bytes a second that a client has to read.
+    least_bytes_per_second: u64,
+}
+
+struct Last {
+    at: Instant,
+    /// The bytes that were sent since. The client reads them before it can answer.
+    sent: u64,
+    /// The messages since the last ping.
+    messages: u32,
+}
+
+impl Heard {
+    fn new(least_bytes_per_second: u64) -> Self {
+        let last = Last { at: Instant::now(), sent: 0, messages: 0 };
+        Self { last: Mutex::new(last), least_bytes_per_second }
+    }
+
+    /// Notes a message, and returns their number since the last ping.
+    fn message(&self) -> u32 {
+        let mut last = self.last.lock();
+        (last.at, last.sent) = (Instant::now(), 0);
+        last.messages += 1;
+        last.messages
+    }
+
+    /// Notes an event of so many bytes that is sent.
+    fn sends(&self, bytes: usize) {
+        self.last.lock().sent += bytes as u64;
+    }
+
+    /// Notes a ping.
+    fn asks(&self) {
+        self.last.lock().messages = 0;
+    }
+
+    /// Waits until nothing has come for too long.
+    async fn silence(&self) {
+        loop {
+            let end = {
+                let last = self.last.lock();
+                last.at + SILENCE + Duration::from_secs(last.sent / self.least_bytes_per_second)
+            };
+            if Instant::now() >= end {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::channel::mpsc;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+    use tokio::io::DuplexStream;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::body::{self, BodyError};
+
+    /// The bytes a second that a client has to read.
+    const LEAST: u64 = 100;
+
+    type Client = WebSocketStream<DuplexStream>;
+    type Events = mpsc::UnboundedSender<Result<Frame<Bytes>, BodyError>>;
+
+    /// A client of a watch, the events of the watch, and the task that sends them.
+    async fn watch(is_text: bool) -> (Client, Events, JoinHandle<()>) {
+        let (near, far) = tokio::io::duplex(1024);
+        let (events, body) = mpsc::unbounded();
+        let body = body::stream(StreamBody::new(body));
+        let serving = tokio::spawn(send(near, body, is_text, Heard::new(LEAST)));
+        (WebSocketStream::from_raw_socket(far, Role::Client, None).await, events, serving)
+    }
+
+    fn event(events: &Events, text: &'static str) {
+        events.unbounded_send(Ok(Frame::data(Bytes::from_static(text.as_bytes())))).unwrap();
+    }
+
+    fn closed(code: CloseCode) -> Message {
+        Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::default() }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_event_is_a_message_and_the_end_is_a_close_frame() {
+        let (mut client, events, serving) = watch(true).await;
+        event(&events, "a\n");
+        event(&events, "b\n");
+        drop(events);
+        assert_eq!(client.next().await.unwrap().unwrap(), Message::text("a\n"));
+        assert_eq!(client.next().await.unwrap().unwrap(), Message::text("b\n"));
+        assert_eq!(client.next().await.unwrap().unwrap(), closed(CloseCode::Normal));
+        assert!(client.next().await.is_none());
+        serving.await.unwrap();
+        let (mut client, events, _serving) = watch(false).await;
+        event(&events, "a");
+        assert_eq!(client.next().await.unwrap().unwrap(), Message::binary("a".as_bytes()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_answers_pings_stays_and_one_that_is_silent_is_gone() {
+        let (mut client, events, mut serving) = watch(true).await;
+        let begun = Instant::now();
+        while begun.elapsed() < 4 * SILENCE {
+            // To read is to answer.
+            assert!(matches!(client.next().await.unwrap().unwrap(), Message::Ping(_)));
+            client.flush().await.unwrap();
+        }
+        let silent_since = Instant::now();
+        (&mut serving).await.unwrap();
+        assert!(silent_since.elapsed() <= SILENCE);
+        assert!(events.is_closed(), "the watch is given up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_time_to_read_what_was_sent_before_it_is_gone() {
+        let heard = Heard::new(LEAST);
+        let begun = Instant::now();
+        heard.sends(1000);
+        heard.silence().await;
+        assert_eq!(begun.elapsed(), SILENCE + Duration::from_secs(10));
+        heard.message();
+        let begun = Instant::now();
+        heard.silence().await;
+        assert_eq!(begun.elapsed(), SILENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_ends_is_answered() {
+        let (mut client, events, serving) = watch(true).await;
+        client.close(Some(CloseFrame { code: CloseCode::Away, reason: Utf8Bytes::default() })).await.unwrap();
+        assert_eq!(client.next().await.unwrap().unwrap(), closed(CloseCode::Away));
+        serving.await.unwrap();
+        assert!(events.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_of_clients_are_dropped_within_bounds() {
+        let check = async |messages: Vec<Message>, expected: Message| {
+            let (mut client, events, serving) = watch(true).await;
+            for message in messages {
+                // The server may be done with the client before all is sent.
+                if client.send(message).await.is_err() {
+                    break;
+                }
+            }
+            // The watch may be over by now.
+            let _ = events.unbounded_send(Ok(Frame::data(Bytes::from_static(b"a\n"))));
+            let last = loop {
+                match client.next().await {
+                    Some(Ok(message @ (Message::Text(_) | Message::Close(_)))) => break message,
+                    Some(Ok(_)) => {}
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert_eq!(last, expected);
+            drop((client, events));
+            serving.await.unwrap();
+        };
+        let ping = || Message::Ping(Bytes::from_static(b"x"));
+        check(vec![Message::text("hello"), ping(), Message::Pong(Bytes::new())], Message::text("a\n")).await;
+        check(vec![Message::text("x".repeat(MESSAGE_BYTES))], Message::text("a\n")).await;
+        check(vec![Message::text("x".repeat(MESSAGE_BYTES + 1))], closed(CloseCode::Size)).await;
+        check(vec![Message::text("x"); MESSAGES as usize + 1], closed(CloseCode::Policy)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_aborted_is_no_normal_end() {
+        let (mut client, events, serving) = watch(true).await;
+        events.unbounded_send(Err(BodyError::Aborted("too slow".to_owned()))).unwrap();
+        assert_eq!(client.next().await.unwrap().unwrap(), closed(CloseCode::Error));
+        drop(client);
+        serving.await.unwrap();
+    }
+}
