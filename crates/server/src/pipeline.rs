@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
-    access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples,
-    program_samples, read_samples, registry_samples, review_times, server_info, watchdog_samples, webhook_samples,
-    webhook_times,
+    StoreRequests, access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times,
+    feature_gates, peer_samples, program_samples, read_samples, registry_samples, review_times, server_info,
+    watchdog_samples, webhook_samples, webhook_times,
 };
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
@@ -41,6 +41,7 @@ pub(crate) struct PipelineParts {
     pub(crate) tokens: Tokens,
     pub(crate) health: Health,
     pub(crate) store_metrics: StoreMetrics,
+    pub(crate) store_requests: Arc<StoreRequests>,
     pub(crate) auditor: Option<Arc<Auditor>>,
     /// How often files were read again, by what they hold.
     pub(crate) reads: Vec<(&'static str, FileReads)>,
@@ -59,6 +60,7 @@ impl PipelineParts {
             tokens,
             health,
             store_metrics,
+            store_requests,
             auditor,
             reads,
         } = self;
@@ -66,6 +68,12 @@ impl PipelineParts {
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
         metrics.add_source(store_metrics);
+        let (requests, measured) = (store_requests.clone(), registry.clone());
+        metrics.add_source(move || requests.samples(&measured));
+        let measured = registry.clone();
+        metrics.add_histograms(move || store_requests.times(&measured));
+        let gates = feature_gates(&config.registry);
+        metrics.add_source(move || gates.clone());
         let calls = outbound.clone();
         metrics.add_source(move || conversion_samples(calls.stats()));
         metrics.add_histograms(move || conversion_times(outbound.stats()));
@@ -95,6 +103,10 @@ impl PipelineParts {
         }
         let surfaces = registry.clone();
         metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
+        let surfaces = registry.clone();
+        metrics.deprecate(move |group, version, plural| {
+            surfaces.surface().lookup(group, version, plural)?.version.deprecation().map(ToOwned::to_owned)
+        });
 
         let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
         let issuer = tokens.issuer().clone();

@@ -38,6 +38,7 @@ use crate::data_directory::{self, NotedStore, OwnDirectory};
 use crate::documents::OtherServers;
 use crate::health::health;
 use crate::keys::LiveKeys;
+use crate::metrics::StoreRequests;
 use crate::notices::Notices;
 use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
@@ -67,6 +68,7 @@ struct Prepared {
     addr: SocketAddr,
     store: Arc<dyn Store>,
     metrics: StoreMetrics,
+    store_requests: Arc<StoreRequests>,
     fence: Arc<Fence>,
     /// The store as this server writes to it.
     fenced: Arc<dyn Store>,
@@ -162,7 +164,8 @@ impl Prepared {
                 .await
                 .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
-        let fenced = fenced(&config, &store, &fence);
+        let store_requests = Arc::<StoreRequests>::default();
+        let fenced = fenced(&config, &store, &fence, &store_requests);
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
         let (registry, webhook_stats) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
@@ -182,6 +185,7 @@ impl Prepared {
             addr,
             store,
             metrics,
+            store_requests,
             fence,
             fenced,
             registry,
@@ -297,6 +301,7 @@ impl Prepared {
             tokens: self.tokens,
             health: health(&supervisor, standing, cache_check(&registry), &starting, &stopping),
             store_metrics: self.metrics,
+            store_requests: self.store_requests,
             auditor: audit.auditor.clone(),
             reads: file_reads(reads, &self.keys, self.peer_access.as_ref(), &audit),
         };
@@ -439,13 +444,19 @@ async fn close(store: Arc<dyn Store>) {
 }
 
 /// What writes go through: up to a size, and where others write too, only as long as this server's identity stands.
-fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dyn Store> {
-    let bounded = Arc::new(match config.store {
+fn fenced(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    fence: &Arc<Fence>,
+    requests: &Arc<StoreRequests>,
+) -> Arc<dyn Store> {
+    let bounded = match config.store {
         StoreConfig::Etcd(_) => BoundedStore::on_etcd(store.clone(), config.max_object_bytes),
         StoreConfig::Memory | StoreConfig::Sqlite(_) | StoreConfig::Postgres(_) | StoreConfig::Shared(_) => {
             BoundedStore::new(store.clone(), config.max_object_bytes)
         }
-    });
+    };
+    let bounded = Arc::new(bounded.metered(requests.clone()));
     if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
 }
 
