@@ -134,7 +134,10 @@ mod tests {
 
     /// The built-in versions without those of a group.
     fn without(group: &str) -> Vec<Arc<Fragment>> {
-        crate::fragments(Catalogue::builtin(), |_, _| true).into_iter().filter(|it| it.source().group != group).collect()
+        crate::fragments(Catalogue::builtin(), |_, _| true)
+            .into_iter()
+            .filter(|it| it.source().group != group)
+            .collect()
     }
 
     /// What a server with these fragments tells others.

@@ -179,6 +179,11 @@ impl Pipeline {
         metrics.add_source(move || flow_control::samples(&measured));
         let measured = flow_control.clone();
         metrics.add_histograms(move || flow_control::histograms(&measured));
+        let impersonation = Impersonation::default();
+        let measured = impersonation.metrics().clone();
+        metrics.add_source(move || measured.samples());
+        let measured = impersonation.metrics().clone();
+        metrics.add_histograms(move || measured.histograms());
         let long_work = LongWork::new();
         metrics.add_source(long_work.source());
         let watches = Shares::new("watches", limits.watches);
@@ -194,7 +199,7 @@ impl Pipeline {
             tokens: None,
             anonymous: Arc::new(|_| true),
             console: false,
-            impersonation: Impersonation::default(),
+            impersonation,
             authorizer: Arc::new(PrivilegedGroup),
             auditor: None,
             flow_control,

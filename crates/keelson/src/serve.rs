@@ -146,7 +146,10 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
         .map_err(anyhow::Error::msg)
         .context("reading --runtime-config")?;
     if !ignored.is_empty() {
-        tracing::warn!(versions = ignored.join(","), "--runtime-config names versions of which this server has no resources");
+        tracing::warn!(
+            versions = ignored.join(","),
+            "--runtime-config names versions of which this server has no resources"
+        );
     }
     registry.service_ranges = ServiceRanges::new(args.service_cluster_ip_range.clone(), args.service_node_port_range)
         .map_err(anyhow::Error::msg)

@@ -35,7 +35,7 @@ pub struct ResourceDescription {
     pub verbs: Vec<Verb>,
     /// Its subresources, in the order in which they are shown.
     pub subresources: Vec<SubresourceDescription>,
-    /// Whether a delete is answered with the object as it was, rather than with a `Status`.
+    /// True where a delete is answered with the object as it was, rather than with a `Status`.
     pub returns_deleted: bool,
     /// What is known of a custom kind; `None` of a built-in one, whose definition is among those that all documents share.
     pub custom: Option<CustomKind>,
@@ -108,7 +108,7 @@ impl ResourceDescription {
         }
     }
 
-    /// The same where a delete is answered with the object as it was, or is not.
+    /// Sets the kind of the answer to a delete: the object as it was, or a `Status`.
     #[must_use]
     pub fn returning_deleted(self, returns_deleted: bool) -> Self {
         Self { returns_deleted, ..self }

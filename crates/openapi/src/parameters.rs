@@ -51,7 +51,8 @@ impl ValueType {
 
 pub(crate) const NAME: Parameter = path("name", "name of the object");
 pub(crate) const NAMESPACE: Parameter = path("namespace", "name of the namespace that holds the objects");
-pub(crate) const PRETTY: Parameter = text("pretty", "If 'true', the output is pretty printed: indented JSON. Browsers and curl get that without it.");
+pub(crate) const PRETTY: Parameter =
+    text("pretty", "If 'true', the output is pretty printed: indented JSON. Browsers and curl get that without it.");
 
 /// What reading a custom object takes.
 pub(crate) const READ: &[Parameter] = &[RESOURCE_VERSION];
@@ -188,8 +189,10 @@ const SEND_INITIAL_EVENTS: Parameter = boolean(
     "sendInitialEvents",
     "Whether a watch begins with one event for each object that exists, and a bookmark behind them. Needs resourceVersionMatch.",
 );
-const TIMEOUT_SECONDS: Parameter =
-    integer("timeoutSeconds", "Timeout for the list/watch call: after so many seconds it ends, whatever happens on it.");
+const TIMEOUT_SECONDS: Parameter = integer(
+    "timeoutSeconds",
+    "Timeout for the list/watch call: after so many seconds it ends, whatever happens on it.",
+);
 const DRY_RUN: Parameter = text(
     "dryRun",
     "When present, indicates that modifications should not be persisted. 'All', the only value, passes through every stage of the write.",

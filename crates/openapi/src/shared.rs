@@ -20,7 +20,7 @@ use crate::schema::Dialect;
 /// The name of the only security scheme.
 const BEARER_TOKEN: &str = "BearerToken";
 
-/// How clients say who they are, as both versions write it: a token in a header, which the key `BearerToken` stands for.
+/// The security schemes, as both versions write them: a token in a header.
 pub(crate) fn security_schemes() -> Value {
     let description = "Bearer Token authentication";
     json!({ (BEARER_TOKEN): { "type": "apiKey", "description": description, "name": "authorization", "in": "header" } })

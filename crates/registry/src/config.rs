@@ -43,7 +43,8 @@ pub struct RegistryConfig {
     pub unserved: HashSet<(String, String)>,
     /// Those that clients find though they are served only on demand. [`RegistryConfig::serve`] fills it.
     pub demanded: HashSet<(String, String)>,
-    /// Whether clients find single resources (group, version, plural), whatever holds for their version. [`RegistryConfig::serve`] fills it.
+    /// True for single resources (group, version, plural) that clients find, false for those that they do not, whatever holds for the
+    /// version. [`RegistryConfig::serve`] fills it.
     pub single_resources: BTreeMap<(String, String, String), bool>,
     /// Whether it is served what each server stores and whether all agree: the feature gate `StorageVersionAPI` of KEP-2339.
     pub storage_version_api: bool,

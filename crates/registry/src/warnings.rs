@@ -19,7 +19,7 @@ struct Noted {
     texts: Vec<String>,
     /// How many characters of the texts could be told at the most.
     characters: usize,
-    /// How long webhooks were called for the request.
+    /// The time for which webhooks were called.
     called_others: Duration,
 }
 

@@ -123,7 +123,7 @@ pub(crate) const fn served(name: &'static str) -> VersionDeclaration {
     VersionDeclaration { name, verbs: EVERYTHING, subresources: &[], hidden: !is_stable(name) }
 }
 
-/// Whether a version is `v` and a number.
+/// Returns true for a version that is `v` and a number.
 const fn is_stable(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut place = 1;

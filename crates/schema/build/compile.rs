@@ -217,7 +217,8 @@ fn plural_words(kind: &str) -> String {
         words.push(*letter);
     }
     // Abbreviations such as `CSI` stay as they are.
-    let lower = |word: &str| if word.chars().skip(1).any(char::is_lowercase) { word.to_lowercase() } else { word.to_owned() };
+    let lower =
+        |word: &str| if word.chars().skip(1).any(char::is_lowercase) { word.to_lowercase() } else { word.to_owned() };
     let mut plural = words.split(' ').map(lower).collect::<Vec<_>>().join(" ");
     if plural.ends_with("points") {
         return plural;

@@ -41,7 +41,7 @@ pub struct Notes {
     pub default: String,
     /// Schemas publish the zero value as the default, and an absent field stays absent.
     pub zero_default: bool,
-    /// Whether the schema demands the field, where `k8s-openapi` says something else.
+    /// True where the schema demands the field, false where it does not, if `k8s-openapi` says something else.
     pub required: Option<bool>,
     pub union: Vec<String>,
 }

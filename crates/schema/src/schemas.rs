@@ -500,7 +500,7 @@ impl<'a> SchemaRef<'a> {
         self.field_word(FIELD_DEFAULT).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
     }
 
-    /// Whether published schemas give the zero value as the default of the field, which stays absent all the same.
+    /// Returns true where published schemas give the zero value as the default of the field, which stays absent all the same.
     pub fn has_zero_default(self) -> bool {
         self.field_flag(ZERO_DEFAULT)
     }

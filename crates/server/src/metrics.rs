@@ -18,7 +18,7 @@ use keelson_storage_sql::PostgresStats;
 use keelson_supervision::Supervisor;
 
 pub(crate) use access::{access_samples, read_samples, review_times};
-pub(crate) use admission::{admission_times, webhook_samples, webhook_times};
+pub(crate) use admission::{admission_times, pod_security_samples, webhook_samples, webhook_times};
 pub(crate) use room::{memory_samples, space_samples};
 pub(crate) use store_requests::StoreRequests;
 

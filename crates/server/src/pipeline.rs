@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use keelson_access::FileReads;
 use keelson_access::audit::Auditor;
-use keelson_admission::WebhookStats;
 use keelson_extensions::Extensions;
 use keelson_http::Pipeline;
 use keelson_http::handlers::ResourceHandlers;
@@ -23,9 +22,10 @@ use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
     StoreRequests, access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times,
-    feature_gates, peer_samples, program_samples, read_samples, registry_samples, review_times, server_info,
-    watchdog_samples, webhook_samples, webhook_times,
+    feature_gates, peer_samples, pod_security_samples, program_samples, read_samples, registry_samples, review_times,
+    server_info, watchdog_samples, webhook_samples, webhook_times,
 };
+use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
 use crate::{audit, builtin, documents};
@@ -35,7 +35,7 @@ pub(crate) struct PipelineParts {
     pub(crate) supervisor: Supervisor,
     pub(crate) registry: Arc<Registry>,
     pub(crate) outbound: Arc<Outbound>,
-    pub(crate) webhook_stats: Arc<WebhookStats>,
+    pub(crate) admission_counts: AdmissionCounts,
     pub(crate) others: OtherServers,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) tokens: Tokens,
@@ -54,7 +54,7 @@ impl PipelineParts {
             supervisor,
             registry,
             outbound,
-            webhook_stats,
+            admission_counts,
             others,
             extensions,
             tokens,
@@ -79,6 +79,8 @@ impl PipelineParts {
         metrics.add_histograms(move || conversion_times(outbound.stats()));
         let admitting = registry.clone();
         metrics.add_histograms(move || admission_times(admitting.admission()));
+        let AdmissionCounts { webhooks: webhook_stats, pod_security } = admission_counts;
+        metrics.add_source(move || pod_security_samples(&pod_security));
         let webhooks = webhook_stats.clone();
         metrics.add_source(move || webhook_samples(&webhooks));
         metrics.add_histograms(move || webhook_times(&webhook_stats));

@@ -13,7 +13,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use keelson_access::FileReads;
 use keelson_access::pki::{self, Pki, PkiError, Saved, Unsaved};
-use keelson_admission::WebhookStats;
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
@@ -43,7 +42,7 @@ use crate::notices::Notices;
 use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
-use crate::registry::{outbound_of, registry_of};
+use crate::registry::{AdmissionCounts, outbound_of, registry_of};
 use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
@@ -74,7 +73,7 @@ struct Prepared {
     fenced: Arc<dyn Store>,
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
-    webhook_stats: Arc<WebhookStats>,
+    admission_counts: AdmissionCounts,
     pki: Pki,
     unsaved: Unsaved,
     tokens: Tokens,
@@ -168,7 +167,7 @@ impl Prepared {
         let fenced = fenced(&config, &store, &fence, &store_requests);
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
-        let (registry, webhook_stats) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
+        let (registry, admission_counts) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
         let tokens = Tokens::new(&config, &registry, issuer, &rights, &outbound)?;
@@ -190,7 +189,7 @@ impl Prepared {
             fenced,
             registry,
             outbound,
-            webhook_stats,
+            admission_counts,
             pki,
             unsaved,
             tokens,
@@ -295,7 +294,7 @@ impl Prepared {
             supervisor: supervisor.clone(),
             registry: registry.clone(),
             outbound: outbound.clone(),
-            webhook_stats: self.webhook_stats,
+            admission_counts: self.admission_counts,
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,

@@ -47,7 +47,7 @@ impl<G> GuardedStore<G> {
         Self { store, guard, meter: None }
     }
 
-    /// The same whose requests are counted.
+    /// Counts its requests with a meter.
     #[must_use]
     pub fn metered(self, meter: Arc<dyn StoreMeter>) -> Self {
         Self { meter: Some(meter), ..self }

@@ -1,4 +1,4 @@
-//! The meter of a store: told of each request to the engine, its key, its duration, and whether it failed.
+//! The meter of a store: it counts each request to the engine, with its key, its duration and its failure.
 //!
 //! A [`GuardedStore`](crate::guarded::GuardedStore) calls it, so that measuring takes no wrapper of its own.
 

@@ -5,7 +5,7 @@
 /// Counters to which upstream has given no `_total`, which OpenMetrics puts behind all.
 const WITHOUT_TOTAL: [&str; 2] = ["authentication_attempts", "authenticated_user_requests"];
 
-/// What stands before the end of a bucket.
+/// The text before the end of a bucket.
 const END: &str = "le=\"";
 
 /// Rewrites an OpenMetrics text. In it, the heads of a counter lack the `_total` that its samples have.

@@ -1,5 +1,5 @@
-//! The families of requests beside counts and durations: durations without the time of others, sizes of answers, events of watches,
-//! requests that were cut off, and versions that clients should leave.
+//! The families of requests beside counts and durations: durations without the time of others, sizes of answers and events,
+//! requests that were cut off, and deprecated versions.
 //!
 //! Names, labels and buckets are those of kube-apiserver, so that its dashboards and alerts fit.
 
@@ -30,10 +30,10 @@ static EVENT_BUCKETS: Buckets = Buckets::of_sizes(&[1024, 2048, 4096, 8192, 16_3
 /// The warning of a version of a resource (group, version, plural) that clients should leave.
 pub(super) type Deprecations = Box<dyn Fn(&str, &str, &str) -> Option<String> + Send + Sync>;
 
-/// What is counted of requests that are alike.
+/// The counts of requests that are alike.
 #[derive(Debug)]
 pub(super) struct Further {
-    /// How long they took without waiting for seats and webhooks; none of watches.
+    /// Their durations without waiting for seats and webhooks; none of watches.
     indicator: Option<AtomicHistogram>,
     /// The bytes of answers to reads of objects and lists.
     sizes: Option<AtomicHistogram>,
@@ -147,11 +147,10 @@ fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<
 
 /// Watches of all scopes of a resource are one series.
 fn encode_events(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>, &Further)]) -> fmt::Result {
-    let resource = |labels: &RequestLabels<'_>| (labels.group.to_owned(), labels.version.to_owned(), labels.resource.to_owned());
-    let watches: Vec<_> = all
-        .iter()
-        .filter_map(|(labels, further)| Some((resource(labels), further.events.as_ref()?)))
-        .collect();
+    let resource =
+        |labels: &RequestLabels<'_>| (labels.group.to_owned(), labels.version.to_owned(), labels.resource.to_owned());
+    let watches: Vec<_> =
+        all.iter().filter_map(|(labels, further)| Some((resource(labels), further.events.as_ref()?))).collect();
     let help = "Bytes of the events that were sent to watches.";
     let mut family = encoder.encode_descriptor("apiserver_watch_events_sizes", help, None, MetricType::Histogram)?;
     for alike in watches.chunk_by(|(one, _), (other, _)| one == other) {

@@ -52,7 +52,7 @@ pub struct Observation {
     in_flight: Gauge,
     started: Instant,
     code: Option<StatusCode>,
-    /// How long others kept it waiting.
+    /// The time for which it waited for seats and webhooks.
     waited: Duration,
     /// The bytes of the answer that were sent.
     sent: u64,
@@ -252,7 +252,9 @@ mod tests {
         for line in [
             format!(r#"apiserver_response_sizes_bucket{{le="1000",verb="LIST",{labels},scope="cluster"}} 1"#),
             format!(r#"apiserver_response_sizes_sum{{verb="LIST",{labels},scope="cluster"}} 1100.0"#),
-            format!(r#"apiserver_request_sli_duration_seconds_bucket{{le="0.05",verb="LIST",{labels},scope="cluster"}} 2"#),
+            format!(
+                r#"apiserver_request_sli_duration_seconds_bucket{{le="0.05",verb="LIST",{labels},scope="cluster"}} 2"#
+            ),
             format!(r#"apiserver_request_terminations_total{{verb="LIST",{labels},scope="cluster",code="429"}} 1"#),
             format!(r#"apiserver_request_aborts_total{{verb="LIST",{labels},scope="cluster"}} 1"#),
             format!(r#"apiserver_requested_deprecated_apis{{{labels},removed_release="1.40"}} 1"#),

@@ -19,7 +19,7 @@ use crate::respond;
 /// The content type of the protobuf form of version 2. Older clients ask for it with an `@`, which no media type may have,
 /// so it is never sent.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// The same of version 3.
+/// The content type of the protobuf form of version 3.
 const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
 /// One of the documents.

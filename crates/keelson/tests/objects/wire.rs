@@ -29,7 +29,11 @@ fn records() -> PathBuf {
 }
 
 async fn check(record: &str) {
-    let server = TestServer::builder().every_version().configure(|config| config.registry.revision_wait = REVISION_WAIT).start().await;
+    let server = TestServer::builder()
+        .every_version()
+        .configure(|config| config.registry.revision_wait = REVISION_WAIT)
+        .start()
+        .await;
     check_record(records().join(record), &server).await;
 }
 
@@ -119,7 +123,8 @@ async fn check_with(users: &str, record: &str) {
     let files = TempDir::new().expect("a directory for the file of tokens");
     let tokens = files.path().join("tokens.csv");
     fs::write(&tokens, users).expect("a file of tokens");
-    let server = TestServer::builder().every_version().configure(|config| config.token_file = Some(tokens)).start().await;
+    let server =
+        TestServer::builder().every_version().configure(|config| config.token_file = Some(tokens)).start().await;
     check_record(records().join(record), &server).await;
 }
 

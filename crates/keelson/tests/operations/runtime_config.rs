@@ -6,7 +6,7 @@ use serde_json::json;
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 
-/// What a server says of versions under these settings: each with the code of its page.
+/// Starts a server with these settings, and compares the codes of its pages.
 async fn check_served(settings: &[&str], expected: &[(&str, u16)]) -> ProcessServer {
     let flags = settings.iter().flat_map(|setting| ["--runtime-config", setting]);
     let server = flags.fold(ProcessServer::builder(KEELSON), ProcessServerBuilder::arg).start().await;

@@ -13,7 +13,7 @@ use super::RegistryConfig;
 /// The version of the states of what is stored, which servers have by themselves and serve where it is switched on by this name.
 const STORAGE_STATES: &str = "migration.k8s.io/v1alpha1";
 
-/// Whether a version is among them.
+/// Returns true for a version that is among them.
 type Covers = fn(&str) -> bool;
 
 /// Names for all versions of one maturity, those that say less first.
@@ -46,12 +46,11 @@ const NAMED_ALONE: &[(&str, &[&str])] = &[
 ];
 
 impl RegistryConfig {
-    /// Has versions of groups served or not: `batch/v1=false`, `/v1` for the core group, `certificates.k8s.io/v1beta1` for a version
-    /// that is served on demand, `resource.k8s.io/v1beta1/deviceclasses` for one resource of it, `api/beta` for all built-in versions of a
-    /// maturity, `migration.k8s.io/v1alpha1` for the states of what is stored. Of settings of one name the last counts. The catalogue is
-    /// that of the built-in resources.
+    /// Has versions of groups served or not: `batch/v1=false`, or `/v1` for the core group. `resource.k8s.io/v1beta1/deviceclasses` is one
+    /// resource of a version, and `api/beta` are all built-in versions of a maturity. `migration.k8s.io/v1alpha1` stands for the states of
+    /// stored objects. Of settings of one name the last counts. The catalogue is that of the built-in resources.
     ///
-    /// Returns the names of versions that are known and of which nothing is served here.
+    /// Returns the names of versions that are known and have no resources here.
     ///
     /// # Errors
     /// Says what is wrong when there is no such group or version, or it is neither switched on nor off.
@@ -81,7 +80,9 @@ impl RegistryConfig {
             let mut parts = name.split('/');
             let (Some(group), Some(version), resource, None) = (parts.next(), parts.next(), parts.next(), parts.next())
             else {
-                return Err(format!("{name:?} is not of the form group/version or group/version/resource (/v1 is the core group)"));
+                return Err(format!(
+                    "{name:?} is not of the form group/version or group/version/resource (/v1 is the core group)"
+                ));
             };
             if !is_known(catalogue.group(group).map(AsRef::as_ref), group, version)? {
                 ignored.push(name.to_owned());
@@ -100,7 +101,7 @@ impl RegistryConfig {
         Ok(ignored)
     }
 
-    /// Whether clients do not find a resource in a version.
+    /// Returns true where clients do not find a resource in a version.
     pub(crate) fn hides(&self, resource: &Resource, version: &ServedVersion) -> bool {
         let name = (resource.group.to_string(), version.name.to_string());
         let of_version = self.unserved.contains(&name) || version.hidden && !self.demanded.contains(&name);
@@ -120,7 +121,7 @@ impl RegistryConfig {
     }
 }
 
-/// Whether a version has resources here; an error where it is known nowhere.
+/// Returns true for a version that has resources here; an error for one that is known nowhere.
 fn is_known(built_in: Option<&Group>, group: &str, version: &str) -> Result<bool, String> {
     if built_in.is_some_and(|group| group.serves(version)) {
         return Ok(true);
@@ -206,7 +207,8 @@ mod tests {
 
     #[test]
     fn single_resources_are_switched_whatever_holds_for_their_version() {
-        let config = configured(&["batch/v1/jobs=false", "resource.k8s.io/v1beta1/deviceclasses", "api/ga=false", "/v1"]);
+        let config =
+            configured(&["batch/v1/jobs=false", "resource.k8s.io/v1beta1/deviceclasses", "api/ga=false", "/v1"]);
         assert!(served(&config, "apps", "v1").is_empty());
         assert_eq!(served(&config, "resource.k8s.io", "v1beta1"), ["deviceclasses"]);
         let config = configured(&["batch/v1/jobs=false", "batch/v1/unheard=false"]);
@@ -225,7 +227,8 @@ mod tests {
     #[test]
     fn versions_that_only_the_reference_server_has_are_named_and_change_nothing() {
         let mut config = RegistryConfig::default();
-        let settings = ["extensions/v1beta1=true", "scheduling.k8s.io/v1beta1", "apps/v1=true", "batch/v1beta1/cronjobs"];
+        let settings =
+            ["extensions/v1beta1=true", "scheduling.k8s.io/v1beta1", "apps/v1=true", "batch/v1beta1/cronjobs"];
         let ignored = config.serve(Catalogue::builtin(), &settings).unwrap();
         assert_eq!(ignored, ["batch/v1beta1/cronjobs", "extensions/v1beta1", "scheduling.k8s.io/v1beta1"]);
     }

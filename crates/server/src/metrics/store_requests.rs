@@ -143,7 +143,10 @@ mod tests {
         for (key, place) in [
             ("/registry/pods/default/a", "pods"),
             ("/registry/services/specs/default/a", "services/specs"),
-            ("/registry/apiextensions.k8s.io/customresourcedefinitions/a.b", "apiextensions.k8s.io/customresourcedefinitions"),
+            (
+                "/registry/apiextensions.k8s.io/customresourcedefinitions/a.b",
+                "apiextensions.k8s.io/customresourcedefinitions",
+            ),
             ("/registry/example.org/widgets/default/a", "example.org/widgets"),
             ("/registry/pods/", "pods"),
             ("/registry/pods", "pods"),

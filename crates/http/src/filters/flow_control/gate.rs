@@ -109,7 +109,7 @@ pub(crate) struct Seats {
 }
 
 impl Seats {
-    /// How long the request waited for them.
+    /// The time for which the request waited for them.
     pub(crate) fn waited(&self) -> Duration {
         self.waited
     }

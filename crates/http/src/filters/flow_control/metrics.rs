@@ -1,6 +1,6 @@
-//! The metrics of flow control, in upstream's names: how full the levels are, and how long requests wait and hold their seats.
+//! The metrics of flow control, in upstream's names: seats and requests of each level, and the times of waiting and holding.
 //!
-//! Reads and writes of a level have seats of their own, which the label `request_kind` tells apart.
+//! Reads and writes of a level have seats of their own, which the label `request_kind` separates.
 
 use super::FlowControl;
 use super::gate::{Counts, Times};
@@ -17,24 +17,15 @@ const FAMILIES: [Family; 6] = [
         MetricKind::Counter,
         |counts| counts.dispatched,
     ),
-    (
-        "apiserver_flowcontrol_current_inqueue_requests",
-        "Requests that wait for a seat",
-        MetricKind::Gauge,
-        |counts| counts.waiting,
-    ),
-    (
-        "apiserver_flowcontrol_current_inqueue_seats",
-        "Seats that requests wait for",
-        MetricKind::Gauge,
-        |counts| counts.waiting_seats,
-    ),
-    (
-        "apiserver_flowcontrol_current_executing_requests",
-        "Requests that have seats",
-        MetricKind::Gauge,
-        |counts| counts.executing,
-    ),
+    ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat", MetricKind::Gauge, |counts| {
+        counts.waiting
+    }),
+    ("apiserver_flowcontrol_current_inqueue_seats", "Seats that requests wait for", MetricKind::Gauge, |counts| {
+        counts.waiting_seats
+    }),
+    ("apiserver_flowcontrol_current_executing_requests", "Requests that have seats", MetricKind::Gauge, |counts| {
+        counts.executing
+    }),
     ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken", MetricKind::Gauge, |counts| counts.taken),
     // Levels lend no seats to each other, so their limits are those that they were given.
     ("apiserver_flowcontrol_nominal_limit_seats", "Seats that there are", MetricKind::Gauge, |counts| counts.seats),
@@ -59,14 +50,13 @@ impl Place {
 /// The gates of all levels with their counts.
 fn gates(control: &FlowControl) -> Vec<(Place, Counts)> {
     let kinds = control.levels().into_iter().flat_map(|level| {
-        [("readOnly", &level.reads), ("mutating", &level.writes)].map(|(kind, gate)| {
-            (Place { level: level.name, schema: level.schema, kind }, gate.counts())
-        })
+        [("readOnly", &level.reads), ("mutating", &level.writes)]
+            .map(|(kind, gate)| (Place { level: level.name, schema: level.schema, kind }, gate.counts()))
     });
     kinds.collect()
 }
 
-/// How full the levels are.
+/// The seats and requests of each level.
 pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
     let gates = gates(control);
     let mut samples = Vec::new();
@@ -105,7 +95,7 @@ pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
 
 const WAITING: &str = "Requests that wait for a seat, in all levels";
 
-/// How long requests wait for their seats and hold them.
+/// The times for which requests wait for their seats and hold them.
 pub(in crate::filters) fn histograms(control: &FlowControl) -> Vec<HistogramSample> {
     let gates = gates(control);
     let one = |name, help, mut labels: Vec<(&'static str, String)>, label: (&'static str, &str), times: &Times| {

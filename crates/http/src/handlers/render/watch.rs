@@ -42,7 +42,7 @@ impl EventEncoder {
         Self { mask, ..self }
     }
 
-    /// The same that counts the events.
+    /// Counts the events with this meter.
     pub(in crate::handlers) fn metered(self, meter: Option<WatchMeter>) -> Self {
         Self { meter, ..self }
     }
