@@ -99,7 +99,8 @@ pub(crate) fn paths(version: &VersionDescription, schemas: &Schemas) -> Vec<Path
 /// The group as it stands in the ids of operations, such as `RbacAuthorization`.
 pub(crate) fn title(group: &str) -> String {
     let stem = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
-    stem.split('.').map(capitalized).collect()
+    // Ids are names in the languages of generated clients, which have no hyphens.
+    stem.split(['.', '-']).map(capitalized).collect()
 }
 
 /// The group version as it stands in the ids of operations, such as `AppsV1`.
@@ -290,6 +291,7 @@ impl<'a> Naming<'a> {
                     self.definition(resource, kind)
                 }
                 Action::List => self.list_definition(resource, kind),
+                Action::Delete if resource.returns_deleted => self.definition(resource, kind),
                 Action::Delete | Action::DeleteCollection => meta("Status"),
                 Action::Watch | Action::WatchList => meta("WatchEvent"),
             },

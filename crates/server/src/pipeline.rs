@@ -7,7 +7,6 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use keelson_access::FileReads;
 use keelson_access::audit::Auditor;
-use keelson_admission::WebhookStats;
 use keelson_extensions::Extensions;
 use keelson_http::Pipeline;
 use keelson_http::handlers::ResourceHandlers;
@@ -23,10 +22,11 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
-    access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples,
-    program_samples, read_samples, registry_samples, review_times, server_info, watchdog_samples, webhook_samples,
-    webhook_times,
+    StoreRequests, access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times,
+    feature_gates, peer_samples, pod_security_samples, program_samples, read_samples, registry_samples, review_times,
+    server_info, watchdog_samples, webhook_samples, webhook_times,
 };
+use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
 use crate::{audit, builtin, documents};
@@ -36,12 +36,13 @@ pub(crate) struct PipelineParts {
     pub(crate) supervisor: Supervisor,
     pub(crate) registry: Arc<Registry>,
     pub(crate) outbound: Arc<Outbound>,
-    pub(crate) webhook_stats: Arc<WebhookStats>,
+    pub(crate) admission_counts: AdmissionCounts,
     pub(crate) others: OtherServers,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) tokens: Tokens,
     pub(crate) health: Health,
     pub(crate) store_metrics: StoreMetrics,
+    pub(crate) store_requests: Arc<StoreRequests>,
     pub(crate) auditor: Option<Arc<Auditor>>,
     /// How often files were read again, by what they hold.
     pub(crate) reads: Vec<(&'static str, FileReads)>,
@@ -54,12 +55,13 @@ impl PipelineParts {
             supervisor,
             registry,
             outbound,
-            webhook_stats,
+            admission_counts,
             others,
             extensions,
             tokens,
             health,
             store_metrics,
+            store_requests,
             auditor,
             reads,
         } = self;
@@ -67,11 +69,19 @@ impl PipelineParts {
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
         metrics.add_source(store_metrics);
+        let (requests, measured) = (store_requests.clone(), registry.clone());
+        metrics.add_source(move || requests.samples(&measured));
+        let measured = registry.clone();
+        metrics.add_histograms(move || store_requests.times(&measured));
+        let gates = feature_gates(&config.registry);
+        metrics.add_source(move || gates.clone());
         let calls = outbound.clone();
         metrics.add_source(move || conversion_samples(calls.stats()));
         metrics.add_histograms(move || conversion_times(outbound.stats()));
         let admitting = registry.clone();
         metrics.add_histograms(move || admission_times(admitting.admission()));
+        let AdmissionCounts { webhooks: webhook_stats, pod_security } = admission_counts;
+        metrics.add_source(move || pod_security_samples(&pod_security));
         let webhooks = webhook_stats.clone();
         metrics.add_source(move || webhook_samples(&webhooks));
         metrics.add_histograms(move || webhook_times(&webhook_stats));
@@ -96,6 +106,10 @@ impl PipelineParts {
         }
         let surfaces = registry.clone();
         metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
+        let surfaces = registry.clone();
+        metrics.deprecate(move |group, version, plural| {
+            surfaces.surface().lookup(group, version, plural)?.version.deprecation().map(ToOwned::to_owned)
+        });
 
         let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
         let issuer = tokens.issuer().clone();

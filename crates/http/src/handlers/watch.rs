@@ -15,6 +15,7 @@ use super::render::{EventEncoder, Renderer};
 use super::{live_page, query};
 use crate::body::ResponseBody;
 use crate::filters::InitialSeats;
+use crate::metrics::WatchMeter;
 use crate::negotiation::Subject;
 use crate::service::ApiRequest;
 use crate::websocket;
@@ -47,7 +48,7 @@ pub(super) async fn handle(
         Some(seats) => watch.holding(seats),
         None => watch,
     };
-    let encoder = EventEncoder::new(renderer).masked(mask);
+    let encoder = EventEncoder::new(renderer).masked(mask).metered(request.parts.extensions.remove::<WatchMeter>());
     let turns = request.parts.extensions.remove::<Turns>();
     let frames = frames(watch, encoder, turns, request.stopping);
     Ok(websocket::answer_watch(&mut request.parts, kind, frames))

@@ -16,6 +16,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
+use super::further::{self, Deprecations, Further};
+
 /// Upper ends of the duration buckets, in seconds: those of the reference, so that its dashboards fit.
 const DURATION_BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
@@ -100,6 +102,12 @@ struct AnswerLabels {
     code: u16,
 }
 
+/// A status code as a label.
+#[derive(Debug, EncodeLabelSet)]
+pub(super) struct CodeLabel {
+    pub(super) code: u16,
+}
+
 /// The answers that are counted together: the code, and the part of the cluster that they are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answered {
@@ -121,6 +129,7 @@ pub(super) struct Requests(Arc<Shared>);
 struct Shared {
     known: RwLock<AllSeries>,
     serves: OnceLock<Serves>,
+    deprecations: OnceLock<Deprecations>,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +145,7 @@ pub(super) struct Series {
     /// The number of answers of each sort. Few sorts are ever seen of one.
     answered: Mutex<Vec<(Answered, u64)>>,
     length: Length,
+    pub(super) further: Further,
 }
 
 #[derive(Debug)]
@@ -156,7 +166,8 @@ impl Requests {
             true => Length::Long(Gauge::default()),
             false => Length::Short(Histogram::new(DURATION_BUCKETS)),
         };
-        let new = || Arc::new(Series { answered: Mutex::default(), length: length() });
+        let further = || Further::new(&labels, long_running);
+        let new = || Arc::new(Series { answered: Mutex::default(), length: length(), further: further() });
         let mut known = self.0.known.write();
         if known.series.len() >= known.after_last + NEW_SERIES {
             known.forget_past(self.0.serves.get());
@@ -168,6 +179,11 @@ impl Requests {
     pub(super) fn serve(&self, serves: Serves) {
         // There is one server, which says so once.
         let _first = self.0.serves.set(serves);
+    }
+
+    /// Says which versions clients should leave; none, until then.
+    pub(super) fn deprecate(&self, deprecations: Deprecations) {
+        let _first = self.0.deprecations.set(deprecations);
     }
 
     #[cfg(test)]
@@ -255,6 +271,7 @@ impl Collector for Requests {
                 running.encode(family.encode_family(&labels.shown().of_watches())?)?;
             }
         }
-        Ok(())
+        let shown: Vec<_> = all.iter().map(|(labels, series)| (labels.shown(), &series.further)).collect();
+        further::encode(&mut encoder, &shown, self.0.deprecations.get())
     }
 }

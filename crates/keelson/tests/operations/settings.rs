@@ -63,8 +63,8 @@ async fn a_setting_that_names_nothing_is_refused() {
     check_refused(&["--server-id", ""], "a value is required for '--server-id").await;
     let versions = "reading --runtime-config: ";
     for (setting, why) in [
-        ("v1=false", "\"v1\" is not of the form group/version (/v1 is the core group)"),
-        ("nothing.example.com/v1=false", "there is no built-in group \"nothing.example.com\""),
+        ("v1=false", "\"v1\" is not of the form group/version or group/version/resource (/v1 is the core group)"),
+        ("nothing.example.com/v1=false", "unknown API group \"nothing.example.com\""),
         ("batch/v1,batch/v9=false", "there is no built-in version \"batch/v9\""),
         ("api/all=false", "with api/all=false alone nothing would be served"),
     ] {
@@ -204,26 +204,6 @@ async fn an_address_that_nobody_can_reach_is_not_advertised() {
         assert!(!listed.contains(&format!("\"ip\":\"{address}\"")), "{listed}");
         assert!(!server.log().contains("is invalid"), "{}", server.log());
     }
-}
-
-#[tokio::test]
-async fn versions_that_are_switched_off_are_not_found() {
-    let off =
-        ["--runtime-config", "api/beta=false,api/alpha=false,batch/v1=false,storagemigration.k8s.io/v1beta1=true"];
-    let server = off.into_iter().fold(ProcessServer::builder(KEELSON), ProcessServerBuilder::arg).start().await;
-    let raw = server.raw();
-    for (version, status) in [
-        ("/apis/batch/v1", 404),
-        ("/apis/resource.k8s.io/v1beta1", 404),
-        ("/apis/internal.apiserver.k8s.io/v1alpha1", 404),
-        ("/apis/storagemigration.k8s.io/v1beta1", 200),
-        ("/apis/apps/v1", 200),
-        ("/apis/migration.k8s.io/v1alpha1", 404),
-    ] {
-        assert_eq!(raw.get(version).await.status, status, "{version}");
-    }
-    let on = ProcessServer::builder(KEELSON).arg("--runtime-config").arg("migration.k8s.io/v1alpha1=true");
-    on.start().await.raw().get("/apis/migration.k8s.io/v1alpha1/storagestates").await.expect(200);
 }
 
 /// A server that is started through a shell which lowers its limits first.
