@@ -1,5 +1,7 @@
-//! Objects that were stored before there was a field or a default that all objects have today, in a version that is no longer served, or
-//! with fields of custom resources that are declared no more, and what they become when they are read.
+//! Completes stored objects that differ from those of today, when they are read.
+//!
+//! Some lack a field or a default that all objects have today. Some are in a version that is no longer served, and some have fields of
+//! custom resources that are declared no more.
 //!
 //! The store keeps them as they are until somebody writes them. An object is completed in the version that it lies in the store
 //! in, so that a [`Completion`] knows the defaults and the schema of each version of what is stored together. Knows nothing
@@ -24,7 +26,7 @@ const COMPLETE: WalkOptions = WalkOptions { prune: false, ..WalkOptions::STORE }
 #[derive(Debug)]
 pub(crate) struct Completion {
     forms: Vec<Form>,
-    /// Whether objects may lie in the store in versions that are no longer served.
+    /// True if objects may be stored in versions that are no longer served.
     has_retired: bool,
     /// Fields that objects of older servers lack.
     fields: Option<StoredFields>,

@@ -49,7 +49,7 @@ fn row(
     Row { what, method, path: path.into(), form, body, plugins }
 }
 
-/// How often each plugin was called so far.
+/// The number of calls of each plugin so far.
 async fn calls(raw: &Raw) -> BTreeMap<String, u64> {
     let mut calls = BTreeMap::new();
     let text = raw.get("/metrics").await.expect(200).text();

@@ -1,5 +1,5 @@
-//! Rules of built-in kinds that are about more than one field or more than one write: defaults of a status, fields that mirror each
-//! other, quantities below a thousandth, rules that hold under a condition.
+//! Rules of built-in kinds that concern several fields or several writes. Among them are defaults of a status, fields that mirror each
+//! other, quantities below a thousandth, and rules that hold under a condition.
 //!
 //! The answers are those of kube-apiserver.
 
@@ -325,7 +325,10 @@ async fn a_slice_of_endpoints_counts_its_labels_and_drops_the_old_topology() {
     let endpoint = json!({"addresses": ["192.0.2.1"], "deprecatedTopology": {"rack": "r"}});
     let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [endpoint], "ports": []});
     let made = raw.post(slices, &slice).await.expect(201).json();
-    assert_eq!((&made["endpoints"][0]["deprecatedTopology"], &made["metadata"]["generation"]), (&Value::Null, &json!(1)));
+    assert_eq!(
+        (&made["endpoints"][0]["deprecatedTopology"], &made["metadata"]["generation"]),
+        (&Value::Null, &json!(1))
+    );
     let url = format!("{slices}/s");
     let labelled = patch(&raw, &url, json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(labelled["metadata"]["generation"], 2);

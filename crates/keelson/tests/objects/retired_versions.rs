@@ -1,5 +1,6 @@
-//! Objects that kube-apiserver stored in versions that are no longer served, on a store that it shares or leaves: they read as
-//! objects of a served version, from JSON and from protobuf, can be changed, and are stored anew by a migration.
+//! Objects that kube-apiserver stored in versions that are no longer served, on a store that it shares or leaves.
+//!
+//! They read as objects of a served version, from JSON and from protobuf. They can be changed, and a migration stores them anew.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use keelson_testkit::TestServer;
 use serde_json::{Value, json};
 
 const MERGE: &str = "application/merge-patch+json";
-/// How long migrations may take on a slow machine.
+/// Timeout for all migrations on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Resources with the `apiVersion`s in which their objects may lie in a store, as the sample of `kinds/objects.json` is named.
@@ -244,7 +245,7 @@ async fn stored(store: &MemoryStore, key: &str) -> Value {
     serde_json::from_slice(&store.get(&StoreKey::new(key)).await.unwrap().unwrap().value).unwrap_or_default()
 }
 
-/// Waits until an object lies in the store as JSON of the served version, without anybody having asked for it.
+/// Waits until the server's own migration has stored an object as JSON of the served version.
 async fn until_migrated(store: &MemoryStore, object: &Old) -> Value {
     let started = Instant::now();
     loop {

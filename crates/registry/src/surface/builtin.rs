@@ -61,12 +61,12 @@ fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource>
     Arc::new(served)
 }
 
-/// What a cache has to hold for the built-in resources, where services get addresses of the usual ranges.
+/// The collections of the built-in resources for a cache, with the usual ranges of services.
 pub fn collection_specs() -> Vec<CollectionSpec> {
     collection_specs_for(&ServiceRanges::default())
 }
 
-/// What a cache has to hold for the built-in resources.
+/// The collections of the built-in resources for a cache. The ranges say which family old services without one have.
 pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
     let primary = ranges.primary().family();
     let completed = |collection: &Collection| {

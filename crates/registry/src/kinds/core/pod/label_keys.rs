@@ -69,9 +69,7 @@ mod tests {
 
     #[test]
     fn a_pod_selects_by_its_own_labels() {
-        let term = |selector: Value| {
-            json!({ "topologyKey": "zone", "labelSelector": selector, "matchLabelKeys": ["app", "none"], "mismatchLabelKeys": ["tenant"] })
-        };
+        let term = |selector: Value| json!({ "topologyKey": "zone", "labelSelector": selector, "matchLabelKeys": ["app", "none"], "mismatchLabelKeys": ["tenant"] });
         let spread = json!({ "matchLabelKeys": ["app"], "labelSelector": { "matchLabels": { "a": "b" } } });
         let mut pod = Object::from_value(json!({
             "metadata": { "labels": { "app": "web", "tenant": "t" } },
