@@ -112,7 +112,7 @@ impl Complete for Completion {
         let mut report = WalkReport::default();
         match &form.rules {
             FormRules::Defaults(defaults, schema) => {
-                defaults.into_iter().for_each(|defaults| defaults.fill(&mut object));
+                defaults.iter().for_each(|defaults| defaults.fill(&mut object));
                 lacking.into_iter().for_each(|fields| fields.fill(&mut object));
                 schema.get().walk(&mut object, &mut report, COMPLETE);
             }

@@ -18,7 +18,7 @@ const MERGE: &str = "application/merge-patch+json";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Resources with the `apiVersion`s in which their objects may lie in a store, as the sample of `kinds/objects.json` is named.
-const RETIRED: [(&str, &[&str]); 34] = [
+const RETIRED: [(&str, &[&str]); 36] = [
     ("mutatingwebhookconfigurations.admissionregistration.k8s.io", &["admissionregistration.k8s.io/v1beta1"]),
     ("validatingwebhookconfigurations.admissionregistration.k8s.io", &["admissionregistration.k8s.io/v1beta1"]),
     (
@@ -59,6 +59,8 @@ const RETIRED: [(&str, &[&str]); 34] = [
     ("csistoragecapacities.storage.k8s.io", &["storage.k8s.io/v1beta1", "storage.k8s.io/v1alpha1"]),
     ("storageclasses.storage.k8s.io", &["storage.k8s.io/v1beta1"]),
     ("volumeattachments.storage.k8s.io", &["storage.k8s.io/v1beta1", "storage.k8s.io/v1alpha1"]),
+    ("volumeattributesclasses.storage.k8s.io", &["storage.k8s.io/v1alpha1"]),
+    ("storageversionmigrations.storagemigration.k8s.io", &["storagemigration.k8s.io/v1alpha1"]),
 ];
 const FLOW_CONTROL: &[&str] = &[
     "flowcontrol.apiserver.k8s.io/v1beta1",
@@ -149,6 +151,11 @@ fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
             let handler = object.as_object_mut().unwrap().remove("handler").unwrap();
             object["spec"] = json!({"runtimeHandler": handler, "overhead": {"podFixed": {"cpu": "1500u"}}});
             vec![("/handler", handler), ("/overhead/podFixed/cpu", json!("2m"))]
+        }
+        (_, "StorageVersionMigration") => {
+            object["spec"]["resource"]["version"] = json!("v1");
+            object["spec"]["continueToken"] = json!("t");
+            vec![("/spec/resource/version", Value::Null), ("/spec/continueToken", Value::Null)]
         }
         (_, "PodDisruptionBudget") => {
             set(object, "/spec/selector", json!({}));

@@ -21,7 +21,7 @@ use super::served::{KindVersion, Taken};
 use crate::allocation::ServiceRanges;
 use crate::complete::Completion;
 use crate::config::RegistryConfig;
-use crate::kinds::{closed_fields, metadata_rules_of, strategy_of};
+use crate::kinds::{Strategy, closed_fields, metadata_rules_of, strategy_of};
 use crate::older::StoredFields;
 
 /// The API group that a feature gate switches off.
@@ -72,8 +72,8 @@ pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
     let completed = |collection: &Collection| {
         let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
         let kinds = versions.map(|(version, resource)| resource.gvk(&version.name));
-        let strategies = collection.resources.iter().map(|resource| strategy_of(&resource.group, &resource.plural));
-        let older = strategies.filter_map(|strategy| strategy.older()).next();
+        let mut strategies = collection.resources.iter().map(|resource| strategy_of(&resource.group, &resource.plural));
+        let older = strategies.find_map(Strategy::older);
         let fields = older.map(|of| StoredFields { of, primary });
         CollectionSpec { typed_items: false, ..spec(collection, Completion::of(kinds.map(rules_of), fields)) }
     };
