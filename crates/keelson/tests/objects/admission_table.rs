@@ -1,5 +1,5 @@
-//! Which writes each admission plugin handles, by verb and subresource: a table, held against the metric that counts how often a plugin
-//! is called. The entries are upstream's.
+//! A table of the writes that each admission plugin handles, by verb and subresource, compared with the metric that counts the calls of
+//! each plugin. The entries are upstream's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

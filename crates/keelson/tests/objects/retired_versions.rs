@@ -71,7 +71,6 @@ const RBAC: &[&str] = &["rbac.authorization.k8s.io/v1beta1", "rbac.authorization
 
 /// Gives an object the fields of an old version where they differ; what of it is to be read, by JSON pointer.
 fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
-    let set = |object: &mut Value, pointer: &str, value: Value| *object.pointer_mut(pointer).unwrap() = value;
     match (api_version, object["kind"].as_str().unwrap()) {
         ("admissionregistration.k8s.io/v1beta1", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
             let webhook = object["webhooks"][0].as_object_mut().unwrap();
@@ -137,6 +136,13 @@ fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
             limited.insert("assuredConcurrencyShares".to_owned(), json!(7));
             vec![("/spec/limited/nominalConcurrencyShares", json!(7))]
         }
+        _ => age_moved(api_version, object),
+    }
+}
+
+/// The same of kinds whose fields stood elsewhere or meant something else.
+fn age_moved(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
+    match (api_version, object["kind"].as_str().unwrap()) {
         (_, "Ingress") => {
             let path = json!({"path": "/", "backend": {"serviceName": "b", "servicePort": "http"}});
             let backend = json!({"serviceName": "a", "servicePort": 80});
@@ -158,7 +164,7 @@ fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
             vec![("/spec/resource/version", Value::Null), ("/spec/continueToken", Value::Null)]
         }
         (_, "PodDisruptionBudget") => {
-            set(object, "/spec/selector", json!({}));
+            object["spec"]["selector"] = json!({});
             let key = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
             vec![("/spec/selector", json!({"matchExpressions": [{"key": key, "operator": "Exists"}]}))]
         }
