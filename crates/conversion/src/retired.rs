@@ -150,12 +150,8 @@ mod tests {
     use super::*;
 
     /// Leads an object to the served version and checks what it is then, the order of its fields included.
-    pub(crate) fn check(
-        api_version: &str,
-        kind: &str,
-        object: keelson_meta::json::Value,
-        expected: keelson_meta::json::Value,
-    ) {
+    #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]
+    fn check(api_version: &str, kind: &str, object: keelson_meta::json::Value, expected: keelson_meta::json::Value) {
         let mut object = Object::from_value(object).expect("an object");
         object.0.insert("apiVersion", api_version);
         object.0.insert("kind", kind);
