@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Leads an object to the served version and checks what it is then, the order of its fields included.
+    /// Converts an object to the served version and compares the result.
     #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]
     fn check(api_version: &str, kind: &str, object: keelson_meta::json::Value, expected: keelson_meta::json::Value) {
         let mut object = Object::from_value(object).expect("an object");
