@@ -140,7 +140,7 @@ fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
     }
 }
 
-/// The same of kinds whose fields stood elsewhere or meant something else.
+/// Gives the old form to kinds whose fields stood elsewhere or had another meaning.
 fn age_moved(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
     match (api_version, object["kind"].as_str().unwrap()) {
         (_, "Ingress") => {
