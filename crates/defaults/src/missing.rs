@@ -211,7 +211,7 @@ fn each_lacks(defaults: &TypeDefaults, cursor: &mut Cursor<'_>) -> bool {
     }
 }
 
-/// Whether the object at a cursor has a quantity that would be rounded; the cursor steps over the object if not.
+/// Returns true if the object at a cursor has a quantity that would be rounded. The cursor steps over the object if not.
 fn has_fine_amounts(cursor: &mut Cursor<'_>) -> bool {
     if cursor.peek() != b'{' {
         cursor.skip();

@@ -50,7 +50,7 @@ const GIVEN: TypeDefaults = TypeDefaults::of(&[("allocatedResources", Amounts), 
 /// Resources that something may not exceed and asks for.
 pub(crate) const RESOURCES: TypeDefaults = TypeDefaults::of(&[("limits", Amounts), ("requests", Amounts)]);
 
-/// `podIP` is the first of `podIPs`. Where both differ the former holds: clients that know only that have changed it.
+/// `podIP` is the first of `podIPs`. It wins if they differ, since a client that knows only this field has changed it.
 fn addresses(status: &mut Map) {
     let first = list(status, "podIPs").first();
     let is_replaceable = first.is_none_or(Value::is_object);

@@ -151,7 +151,7 @@ fn round_amounts(amounts: &mut Map) {
     }
 }
 
-/// What a quantity, as a text or as a number, is rounded to; `None` where there is nothing to round.
+/// The rounded form of a quantity, which is a text or a number; `None` if it has nothing to round.
 pub(crate) fn rounded(amount: &Value) -> Option<String> {
     match amount {
         Value::String(text) => rounded_to_millis(text),

@@ -101,10 +101,10 @@ pub trait ClientConnection: Send + Sync {
     fn held(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
-/// What the filters learn of the user of a request that the answer is marked by.
+/// Findings about the user of a request that mark the response.
 #[derive(Default)]
 struct Known {
-    /// Whether the user is authenticated and may make the request in that name.
+    /// True once the user is authenticated and may make the request in that name.
     is_known: AtomicBool,
     /// A warning about the credentials.
     warning: OnceLock<&'static str>,

@@ -177,7 +177,7 @@ fn is_kept(parts: &Components<'_>, form: Form, digits: &str, value: i128) -> boo
     }
 }
 
-/// How many nano units a thousandth of a unit has.
+/// The nano units of a thousandth of a unit.
 const MILLI: i128 = UNIT / 1000;
 
 /// The quantity rounded away from zero to whole thousandths of a unit; `None` if it has nothing to round, or is no quantity.
@@ -188,7 +188,7 @@ pub fn rounded_to_millis(text: &str) -> Option<String> {
     }
     let text = text.trim();
     let Quantity(nanos) = Quantity::parse(text)?;
-    // What does not fit is no small amount.
+    // A saturated amount is no small one.
     if nanos % MILLI == 0 || nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
         return None;
     }

@@ -1,5 +1,7 @@
-//! Objects that were stored before there was a field or a default that all objects have today, in a version that is no longer served, or
-//! with fields of custom resources that are declared no more, and what they become when they are read.
+//! Completes stored objects that differ from those of today, when they are read.
+//!
+//! Some lack a field or a default that all objects have today. Some are in a version that is no longer served, and some have fields of
+//! custom resources that are declared no more.
 //!
 //! The store keeps them as they are until somebody writes them. An object is completed in the version that it lies in the store
 //! in, so that a [`Completion`] knows the defaults and the schema of each version of what is stored together. Knows nothing
@@ -27,7 +29,7 @@ const FIRST_GENERATION: i64 = 1;
 #[derive(Debug)]
 pub(crate) struct Completion {
     forms: Vec<Form>,
-    /// Whether objects may lie in the store in versions that are no longer served.
+    /// True if objects may be stored in versions that are no longer served.
     has_retired: bool,
     /// Fields that objects of older servers lack.
     fields: Option<StoredFields>,
@@ -113,7 +115,7 @@ impl Complete for Completion {
         let mut report = WalkReport::default();
         match &form.rules {
             FormRules::Defaults(defaults, schema) => {
-                defaults.into_iter().for_each(|defaults| defaults.fill(&mut object));
+                defaults.iter().for_each(|defaults| defaults.fill(&mut object));
                 lacking.into_iter().for_each(|fields| fields.fill(&mut object));
                 schema.get().walk(&mut object, &mut report, COMPLETE);
             }

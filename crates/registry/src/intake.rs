@@ -250,7 +250,7 @@ fn wrong_custom_type(target: &Target, object: &Object, (kind, api_version): (&st
     ApiError::Invalid { kind: sent, name: object.name().to_owned(), errors: vec![fault] }
 }
 
-/// Whether an object says that it is of the target's kind and version, in the words in which the server says it.
+/// Returns true if an object names the target's kind and version exactly as the server writes them.
 fn is_of_type(target: &Target, object: &Object) -> bool {
     object.kind() == Some(&*target.resource.kind) && object.api_version() == Some(target.version.api_version())
 }

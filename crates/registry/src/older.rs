@@ -24,7 +24,7 @@ pub(crate) enum Older {
     Claims,
 }
 
-/// What fills in the fields of a kind.
+/// The missing fields of a kind, and what they are filled in from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredFields {
     pub(crate) of: Older,

@@ -1,4 +1,4 @@
-//! Slices of endpoints of `discovery.k8s.io/v1beta1`: a map of labels told where an endpoint is.
+//! Slices of endpoints of `discovery.k8s.io/v1beta1`: a map of labels located an endpoint.
 //!
 //! The zone and the node got fields of their own, and the rest of the map is kept as `deprecatedTopology`.
 

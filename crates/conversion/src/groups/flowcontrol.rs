@@ -1,6 +1,6 @@
 //! Priority levels of the beta versions of `flowcontrol.apiserver.k8s.io`, whose shares had another name or could not be zero.
 //!
-//! `v1beta1` and `v1beta2` called them `assuredConcurrencyShares`. `v1beta3` told a zero from silence by an annotation.
+//! `v1beta1` and `v1beta2` called them `assuredConcurrencyShares`. In `v1beta3` an annotation marks a zero that is meant.
 
 use keelson_meta::json::{Map, json};
 

@@ -1,6 +1,6 @@
 //! Migrations of `storagemigration.k8s.io/v1alpha1`, which named a version of the resource and had conditions of their own type.
 //!
-//! Where such a migration stood in its list is not kept: it begins anew.
+//! The position in the list of objects is dropped, so the migration begins anew.
 
 use keelson_meta::json::{Map, json};
 

@@ -91,7 +91,7 @@ const NODE_STATUS: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Also(&const { TypeDefaults::of(&[("allocatable", Amounts)]) })],
 };
 
-/// `podCIDR` is the first of `podCIDRs`. Where both differ the former holds: clients that know only that have changed it.
+/// `podCIDR` is the first of `podCIDRs`. It wins if they differ, since a client that knows only this field has changed it.
 fn pod_ranges(spec: &mut Map) {
     let first = list(spec, "podCIDRs").first();
     let is_replaceable = first.is_none_or(Value::is_string);
@@ -135,7 +135,7 @@ const CLAIM_STATUS: TypeDefaults =
 
 const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))]);
 
-/// How much a volume holds, and the ways to storage that have defaults.
+/// The capacity of a volume, and the sources of storage that have defaults.
 pub(super) const SOURCE: TypeDefaults = TypeDefaults::of(&[
     ("capacity", Amounts),
     ("hostPath", In(&HOST_PATH)),

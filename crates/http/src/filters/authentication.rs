@@ -32,7 +32,7 @@ pub trait TokenAuthenticator: Send + Sync {
     /// [`ApiError::Unauthorized`] for a token that proves nothing.
     fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>>;
 
-    /// The same with a warning for the client, for tokens that should be replaced.
+    /// The user of a token, with a warning for the client if the token should be replaced.
     ///
     /// # Errors
     /// As [`user`](Self::user).
@@ -78,8 +78,8 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     websocket::is_wanted(headers) && text(USER_AGENT).starts_with(BROWSERS) && !is_own()
 }
 
-/// The user for whom a front proxy asks, or of a client certificate, or else of a bearer token, and a warning about that. A client with
-/// none of these is anonymous.
+/// The user that a front proxy names, or of a client certificate, or else of a bearer token, and a warning about the token. A client
+/// with none of these is anonymous.
 ///
 /// # Errors
 /// [`ApiError::Unauthorized`] for credentials that prove nothing: a certificate that is over or that nobody signed who is believed,

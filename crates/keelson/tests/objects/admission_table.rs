@@ -1,5 +1,5 @@
-//! Which writes each admission plugin handles, by verb and subresource: a table, held against the metric that counts how often a plugin
-//! is called. The entries are upstream's.
+//! A table of the writes that each admission plugin handles, by verb and subresource, compared with the metric that counts the calls of
+//! each plugin. The entries are upstream's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ fn row(
     Row { what, method, path: path.into(), form, body, plugins }
 }
 
-/// How often each plugin was called so far.
+/// The number of calls of each plugin so far.
 async fn calls(raw: &Raw) -> BTreeMap<String, u64> {
     let mut calls = BTreeMap::new();
     let text = raw.get("/metrics").await.expect(200).text();

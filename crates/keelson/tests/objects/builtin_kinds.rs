@@ -1,5 +1,5 @@
-//! Rules of built-in kinds that are about more than one field or more than one write: defaults of a status, fields that mirror each
-//! other, quantities below a thousandth, rules that hold under a condition.
+//! Rules of built-in kinds that concern several fields or several writes. Among them are defaults of a status, fields that mirror each
+//! other, quantities below a thousandth, and rules that hold under a condition.
 //!
 //! The answers are those of kube-apiserver.
 
@@ -274,4 +274,64 @@ async fn a_policy_sees_the_namespace_of_a_new_namespace_and_the_whole_name_of_a_
     assert!(denied.text().contains("failed expression: request.name == 'https:s:80'"), "{}", denied.text());
     let passed = raw.get(format!("{DEFAULT}/services/https:s:80/proxy/")).await;
     assert!(!passed.text().contains("failed expression"), "{}", passed.text());
+}
+
+#[tokio::test]
+async fn a_pod_selects_by_the_values_of_its_label_keys() {
+    let server = TestServer::builder().configure(|config| config.admission = without_account()).start().await;
+    let raw = server.raw();
+    let pods = format!("{DEFAULT}/pods");
+    let pod = |name: &str, selector: Value| {
+        let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector, "matchLabelKeys": ["app"]});
+        let term = json!({"topologyKey": "zone", "labelSelector": selector, "matchLabelKeys": ["app"]});
+        json!({"metadata": {"name": name, "labels": {"app": "web"}}, "spec": {
+            "containers": [{"name": "c", "image": "i:1"}], "topologySpreadConstraints": [constraint],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}})
+    };
+    let expected = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]});
+    let made = raw.post(pods.as_str(), &pod("p", json!({}))).await.expect(201).json();
+    assert_eq!(made["spec"]["topologySpreadConstraints"][0]["labelSelector"], expected);
+    let term = &made["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    assert_eq!(term["labelSelector"], expected);
+    patch(&raw, &format!("{pods}/p"), json!({"metadata": {"labels": {"more": "x"}}})).await;
+    let told = raw.post(pods.as_str(), &pod("q", json!({"matchLabels": {"app": "web"}}))).await.expect(422).text();
+    assert!(told.contains("spec.topologySpreadConstraints[0].matchLabelKeys[0]: Invalid value"), "{told}");
+}
+
+#[tokio::test]
+async fn a_volume_says_since_when_it_is_in_its_phase() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let volumes = "/api/v1/persistentvolumes";
+    let volume = json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+        "hostPath": {"path": "/data"}}});
+    raw.post(volumes, &volume).await.expect(201);
+    let url = format!("{volumes}/v/status");
+    let long_ago = "2020-01-01T00:00:00Z";
+    let stated = json!({"status": {"phase": "Available", "lastPhaseTransitionTime": long_ago}});
+    assert_eq!(patch(&raw, &url, stated).await["status"]["lastPhaseTransitionTime"], long_ago);
+    let same = json!({"status": {"phase": "Available", "message": "m"}});
+    assert_eq!(patch(&raw, &url, same).await["status"]["lastPhaseTransitionTime"], long_ago);
+    let bound = patch(&raw, &url, json!({"status": {"phase": "Bound"}})).await["status"].clone();
+    assert!(bound["lastPhaseTransitionTime"].as_str().unwrap() > "2026", "{bound}");
+}
+
+#[tokio::test]
+async fn a_slice_of_endpoints_counts_its_labels_and_drops_the_old_topology() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let endpoint = json!({"addresses": ["192.0.2.1"], "deprecatedTopology": {"rack": "r"}});
+    let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [endpoint], "ports": []});
+    let made = raw.post(slices, &slice).await.expect(201).json();
+    assert_eq!(
+        (&made["endpoints"][0]["deprecatedTopology"], &made["metadata"]["generation"]),
+        (&Value::Null, &json!(1))
+    );
+    let url = format!("{slices}/s");
+    let labelled = patch(&raw, &url, json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(labelled["metadata"]["generation"], 2);
+    let annotated = patch(&raw, &url, json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    assert_eq!(annotated["metadata"]["generation"], 2);
 }

@@ -1,5 +1,6 @@
-//! Objects that kube-apiserver stored in versions that are no longer served, on a store that it shares or leaves: they read as
-//! objects of a served version, from JSON and from protobuf, can be changed, and are stored anew by a migration.
+//! Objects that kube-apiserver stored in versions that are no longer served, on a store that it shares or leaves.
+//!
+//! They read as objects of a served version, from JSON and from protobuf. They can be changed, and a migration stores them anew.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use keelson_testkit::TestServer;
 use serde_json::{Value, json};
 
 const MERGE: &str = "application/merge-patch+json";
-/// How long migrations may take on a slow machine.
+/// Timeout for all migrations on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Resources with the `apiVersion`s in which their objects may lie in a store, as the sample of `kinds/objects.json` is named.
-const RETIRED: [(&str, &[&str]); 34] = [
+const RETIRED: [(&str, &[&str]); 36] = [
     ("mutatingwebhookconfigurations.admissionregistration.k8s.io", &["admissionregistration.k8s.io/v1beta1"]),
     ("validatingwebhookconfigurations.admissionregistration.k8s.io", &["admissionregistration.k8s.io/v1beta1"]),
     (
@@ -58,6 +59,8 @@ const RETIRED: [(&str, &[&str]); 34] = [
     ("csistoragecapacities.storage.k8s.io", &["storage.k8s.io/v1beta1", "storage.k8s.io/v1alpha1"]),
     ("storageclasses.storage.k8s.io", &["storage.k8s.io/v1beta1"]),
     ("volumeattachments.storage.k8s.io", &["storage.k8s.io/v1beta1", "storage.k8s.io/v1alpha1"]),
+    ("volumeattributesclasses.storage.k8s.io", &["storage.k8s.io/v1alpha1"]),
+    ("storageversionmigrations.storagemigration.k8s.io", &["storagemigration.k8s.io/v1alpha1"]),
 ];
 const FLOW_CONTROL: &[&str] = &[
     "flowcontrol.apiserver.k8s.io/v1beta1",
@@ -68,7 +71,6 @@ const RBAC: &[&str] = &["rbac.authorization.k8s.io/v1beta1", "rbac.authorization
 
 /// Gives an object the fields of an old version where they differ; what of it is to be read, by JSON pointer.
 fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
-    let set = |object: &mut Value, pointer: &str, value: Value| *object.pointer_mut(pointer).unwrap() = value;
     match (api_version, object["kind"].as_str().unwrap()) {
         ("admissionregistration.k8s.io/v1beta1", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
             let webhook = object["webhooks"][0].as_object_mut().unwrap();
@@ -134,6 +136,13 @@ fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
             limited.insert("assuredConcurrencyShares".to_owned(), json!(7));
             vec![("/spec/limited/nominalConcurrencyShares", json!(7))]
         }
+        _ => age_moved(api_version, object),
+    }
+}
+
+/// Gives the old form to kinds whose fields stood elsewhere or had another meaning.
+fn age_moved(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
+    match (api_version, object["kind"].as_str().unwrap()) {
         (_, "Ingress") => {
             let path = json!({"path": "/", "backend": {"serviceName": "b", "servicePort": "http"}});
             let backend = json!({"serviceName": "a", "servicePort": 80});
@@ -149,8 +158,13 @@ fn age(api_version: &str, object: &mut Value) -> Vec<(&'static str, Value)> {
             object["spec"] = json!({"runtimeHandler": handler, "overhead": {"podFixed": {"cpu": "1500u"}}});
             vec![("/handler", handler), ("/overhead/podFixed/cpu", json!("2m"))]
         }
+        (_, "StorageVersionMigration") => {
+            object["spec"]["resource"]["version"] = json!("v1");
+            object["spec"]["continueToken"] = json!("t");
+            vec![("/spec/resource/version", Value::Null), ("/spec/continueToken", Value::Null)]
+        }
         (_, "PodDisruptionBudget") => {
-            set(object, "/spec/selector", json!({}));
+            object["spec"]["selector"] = json!({});
             let key = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
             vec![("/spec/selector", json!({"matchExpressions": [{"key": key, "operator": "Exists"}]}))]
         }
@@ -244,7 +258,7 @@ async fn stored(store: &MemoryStore, key: &str) -> Value {
     serde_json::from_slice(&store.get(&StoreKey::new(key)).await.unwrap().unwrap().value).unwrap_or_default()
 }
 
-/// Waits until an object lies in the store as JSON of the served version, without anybody having asked for it.
+/// Waits until the server's own migration has stored an object as JSON of the served version.
 async fn until_migrated(store: &MemoryStore, object: &Old) -> Value {
     let started = Instant::now();
     loop {

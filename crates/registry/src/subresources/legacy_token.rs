@@ -20,7 +20,7 @@ use crate::patch::{Patch, PatchKind};
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 /// When it was used last.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
-/// What the user of a token is warned of whose secret a controller has made for the account.
+/// The warning about a token whose secret a controller has made for the account.
 const GENERATED: &str = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
                          secret-based tokens.";
 /// Who notes that.
@@ -38,7 +38,7 @@ impl Account {
 }
 
 impl ServiceAccountTokens {
-    /// The user of a legacy token, and the warning for one that was made without anybody asking for it; `None` for another token.
+    /// The user of a legacy token, and the warning about one that a controller has made; `None` for another token.
     pub(super) async fn legacy_user(&self, token: &str) -> Result<Option<(User, Option<&'static str>)>, TokenFault> {
         let claims = match self.issuer().verify_legacy(token) {
             Ok(claims) => claims,
@@ -59,7 +59,7 @@ impl ServiceAccountTokens {
         }
         let is_generated = self.check_account(namespace, account, uid).await?.names_secret(name);
         if secret.labels().any(|(key, since)| key == INVALID_SINCE && !since.is_empty()) {
-            // Whoever has marked it sees that it is in use still.
+            // The label shows the administrator that the token is still in use.
             self.note_use(&claims, &secret).await;
             return Err(refused(&format!(
                 "the token in secret {namespace}/{name} for service account {namespace}/{account} has been marked invalid. Use tokens from the \

@@ -234,7 +234,7 @@ impl ServiceAccountTokens {
         self.authenticate_and_warn(token, audiences).await.map(|(known, _)| known)
     }
 
-    /// The same with a warning for the client that uses the token, if there is one.
+    /// The user and audiences of a token as [`authenticate`](Self::authenticate) has them, and a warning for the client.
     ///
     /// # Errors
     /// As [`authenticate`](Self::authenticate).

@@ -21,7 +21,7 @@ use super::served::{KindVersion, Taken};
 use crate::allocation::ServiceRanges;
 use crate::complete::Completion;
 use crate::config::RegistryConfig;
-use crate::kinds::{closed_fields, metadata_rules_of, strategy_of};
+use crate::kinds::{Strategy, closed_fields, metadata_rules_of, strategy_of};
 use crate::older::StoredFields;
 
 /// The API group that a feature gate switches off.
@@ -58,19 +58,19 @@ fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource>
     Arc::new(served)
 }
 
-/// What a cache has to hold for the built-in resources, where services get addresses of the usual ranges.
+/// The collections of the built-in resources for a cache, with the usual ranges of services.
 pub fn collection_specs() -> Vec<CollectionSpec> {
     collection_specs_for(&ServiceRanges::default())
 }
 
-/// What a cache has to hold for the built-in resources.
+/// The collections of the built-in resources for a cache. The ranges say which family old services without one have.
 pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
     let primary = ranges.primary().family();
     let completed = |collection: &Collection| {
         let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
         let kinds = versions.map(|(version, resource)| resource.gvk(&version.name));
-        let strategies = collection.resources.iter().map(|resource| strategy_of(&resource.group, &resource.plural));
-        let older = strategies.filter_map(|strategy| strategy.older()).next();
+        let mut strategies = collection.resources.iter().map(|resource| strategy_of(&resource.group, &resource.plural));
+        let older = strategies.find_map(Strategy::older);
         let fields = older.map(|of| StoredFields { of, primary });
         CollectionSpec { typed_items: false, ..spec(collection, Completion::of(kinds.map(rules_of), fields)) }
     };

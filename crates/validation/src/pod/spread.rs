@@ -4,6 +4,8 @@
 
 use std::collections::HashSet;
 
+use keelson_meta::json::Map;
+
 use crate::at::At;
 use crate::formats::QUALIFIED_NAME;
 use crate::selectors::SELECTOR;
@@ -64,14 +66,15 @@ fn label_keys(at: &At<'_, '_>, run: &mut Run<'_>) {
     if !selector.is_set() {
         at.forbidden(run, "must not be specified when labelSelector is not set");
     }
-    let labels = selector.field("matchLabels");
-    let expressions = selector.field("matchExpressions");
-    let expressed: HashSet<&str> =
-        expressions.list().iter().filter_map(|expression| expression.get("key")?.as_str()).collect();
-    for key in at.items() {
-        key.complain(run, QUALIFIED_NAME.faults(key.text()));
-        if labels.field_is_set(key.text()) || expressed.contains(key.text()) {
-            key.invalid(run, key.text(), "exists in both matchLabelKeys and labelSelector");
+    at.items().for_each(|key| key.complain(run, QUALIFIED_NAME.faults(key.text())));
+    // The server adds an expression to the selector of a pod for each key, so a key that the selector already had is there twice.
+    let mut seen: HashSet<&str> = selector.field("matchLabels").tree().into_iter().flat_map(Map::keys).collect();
+    for expression in selector.field("matchExpressions").items() {
+        let key = expression.field("key").text();
+        let index = at.list().iter().position(|listed| listed == key);
+        if let Some(index) = index.filter(|_| seen.contains(key)) {
+            at.index(index).invalid(run, key, "exists in both matchLabelKeys and labelSelector");
         }
+        seen.insert(key);
     }
 }

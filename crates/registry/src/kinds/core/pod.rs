@@ -4,6 +4,7 @@
 //! cut down what a client may change; they are in `subresources`.
 
 mod app_armor;
+mod label_keys;
 
 use std::time::SystemTime;
 
@@ -95,7 +96,8 @@ impl Strategy for Pods {
     }
 
     fn prepare_create(&self, object: &mut Object, warnings: &Warnings) -> bool {
-        app_armor::read_annotations(object, warnings)
+        let is_merged = label_keys::merge(object);
+        app_armor::read_annotations(object, warnings) | is_merged
     }
 
     fn confine(&self, subresource: &str, stored: &Object, sent: Object, _: SystemTime) -> Confined {

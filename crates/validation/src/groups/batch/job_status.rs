@@ -36,8 +36,8 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[
     ("", Check("a success that was met only where there is a policy, or completion", success)),
 ]);
 
-/// What an update of the status changes. Rules about fields hold only where one of them changes: a job whose status breaks a rule,
-/// or broke it with a change of its spec, can still be told of other things.
+/// The changes of a status update. Rules about fields apply only to changes, as upstream has it. So a status that breaks a rule
+/// already, or that breaks one since the spec was changed, can still be updated.
 struct Changes {
     complete: bool,
     failed: bool,
@@ -74,7 +74,7 @@ impl Changes {
         }
     }
 
-    /// Whether the job ends, or is taken to run again.
+    /// True if the job ends, or runs again.
     fn finished(&self) -> bool {
         self.complete || self.failed
     }
@@ -152,7 +152,7 @@ fn finished(status: &At<'_, '_>, changes: &Changes, run: &mut Run<'_>) {
     }
 }
 
-/// What follows the indexes in upstream's order.
+/// The rules that follow those of the indexes in upstream's order.
 fn counts_of_pods(status: &At<'_, '_>, run: &mut Run<'_>) {
     let (conditions, changes) = (status.field("conditions"), Changes::of(status));
     let is_finished = ["Complete", "Failed"].into_iter().any(|kind| is_true(conditions.value, kind));
