@@ -199,6 +199,13 @@ impl Collection {
         self.live.read().removed.is_some()
     }
 
+    /// The revision of the newest change of an object, or at which the collection was loaded.
+    ///
+    /// Cost: one short lock.
+    pub fn changed_at(&self) -> Revision {
+        self.live.read().revision
+    }
+
     /// The newest state of one object.
     pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
         self.live.read().trees.entries.get(key).cloned()

@@ -40,6 +40,7 @@ pub(crate) fn of(
     let mut contribution = Contribution::new(resource).defined_by(DefinedBy {
         collection: definitions.clone(),
         name: definition.name.clone(),
+        uid: definition.uid.clone(),
         state: definition.state(),
         terminating: TERMINATING,
     });

@@ -22,6 +22,8 @@ pub(crate) struct Definition {
     /// Those of them that it has.
     pub(crate) accepted: Names,
     pub(crate) names_accepted: bool,
+    /// Returns true once the status reports its names as accepted or refused.
+    pub(crate) names_decided: bool,
     pub(crate) established: bool,
     pub(crate) terminating: bool,
     /// Whether it waits for its objects to be deleted.
@@ -51,6 +53,7 @@ impl Definition {
             requested: Names::read(object.get(&["spec", "names"])),
             accepted: Names::read(object.get(&["status", "acceptedNames"])),
             names_accepted: holds(conditions::NAMES_ACCEPTED),
+            names_decided: conditions::find(object, conditions::NAMES_ACCEPTED).is_some(),
             established: holds(conditions::ESTABLISHED),
             terminating: object.deletion_timestamp().is_some(),
             holds_objects: object.finalizers().contains(&CLEANUP_FINALIZER),

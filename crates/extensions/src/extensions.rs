@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use keelson_cache::Entry;
 use keelson_controllers::{Backoff, Client, Queue, SERVER_MANAGER};
-use keelson_meta::options::{GetOptions, ListOptions, ResourceVersionMatch};
+use keelson_meta::options::{ListOptions, ResourceVersionMatch};
 use keelson_meta::{ApiError, Revision};
 use keelson_outbound::Outbound;
 use keelson_registry::{Contribution, Registry, SurfaceError, Target, WatchOutput};
@@ -38,8 +38,6 @@ const EMPTYING_BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), lo
 const AGAIN: Duration = Duration::from_secs(1);
 /// The backoff before the definitions are followed anew when their watch has failed or ended.
 const FOLLOW_AGAIN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(10) };
-/// How long a request waits for a definition that is stored to be served here. To compile it takes milliseconds.
-const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Follows the definitions, and serves what they define.
 pub struct Extensions {
@@ -52,7 +50,7 @@ pub struct Extensions {
     known: Mutex<DefinitionIndex>,
     pub(crate) serving: Serving,
     /// Up to which revision what is defined is served.
-    served_up_to: watch::Sender<Revision>,
+    pub(crate) served_up_to: watch::Sender<Revision>,
     statuses: Queue<String>,
     /// The definitions whose objects are to be deleted, while this server is the one that does it.
     emptying: Mutex<Option<Arc<Queue<String>>>>,
@@ -136,23 +134,6 @@ impl Extensions {
         *self.emptying.lock() = None;
     }
 
-    /// Waits until a resource is served as its definition says that is stored now, if there is one: another server on the store may
-    /// have said that it is established before this one has served it. After 5 seconds it is waited no longer.
-    ///
-    /// Cost: a read of the newest definition.
-    pub async fn catch_up(self: Arc<Self>, group: String, plural: String) {
-        let name = format!("{plural}.{group}");
-        let options = GetOptions::default();
-        let newest = self.registry.get(&self.definitions, &name, self.client.caller(), &options);
-        // Where there is no definition, or the store can't be asked, there is nothing to wait for.
-        let Ok(definition) = newest.await else { return };
-        let mut served = self.served_up_to.subscribe();
-        let waited = tokio::time::timeout(CATCH_UP, served.wait_for(|revision| *revision >= definition.revision)).await;
-        if waited.is_err() {
-            warn_repeated!(&name; definition = name, "a definition that is stored is not served yet");
-        }
-    }
-
     /// What was counted of the compiled expressions of schemas.
     pub fn program_stats(&self) -> ProgramStats {
         self.serving.programs.stats()
@@ -161,6 +142,13 @@ impl Extensions {
     /// A definition as it was last seen; `None` when it is gone.
     pub(crate) fn known(&self, name: &str) -> Option<KnownDefinition> {
         self.known.lock().definitions.get(name).cloned()
+    }
+
+    /// Returns true while the names of a definition of a group are neither accepted nor refused: of the one of this plural name, or of any.
+    pub(crate) fn awaits_names(&self, group: &str, plural: Option<&str>) -> bool {
+        let awaits = |known: &KnownDefinition| !known.read.terminating && !known.read.names_decided;
+        let is_asked = |known: &&KnownDefinition| plural.is_none_or(|plural| known.read.requested.plural == plural);
+        self.known.lock().definitions.in_group(group).filter(is_asked).any(awaits)
     }
 
     /// Does something with the names of all definitions. Those that may get more names by it are looked at again.

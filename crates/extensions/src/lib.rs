@@ -8,6 +8,7 @@
 
 mod approval;
 mod by_group;
+mod catch_up;
 mod conditions;
 mod contribution;
 mod definition;

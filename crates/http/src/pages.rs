@@ -139,6 +139,31 @@ impl<'a> Page<'a> {
     }
 }
 
+/// The resources that the document at a path describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Described<'p> {
+    /// None: the path leads to another page, or nowhere.
+    Nothing,
+    /// The resources of one group.
+    Group(&'p str),
+    /// All resources.
+    Everything,
+}
+
+impl<'p> Described<'p> {
+    pub(crate) fn at(path: &'p str) -> Self {
+        match Page::parse(path) {
+            Some(Page::Group(group) | Page::GroupVersion(group, _)) if !group.is_empty() => Self::Group(group),
+            Some(Page::OpenApi(Description::V3(group_version))) => {
+                let group = group_version.strip_prefix("apis/").and_then(|rest| rest.split('/').next());
+                group.map_or(Self::Nothing, Self::Group)
+            }
+            Some(Page::Root | Page::Groups | Page::OpenApi(_)) => Self::Everything,
+            _ => Self::Nothing,
+        }
+    }
+}
+
 impl Pages {
     /// `server_address` is the `host:port` that legacy discovery tells clients.
     pub fn new(health: Health, metrics: Arc<Metrics>, server_address: String) -> Self {

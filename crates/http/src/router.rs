@@ -15,7 +15,7 @@ use keelson_registry::{Estimate, Surface, Target};
 use keelson_resources::Verb;
 
 use crate::body::ResponseBody;
-use crate::pages::{Pages, ServedDocuments};
+use crate::pages::{Described, Pages, ServedDocuments};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
@@ -27,13 +27,25 @@ type SurfaceSource = Box<dyn Fn() -> Arc<Surface> + Send + Sync>;
 /// Tells the documents of what is served.
 type DocumentsSource = Box<dyn Fn(Arc<Surface>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync>;
 
-/// Waits until a resource, named by group and plural, is served as it is defined now.
-type CatchUp = Box<dyn Fn(&str, &str) -> BoxFuture<'static, ()> + Send + Sync>;
+/// The stored definitions of resources, which this server follows with some delay.
+pub trait StoredDefinitions: Send + Sync {
+    /// Returns true if a resource that is no part of the program is served as this server knows that it is defined.
+    fn is_current(&self, target: &Target) -> bool;
+
+    /// Waits, for a bounded time, until a resource is served as it is defined now.
+    fn catch_up(&self, group: &str, plural: &str) -> BoxFuture<'static, ()>;
+
+    /// Waits, for a bounded time, until a group is served as its resources are defined now.
+    fn catch_up_group(&self, group: &str) -> BoxFuture<'static, ()>;
+
+    /// Waits, for a bounded time, until everything is served as this server knows that it is defined. Does not ask the store.
+    fn catch_up_with_cache(&self) -> BoxFuture<'static, ()>;
+}
 
 /// Finds the handler of each request.
 pub struct Router {
     surface: SurfaceSource,
-    catch_up: Option<CatchUp>,
+    definitions: Option<Box<dyn StoredDefinitions>>,
     documents: DocumentsSource,
     pages: Pages,
     service: Arc<dyn ApiService>,
@@ -47,17 +59,13 @@ impl Router {
         pages: Pages,
         service: Arc<dyn ApiService>,
     ) -> Self {
-        Self { surface: Box::new(surface), catch_up: None, documents: Box::new(documents), pages, service }
+        Self { surface: Box::new(surface), definitions: None, documents: Box::new(documents), pages, service }
     }
 
-    /// The same that asks `catch_up` to wait before it says of a resource that it is not served, as another server may serve it
-    /// already. Group and plural are told.
+    /// Adds the stored definitions of resources. Requests for such a resource are answered by its newest definition.
     #[must_use]
-    pub fn with_catch_up(
-        mut self,
-        catch_up: impl Fn(&str, &str) -> BoxFuture<'static, ()> + Send + Sync + 'static,
-    ) -> Self {
-        self.catch_up = Some(Box::new(catch_up));
+    pub fn with_definitions(mut self, definitions: impl StoredDefinitions + 'static) -> Self {
+        self.definitions = Some(Box::new(definitions));
         self
     }
 
@@ -65,13 +73,11 @@ impl Router {
     pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
         let ApiRequest { info, parts, error_form, .. } = &*request;
         if !info.is_resource_request {
+            self.catch_up_described(info).await;
             let documents = (self.documents)((self.surface)()).await;
             return self.pages.answer(&documents, info, parts).await;
         }
-        let target = match target {
-            Some(target) => Some(target),
-            None => self.target_later(info).await,
-        };
+        let target = self.newest_target(info, target).await;
         match check(info, target, &parts.method) {
             Ok(target) => self.service.call(request, target).await,
             Err(error) => match (self.refuse_custom(info), error) {
@@ -81,11 +87,38 @@ impl Router {
         }
     }
 
-    /// What a request is for that was for nothing, once what is defined now is served.
-    async fn target_later(&self, info: &RequestInfo) -> Option<Target> {
-        let catch_up = self.catch_up.as_ref().filter(|_| !self.serves(info) && !info.group.is_empty())?;
-        catch_up(&info.group, &info.resource).await;
-        self.target(info)
+    /// The target of a request in what is served now, where that of a resource which is no part of the program may have changed since
+    /// `target` was found. Waits for its newest definition where this server does not serve that yet.
+    async fn newest_target(&self, info: &RequestInfo, target: Option<Target>) -> Option<Target> {
+        let Some(definitions) = &self.definitions else { return target };
+        if target.as_ref().is_some_and(|target| target.resource.is_builtin()) {
+            return target;
+        }
+        // ORDER: the surface is read before it is compared with the definitions, so that it is as new as they are.
+        let surface = (self.surface)();
+        let is_current = match surface.lookup(&info.group, &info.version, &info.resource) {
+            Some(served) => definitions.is_current(&served),
+            None => info.group.is_empty(),
+        };
+        if !is_current {
+            definitions.catch_up(&info.group, &info.resource).await;
+        }
+        match target {
+            Some(target) if is_current && target.surface.generation() == surface.generation() => Some(target),
+            _ => self.target(info),
+        }
+    }
+
+    /// Waits until the definitions of the resources that a document describes are served as they are now.
+    async fn catch_up_described(&self, info: &RequestInfo) {
+        let Some(definitions) = &self.definitions else { return };
+        match Described::at(&info.path) {
+            Described::Nothing => {}
+            Described::Group(group) if !(self.surface)().has_builtin_group(group) => {
+                definitions.catch_up_group(group).await;
+            }
+            Described::Group(_) | Described::Everything => definitions.catch_up_with_cache().await,
+        }
     }
 
     /// Whether the resource that a request is for is served in its version, whatever else is asked for.

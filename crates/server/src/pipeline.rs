@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use keelson_access::FileReads;
 use keelson_access::audit::Auditor;
 use keelson_admission::WebhookStats;
@@ -13,9 +14,9 @@ use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::Health;
 use keelson_http::metrics::Metrics;
 use keelson_http::pages::Pages;
-use keelson_http::router::Router;
+use keelson_http::router::{Router, StoredDefinitions};
 use keelson_outbound::Outbound;
-use keelson_registry::Registry;
+use keelson_registry::{Registry, Target};
 use keelson_supervision::Supervisor;
 use tokio_util::sync::CancellationToken;
 
@@ -109,7 +110,7 @@ impl PipelineParts {
             pages,
             handlers,
         )
-        .with_catch_up(move |group, plural| Box::pin(extensions.clone().catch_up(group.to_owned(), plural.to_owned())));
+        .with_definitions(FollowedDefinitions(extensions));
         let (clock, random) = (config.clock.clone(), config.random.clone());
         Pipeline::new(router, metrics, clock, random, stopping, config.flow)
             .with_authorizer(authorizer)
@@ -117,6 +118,27 @@ impl PipelineParts {
             .with_anonymous(foreign.takes_anonymous(config))
             .with_console(config.console)
             .with_auditor(auditor)
+    }
+}
+
+/// The definitions of custom resources, as requests wait for them.
+struct FollowedDefinitions(Arc<Extensions>);
+
+impl StoredDefinitions for FollowedDefinitions {
+    fn is_current(&self, target: &Target) -> bool {
+        self.0.is_current(target)
+    }
+
+    fn catch_up(&self, group: &str, plural: &str) -> BoxFuture<'static, ()> {
+        Box::pin(self.0.clone().catch_up(group.to_owned(), plural.to_owned()))
+    }
+
+    fn catch_up_group(&self, group: &str) -> BoxFuture<'static, ()> {
+        Box::pin(self.0.clone().catch_up_group(group.to_owned()))
+    }
+
+    fn catch_up_with_cache(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.0.clone().catch_up_with_cache())
     }
 }
 

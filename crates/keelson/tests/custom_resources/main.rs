@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod again;
 mod answers;
 mod changes;
 mod columns;
@@ -23,10 +24,10 @@ mod webhooks;
 
 use std::time::Duration;
 
-use keelson_testkit::{Raw, definition_version};
+use keelson_testkit::Raw;
 use serde_json::{Value, json};
 
-pub(crate) use keelson_testkit::{DEFINITIONS, definition};
+pub(crate) use keelson_testkit::{DEFINITIONS, definition, definition_version};
 
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";

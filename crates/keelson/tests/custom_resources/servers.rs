@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::{DEFINITIONS, definition, establish, until, until_gone, version};
 
 /// A server on the store. All have the certificates of one cluster.
-async fn server(store: &Arc<dyn Store>, certificates: &TempDir, name: &str) -> TestServer {
+pub(crate) async fn server(store: &Arc<dyn Store>, certificates: &TempDir, name: &str) -> TestServer {
     let builder = TestServer::builder().shared_store(store.clone()).configure(|config| {
         config.data_dir = Some(certificates.path().to_owned());
         config.server_id = name.to_owned();

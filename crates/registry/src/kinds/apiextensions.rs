@@ -132,6 +132,11 @@ impl Strategy for CustomResourceDefinitions {
         true
     }
 
+    /// A changed definition is in force when its write is answered: requests compare what is served with the cache.
+    fn counts_at_once(&self) -> bool {
+        true
+    }
+
     fn initial_status(&self, object: &Object, _: SystemTime) -> Map {
         Map::from_iter([("storedVersions".to_owned(), first_stored_versions(object))])
     }

@@ -18,6 +18,8 @@ pub struct DefinedBy {
     pub collection: Arc<Collection>,
     /// Its name.
     pub name: String,
+    /// Its uid: another object of the name defines another resource.
+    pub uid: String,
     /// What of it decides what is served, in any form: where two states have the same, nothing changed but whether it is being deleted.
     pub state: String,
     /// What is told to who makes an object while it is being deleted.
@@ -29,9 +31,12 @@ impl DefinedBy {
     /// what is served has not followed it yet.
     ///
     /// # Errors
-    /// 403 while it is being deleted, 404 when it is gone.
+    /// 403 while it is being deleted, 404 when it is gone or another one has its name.
     pub(crate) fn guard(&self, target: &Target, name: &str) -> Result<Compare, ApiError> {
         let entry = self.seen()?;
+        if entry.object.uid() != self.uid {
+            return Err(ApiError::UnknownResource);
+        }
         if entry.terminating {
             return Err(refused(target, name, self.terminating));
         }
