@@ -37,11 +37,16 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
         object.set_meta("generation", 1);
     }
     if target.parts_status() && !target.strategy().keeps_status_on_create(creator) {
-        match kinds::initial_status(target, object, registry.now()) {
+        match kinds::initial_status(target, object, registry.now()).or_else(|| default_status(target)) {
             Some(status) => object.0.insert("status", status),
             None => object.0.remove("status"),
         };
     }
+}
+
+/// The status that the schema of a custom resource gives an object whose status was reset.
+fn default_status(target: &Target) -> Option<Value> {
+    target.resource.version(&target.storage_kind().version)?.default_status().cloned()
 }
 
 /// What the schema of the request's version says against an object, which is in that version, and was `old` before; it warns of what

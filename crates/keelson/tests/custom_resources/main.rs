@@ -15,6 +15,7 @@ mod objects;
 mod openapi;
 mod operators;
 mod programs;
+mod resets;
 mod scale;
 mod selection;
 mod servers;

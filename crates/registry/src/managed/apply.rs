@@ -97,11 +97,27 @@ fn apply_to(
     let owners = first.as_ref().unwrap_or(known);
     let done = write.apply(owners, application, schema, live).map_err(|conflicts| conflict(&conflicts))?;
 
-    let mut object = if done.changed { fit(target, application.object, done.object)? } else { object_of(live.clone()) };
+    let mut object = if done.changed {
+        fit(target, application.object, without_foreign_nulls(target, done.object))?
+    } else {
+        object_of(live.clone())
+    };
     if application.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, application.object);
     }
     Ok(Left { object, owners: done.owners })
+}
+
+/// The object without a status that has nulls, where its endpoint does not write the status: what is ignored is not validated. The
+/// endpoint puts the status of the live object in its place.
+fn without_foreign_nulls(target: &Target, mut object: Value) -> Value {
+    let is_ignored = target.subresource.is_none() && !target.resource.is_builtin() && target.parts_status();
+    if let Some(object) = object.as_object_mut().filter(|_| is_ignored)
+        && object.get("status").is_some_and(has_null)
+    {
+        object.remove("status");
+    }
+    object
 }
 
 /// How an apply writes.

@@ -82,6 +82,8 @@ pub struct KindVersion {
     view: Arc<View>,
     deprecation: Option<String>,
     empty: Value,
+    /// The status of a custom resource that has none, by its schema.
+    default_status: Option<Value>,
     priority: u32,
 }
 
@@ -282,6 +284,7 @@ impl KindVersion {
             view: Arc::new(View::renaming(&kind, std::iter::empty())),
             deprecation: None,
             empty: empty(&kind, None),
+            default_status: None,
             priority,
             kind,
         }
@@ -289,6 +292,7 @@ impl KindVersion {
 
     pub(super) fn with_schema(mut self, schema: Option<Schema>) -> Self {
         self.empty = empty(&self.kind, schema.as_ref().map(Schema::get));
+        self.default_status = schema.as_ref().map(Schema::get).and_then(default_status);
         self.schema = schema;
         self
     }
@@ -468,6 +472,11 @@ impl KindVersion {
         &self.empty
     }
 
+    /// The status that its schema gives an object without one. `None` of a built-in kind, and of a schema without such a default.
+    pub(crate) fn default_status(&self) -> Option<&Value> {
+        self.default_status.as_ref()
+    }
+
     /// Its place among the versions of its group in discovery, higher first.
     pub fn priority(&self) -> u32 {
         self.priority
@@ -480,6 +489,12 @@ impl Deref for KindVersion {
     fn deref(&self) -> &ServedVersion {
         &self.served
     }
+}
+
+fn default_status(schema: SchemaRef<'_>) -> Option<Value> {
+    let mut object = Object::default();
+    schema.is_structural().then(|| schema.walk(&mut object, &mut WalkReport::default(), WalkOptions::STORE));
+    object.0.remove("status")
 }
 
 fn empty(kind: &GroupVersionKind, schema: Option<SchemaRef<'_>>) -> Value {

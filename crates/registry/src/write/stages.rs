@@ -333,7 +333,7 @@ impl Registry {
             let name = generate_name(object.generate_name(), &*self.random);
             object.set_meta("name", name);
         }
-        if target.version.structural().is_some() && target.resource.has_status() {
+        if target.version.structural().is_some() && target.parts_status() {
             object.0.remove("status");
         }
     }
