@@ -14,7 +14,7 @@ use keelson_registry::{Contribution, DefinedBy};
 use keelson_resources::{
     Resource, ResourceStorage, ScalePaths, Scope, SelectableField, ServedVersion, Subresource, Text, Verb,
 };
-use keelson_schema::{KeptPrograms, Schema, SchemaDocument, StructuralError};
+use keelson_schema::{KeptPrograms, Pruning, Schema, SchemaDocument, StructuralError};
 use keelson_tables::{CellType, CustomColumn, Printer};
 
 use crate::definition::{Definition, Names, text};
@@ -44,10 +44,12 @@ pub(crate) fn of(
         state: definition.state(),
         terminating: TERMINATING,
     });
+    let preserves = object.get(&["spec", "preserveUnknownFields"]).and_then(Value::as_bool).unwrap_or_default();
+    let pruning = if preserves { Pruning::Nothing } else { Pruning::Undeclared };
     for (place, version) in stated.iter().enumerate() {
         let kind = contribution.resource().gvk(&text(version.get("name")));
         let source = schema::stated_in(entry, place);
-        let schema = schema::of_version(&kind, version, &source, programs).map(|schema| (schema, source));
+        let schema = schema::of_version(&kind, version, pruning, &source, programs).map(|schema| (schema, source));
         contribution = with_version(contribution, definition, version, stated, schema.as_ref());
     }
     if definition.terminating {

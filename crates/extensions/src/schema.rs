@@ -8,7 +8,7 @@ use std::sync::Arc;
 use keelson_cache::Entry;
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::Value;
-use keelson_schema::{KeptPrograms, Schema, SchemaDocument, StructuralError};
+use keelson_schema::{KeptPrograms, Pruning, Schema, SchemaDocument, StructuralError};
 use keelson_supervision::warn_repeated;
 
 /// The schema of a version of a stored definition, whose expressions are compiled when an object is first judged by them; `None` where it
@@ -16,10 +16,11 @@ use keelson_supervision::warn_repeated;
 pub(crate) fn of_version(
     kind: &GroupVersionKind,
     version: &Value,
+    pruning: Pruning,
     source: &Arc<dyn SchemaDocument>,
     programs: &Arc<KeptPrograms>,
 ) -> Option<Schema> {
-    match Schema::structural_on_demand(kind, stated(version)?, source.clone(), programs) {
+    match Schema::structural_on_demand(kind, stated(version)?, pruning, source.clone(), programs) {
         Ok(schema) => Some(schema),
         Err(error) => {
             // Only an older server can have stored it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use keelson_fuzz::memory::measure;
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value, json};
-use keelson_schema::{KeptPrograms, Schema, SchemaDocument};
+use keelson_schema::{KeptPrograms, Pruning, Schema, SchemaDocument};
 
 #[derive(Debug)]
 struct Stored(Value);
@@ -29,7 +29,8 @@ fn a_small_schema_is_small() {
     let document = json!({ "type": "object", "properties": { "spec": spec, "status": status } });
     let programs = Arc::new(KeptPrograms::default());
     let source: Arc<dyn SchemaDocument> = Arc::new(Stored(Value::Null));
-    let make = || Schema::structural_on_demand(&kind(), &document, source.clone(), &programs).unwrap();
+    let make =
+        || Schema::structural_on_demand(&kind(), &document, Pruning::Undeclared, source.clone(), &programs).unwrap();
     drop(make());
     let (_schema, cost) = measure(make);
     println!("a small schema: {cost:?}");
@@ -69,7 +70,7 @@ fn what_expressions_take_when_they_are_compiled_is_not_underestimated() {
     for (what, document) in documents {
         let programs = Arc::new(KeptPrograms::default());
         let source: Arc<dyn SchemaDocument> = Arc::new(Stored(document.clone()));
-        let schema = Schema::structural_on_demand(&kind(), &document, source, &programs).unwrap();
+        let schema = Schema::structural_on_demand(&kind(), &document, Pruning::Undeclared, source, &programs).unwrap();
         let rules = schema.rules().unwrap();
         let (_, cost) = measure(|| drop(rules.judge(&json!({}), None, None)));
         let estimated = programs.stats().bytes;

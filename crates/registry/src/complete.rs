@@ -17,6 +17,9 @@ use keelson_schema::{Schema, WalkOptions, WalkReport};
 /// What is done to an object that lacks a default. Fields of a newer server stay.
 const COMPLETE: WalkOptions = WalkOptions { prune: false, ..WalkOptions::STORE };
 
+/// The generation of a custom resource that was stored without one.
+const FIRST_GENERATION: i64 = 1;
+
 /// Completes the objects of one collection.
 #[derive(Debug)]
 pub(crate) struct Completion {
@@ -78,7 +81,13 @@ impl Complete for Completion {
                 schema.get().walk(&mut object, &mut report, COMPLETE);
             }
             // Fields that are declared no more are not shown. The store has them until the object's next write.
-            FormRules::Structural(schema) => schema.get().walk(&mut object, &mut report, WalkOptions::STORE),
+            FormRules::Structural(schema) => {
+                schema.get().drop_malformed_metadata(&mut object);
+                if object.generation().unwrap_or_default() == 0 {
+                    object.set_meta("generation", FIRST_GENERATION);
+                }
+                schema.get().walk(&mut object, &mut report, WalkOptions::STORE);
+            }
         }
         let complete = StoredObject::encode(&object);
         (report.fault().is_none() && complete != *stored).then_some(complete)

@@ -93,6 +93,8 @@ pub const NULLABLE: u32 = 2;
 pub const POINTER_ITEMS: u32 = 4;
 /// The schema is that of a custom resource: values are kept as they were sent, and judged elsewhere.
 pub const STRUCTURAL: u32 = 8;
+/// The values are metadata of objects: what the schema fills in has the shape of that of every kind besides.
+pub const FILLS_METADATA: u32 = 16;
 
 /// Patch strategy `merge`.
 pub const PATCH_MERGE: u32 = 1;

@@ -19,6 +19,6 @@ pub use layout::{ListType, MapType, Type};
 pub use schemas::{PatchStrategy, Schema, SchemaRef, Schemas};
 pub use structural::{
     Budget, DefaultSchema, Expression, Expressions, Findings, Judged, KeptPrograms, MAX_DEPTH, PROGRAMS_BYTES,
-    ProgramStats, Structural, StructuralError, is_known_format,
+    ProgramStats, Pruning, Structural, StructuralError, is_known_format,
 };
 pub use walk::{WalkOptions, WalkReport};

@@ -12,8 +12,8 @@ use keelson_meta::json::is_same_name;
 use crate::builder::Compiled;
 use crate::layout::{
     FIELD_DEFAULT, FIELD_DOC, FIELD_EMBEDDED, FIELD_FLAGS, FIELD_MERGE_KEY, FIELD_NAME, FIELD_NODE, FILLED,
-    HEADER_WORDS, ListType, MAGIC, MapType, NODE_CHILD, NODE_COUNT, NODE_DOC, NODE_ENUM, NODE_GO_TYPE, NODE_KEYS,
-    NODE_NAME, NODE_TAGS, NODE_UNION, NONE, NULLABLE, OBJECT_META, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE,
+    FILLS_METADATA, HEADER_WORDS, ListType, MAGIC, MapType, NODE_CHILD, NODE_COUNT, NODE_DOC, NODE_ENUM, NODE_GO_TYPE,
+    NODE_KEYS, NODE_NAME, NODE_TAGS, NODE_UNION, NONE, NULLABLE, OBJECT_META, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE,
     PATCH_RETAIN_KEYS, POINTER, POINTER_ITEMS, PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, SECTIONS, STRUCTURAL, Section,
     Type, hash,
 };
@@ -418,6 +418,12 @@ impl<'a> SchemaRef<'a> {
         self.tag(24) & STRUCTURAL != 0
     }
 
+    /// Returns true for metadata in which the schema of a custom resource has defaults.
+    #[inline]
+    pub(crate) fn fills_metadata(self) -> bool {
+        self.tag(24) & FILLS_METADATA != 0
+    }
+
     /// Whether null is a value of its own.
     #[inline]
     pub fn nullable(self) -> bool {
@@ -433,7 +439,7 @@ impl<'a> SchemaRef<'a> {
 
 /// The metadata of a built-in kind, reached through its field.
 #[cold]
-fn object_meta() -> SchemaRef<'static> {
+pub(crate) fn object_meta() -> SchemaRef<'static> {
     static METADATA: LazyLock<SchemaRef<'static>> = LazyLock::new(|| {
         let config_map = Schemas::builtin().kind("", "v1", "ConfigMap");
         config_map.and_then(|kind| kind.field("metadata")).expect("every kind has metadata")

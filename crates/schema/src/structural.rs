@@ -31,6 +31,7 @@ use crate::schemas::{Schema, Schemas};
 use expressions::Checks;
 use programs::OnDemand;
 use rules::Node;
+use tables::Reading;
 
 pub use default_schema::{DefaultSchema, Judged};
 pub use expressions::{Expression, Expressions, Findings};
@@ -54,6 +55,15 @@ pub struct StructuralError {
     pub path: String,
     /// What is wrong with it.
     pub why: String,
+}
+
+/// The fields of objects that are pruned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pruning {
+    /// Fields that the schema does not declare, unless it preserves them at their place.
+    Undeclared,
+    /// None: the definition preserves unknown fields everywhere.
+    Nothing,
 }
 
 /// A structural schema in all its forms.
@@ -166,7 +176,7 @@ impl Schema {
     pub fn structural(kind: &GroupVersionKind, document: &Value) -> Result<Self, StructuralError> {
         let checks = Checks::compile(document, true);
         let expressions = checks.map_or(Stated::Nowhere, |checks| Stated::Compiled(Arc::new(checks)));
-        Self::structural_with(kind, document, expressions)
+        Self::structural_with(kind, document, Pruning::Undeclared, expressions)
     }
 
     /// The same, but that expressions are compiled when an object is first judged: from `source`, which is the document.
@@ -176,21 +186,24 @@ impl Schema {
     pub fn structural_on_demand(
         kind: &GroupVersionKind,
         document: &Value,
+        pruning: Pruning,
         source: Arc<dyn SchemaDocument>,
         programs: &Arc<KeptPrograms>,
     ) -> Result<Self, StructuralError> {
         let is_stated = Checks::are_stated(document);
         let expressions = if is_stated { Stated::OnDemand(OnDemand::new(source, programs)) } else { Stated::Nowhere };
-        Self::structural_with(kind, document, expressions)
+        Self::structural_with(kind, document, pruning, expressions)
     }
 
     fn structural_with(
         kind: &GroupVersionKind,
         document: &Value,
+        pruning: Pruning,
         expressions: Stated,
     ) -> Result<Self, StructuralError> {
         let root = Node::root(document)?;
-        let schemas = tables::compile(kind, document, true);
+        let keeps_unknown = pruning == Pruning::Nothing;
+        let schemas = tables::compile(kind, document, Reading { whole: true, keeps_unknown, ..Reading::default() });
         let (states, alternatives) = (root.pattern_states(), root.alternatives());
         let structural = Structural { schemas, root, expressions, states, alternatives };
         Ok(Self::of_structural(Arc::new(structural), kind))

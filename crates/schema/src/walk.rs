@@ -5,6 +5,7 @@
 //! in place: each field of an object is given its position in declared order as its rank, by which it is sorted.
 
 mod base64;
+mod malformed;
 mod path;
 mod report;
 mod scalar;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Value, json};
-use keelson_schema::{KeptPrograms, PROGRAMS_BYTES, Schema, SchemaDocument};
+use keelson_schema::{KeptPrograms, PROGRAMS_BYTES, Pruning, Schema, SchemaDocument};
 
 /// A document as it is stored.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ fn schema(message: &str, programs: &Arc<KeptPrograms>) -> Schema {
     let rules = json!([{ "rule": "self < 5", "message": message }]);
     let number = json!({ "type": "integer", "x-kubernetes-validations": rules });
     let document = json!({ "type": "object", "properties": { "n": number } });
-    Schema::structural_on_demand(&kind, &document, Arc::new(Stored(document.clone())), programs).expect("a schema")
+    Schema::structural_on_demand(&kind, &document, Pruning::Undeclared, Arc::new(Stored(document.clone())), programs)
+        .expect("a schema")
 }
 
 fn told(schema: &Schema) -> Vec<String> {
@@ -59,7 +60,7 @@ fn a_schema_without_expressions_has_none_to_compile() {
     let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Plain".into() };
     let document = json!({ "type": "object", "properties": { "n": { "type": "integer", "maximum": 5 } } });
     let source = Arc::new(Stored(document.clone()));
-    let plain = Schema::structural_on_demand(&kind, &document, source, &programs).unwrap();
+    let plain = Schema::structural_on_demand(&kind, &document, Pruning::Undeclared, source, &programs).unwrap();
     assert!(plain.rules().unwrap().effort() < 5);
     assert_eq!(told(&plain).len(), 1);
     assert_eq!(programs.stats().compiled, 0);

@@ -9,6 +9,7 @@ mod answers;
 mod changes;
 mod columns;
 mod costly;
+mod embedded;
 mod life;
 mod names;
 mod objects;

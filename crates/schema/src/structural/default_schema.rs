@@ -11,6 +11,7 @@ use super::at::{At, NOWHERE};
 use super::expressions::{self, Checks, is_embedded};
 use super::found::{Budget, Found};
 use super::rules::Node;
+use super::tables::Reading;
 use super::{StructuralError, check, embedded, tables};
 use crate::schemas::Schemas;
 use crate::walk::{WalkOptions, WalkReport};
@@ -44,7 +45,8 @@ impl DefaultSchema {
         Ok(Self {
             node,
             whole,
-            schemas: tables::compile(&kind(), document, whole),
+            // The metadata of a default is pruned where it is filled in, so that unknown fields in it are no fault.
+            schemas: tables::compile(&kind(), document, Reading { whole, any_metadata: true, ..Reading::default() }),
             checks: Checks::compile(document, whole),
         })
     }

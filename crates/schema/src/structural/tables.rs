@@ -8,16 +8,28 @@ use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value};
 
 use crate::builder::{Builder, FieldSpec, NodeId, NodeSpec};
-use crate::layout::{ListType, MapType, NULLABLE, OMIT_ZERO, POINTER, PRESERVE_UNKNOWN, REQUIRED, STRUCTURAL, Type};
+use crate::layout::{
+    FILLS_METADATA, ListType, MapType, NULLABLE, OMIT_ZERO, POINTER, PRESERVE_UNKNOWN, REQUIRED, STRUCTURAL, Type,
+};
 use crate::schemas::{SchemaRef, Schemas};
 
 /// The definition of what every kind has as its metadata.
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// `whole`: whether the schema is that of objects with metadata of their own.
-pub(super) fn compile(kind: &GroupVersionKind, document: &Value, whole: bool) -> Schemas {
-    let mut tables = Tables { builder: Builder::default() };
-    let root = tables.node(document, if whole { Role::Object } else { Role::Part });
+/// The reading of a document, as far as the document itself does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reading {
+    /// The schema is that of objects with metadata of their own.
+    pub(super) whole: bool,
+    /// Unknown fields are kept everywhere.
+    pub(super) keeps_unknown: bool,
+    /// The metadata of objects may have any fields.
+    pub(super) any_metadata: bool,
+}
+
+pub(super) fn compile(kind: &GroupVersionKind, document: &Value, reading: Reading) -> Schemas {
+    let mut tables = Tables { builder: Builder::default(), reading };
+    let root = tables.node(document, if reading.whole { Role::Object } else { Role::Part });
     tables.builder.kind(&kind.group, &kind.version, &kind.kind, root);
     Schemas::from_compiled(tables.builder.finish())
 }
@@ -29,6 +41,7 @@ pub(super) fn metadata() -> Option<SchemaRef<'static>> {
 
 struct Tables {
     builder: Builder,
+    reading: Reading,
 }
 
 /// The role of a schema within the one around it.
@@ -52,10 +65,13 @@ impl Tables {
         if flag("nullable") {
             node.flags |= NULLABLE;
         }
-        if flag("x-kubernetes-preserve-unknown-fields") || role == Role::PreservedItem {
+        let keeps_unknown = self.reading.keeps_unknown || role == Role::PreservedItem;
+        if flag("x-kubernetes-preserve-unknown-fields") || keeps_unknown {
             node.flags |= PRESERVE_UNKNOWN;
         }
         node.of = match text("type") {
+            // Definitions of old need not say so of the whole resource.
+            _ if role == Role::Object => Type::Object,
             _ if flag("x-kubernetes-int-or-string") => Type::IntOrString,
             "object" => Type::Object,
             "array" => Type::Array,
@@ -97,16 +113,38 @@ impl Tables {
             .filter(|(name, _)| !(whole && matches!(*name, "apiVersion" | "kind" | "metadata")))
             .map(|(name, schema)| {
                 let is_required = required.iter().any(|required| required.as_str() == Some(name));
-                let default = schema.get("default").map(Value::to_string).unwrap_or_default();
+                let default = default_of(Some(schema));
                 field(name, self.node(schema, Role::Part), if is_required { REQUIRED } else { 0 }, default)
             })
             .collect();
         if whole {
             let text = self.builder.add(NodeSpec { flags: STRUCTURAL, ..NodeSpec::leaf(Type::String, "") });
-            let own = [("apiVersion", text), ("kind", text), ("metadata", NodeId::OBJECT_META)];
-            node.fields.extend(own.map(|(name, schema)| field(name, schema, 0, String::new())));
+            let (metadata, default) = self.metadata(schema);
+            let stated = |name: &str| default_of(declared_in(schema, name));
+            // The fields of the whole resource have no defaults.
+            let own = [
+                ("apiVersion", text, stated("apiVersion")),
+                ("kind", text, stated("kind")),
+                ("metadata", metadata, default),
+            ];
+            node.fields.extend(own.map(|(name, schema, default)| field(name, schema, 0, default)));
         }
         node.fields.sort_by(|left, right| left.name.cmp(&right.name));
+    }
+
+    /// The schema of the metadata of an object, and its default.
+    fn metadata(&mut self, schema: &Map) -> (NodeId, String) {
+        let mut node = NodeSpec { flags: STRUCTURAL | PRESERVE_UNKNOWN, of: Type::Any, ..NodeSpec::default() };
+        if self.reading.any_metadata {
+            return (self.builder.add(node), String::new());
+        }
+        let declared = declared_in(schema, "metadata");
+        let Some(fields) = declared.and_then(Value::as_object).filter(|_| declared.is_some_and(has_default)) else {
+            return (NodeId::OBJECT_META, String::new());
+        };
+        self.object(fields, &mut node, false);
+        (node.of, node.flags) = (Type::Object, node.flags | FILLS_METADATA);
+        (self.builder.add(node), default_of(declared))
     }
 
     fn list(&mut self, schema: &Map, node: &mut NodeSpec) {
@@ -121,6 +159,22 @@ impl Tables {
         let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).into_iter().flatten();
         node.list_keys = keys.filter_map(Value::as_str).map(str::to_owned).collect();
     }
+}
+
+/// The schema of a declared field.
+fn declared_in<'s>(schema: &'s Map, name: &str) -> Option<&'s Value> {
+    schema.get("properties")?.get(name)
+}
+
+/// The default of a schema as text, empty where there is none.
+fn default_of(schema: Option<&Value>) -> String {
+    schema.and_then(|schema| schema.get("default")).map(Value::to_string).unwrap_or_default()
+}
+
+/// Returns true if a schema, or one of its fields, has a default.
+fn has_default(schema: &Value) -> bool {
+    let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    schema.get("default").is_some() || fields.map(|(_, schema)| schema).any(has_default)
 }
 
 /// A field that is left out where there is none, and otherwise kept as it is.

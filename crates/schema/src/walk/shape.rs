@@ -10,22 +10,36 @@ use crate::layout::Type;
 use crate::schemas::SchemaRef;
 
 impl SchemaRef<'_> {
-    /// Whether nothing in this compact and valid JSON text would be taken out or filled in by a structural schema. Metadata and the
-    /// order of fields are not looked at.
+    /// Returns true if a structural schema would neither take anything out of this compact and valid JSON text nor fill anything in. The
+    /// metadata of the whole object has to have a generation, and known fields of the right types. The order of fields is not looked at.
     ///
     /// Cost: less than checking the text took.
     pub fn is_shape_of(self, text: &[u8]) -> bool {
-        fits(self, &mut Cursor::new(text, 0))
+        let mut cursor = Cursor::new(text, 0);
+        match (self.of(), cursor.peek()) {
+            (Type::Object, b'{') => object_fits(self, &mut cursor, Metadata::OfResource),
+            _ => fits(self, &mut cursor),
+        }
     }
+}
+
+/// The object that metadata belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Metadata {
+    OfResource,
+    OfEmbedded,
 }
 
 fn fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
     if !schema.is_structural() {
-        cursor.skip();
-        return true;
+        return metadata_fits(cursor, Metadata::OfEmbedded);
     }
     match (schema.of(), cursor.peek()) {
-        (Type::Object, b'{') => object_fits(schema, cursor),
+        (Type::Object, b'{') if schema.fills_metadata() => {
+            metadata_fits(&mut cursor.clone(), Metadata::OfEmbedded)
+                && object_fits(schema, cursor, Metadata::OfEmbedded)
+        }
+        (Type::Object, b'{') => object_fits(schema, cursor, Metadata::OfEmbedded),
         (Type::Map, b'{') => map_fits(schema, cursor),
         (Type::Array, b'[') => list_fits(schema, cursor),
         (_, b'{' | b'[') if !schema.preserves_unknown_fields() => false,
@@ -36,7 +50,56 @@ fn fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
     }
 }
 
-fn object_fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
+/// Returns true for metadata that has known fields of the right types alone.
+fn metadata_fits(cursor: &mut Cursor<'_>, of: Metadata) -> bool {
+    let mut has_generation = false;
+    if cursor.peek() != b'{' {
+        return false;
+    }
+    cursor.step();
+    while let Some(key) = cursor.key() {
+        let first = cursor.peek();
+        let fits = match key.bytes() {
+            b"generation" => {
+                has_generation = first != b'0';
+                first.is_ascii_digit()
+            }
+            b"deletionGracePeriodSeconds" => first.is_ascii_digit(),
+            b"labels" | b"annotations" => {
+                if !texts_fit(cursor) {
+                    return false;
+                }
+                continue;
+            }
+            b"ownerReferences" | b"finalizers" | b"managedFields" => first == b'[',
+            b"name" | b"generateName" | b"namespace" | b"uid" | b"resourceVersion" | b"creationTimestamp"
+            | b"deletionTimestamp" => first == b'"',
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+        cursor.skip();
+    }
+    has_generation || of == Metadata::OfEmbedded
+}
+
+/// Returns true for a map whose values are texts.
+fn texts_fit(cursor: &mut Cursor<'_>) -> bool {
+    if cursor.peek() != b'{' {
+        return false;
+    }
+    cursor.step();
+    while cursor.key().is_some() {
+        if cursor.peek() != b'"' {
+            return false;
+        }
+        cursor.skip();
+    }
+    true
+}
+
+fn object_fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>, of: Metadata) -> bool {
     let (mut near, mut filled) = (0, 0);
     cursor.step();
     while let Some(key) = cursor.key() {
@@ -51,7 +114,8 @@ fn object_fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
         near = position + 1;
         let field = schema.field_at(position);
         filled += usize::from(field.filled());
-        if !value_fits(field, cursor) {
+        let is_right = if field.is_structural() { value_fits(field, cursor) } else { metadata_fits(cursor, of) };
+        if !is_right {
             return false;
         }
     }

@@ -6,7 +6,7 @@ use keelson_meta::json::{Map, Number, Value};
 
 use super::{DROPPED, Path, Stop, UNDECLARED, Walker};
 use crate::layout::Type;
-use crate::schemas::SchemaRef;
+use crate::schemas::{SchemaRef, object_meta};
 
 /// Whole numbers below this are exact as floats, and written as integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -24,7 +24,10 @@ pub(super) fn is_nullable(field: SchemaRef<'_>) -> bool {
 impl Walker<'_> {
     pub(super) fn structural(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
         match (schema.of(), value) {
-            (Type::Object, Value::Object(map)) => self.object(schema, map, path),
+            (Type::Object, Value::Object(map)) => {
+                self.object(schema, map, path)?;
+                if schema.fills_metadata() { self.object(object_meta(), map, path) } else { Ok(()) }
+            }
             (Type::Map, Value::Object(map)) => self.structural_map(schema, map, path),
             (Type::Array, Value::Array(items)) => {
                 let Some(of_items) = schema.items() else { return Ok(()) };
