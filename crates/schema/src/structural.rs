@@ -117,7 +117,7 @@ impl Structural {
                            errors to complete validation";
                 found.faults.push(FieldError::invalid(at::NOWHERE, Value::Null, why));
             } else {
-                expressions::run(&checks, object, old, &mut budget, &mut found);
+                expressions::run((&checks, &self.root), object, old, &mut budget, &mut found);
             }
         }
         found

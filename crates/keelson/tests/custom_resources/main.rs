@@ -16,6 +16,7 @@ mod objects;
 mod openapi;
 mod operators;
 mod programs;
+mod ratcheting;
 mod resets;
 mod scale;
 mod selection;

@@ -15,7 +15,7 @@ use keelson_meta::json::{self, Map, Value, about_bytes};
 use super::at::{At, NOWHERE, PathSegment, nowhere};
 use super::found::{Budget, Found};
 use super::rules::{Bound, Identity, Kind, Node, Others};
-use super::same::{Alike, SameKeys, same};
+use super::same::{Alike, SameKeys, is_unchanged};
 use super::{MAX_DEPTH, embedded, formats};
 
 /// How much work it is to look at a value, at a member or an item, at a name or a value that is stated, and at a character.
@@ -111,7 +111,7 @@ fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &
     }
     if let Some(old) = old.filter(|_| faults.len() > before) {
         faults.spend(about_bytes(value) as u64);
-        if same(old, value) {
+        if is_unchanged(node, old, value) {
             faults.truncate(before);
         }
     }
@@ -312,7 +312,7 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
     for (name, member) in by_name(map) {
         match node.member(name) {
             Some(below) => {
-                let old = old.and_then(|old| old.get(name));
+                let old = old.and_then(|old| old.get(name)).filter(|_| !(at.depth == 0 && is_type_field(name)));
                 value(below, member, old, &at.then(PathSegment::Field(name)), faults);
             }
             None if matches!(objects.others, Others::Forbidden) && !faults.is_full() => {
@@ -322,6 +322,12 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
             None => {}
         }
     }
+}
+
+/// Returns true for the fields by which an object names its type. Old objects are converted to the type of the new one, so that a
+/// change of these fields can't be seen.
+pub(super) fn is_type_field(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind")
 }
 
 /// The members of an object, by name.

@@ -3,9 +3,12 @@
 //! JSON does not tell 1 from 1.0, which the equality of values does. The hashes here go with that: what is the same has the same hash,
 //! so that the items of long lists can be looked up instead of being compared with each other.
 
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 
 use keelson_meta::json::Value;
+
+use super::rules::{Identity, Node};
 
 pub(super) fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
@@ -20,6 +23,32 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
                 && one.iter().all(|(name, left)| other.get(name).is_some_and(|right| same(left, right)))
         }
         _ => left == right,
+    }
+}
+
+/// Compares a value with its old value as the schema correlates them: the items of a list of type map may stand in another order.
+pub(super) fn is_unchanged(node: &Node, old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Array(before), Value::Array(after)) => match (&node.lists.identity, &node.lists.items) {
+            (Identity::Keys(keys), Some(of_items)) => {
+                let known: HashMap<_, _> = before.iter().map(|item| (SameKeys { keys, item }, item)).collect();
+                let stays = |item| {
+                    let old = known.get(&SameKeys { keys, item });
+                    old.is_some_and(|old| is_unchanged(of_items, old, item))
+                };
+                before.len() == after.len() && after.iter().all(stays)
+            }
+            _ => same(old, new),
+        },
+        (Value::Object(before), Value::Object(after)) => {
+            let stays = |(name, new): (&str, &Value)| match (before.get(name), node.member(name)) {
+                (Some(old), Some(of_member)) => is_unchanged(of_member, old, new),
+                (Some(old), None) => same(old, new),
+                (None, _) => false,
+            };
+            before.len() == after.len() && after.iter().all(stays)
+        }
+        _ => same(old, new),
     }
 }
 

@@ -15,8 +15,10 @@ use keelson_meta::json::{Map, Value};
 use super::{Checks, Expression, Expressions, OLD_SELF, Reason};
 use crate::structural::MAX_DEPTH;
 use crate::structural::at::{At, NOWHERE, PathSegment};
+use crate::structural::check::is_type_field;
 use crate::structural::found::Budget;
-use crate::structural::same::{SameKeys, same};
+use crate::structural::rules::Node;
+use crate::structural::same::{SameKeys, is_unchanged};
 
 /// How many bytes a message may have that an expression makes.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -34,18 +36,19 @@ pub struct Findings {
 
 /// Asks all rules about an object, which was `old` before.
 pub(in crate::structural) fn run(
-    checks: &Checks,
+    (checks, root): (&Checks, &Node),
     object: &Value,
     old: Option<&Value>,
     budget: &mut Budget,
     found: &mut Findings,
 ) {
-    let mut run = Run { budget, excuses: true, found, bytes: 0 };
+    let mut run = Run { budget, found, bytes: 0 };
+    let nearest = Correlated::of(Some(root), object, old);
     // The end of the run has been told.
-    let _ = run.value(checks, object, old, old.map(|old| (object, old)), &At::ROOT);
+    let _ = run.value(checks, Some(root), object, (old, nearest), &At::ROOT);
 }
 
-/// Asks all rules about a default within what is left of a budget. It may stand for what the value was too, which excuses nothing.
+/// Asks all rules about a default within what is left of a budget. It may stand for what the value was too, which excuses no fault.
 pub(in crate::structural) fn run_for_default(
     checks: &Checks,
     default: &Value,
@@ -53,17 +56,15 @@ pub(in crate::structural) fn run_for_default(
     budget: &mut Budget,
 ) -> Vec<FieldError> {
     let mut found = Findings::default();
-    let mut run = Run { budget, excuses: false, found: &mut found, bytes: 0 };
+    let mut run = Run { budget, found: &mut found, bytes: 0 };
     // The end of the run has been told.
-    let _ = run.value(checks, default, old, None, &At::ROOT);
+    let _ = run.value(checks, None, default, (old, None), &At::ROOT);
     found.faults
 }
 
 struct Run<'f> {
     /// What the rules may still cost.
     budget: &'f mut Budget,
-    /// Whether what did not change is only warned of.
-    excuses: bool,
     found: &'f mut Findings,
     /// About how many bytes that is.
     bytes: usize,
@@ -72,16 +73,34 @@ struct Run<'f> {
 /// No more rules are asked.
 struct Ended;
 
-/// A value and what it was; of one whose old value can't be told, those of the nearest around it.
-type Nearest<'v> = Option<(&'v Value, &'v Value)>;
+/// A value with its schema and its old value. For a value without a known old value, those of the nearest value around it count. A fault
+/// of a value whose correlated value is unchanged is only warned of.
+#[derive(Clone, Copy)]
+struct Correlated<'v> {
+    node: &'v Node,
+    value: &'v Value,
+    old: &'v Value,
+}
+
+type Nearest<'v> = Option<Correlated<'v>>;
+
+impl<'v> Correlated<'v> {
+    fn of(node: Option<&'v Node>, value: &'v Value, old: Option<&'v Value>) -> Nearest<'v> {
+        Some(Self { node: node?, value, old: old? })
+    }
+
+    fn is_unchanged(self) -> bool {
+        is_unchanged(self.node, self.old, self.value)
+    }
+}
 
 impl Run<'_> {
     fn value<'v>(
         &mut self,
         checks: &Checks,
+        node: Option<&'v Node>,
         value: &'v Value,
-        old: Option<&'v Value>,
-        nearest: Nearest<'v>,
+        (old, nearest): (Option<&'v Value>, Nearest<'v>),
         at: &At<'_>,
     ) -> Result<(), Ended> {
         if value.is_null() || at.depth > MAX_DEPTH {
@@ -92,8 +111,8 @@ impl Run<'_> {
             self.own(own, checks, value, old, nearest, at)?;
         }
         match value {
-            Value::Array(items) => self.items(checks, items, old, nearest, at),
-            Value::Object(map) => self.members(checks, map, old, nearest, at),
+            Value::Array(items) => self.items(checks, node, items, (old, nearest), at),
+            Value::Object(map) => self.members(checks, node, map, (old, nearest), at),
             _ => Ok(()),
         }
     }
@@ -101,12 +120,13 @@ impl Run<'_> {
     fn items<'v>(
         &mut self,
         checks: &Checks,
+        node: Option<&'v Node>,
         items: &'v [Value],
-        old: Option<&'v Value>,
-        nearest: Nearest<'v>,
+        (old, nearest): (Option<&'v Value>, Nearest<'v>),
         at: &At<'_>,
     ) -> Result<(), Ended> {
         let Some(of_items) = &checks.items else { return Ok(()) };
+        let node = node.and_then(|node| node.lists.items.as_deref());
         let mut partners = HashMap::new();
         if let (Some(keys), Some(Value::Array(old))) = (&checks.keys, old) {
             for item in old.iter().filter(|item| item.is_object()) {
@@ -116,8 +136,8 @@ impl Run<'_> {
         for (index, item) in items.iter().enumerate() {
             let keys = checks.keys.as_deref().filter(|_| !partners.is_empty());
             let old = keys.and_then(|keys| partners.get(&SameKeys { keys, item }).copied());
-            let nearest = old.map(|old| (item, old)).or(nearest);
-            self.value(of_items, item, old, nearest, &at.then(PathSegment::Index(index)))?;
+            let nearest = Correlated::of(node, item, old).or(nearest);
+            self.value(of_items, node, item, (old, nearest), &at.then(PathSegment::Index(index)))?;
         }
         Ok(())
     }
@@ -125,15 +145,19 @@ impl Run<'_> {
     fn members<'v>(
         &mut self,
         checks: &Checks,
+        node: Option<&'v Node>,
         map: &'v Map,
-        old: Option<&'v Value>,
-        nearest: Nearest<'v>,
+        (old, nearest): (Option<&'v Value>, Nearest<'v>),
         at: &At<'_>,
     ) -> Result<(), Ended> {
         let mut member = |checks: &Checks, name: &str, value: &'v Value, step: PathSegment<'_>| {
             let old = old.and_then(|old| old.get(name));
-            let nearest = old.map(|old| (value, old)).or(nearest);
-            self.value(checks, value, old, nearest, &at.then(step))
+            let node = node.and_then(|node| node.member(name));
+            let nearest = match at.depth {
+                0 if is_type_field(name) => None,
+                _ => Correlated::of(node, value, old).or(nearest),
+            };
+            self.value(checks, node, value, (old, nearest), &at.then(step))
         };
         if let Some(of_values) = &checks.values {
             let mut names: Vec<&str> = map.keys().collect();
@@ -253,7 +277,7 @@ impl Run<'_> {
         here: &Here<'_>,
     ) -> Result<(), Ended> {
         let field = here.field(&rule.field);
-        let was_so = self.excuses && !rule.uses_old_self() && here.nearest.is_some_and(|(value, old)| same(value, old));
+        let was_so = !rule.uses_old_self() && here.nearest.is_some_and(Correlated::is_unchanged);
         let (fault, ended) = match self.message(rule, variables, has_old) {
             Ok(message) => {
                 let detail = message.as_deref().unwrap_or(&rule.plain_message);
