@@ -70,10 +70,11 @@ impl Decoder {
     /// Reads what a store holds under a key.
     pub(crate) fn decode(&self, key: Arc<str>, value: &Bytes, revision: Revision) -> Result<Entry, DecodeError> {
         let checked = Checked::parse(value.clone())?;
+        // That of what is stored: what completes an object may lead it to another version.
+        let encoding = self.encodings.of(value, checked.object());
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
         let checked = completed.map_or(checked, Checked::from);
         let rewritten = checked.object().skeleton().as_ptr() != value.as_ptr();
-        let encoding = self.encodings.of(value, checked.object());
         self.entry(key, &checked, (rewritten, encoding), revision)
     }
 

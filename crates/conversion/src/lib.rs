@@ -4,14 +4,17 @@
 //! hub. A [`Conversion`] puts the two steps together; most pairs need neither, since their fields are the same, and
 //! say so, so that a caller may swap the `apiVersion` in stored bytes instead of decoding them. [`View`] finds the one for
 //! an object that may be in any version.
+//! [`Retired`] has the versions that are no longer served and are still read.
 //! Nothing here knows bytes, defaults or requests. An object is expected to have passed its schema; what a schema can't
 //! see, the text of annotations, is checked here. Fields that no version knows survive every conversion.
 
 mod conversion;
 mod families;
 mod groups;
+mod retired;
 mod tree;
 mod view;
 
 pub use conversion::{Conversion, ConversionError};
+pub use retired::Retired;
 pub use view::{Passage, View};

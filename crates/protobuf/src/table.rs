@@ -1,4 +1,4 @@
-//! The messages of the API, read from `messages.txt` when the first one is asked for.
+//! The messages of the API, read from `messages.txt` and `retired.txt` when the first one is asked for.
 //!
 //! The text is part of the program and its form is checked by a test, so reading it cannot fail at run time. Everything
 //! borrows from the text; the whole table is a few hundred kilobytes and is read in about a millisecond.
@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-const TEXT: &str = include_str!("messages.txt");
+const TEXT: &str = concat!(include_str!("messages.txt"), include_str!("retired.txt"));
 
 /// The section with the messages that belong to every group and version.
 const META: &str = "meta.k8s.io/v1";

@@ -1,5 +1,5 @@
-//! Objects that were stored before there was a default that all objects have today, or that have fields of custom resources that
-//! are declared no more, and what they become when they are read.
+//! Stored objects that differ from those of today, and what they become when they are read. They lack a field or a default that all
+//! objects have now, are in a version that is no longer served, or have fields that their definition declares no more.
 //!
 //! The store keeps them as they are until somebody writes them. An object is completed in the version that it lies in the store
 //! in, so that a [`Completion`] knows the defaults and the schema of each version of what is stored together. Knows nothing
@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use keelson_cache::Complete;
 use keelson_codec::{Checked, StoredObject};
+use keelson_conversion::Retired;
 use keelson_defaults::Defaults;
 use keelson_meta::{GroupVersionKind, Revision};
 use keelson_schema::{Schema, WalkOptions, WalkReport};
@@ -24,6 +25,8 @@ const FIRST_GENERATION: i64 = 1;
 #[derive(Debug)]
 pub(crate) struct Completion {
     forms: Vec<Form>,
+    /// Objects may lie in the store in versions that are no longer served.
+    has_retired: bool,
 }
 
 /// A kind in a version in which its objects may be stored.
@@ -36,26 +39,52 @@ struct Form {
 /// What is known of objects in a version.
 enum FormRules {
     /// Of a built-in kind.
-    Defaults(Defaults, Schema),
+    Defaults(Option<Defaults>, Schema),
     /// Of a custom resource: its schema may have got defaults and lost fields since.
     Structural(Schema),
 }
 
 impl Completion {
-    /// For objects that are stored as one of these kinds; `None` if none of them has defaults.
+    /// For objects that are stored as one of these kinds; `None` if none of them has defaults or versions that are no longer served.
     pub(crate) fn of(
         kinds: impl Iterator<Item = (GroupVersionKind, Option<Defaults>, Option<Schema>)>,
     ) -> Option<Arc<dyn Complete>> {
+        let mut has_retired = false;
         let form = |(kind, defaults, schema): (GroupVersionKind, Option<Defaults>, Option<Schema>)| {
             let api_version = kind.group_version().to_string();
-            let rules = match (defaults, schema?) {
-                (_, schema) if schema.get().is_structural() => FormRules::Structural(schema),
-                (defaults, schema) => FormRules::Defaults(defaults?, schema),
+            let schema = schema?;
+            let rules = if schema.get().is_structural() {
+                FormRules::Structural(schema)
+            } else {
+                has_retired |= Retired::has_any(&kind.group, &kind.kind);
+                FormRules::Defaults(defaults, schema)
             };
             Some(Form { api_version, kind: kind.kind, rules })
         };
         let forms: Vec<Form> = kinds.filter_map(form).collect();
-        if forms.is_empty() { None } else { Some(Arc::new(Self { forms })) }
+        let has_work = |form: &Form| !matches!(form.rules, FormRules::Defaults(None, _));
+        let is_needed = has_retired || forms.iter().any(has_work);
+        is_needed.then(|| -> Arc<dyn Complete> { Arc::new(Self { forms, has_retired }) })
+    }
+
+    fn form(&self, api_version: &str, kind: &str) -> Option<&Form> {
+        self.forms.iter().find(|form| form.api_version == api_version && form.kind == kind)
+    }
+
+    /// Leads an object of a version that is no longer served to one that is, with the defaults of that. An object of a shape that its
+    /// version does not allow stays as it is.
+    fn lead_from_retired(&self, stored: &StoredObject) -> Option<StoredObject> {
+        let retired = Retired::of(stored.api_version(), stored.kind())?;
+        let mut object = stored.decode(Revision::ZERO);
+        retired.convert(&mut object).ok()?;
+        let form = self.form(object.api_version()?, object.kind()?)?;
+        let (FormRules::Defaults(_, schema) | FormRules::Structural(schema)) = &form.rules;
+        if let FormRules::Defaults(Some(defaults), _) = &form.rules {
+            defaults.fill(&mut object);
+        }
+        let mut report = WalkReport::default();
+        schema.get().walk(&mut object, &mut report, WalkOptions::STORE);
+        report.fault().is_none().then(|| StoredObject::encode(&object))
     }
 }
 
@@ -64,10 +93,11 @@ impl Complete for Completion {
     /// is: it can still be read, and its next writer is told.
     fn complete(&self, checked: &Checked) -> Option<StoredObject> {
         let stored = checked.object();
-        let is_in = |form: &&Form| form.api_version == stored.api_version() && form.kind == stored.kind();
-        let form = self.forms.iter().find(is_in)?;
+        let Some(form) = self.form(stored.api_version(), stored.kind()) else {
+            return if self.has_retired { self.lead_from_retired(stored) } else { None };
+        };
         let is_complete = match &form.rules {
-            FormRules::Defaults(defaults, _) => !defaults.lacks(checked),
+            FormRules::Defaults(defaults, _) => defaults.is_none_or(|defaults| !defaults.lacks(checked)),
             FormRules::Structural(schema) => schema.get().is_shape_of(&stored.bytes()),
         };
         if is_complete {
@@ -77,7 +107,7 @@ impl Complete for Completion {
         let mut report = WalkReport::default();
         match &form.rules {
             FormRules::Defaults(defaults, schema) => {
-                defaults.fill(&mut object);
+                defaults.iter().for_each(|defaults| defaults.fill(&mut object));
                 schema.get().walk(&mut object, &mut report, COMPLETE);
             }
             // Fields that are declared no more are not shown. The store has them until the object's next write.

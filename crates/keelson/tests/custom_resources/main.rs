@@ -13,6 +13,7 @@ mod embedded;
 mod life;
 mod names;
 mod objects;
+mod older_definitions;
 mod openapi;
 mod operators;
 mod programs;

@@ -62,6 +62,11 @@ impl<'v> Before<'v> {
         self.versions.iter().any(|version| any(schema_of(version), &is, 0))
     }
 
+    /// Returns true if a version had no schema before, so that one may have none.
+    pub(super) fn lacks_schema(&self) -> bool {
+        self.versions.iter().any(|version| schema_of(version).is_null())
+    }
+
     fn is_unchanged(&self, version: &str, schema: &Value) -> bool {
         let named = |before: &&Value| before.get("name").and_then(Value::as_str) == Some(version);
         self.versions.iter().find(named).is_some_and(|before| schema_of(before) == schema)
