@@ -95,15 +95,15 @@ pub(crate) fn refuse_unconverted(
 /// Checks a new object that is ready to be stored, and warns of what it should not say; `faults` are those that its schema knows.
 ///
 /// # Errors
-/// 422 with all that is wrong with it; 500 when the client set a resourceVersion.
+/// 422 with all that is wrong with it; 500 when the client set a resourceVersion, unless in a dry run.
 pub(crate) fn check_new(
     registry: &Registry,
     target: &Target,
     object: &Object,
     faults: Vec<FieldError>,
-    warnings: &Warnings,
+    caller: &Caller,
 ) -> Result<(), ApiError> {
-    let rules = target.version.rules();
+    let (rules, warnings) = (target.version.rules(), caller.warnings());
     refuse(target, object, rules.alone(None, object))?;
     let mut errors = target.strategy().faults_beside_others(registry, object)?;
     errors.extend(faults_of_new(target, object, faults));
@@ -112,9 +112,10 @@ pub(crate) fn check_new(
         warnings.extend(rules.warnings(None, object));
         warn_of_finalizers(target, None, object, warnings);
     }
-    // What is no number names no revision.
+    // A text that is no number names no revision, and a dry run stores no object.
     match object.resource_version().parse::<u64>() {
         Ok(0) | Err(_) => Ok(()),
+        Ok(_) if caller.is_dry_run() => Ok(()),
         Ok(_) => Err(ApiError::RevisionOnCreate),
     }
 }

@@ -24,6 +24,7 @@ pub(super) async fn handle(
     let caller = writing(request.caller, &request.parts, options.field_manager.as_deref(), options.dry_run);
     let (headers, strictness) = (&request.parts.headers, options.field_validation);
     let object = decode::object(headers, request.body, target, strictness, &caller).await?;
+    let sent = object.resource_version().to_owned();
     let created = registry.create(target, object, &caller, &options).await?;
-    renderer.answer(StatusCode::CREATED, &created.object, created.revision).await
+    renderer.answer_create(StatusCode::CREATED, &created.object, created.revision, &sent).await
 }

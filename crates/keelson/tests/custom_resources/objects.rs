@@ -277,3 +277,22 @@ async fn owners_are_forgotten_when_that_is_asked_for_and_not_for_an_empty_list()
     assert_eq!(change(nonsense).await, owners);
     assert_eq!(change(json!([{}])).await, Value::Null);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_of_a_create_shows_the_resource_version_that_was_sent() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    define(&raw, ("dries", "Dry"), &json!({ "spec": { "type": "object" } }), &json!({})).await;
+    for place in [place("dries"), "/api/v1/namespaces/default/configmaps".to_owned()] {
+        let named = |version: &str| json!({ "metadata": { "name": "a", "resourceVersion": version } });
+        for version in ["5", "0", "abc"] {
+            let tried = raw.post(format!("{place}?dryRun=All"), &named(version)).await.expect(201).json();
+            assert_eq!(tried["metadata"]["resourceVersion"], version, "{place}");
+        }
+        let tried = raw.post(format!("{place}?dryRun=All"), &json!({ "metadata": { "name": "a" } })).await;
+        assert_eq!(tried.expect(201).json()["metadata"]["resourceVersion"], Value::Null);
+        raw.post(&*place, &named("5")).await.expect(500);
+        let made = raw.post(&*place, &named("abc")).await.expect(201).json();
+        assert_ne!(made["metadata"]["resourceVersion"], "abc");
+    }
+}

@@ -146,7 +146,7 @@ impl Registry {
         // Take companions.
         let mut companions = self.take_companions(passage, Some(&mut object)).await?;
         // Validate.
-        check_new(self, target, &object, faults, caller.warnings())?;
+        check_new(self, target, &object, faults, caller)?;
         self.check_grant(request, None, &object).await?;
         refuse_creation_by_others(request).await?;
         // Admission that may refuse.

@@ -26,13 +26,32 @@ impl Renderer {
         object: &StoredObject,
         revision: Option<Revision>,
     ) -> Result<Response<ResponseBody>, ApiError> {
+        self.answer_create(code, object, revision, "").await
+    }
+
+    /// The answer to a create. The dry run of one has no revision: as upstream has it, the `resourceVersion` that was `sent` is shown.
+    ///
+    /// # Errors
+    /// As [`Renderer::answer`].
+    pub(in crate::handlers) async fn answer_create(
+        &self,
+        code: StatusCode,
+        object: &StoredObject,
+        revision: Option<Revision>,
+        sent: &str,
+    ) -> Result<Response<ResponseBody>, ApiError> {
         let object = &*self.view.show(object).await?;
-        let Some(revision) = revision else { return self.answer_unborn(code, object) };
+        let Some(revision) = revision else { return self.answer_unborn(code, object, sent) };
         respond::object(code, Bytes::from(self.write(object, revision)?), self.media())
     }
 
     /// An object that was only tried to be made: it has no revision.
-    fn answer_unborn(&self, code: StatusCode, object: &StoredObject) -> Result<Response<ResponseBody>, ApiError> {
+    fn answer_unborn(
+        &self,
+        code: StatusCode,
+        object: &StoredObject,
+        sent: &str,
+    ) -> Result<Response<ResponseBody>, ApiError> {
         let mut shown = match self.representation.object_form {
             ObjectForm::Whole => self.decode(object, Revision::ZERO)?.into_value(),
             ObjectForm::Metadata(_) | ObjectForm::Table(_) => {
@@ -40,9 +59,10 @@ impl Renderer {
                 read.map_err(|error| ApiError::Internal(error.to_string()))?.value
             }
         };
-        forget_revision(&mut shown);
+        let restore = |shown: &mut Value| restore_revision(shown, sent);
+        restore(&mut shown);
         if let Some(rows) = shown.get_mut("rows").and_then(Value::as_array_mut) {
-            rows.iter_mut().filter_map(|row| row.get_mut("object")).for_each(forget_revision);
+            rows.iter_mut().filter_map(|row| row.get_mut("object")).for_each(restore);
         }
         Ok(respond::value(code, &shown, self.media()))
     }
@@ -64,8 +84,12 @@ impl Renderer {
     }
 }
 
-fn forget_revision(shown: &mut Value) {
-    if let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) {
+/// Puts the `resourceVersion` that was sent in the place of the revision, or nothing.
+fn restore_revision(shown: &mut Value, sent: &str) {
+    let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    if sent.is_empty() {
         metadata.remove("resourceVersion");
+    } else {
+        metadata.insert("resourceVersion", sent);
     }
 }
