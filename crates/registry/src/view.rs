@@ -17,7 +17,7 @@ use keelson_supervision::outcome;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::converter::{BATCH_BYTES, BATCH_OBJECTS, ask};
-use crate::kept::{Claim, Looked};
+use crate::kept::{Claim, Looked, Reuse};
 use crate::surface::{KindVersion, ServedResource, VersionChange};
 use crate::target::Target;
 use crate::versions::{unconvertible, version_of};
@@ -83,8 +83,9 @@ impl VersionedView {
             return Ok(Cow::Borrowed(object));
         }
         match self.resource.change(object.api_version(), &self.version) {
+            // The converter may have been corrected since it filled the cache, and a read of one object shows it as it is now.
             Some(VersionChange::Asked(_)) => {
-                let mut shown = self.asked(std::slice::from_ref(object)).await?;
+                let mut shown = self.asked(std::slice::from_ref(object), Reuse::UnderWay).await?;
                 let lost = || ApiError::Internal(format!("{} was converted to nothing", name_in(object)));
                 shown.pop().map(Cow::Owned).ok_or_else(lost)
             }
@@ -105,7 +106,7 @@ impl VersionedView {
         let mut place = 0;
         while let Some(batch) = self.batch(&shown, place) {
             let objects: Vec<StoredObject> = batch.iter().map(|place| shown[*place].object.clone()).collect();
-            let converted = self.asked(&objects).await?;
+            let converted = self.asked(&objects, Reuse::Kept).await?;
             for (place, object) in batch.iter().zip(converted) {
                 shown[*place] = Arc::new(shown[*place].with_object(object));
             }
@@ -153,8 +154,8 @@ impl VersionedView {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Objects of one version in this one, of which somebody is asked for those that are not kept and that nobody else is asking for.
-    async fn asked(&self, objects: &[StoredObject]) -> Result<Vec<StoredObject>, ApiError> {
+    /// Objects of one version in this one. The converter gets those that are neither kept nor part of a call under way.
+    async fn asked(&self, objects: &[StoredObject], reuse: Reuse) -> Result<Vec<StoredObject>, ApiError> {
         let Some((kept, version)) = self.resource.kept(&self.version) else { return self.ask(objects).await };
         let mut found = vec![None; objects.len()];
         loop {
@@ -163,7 +164,7 @@ impl VersionedView {
                 return Ok(found.into_iter().flatten().collect());
             }
             let wanted: Vec<&StoredObject> = missing.iter().map(|place| &objects[*place]).collect();
-            let Looked { kept: mut shown, claim, others } = kept.look(version, &wanted);
+            let Looked { kept: mut shown, claim, others } = kept.look(version, &wanted, reuse);
             if let Some(claim) = claim {
                 for (place, object) in claim.places.clone().into_iter().zip(self.ask_for(claim).await?) {
                     shown[place] = Some(object);

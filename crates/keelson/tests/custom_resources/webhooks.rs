@@ -75,3 +75,52 @@ async fn a_definition_names_the_webhook_that_converts_its_objects() {
     let shown = until(&raw, &path, |object| object["kind"] == "Host").await;
     assert_eq!(shown["spec"]["address"], Value::Null);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_converter_that_was_corrected_is_believed_at_once() {
+    let is_wrong = Arc::new(AtomicBool::new(true));
+    let hook = HookServer::start(&["127.0.0.1"], {
+        let is_wrong = is_wrong.clone();
+        move |request: HookRequest| {
+            let mut review = converted(&request.body);
+            for object in review["response"]["convertedObjects"].as_array_mut().into_iter().flatten() {
+                if is_wrong.load(Ordering::SeqCst) && object["spec"]["address"].is_string() {
+                    object["spec"]["address"] = json!("wrong");
+                }
+            }
+            std::future::ready(HookReply::Json(review))
+        }
+    })
+    .await;
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let text = json!({ "type": "string" });
+    let versions = json!([
+        with_field("v1", true, json!({ "host": text })),
+        with_field("v2", false, json!({ "address": text, "note": text })),
+    ]);
+    let mut hosts = definition(GROUP, "hosts", "Host", versions);
+    let client = json!({ "url": hook.url("/convert"), "caBundle": hook.ca_bundle() });
+    let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
+    hosts["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": webhook });
+    establish(&raw, &hosts).await;
+    for name in ["x", "y"] {
+        let host = json!({ "metadata": { "name": name }, "spec": { "host": name } });
+        raw.post(place("v1"), &host).await.expect(201);
+    }
+    let shown = async |path: String| raw.get(path).await.expect(200).json();
+    let address = |object: &Value| object["spec"]["address"].as_str().unwrap_or_default().to_owned();
+    let listed =
+        async || -> Vec<String> { shown(place("v2")).await["items"].as_array().unwrap().iter().map(address).collect() };
+    assert_eq!(address(&shown(format!("{}/x", place("v2"))).await), "wrong");
+    assert_eq!(listed().await, ["wrong", "wrong"]);
+
+    is_wrong.store(false, Ordering::SeqCst);
+    assert_eq!(address(&shown(format!("{}/x", place("v2"))).await), "x");
+    // An answer that has changed shows that all others are old.
+    assert_eq!(listed().await, ["x", "y"]);
+    let label = json!({ "metadata": { "labels": { "a": "b" } } });
+    let patched = raw.patch(format!("{}/y", place("v2")), MERGE, &label).await.expect(200).json();
+    assert_eq!(address(&patched), "y");
+    assert_eq!(shown(format!("{}/y", place("v1"))).await["spec"], json!({ "host": "y" }));
+}
