@@ -17,6 +17,7 @@ mod older_definitions;
 mod openapi;
 mod operators;
 mod programs;
+mod published;
 mod ratcheting;
 mod resets;
 mod scale;
