@@ -208,7 +208,7 @@ impl VersionedView {
         let converted = ask(&**converter, &source, self.kind(), &decoded).await?;
         let mut encoded = Vec::with_capacity(converted.len());
         for mut object in converted {
-            self.version.shape(&mut object, false);
+            self.version.shape(&mut object);
             let object = StoredObject::encode(&object);
             turn.rest(&object).await;
             encoded.push(object);
@@ -227,7 +227,7 @@ impl VersionedView {
             Some(VersionChange::Schema) => {
                 let mut shaped = unversioned(object);
                 shaped.set_type(self.kind());
-                self.version.shape(&mut shaped, false);
+                self.version.shape(&mut shaped);
                 Ok(StoredObject::encode(&shaped))
             }
             Some(VersionChange::None | VersionChange::Name) => Ok(object.clone()),

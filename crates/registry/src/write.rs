@@ -10,6 +10,7 @@
 mod commit;
 mod managed_fields;
 mod queues;
+mod read_back;
 mod room;
 mod stages;
 
