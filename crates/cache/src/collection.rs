@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use keelson_codec::stored::Encoding;
-use keelson_codec::{Checked, DecodeError};
+use keelson_codec::{Checked, DecodeError, StoredObject};
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, StoreKey};
 use parking_lot::{MutexGuard, RwLock};
@@ -176,6 +176,11 @@ impl Collection {
             None => self.decoder.decode(key, &stored.value, stored.revision),
         };
         entry.map(Arc::new)
+    }
+
+    /// An object of the collection as it is read once it is stored, where something is filled in then; `None` where nothing is.
+    pub fn completed(&self, object: &Checked) -> Option<StoredObject> {
+        self.decoder.complete.as_ref()?.complete(object)
     }
 
     /// Says that this server is about to write an object under one of the collection's keys: when it comes back from the store

@@ -13,11 +13,11 @@ use keelson_supervision::warn_repeated;
 
 use crate::extensions::Extensions;
 
-/// How long a request waits for a definition that is stored to be served here. To compile it takes milliseconds.
+/// The longest wait of a request until a stored definition is served here. Compiling one takes milliseconds.
 const CATCH_UP: Duration = Duration::from_secs(5);
-/// How long a request for the documents of a group waits for a store that may be away.
+/// The longest wait of a request for the documents of a group for a store that may be away.
 const STORE_ASKED: Duration = Duration::from_secs(1);
-/// How long a request waits for the names of a new definition to be accepted or refused, which takes one write of its status.
+/// The longest wait of a request until the names of a new definition are accepted or refused, which takes one write of its status.
 const NAMES_DECIDED: Duration = Duration::from_secs(1);
 
 impl Extensions {
@@ -84,11 +84,11 @@ impl Extensions {
         }
     }
 
-    /// Waits until the names of new definitions are accepted or refused. What is accepted is served then.
+    /// Waits until the names of new definitions are accepted or refused. Accepted definitions are served then.
     async fn decide_names(&self, group: &str, plural: Option<&str>) {
         let mut served = self.served_up_to.subscribe();
         let decided = async { while self.awaits_names(group, plural) && served.changed().await.is_ok() {} };
-        // Where the status can't be written the definition is not served, and the request is answered so.
+        // A definition whose status can't be written is not served, and the request is answered so.
         let _ = tokio::time::timeout(NAMES_DECIDED, decided).await;
     }
 }

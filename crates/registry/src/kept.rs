@@ -152,6 +152,15 @@ impl State {
     }
 }
 
+/// The answers of a converter that a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    /// Kept answers, and answers of calls under way.
+    Kept,
+    /// Answers of calls under way alone. The converter may have been corrected since it gave the kept ones.
+    UnderWay,
+}
+
 /// What there is of some objects in another version.
 pub(crate) struct Looked {
     /// What is kept of each.
@@ -187,32 +196,15 @@ impl KeptOf {
         Arc::new(Self { id, all: all.clone() })
     }
 
-    /// Keeps an object in the version at this place, as the converter has just answered it. An answer other than the kept one shows that
-    /// the converter has changed: everything else that is kept of the resource goes then.
-    pub(crate) fn renew(self: &Arc<Self>, version: usize, stored: &StoredObject, converted: &StoredObject) {
-        let key = Key::new(stored, version);
-        self.all.asked.fetch_add(1, Ordering::Relaxed);
-        let mut state = self.all.state.lock();
-        let Some(table) = state.tables.get(&self.id) else { return };
-        let dropped = match table.kept.get(&key) {
-            Some(kept) if kept.converted == *converted => return,
-            Some(_) => state.forget(self.id),
-            None => HashMap::new(),
-        };
-        state.keep(self.id, key, ConvertedObject { stored: stored.clone(), converted: converted.clone() });
-        drop(state);
-        drop_elsewhere(dropped);
-    }
-
-    /// Looks for objects in the version at this place.
-    pub(crate) fn look(self: &Arc<Self>, version: usize, objects: &[&StoredObject]) -> Looked {
+    /// Looks for objects in the version at this place, or only for calls under way that ask for them.
+    pub(crate) fn look(self: &Arc<Self>, version: usize, objects: &[&StoredObject], reuse: Reuse) -> Looked {
         let mut looked = Looked { kept: Vec::with_capacity(objects.len()), claim: None, others: Vec::new() };
         let mut places = Vec::new();
         let mut state = self.all.state.lock();
         let Some(table) = state.tables.get_mut(&self.id) else { return looked };
         for (place, stored) in objects.iter().enumerate() {
             let key = Key::new(stored, version);
-            let kept = table.kept.get(&key).map(|kept| kept.converted.clone());
+            let kept = table.kept.get(&key).filter(|_| reuse == Reuse::Kept).map(|kept| kept.converted.clone());
             match table.under_way.get(&key) {
                 _ if kept.is_some() => {}
                 Some(flight) => match looked.others.iter_mut().find(|other| Arc::ptr_eq(&other.flight, flight)) {
@@ -272,6 +264,13 @@ impl Claim {
         let outcome = match answer {
             Ok(converted) => {
                 let mut state = self.of.all.state.lock();
+                // An answer other than the kept one shows that the converter has changed, so that all others are old.
+                let is_other = |kept: &HashMap<Key, ConvertedObject>| {
+                    keys().zip(converted).any(|(key, new)| kept.get(&key).is_some_and(|kept| kept.converted != *new))
+                };
+                if state.tables.get(&self.of.id).is_some_and(|table| is_other(&table.kept)) {
+                    drop_elsewhere(state.forget(self.of.id));
+                }
                 for ((key, stored), converted) in keys().zip(&self.stored).zip(converted) {
                     let kept = ConvertedObject { stored: stored.clone(), converted: converted.clone() };
                     state.keep(self.of.id, key, kept);
@@ -343,11 +342,11 @@ mod tests {
     async fn what_was_told_is_kept_with_the_very_bytes_and_the_version() {
         let kept = kept_of();
         let (stored, converted) = (object("a", 1), object("a", 2));
-        let claim = kept.look(0, &[&stored]).claim.expect("nobody has asked");
+        let claim = kept.look(0, &[&stored], Reuse::Kept).claim.expect("nobody has asked");
         claim.land(Ok(std::slice::from_ref(&converted)));
-        assert_eq!(kept.look(0, &[&stored.clone()]).kept, [Some(converted.clone())]);
-        assert!(kept.look(1, &[&stored]).claim.is_some(), "another version");
-        assert!(kept.look(0, &[&object("a", 1)]).claim.is_some(), "other bytes, though they are equal");
+        assert_eq!(kept.look(0, &[&stored.clone()], Reuse::Kept).kept, [Some(converted.clone())]);
+        assert!(kept.look(1, &[&stored], Reuse::Kept).claim.is_some(), "another version");
+        assert!(kept.look(0, &[&object("a", 1)], Reuse::Kept).claim.is_some(), "other bytes, though they are equal");
         let stats = kept.all.stats();
         assert_eq!((stats.objects, stats.asked, stats.spared), (1, 3, 1));
         let all = kept.all.clone();
@@ -359,8 +358,8 @@ mod tests {
     async fn who_wants_what_somebody_asks_for_waits_for_the_answer() {
         let kept = kept_of();
         let (a, b, converted) = (object("a", 1), object("b", 1), object("c", 1));
-        let claim = kept.look(0, &[&a]).claim.unwrap();
-        let looked = kept.look(0, &[&a, &b]);
+        let claim = kept.look(0, &[&a], Reuse::Kept).claim.unwrap();
+        let looked = kept.look(0, &[&a, &b], Reuse::Kept);
         assert_eq!(looked.claim.as_ref().unwrap().places, [1], "the other one is not asked for");
         let mut found = looked.kept;
         let [awaited] = <[Awaited; 1]>::try_from(looked.others).ok().unwrap();
@@ -372,15 +371,15 @@ mod tests {
         assert_eq!(found, [Some(converted), None]);
 
         // Who goes without an answer leaves it to others, and a refusal is that of all who wanted the same.
-        let awaits = |objects: &[&StoredObject]| kept.look(0, objects).others.pop().unwrap();
+        let awaits = |objects: &[&StoredObject]| kept.look(0, objects, Reuse::Kept).others.pop().unwrap();
         let d = object("d", 1);
-        let claim = kept.look(0, &[&d]).claim.unwrap();
+        let claim = kept.look(0, &[&d], Reuse::Kept).claim.unwrap();
         let waits = awaits(&[&d]);
         drop(claim);
         let mut found = [None];
         waits.land(&mut found).await.unwrap();
         assert_eq!(found, [None]);
-        let claim = kept.look(0, &[&d]).claim.expect("it is asked for again");
+        let claim = kept.look(0, &[&d], Reuse::Kept).claim.expect("it is asked for again");
         let waits = awaits(&[&d]);
         claim.land(Err(&ApiError::Unclassified("no".to_owned())));
         assert_eq!(waits.land(&mut [None]).await.unwrap_err().to_string(), "no");
@@ -390,14 +389,18 @@ mod tests {
     async fn an_answer_other_than_the_kept_one_ends_all_that_is_kept_of_the_resource() {
         let kept = kept_of();
         let (a, b, converted) = (object("a", 1), object("b", 1), object("c", 1));
-        let claim = kept.look(0, &[&a, &b]).claim.unwrap();
+        let claim = kept.look(0, &[&a, &b], Reuse::Kept).claim.unwrap();
         claim.land(Ok(&[converted.clone(), converted.clone()]));
-        kept.renew(0, &a, &converted);
-        assert_eq!(kept.look(0, &[&b]).kept, [Some(converted)], "the converter is as it was");
+        let anew = |answer: &StoredObject| {
+            let claim = kept.look(0, &[&a], Reuse::UnderWay).claim.expect("what is kept does not count");
+            claim.land(Ok(std::slice::from_ref(answer)));
+        };
+        anew(&converted);
+        assert_eq!(kept.look(0, &[&b], Reuse::Kept).kept, [Some(converted)], "the converter is as it was");
         let corrected = object("d", 1);
-        kept.renew(0, &a, &corrected);
-        assert_eq!(kept.look(0, &[&a]).kept, [Some(corrected)]);
-        assert!(kept.look(0, &[&b]).claim.is_some(), "it is asked for again");
+        anew(&corrected);
+        assert_eq!(kept.look(0, &[&a], Reuse::Kept).kept, [Some(corrected)]);
+        assert!(kept.look(0, &[&b], Reuse::Kept).claim.is_some(), "it is asked for again");
         assert_eq!(kept.all.stats().objects, 1);
     }
 
@@ -407,13 +410,13 @@ mod tests {
         const LARGE: usize = 1 << 20;
         let objects: Vec<StoredObject> = (0..200).map(|number| object(&number.to_string(), LARGE)).collect();
         for object in &objects {
-            let claim = kept.look(0, &[object]).claim.unwrap();
+            let claim = kept.look(0, &[object], Reuse::Kept).claim.unwrap();
             claim.land(Ok(std::slice::from_ref(object)));
             assert!(kept.all.stats().bytes <= KEPT_BYTES);
         }
         let stats = kept.all.stats();
         assert_eq!(stats.objects, KEPT_BYTES / (2 * LARGE + OVERHEAD_BYTES));
-        let found = objects.iter().filter(|object| kept.look(0, &[object]).kept[0].is_some()).count();
+        let found = objects.iter().filter(|object| kept.look(0, &[object], Reuse::Kept).kept[0].is_some()).count();
         assert_eq!(found, stats.objects);
     }
 }

@@ -69,8 +69,7 @@ pub(crate) async fn convert_both(
     let version = target.resource.version(&to.version).ok_or_else(unknown)?;
     let converter = target.resource.converter().ok_or_else(unknown)?;
     let mut converted = ask(&**converter, &source, to, objects).await?;
-    let is_stored = target.resource.storage_kind() == Some(to);
-    converted.iter_mut().for_each(|object| version.shape(object, is_stored));
+    converted.iter_mut().for_each(|object| version.shape(object));
     Ok(converted)
 }
 
@@ -91,7 +90,7 @@ pub(crate) fn convert_now(target: &Target, object: &mut Object, to: &GroupVersio
         VersionChange::Schema => {
             object.set_type(to);
             if let Some(version) = target.resource.version(&to.version) {
-                version.shape(object, target.resource.storage_kind() == Some(to));
+                version.shape(object);
             }
         }
         VersionChange::Fields(conversion) => {

@@ -17,7 +17,7 @@ use keelson_supervision::outcome;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::converter::{BATCH_BYTES, BATCH_OBJECTS, ask};
-use crate::kept::{Claim, Looked};
+use crate::kept::{Claim, Looked, Reuse};
 use crate::surface::{KindVersion, ServedResource, VersionChange};
 use crate::target::Target;
 use crate::versions::{unconvertible, version_of};
@@ -83,7 +83,12 @@ impl VersionedView {
             return Ok(Cow::Borrowed(object));
         }
         match self.resource.change(object.api_version(), &self.version) {
-            Some(VersionChange::Asked(_)) => self.asked_anew(object).await.map(Cow::Owned),
+            // The converter may have been corrected since it filled the cache, and a read of one object shows it as it is now.
+            Some(VersionChange::Asked(_)) => {
+                let mut shown = self.asked(std::slice::from_ref(object), Reuse::UnderWay).await?;
+                let lost = || ApiError::Internal(format!("{} was converted to nothing", name_in(object)));
+                shown.pop().map(Cow::Owned).ok_or_else(lost)
+            }
             _ => self.converted(object, &name_in(object)).map(Cow::Owned),
         }
     }
@@ -101,7 +106,7 @@ impl VersionedView {
         let mut place = 0;
         while let Some(batch) = self.batch(&shown, place) {
             let objects: Vec<StoredObject> = batch.iter().map(|place| shown[*place].object.clone()).collect();
-            let converted = self.asked(&objects).await?;
+            let converted = self.asked(&objects, Reuse::Kept).await?;
             for (place, object) in batch.iter().zip(converted) {
                 shown[*place] = Arc::new(shown[*place].with_object(object));
             }
@@ -149,20 +154,8 @@ impl VersionedView {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Converts one object without a look at the conversion cache. The converter may have been corrected since it filled the cache, and a
-    /// read of one object shows it as it is now.
-    async fn asked_anew(&self, object: &StoredObject) -> Result<StoredObject, ApiError> {
-        let converted = self.ask(std::slice::from_ref(object)).await?.pop();
-        let lost = || ApiError::Internal(format!("{} was converted to nothing", name_in(object)));
-        let converted = converted.ok_or_else(lost)?;
-        if let Some((kept, version)) = self.resource.kept(&self.version) {
-            kept.renew(version, object, &converted);
-        }
-        Ok(converted)
-    }
-
-    /// Objects of one version in this one, of which somebody is asked for those that are not kept and that nobody else is asking for.
-    async fn asked(&self, objects: &[StoredObject]) -> Result<Vec<StoredObject>, ApiError> {
+    /// Objects of one version in this one. The converter gets those that are neither kept nor part of a call under way.
+    async fn asked(&self, objects: &[StoredObject], reuse: Reuse) -> Result<Vec<StoredObject>, ApiError> {
         let Some((kept, version)) = self.resource.kept(&self.version) else { return self.ask(objects).await };
         let mut found = vec![None; objects.len()];
         loop {
@@ -171,7 +164,7 @@ impl VersionedView {
                 return Ok(found.into_iter().flatten().collect());
             }
             let wanted: Vec<&StoredObject> = missing.iter().map(|place| &objects[*place]).collect();
-            let Looked { kept: mut shown, claim, others } = kept.look(version, &wanted);
+            let Looked { kept: mut shown, claim, others } = kept.look(version, &wanted, reuse);
             if let Some(claim) = claim {
                 for (place, object) in claim.places.clone().into_iter().zip(self.ask_for(claim).await?) {
                     shown[place] = Some(object);
@@ -215,7 +208,7 @@ impl VersionedView {
         let converted = ask(&**converter, &source, self.kind(), &decoded).await?;
         let mut encoded = Vec::with_capacity(converted.len());
         for mut object in converted {
-            self.version.shape(&mut object, false);
+            self.version.shape(&mut object);
             let object = StoredObject::encode(&object);
             turn.rest(&object).await;
             encoded.push(object);
@@ -234,7 +227,7 @@ impl VersionedView {
             Some(VersionChange::Schema) => {
                 let mut shaped = unversioned(object);
                 shaped.set_type(self.kind());
-                self.version.shape(&mut shaped, false);
+                self.version.shape(&mut shaped);
                 Ok(StoredObject::encode(&shaped))
             }
             Some(VersionChange::None | VersionChange::Name) => Ok(object.clone()),

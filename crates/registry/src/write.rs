@@ -11,6 +11,7 @@ mod commit;
 mod growth;
 mod managed_fields;
 mod queues;
+mod read_back;
 mod room;
 mod stages;
 

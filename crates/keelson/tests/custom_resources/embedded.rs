@@ -1,4 +1,6 @@
-//! Metadata of objects inside of custom resources, and of custom resources that another program has stored: fields that are no metadata go.
+//! Metadata of objects inside of custom resources, and of custom resources that another program has stored.
+//!
+//! Fields that are no metadata, or of wrong types, go when the object is read.
 
 use std::sync::Arc;
 

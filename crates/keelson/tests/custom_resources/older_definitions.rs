@@ -1,5 +1,6 @@
-//! Definitions that kube-apiserver has stored in `apiextensions.k8s.io/v1beta1`, as it does to this day: they are shown in `v1`, what they
-//! define is served and validated, and a migration stores them in `v1`.
+//! Definitions that kube-apiserver has stored in `apiextensions.k8s.io/v1beta1`, as it does to this day.
+//!
+//! They are shown in `v1`, their resources are served and validated, and a migration stores them in `v1`.
 
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ fn oaks() -> Value {
     )
 }
 
-/// What was written before there were lists of versions and structural schemas.
+/// A definition of before there were lists of versions and structural schemas.
 fn elms() -> Value {
     let spec = json!({ "properties": { "n": { "type": "integer", "maximum": 5 } } });
     stored(
@@ -139,7 +140,7 @@ async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today
     let rows = raw.get(place("oaks")).header("accept", TABLE).await.expect(200).json();
     assert_eq!(rows["rows"][0]["cells"], json!(["a", 7]));
 
-    // Where unknown fields are preserved they are, and what the schema says is validated all the same.
+    // Unknown fields are preserved, and the schema validates the others all the same.
     let elm = |n: u64| json!({ "metadata": { "name": "a" }, "spec": { "n": n, "unknown": { "deep": [1] } } });
     raw.post(place("elms"), &elm(6)).await.expect(422);
     assert_eq!(raw.post(place("elms"), &elm(5)).await.expect(201).json()["spec"], elm(5)["spec"]);

@@ -1,4 +1,6 @@
-//! Objects that were valid before their schema became stricter: what is unchanged in them may stay.
+//! Objects that were valid before their schema became stricter.
+//!
+//! Their unchanged values may stay, but for the fields that name the type.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};

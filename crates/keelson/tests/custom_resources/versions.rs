@@ -2,10 +2,14 @@
 //!
 //! Webhooks that convert are in `webhooks.rs`.
 
+use std::sync::Arc;
+
+use keelson_storage::memory::MemoryStore;
+use keelson_storage::{Store, StoreKey};
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
 
-use super::{DEFINITIONS, MERGE, definition, establish, until, until_gone, version};
+use super::{DEFINITIONS, MERGE, definition, definition_version, establish, until, until_gone, version};
 
 const GROUP: &str = "none.example.com";
 
@@ -102,4 +106,54 @@ async fn the_stored_version_changes_and_an_unserved_one_still_stores() {
     until(&raw, &path, |found| found["code"] == 404).await;
     establish(&raw, &definition(GROUP, "multis", "Multi", json!([version("v2", true)]))).await;
     assert_eq!(raw.get(place("v2")).await.expect(200).json()["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn defaults_of_the_stored_version_are_filled_in_when_an_object_of_another_version_is_read() {
+    const GROUP: &str = "filled.example.com";
+    let store = MemoryStore::new();
+    let server = TestServer::builder().shared_store(Arc::new(store.clone())).start().await;
+    let raw = server.raw();
+    // Each version has a default of its own.
+    let versions = |first: &str| {
+        let version = |name: &str, stored: bool, own: &str, default: &str| {
+            let mut fields = json!({ "one": { "type": "string" }, "two": { "type": "string" } });
+            fields[own]["default"] = json!(default);
+            let spec = json!({ "type": "object", "properties": fields });
+            definition_version(name, stored, json!({ "type": "object", "properties": { "spec": spec } }))
+        };
+        json!([version("v1", true, "one", first), version("v2", false, "two", "2")])
+    };
+    establish(&raw, &definition(GROUP, "fills", "Fill", versions("1"))).await;
+    let place = |version: &str| format!("/apis/{GROUP}/{version}/namespaces/default/fills");
+    for version in ["v1", "v2"] {
+        let sent = json!({ "metadata": { "name": version }, "spec": {} });
+        let made = raw.post(place(version), &sent).await.expect(201).json();
+        let spec = if version == "v1" { json!({ "one": "1" }) } else { json!({ "one": "1", "two": "2" }) };
+        assert_eq!(made["spec"], spec, "{version}");
+        assert_eq!(raw.get(format!("{}/{version}", place(version))).await.expect(200).json()["spec"], spec);
+    }
+    let stored = async |name: &str| -> Value {
+        let key = StoreKey::new(format!("/registry/{GROUP}/fills/default/{name}"));
+        serde_json::from_slice(&store.get(&key).await.unwrap().unwrap().value).unwrap()
+    };
+    assert_eq!(stored("v1").await["spec"], json!({ "one": "1" }));
+    assert_eq!(stored("v2").await["spec"], json!({ "two": "2" }));
+    // A write without a change keeps the revision.
+    let path = format!("{}/v2", place("v2"));
+    let read = raw.get(&*path).await.expect(200).json();
+    let labels = json!({ "metadata": { "labels": { "a": "b" } } });
+    let kept = raw.put(&*path, &read).await.expect(200).json();
+    let again = raw.put(&*path, &kept).await.expect(200).json();
+    assert_eq!(kept["metadata"]["resourceVersion"], again["metadata"]["resourceVersion"]);
+    raw.patch(format!("{}/v1", place("v2")), MERGE, &labels).await.expect(200);
+
+    let other = json!({ "metadata": { "name": "other" }, "spec": {} });
+    raw.post(place("v2"), &other).await.expect(201);
+    let patch = json!({ "spec": { "versions": versions("uno") } });
+    raw.patch(format!("{DEFINITIONS}/fills.{GROUP}"), MERGE, &patch).await.expect(200);
+    let shown = raw.get(format!("{}/other", place("v2"))).await.expect(200).json();
+    assert_eq!(shown["spec"], json!({ "one": "uno", "two": "2" }), "it follows the default");
+    let shown = raw.get(format!("{}/v1", place("v1"))).await.expect(200).json();
+    assert_eq!(shown["spec"]["one"], "1", "it was sent in that version");
 }

@@ -459,11 +459,11 @@ impl KindVersion {
     }
 
     /// Gives an object that comes from another version the shape of this one, as far as that can be done without refusing it: fields
-    /// that the version does not have go. Defaults come where it is stored in this version, and not where it is only shown: as upstream
-    /// has it, what was filled in by the version that is stored is all that was.
-    pub(crate) fn shape(&self, object: &mut Object, is_stored: bool) {
+    /// that the version does not have go. Its defaults are not filled in: as upstream has it, an object gets the defaults of the version of
+    /// a request when it is sent, and those of the version that it is stored in when it is read.
+    pub(crate) fn shape(&self, object: &mut Object) {
         if let Some(schema) = self.schema() {
-            schema.walk(object, &mut WalkReport::default(), WalkOptions { defaults: is_stored, ..WalkOptions::STORE });
+            schema.walk(object, &mut WalkReport::default(), WalkOptions { defaults: false, ..WalkOptions::STORE });
         }
     }
 

@@ -12,8 +12,8 @@ use keelson_meta::{ApiError, Revision};
 use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
 use keelson_supervision::warn_repeated;
 
-use super::room;
 use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written};
+use super::{read_back, room};
 use crate::admission::WriteOptions;
 use crate::companions::Companions;
 use crate::quota::{Charged, Settled};
@@ -65,7 +65,16 @@ pub(super) struct Plan<'p> {
     relative_key: String,
     key: StoreKey,
     pub(super) content: Content,
+    /// The object as it is read then, where that has more.
+    completed: Option<StoredObject>,
     companions: Companions,
+}
+
+impl Plan<'_> {
+    /// The object as the client is shown it.
+    fn shown(&self) -> StoredObject {
+        self.completed.as_ref().unwrap_or(self.content.object()).clone()
+    }
 }
 
 impl Registry {
@@ -101,9 +110,18 @@ impl Registry {
             let same = encoded.object().clone();
             return Ok(Commit::Done(Written::new(same, Some(live.revision), Effect::Updated)));
         }
+        let completed = match &content {
+            Content::Put(encoded) => read_back::completed(request.target, collection, encoded),
+            Content::Remove(_) => None,
+        };
+        if let (Some(read), Some(live)) = (&completed, live)
+            && read_back::is_stored(request.target, collection, read, live)
+        {
+            return Ok(Commit::Done(Written::new(read.clone(), Some(live.revision), Effect::Updated)));
+        }
         let relative_key = request.target.relative_key(&name);
         let key = StoreKey::new(format!("{}{relative_key}", collection.prefix()));
-        let mut plan = Plan { request, collection, live, relative_key, key, content, companions };
+        let mut plan = Plan { request, collection, live, relative_key, key, content, completed, companions };
         for _ in 0..GUARD_ATTEMPTS {
             match self.attempt(&plan, &guards).await? {
                 Attempt::Ended(commit) => return Ok(commit),
@@ -147,15 +165,18 @@ impl Registry {
         compares.extend(guards.compares());
         compares.extend(request.conditions.iter().cloned());
         let own = compares.len();
-        let object = plan.content.object().clone();
+        let object = plan.shown();
         let write = match &plan.content {
             Content::Remove(_) => Write::Delete { key },
             Content::Put(encoded) => {
-                // Who was judged by an older definition may lack what objects of this collection have today.
-                if request.target.stored().is_some_and(|judged_by| Arc::ptr_eq(&judged_by.cached, collection)) {
+                let value = encoded.object().bytes();
+                // An object that passed an older definition may lack defaults of this collection.
+                if plan.completed.is_none()
+                    && request.target.stored().is_some_and(|judged_by| Arc::ptr_eq(&judged_by.cached, collection))
+                {
                     collection.announce(key.clone(), encoded.clone());
                 }
-                Write::Put { key, value: object.bytes(), expires: self.expiry(request.target) }
+                Write::Put { key, value, expires: self.expiry(request.target) }
             }
         };
         let removes = matches!(write, Write::Delete { .. });
@@ -219,7 +240,7 @@ impl Registry {
         self.rehearse(&plan.companions).await?;
         let revision = plan.live.map(|live| live.revision);
         let effect = effect(plan.live.is_none(), matches!(plan.content, Content::Remove(_)));
-        Ok(Commit::Done(Written::new(plan.content.object().clone(), revision, effect)))
+        Ok(Commit::Done(Written::new(plan.shown(), revision, effect)))
     }
 
     /// An object as the store has it.
