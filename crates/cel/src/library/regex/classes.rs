@@ -1,4 +1,6 @@
 //! Character classes and escapes: `[...]`, `[:name:]`, `\d`, `\p{...}`, `\x{...}`.
+//!
+//! A class is a set of code points. The ranges that it is put together from are limited for the whole expression.
 
 use super::code_points::CodePoints;
 use super::code_points::Range;
