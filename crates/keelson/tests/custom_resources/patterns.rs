@@ -1,4 +1,6 @@
 //! Patterns and rules of definitions: regular expressions as Go reads them, reserved words, estimated costs.
+//!
+//! The crate `cel` holds tables of Go's answers. Definitions that differ between servers are here, as clients send them.
 
 use keelson_testkit::{Answer, DEFINITIONS, Raw, TestServer, definition_version};
 use serde_json::{Value, json};

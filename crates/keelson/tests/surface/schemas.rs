@@ -95,8 +95,8 @@ async fn objects_are_pruned_filled_in_and_refused_with_every_cause() {
         ("spec.host", "FieldValueInvalid"),
         ("spec.kind", "FieldValueNotSupported"),
         ("spec.port", "FieldValueInvalid"),
-        ("spec.ships[0].name", "FieldValueRequired"),
         ("spec.ships[0].tons", "FieldValueInvalid"),
+        ("spec.ships[0].name", "FieldValueRequired"),
         ("spec.ships[1]", "FieldValueTypeInvalid"),
         ("spec.ships[1]", "FieldValueInvalid"),
     ];

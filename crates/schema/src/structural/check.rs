@@ -96,7 +96,7 @@ fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &
     if value.is_null() {
         null(node, value, at, faults);
     } else {
-        // The order of the reference, which goes on behind a wrong type.
+        // The order of the reference. A wrong type does not end validation.
         of_its_type(node, value, at, faults);
         combined(node, value, old, at, faults);
         match value {

@@ -80,7 +80,7 @@ pub fn is_known(of: &str, name: &str) -> bool {
 }
 
 impl Format {
-    /// The format of this name, if the type has it. What may be text or a whole number has the formats of text.
+    /// The format of this name, if the type has it. A value that may be text or a whole number has the formats of text.
     pub(super) fn named(of: Option<Kind>, name: &str) -> Option<Self> {
         let (name, judge) = FORMATS.iter().find(|(known, _)| *known == name)?;
         let is_of_type = match judge {
@@ -95,7 +95,7 @@ impl Format {
         self.name
     }
 
-    /// Whether a number is in the range of the format.
+    /// True for a number in the range of the format.
     pub(super) fn has_room(&self, number: f64) -> bool {
         match self.judge {
             Judge::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number),

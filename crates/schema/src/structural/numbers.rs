@@ -14,7 +14,7 @@ use super::rules::{Bound, Kind, Node};
 pub(super) fn check(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
     let Value::Number(exact) = value else { return };
     let Some(number) = value.as_f64() else { return };
-    let mut beyond = |what: &str, whole: Option<i64>, number: f64, faults: &mut Found| {
+    let beyond = |what: &str, whole: Option<i64>, number: f64, faults: &mut Found| {
         faults.extend(
             range_fault(node, whole, number)
                 .map(|range| nowhere(format!("{what} value must be of type {range} in {at}"))),
@@ -65,7 +65,7 @@ fn range_fault(node: &Node, whole: Option<i64>, number: f64) -> Option<String> {
     (!fits).then(|| format!("{} {format}", of.name()))
 }
 
-/// Whether a value is a whole number: one of 64 bits, or a float that is exact.
+/// True for a whole number: one of 64 bits, or a float that is exact.
 pub(super) fn is_whole(value: &Value) -> bool {
     const EXACT: f64 = 9_007_199_254_740_991.0;
     let Value::Number(number) = value else { return false };
@@ -79,7 +79,7 @@ fn go_number(number: f64) -> Value {
     })
 }
 
-/// Whether a number is a multiple of a factor, within the precision of their digits: 0.3 is one of 0.1.
+/// True for a multiple of a factor, within the precision of their digits: 0.3 is one of 0.1.
 fn is_multiple(number: f64, factor: f64) -> bool {
     let quotient = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
     quotient.fract() == 0.0 || (quotient - quotient.round()).abs() < f64::EPSILON * quotient.abs()

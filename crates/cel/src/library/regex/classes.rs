@@ -1,11 +1,13 @@
 //! Character classes and escapes: `[...]`, `[:name:]`, `\d`, `\p{...}`, `\x{...}`.
+//!
+//! A class is a set of code points. The ranges that it is put together from are limited for the whole expression.
 
 use super::code_points::CodePoints;
 use super::code_points::Range;
 use super::syntax_error::{SyntaxError, SyntaxFault};
 use super::unicode::{self, Table};
 
-/// How many ranges all classes of an expression may be put together from.
+/// The limit for the ranges that all classes of an expression are put together from.
 const MAX_RANGES: usize = 2_000_000;
 
 /// The ranges that the classes of an expression may still be put together from.
@@ -34,7 +36,7 @@ struct Named {
     negated: bool,
 }
 
-/// Where the code points of a class come from.
+/// The source of a class's code points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Ascii(&'static [Range]),
@@ -50,7 +52,7 @@ impl Source {
     }
 }
 
-/// What is read of a class.
+/// A class that is being read.
 #[derive(Default)]
 struct Builder {
     /// The code points that are stated, to be folded if upper and lower case are the same.
@@ -183,7 +185,7 @@ fn unicode_class(text: &str, is_upper: bool) -> Result<(Named, &str), SyntaxErro
     Ok((Named { of: Source::Unicode(table), negated: is_upper != is_opposite }, rest))
 }
 
-/// Reads `[:name:]`, with the rest. What begins so and does not end is characters.
+/// Reads `[:name:]`, with the rest. Without an end, the start is characters.
 fn posix(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
     let Some(inside) = text.strip_prefix("[:") else { return Ok(None) };
     let Some((name, rest)) = inside.split_once(":]") else { return Ok(None) };

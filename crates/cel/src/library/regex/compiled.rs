@@ -74,7 +74,7 @@ impl Pattern {
     /// another server accepted.
     ///
     /// # Errors
-    /// What is wrong with its syntax.
+    /// Its first syntax error, with Go's text.
     pub fn new(text: &str) -> Result<Self, String> {
         let states = match parse(text) {
             Ok(parsed) => parsed.states,
@@ -139,9 +139,9 @@ pub(super) fn compiled_of_object(pattern: &str) -> Result<(Arc<Compiled>, bool),
 fn compile(pattern: &str) -> Result<Arc<Compiled>, String> {
     let Parsed { hir, states, height } = parsed(pattern)?;
     let config = Config::new().nfa_size_limit(Some(LIBRARY_BYTES)).hybrid_cache_capacity(learnt(states));
-    let build = || Regex::builder().configure(config).build_from_hir(&hir);
+    let build = || Regex::builder().configure(config).build_from_hir(&hir).ok();
     let built = if height > SHALLOW { stack::with_deep_room(build) } else { build() };
-    let regex = built.map_err(|_| SyntaxFault::TooLarge.in_part(pattern).to_string())?;
+    let regex = built.ok_or_else(|| SyntaxFault::TooLarge.in_part(pattern).to_string())?;
     Ok(Arc::new(Compiled { regex, states, asked: AtomicU64::default() }))
 }
 

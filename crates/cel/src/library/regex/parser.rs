@@ -22,7 +22,7 @@ pub(super) struct Parsed {
     pub(super) hir: Hir,
     /// About how many states it is compiled into.
     pub(super) states: u64,
-    /// How deep its tree is.
+    /// The depth of its tree.
     pub(super) height: u32,
 }
 
@@ -74,14 +74,14 @@ struct Size {
     repeats: u32,
 }
 
-/// What a piece matches. Text is gathered, since most expressions have much of it.
+/// The content of a piece. Text is gathered, since most expressions have much of it.
 #[derive(Debug)]
 enum Node {
     Text(String),
     Hir(Hir),
 }
 
-/// How a piece counts in the depth of the tree around it.
+/// The form of a piece, which decides how it counts in the depth of the tree around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// One of a set of characters: alternatives of these are one set.

@@ -1,4 +1,6 @@
 //! Errors of regular expressions, with Go's texts.
+//!
+//! Each names the part of the expression that has it.
 
 use std::fmt;
 

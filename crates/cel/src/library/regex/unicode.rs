@@ -156,7 +156,7 @@ pub(super) fn cased() -> CodePoints {
     of_version(r"\p{Changes_When_Casemapped}")
 }
 
-/// Whether [`VERSION`] assigns a code point.
+/// True for a code point that [`VERSION`] assigns.
 pub(super) fn is_assigned(code: u32) -> bool {
     static ASSIGNED: LazyLock<CodePoints> = LazyLock::new(|| named(&format!(r"\p{{age={VERSION}}}")));
     let ranges = ASSIGNED.ranges();
