@@ -160,9 +160,11 @@ impl Queued {
             state.taken += 1;
             return Poll::Ready(Turn(self.turns.clone()));
         }
-        if let Some(number) = self.number {
-            known.waiting.insert(number, context.waker().clone());
-        }
+        let was_woken = self.number.is_some_and(|number| known.waiting.insert(number, context.waker().clone()).is_none());
+        // A turn for which this was woken may still be there, for another owner.
+        let next = if was_woken { pool.next(&mut state, *owner) } else { None };
+        drop(state);
+        next.into_iter().for_each(Waker::wake);
         Poll::Pending
     }
 }
