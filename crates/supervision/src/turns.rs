@@ -160,7 +160,8 @@ impl Queued {
             state.taken += 1;
             return Poll::Ready(Turn(self.turns.clone()));
         }
-        let was_woken = self.number.is_some_and(|number| known.waiting.insert(number, context.waker().clone()).is_none());
+        let was_woken =
+            self.number.is_some_and(|number| known.waiting.insert(number, context.waker().clone()).is_none());
         // A turn for which this was woken may still be there, for another owner.
         let next = if was_woken { pool.next(&mut state, *owner) } else { None };
         drop(state);
