@@ -1,4 +1,6 @@
 //! New files that their owner alone can read.
+//!
+//! Kubeconfigs and keys are written so. A file that exists is never replaced.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -348,12 +348,7 @@ impl ApiError {
             Self::ApplyConflict { message, causes } => answer::apply_conflict(message, causes),
             Self::Expired { message, continue_token } => answer::expired(*message, continue_token.as_ref()),
             Self::TooLarge { limit } => answer::too_large(&format!("limit is {limit}")),
-            Self::UrlTooLong { limit } => {
-                answer::long_head(414, &format!("the URL of a request has at most {limit} bytes"))
-            }
-            Self::HeadTooLarge { limit } => {
-                answer::long_head(431, &format!("the header fields of a request have at most {limit} bytes"))
-            }
+            Self::UrlTooLong { .. } | Self::HeadTooLarge { .. } => answer::long_head(self),
             Self::ObjectTooLarge { bytes, limit } => answer::object_too_large(*bytes, *limit),
             Self::PatchTooManyOperations { limit, actual } => {
                 answer::too_large(&format!("The allowed maximum operations in a JSON patch is {limit}, got {actual}"))

@@ -75,7 +75,8 @@ impl TurnsByOwner {
         Self::of_pool(most, None)
     }
 
-    /// All owners together have `all` turns, and each at most `most` of these. An owner that has turns takes another one only while more are
+    /// All owners together have `all` turns, and each at most `most` of these. An owner that has turns takes another one only while more
+    /// are
     /// free than it has, so that owners who come later find some. A turn that becomes free goes to the owner with fewest.
     ///
     /// The work has to be polled whenever it is woken, as a task of its own is: what is woken and not polled keeps up the others.
@@ -119,7 +120,8 @@ impl Pool {
         has < self.most && free > 0 && (has == 0 || has < free)
     }
 
-    /// The work that a free turn is for, which no longer waits: that of the owner with fewest, and of those the one that came first. Without
+    /// The work that a free turn is for, which no longer waits: that of the owner with fewest, and of those the one that came first.
+    /// Without
     /// a limit for all owners, a turn is for the owner that had it.
     fn next(&self, state: &mut State, owner: u64) -> Option<Waker> {
         let waits = |(id, known): &(&u64, &Owner)| {
@@ -160,9 +162,12 @@ impl Queued {
             state.taken += 1;
             return Poll::Ready(Turn(self.turns.clone()));
         }
-        if let Some(number) = self.number {
-            known.waiting.insert(number, context.waker().clone());
-        }
+        let was_woken =
+            self.number.is_some_and(|number| known.waiting.insert(number, context.waker().clone()).is_none());
+        // A turn for which this was woken may still be there, for another owner.
+        let next = if was_woken { pool.next(&mut state, *owner) } else { None };
+        drop(state);
+        next.into_iter().for_each(Waker::wake);
         Poll::Pending
     }
 }

@@ -74,7 +74,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 /// Bytes of all header fields of one HTTP/2 request when they are decoded. `long_heads.rs` refuses those that are too long before. As they
 /// are sent, they are at least five eighths of that.
 const MAX_HEADER_BYTES: u32 = 512 * 1024;
-/// The largest HTTP/2 frame. It has room for all that `long_heads.rs` collects. h2 ends the connection after a handful of CONTINUATION frames.
+/// The largest HTTP/2 frame. It has room for all that `long_heads.rs` collects. h2 ends the connection after a handful of CONTINUATION
+/// frames.
 pub(super) const MAX_FRAME_BYTES: u32 = 256 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;

@@ -10,7 +10,8 @@ pub(super) const MOST_FIELD_BYTES: usize = 256 * 1024;
 
 /// The size of the table, in bytes. The server asks for no other, and a client may use less.
 const TABLE_BYTES: usize = 4096;
-const TABLE_BYTES_AS_LENGTH: [u8; 3] = [0x7f, 0x81, 0x1f];
+/// Changes of the size to nothing and back, which empty the table. They stand at the beginning of a block.
+const EMPTIED_TABLE: [u8; 4] = [0x20, 0x3f, 0xe1, 0x1f];
 /// The bytes by which a field counts besides its name and its value (RFC 7541, section 4.1).
 const FIELD_BYTES: usize = 32;
 /// The numbers of the entries that each table begins with: `:authority`, `:method`, `:path` and `:scheme`.
@@ -36,7 +37,7 @@ pub(super) enum HeadFault {
     Fields,
 }
 
-/// A block that is not well-formed, or can't be made small.
+/// A block that is not well-formed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -94,18 +95,23 @@ pub(super) fn fault(block: &[u8]) -> Result<Option<HeadFault>, Malformed> {
 /// A block that changes the table in the same way, of a request with the same method and this field.
 ///
 /// # Errors
-/// When the block is not well-formed, or has a part that can't be dropped and is too large.
+/// When the block is not well-formed.
 pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8>, Malformed> {
     let (mut resized, mut pseudo, mut method) = (Vec::new(), Vec::new(), None);
-    let (mut inserted, mut is_there) = (Vec::new(), [false; 4]);
+    let (mut inserted, mut is_there, mut is_emptied) = (Vec::new(), [false; 4], false);
     for field in Fields(block) {
         let (bytes, field) = field?;
         match field {
             Field::Resize => resized.extend_from_slice(bytes),
             Field::Indexed(entry) if pseudo_of(entry) == Some(METHOD) => method = Some(bytes),
             Field::Indexed(_) => {}
+            // An entry that is larger than the table empties it.
+            Field::Literal(literal) if literal.is_inserted && literal.size() > TABLE_BYTES => {
+                (is_emptied, is_there) = (true, [false; 4]);
+                pseudo.clear();
+                inserted.clear();
+            }
             Field::Literal(literal) if literal.is_inserted => match literal.pseudo() {
-                Some(_) if literal.size() > TABLE_BYTES => return Err(Malformed),
                 Some(place) => {
                     is_there[place] = true;
                     pseudo.extend_from_slice(bytes);
@@ -119,6 +125,7 @@ pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8
         }
     }
     let mut block = resized;
+    block.extend(EMPTIED_TABLE.into_iter().filter(|_| is_emptied));
     block.extend(pseudo);
     for (place, default) in DEFAULTS.into_iter().enumerate().filter(|(place, _)| !is_there[*place]) {
         match method.filter(|_| place == METHOD) {
@@ -149,16 +156,7 @@ fn insert(block: &mut Vec<u8>, inserted: &[(&[u8], Literal<'_>)]) {
             }
         }
     }
-    for (bytes, literal) in &inserted[from..] {
-        if literal.size() > TABLE_BYTES {
-            // One that is larger than the table empties it.
-            block.extend([0x40, 1, b'x']);
-            block.extend(TABLE_BYTES_AS_LENGTH);
-            block.extend([b'x'; TABLE_BYTES]);
-        } else {
-            block.extend_from_slice(bytes);
-        }
-    }
+    inserted[from..].iter().for_each(|(bytes, _)| block.extend_from_slice(bytes));
 }
 
 fn pseudo_of(entry: u64) -> Option<usize> {
@@ -343,9 +341,12 @@ mod tests {
             &request("/a", &[small.clone(), half.clone(), half.clone(), other.clone()]),
             &[defaults, &mark, &half, &half, &other],
         );
-        // An entry that is larger than the table empties it.
-        let emptied = literal(0x40, "x", &"x".repeat(TABLE_BYTES));
-        let block = request("/a", &[small, literal(0x40, "z", &"z".repeat(300_000)), other.clone()]);
-        check(&block, &[defaults, &mark, &emptied, &other]);
+        // An entry that is larger than the table empties it, and with it what was inserted before.
+        let block = request("/a", &[small.clone(), literal(0x40, "z", &"z".repeat(300_000)), other.clone()]);
+        check(&block, &[&EMPTIED_TABLE, defaults, &mark, &other]);
+        let path = literal(0x40, ":path", &"z".repeat(70_000));
+        let (before, behind) = (literal(0x40, ":authority", "b"), literal(0x40, ":scheme", "http"));
+        let block = [&[0x83][..], &before, &path, &behind, &small].concat();
+        check(&block, &[&EMPTIED_TABLE, &behind, &[0x83, 0x84], &mark, &small]);
     }
 }

@@ -21,7 +21,8 @@ use crate::metrics::Edge;
 
 /// How many bytes of a request a stranger may send without being counted, the handshake included.
 const SMALL_BYTES: usize = 24 * 1024;
-/// The number of connections without a user that may have sent more at once. Each may take as much as the largest header block, 1 MiB, and a decoded head.
+/// The number of connections without a user that may have sent more at once. Each may take as much as the largest header block, 1 MiB,
+/// and a decoded head.
 const LARGE_HEADS: usize = 64;
 
 /// All strangers with large heads. A clone is the same.

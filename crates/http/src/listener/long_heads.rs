@@ -34,6 +34,8 @@ const PRIORITY: u8 = 0x20;
 const SHORT_BLOCK_BYTES: usize = 32 * 1024;
 /// The most bytes of a header block. A connection with a longer one ends, as one that breaks the protocol does.
 const MOST_BLOCK_BYTES: usize = 1024 * 1024;
+/// The most frames of a header block, which may be empty.
+const MOST_FRAMES: usize = 256;
 /// The bytes that are read at a time while a block is collected.
 const READ_BYTES: usize = 8 * 1024;
 
@@ -106,6 +108,7 @@ struct Block {
     left: Option<usize>,
     padding: usize,
     is_last: bool,
+    frames: usize,
     bytes: Vec<u8>,
 }
 
@@ -229,6 +232,7 @@ impl Block {
             left: Some(head.length - prefix),
             padding,
             is_last: head.has(END_HEADERS),
+            frames: 1,
             bytes: Vec::new(),
         }))
     }
@@ -238,7 +242,8 @@ impl Block {
         loop {
             let Some(left) = self.left else {
                 let Some(head) = FrameHead::read(input) else { return Ok(false) };
-                if head.kind != CONTINUATION || head.stream != self.stream {
+                self.frames += 1;
+                if head.kind != CONTINUATION || head.stream != self.stream || self.frames > MOST_FRAMES {
                     return Err(malformed());
                 }
                 input.advance(FRAME_HEAD_BYTES);
@@ -451,6 +456,8 @@ mod tests {
         let part = frame(CONTINUATION, 0, &[0; 16_384]);
         let sent = [PREFACE, &frame(HEADERS, 0, &[0x82]), &part.repeat(65)].concat();
         assert_eq!(read(&sent, 10_000).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let empty = [PREFACE, &frame(HEADERS, 0, &[0x82]), &frame(CONTINUATION, 0, &[]).repeat(MOST_FRAMES)].concat();
+        assert!(read(&empty, 10_000).await.is_err());
         let other = [PREFACE, &frame(HEADERS, 0, &[0x82]), &frame(0, 0, &[0])].concat();
         assert!(read(&other, 10_000).await.is_err());
     }

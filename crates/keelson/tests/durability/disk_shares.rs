@@ -1,4 +1,6 @@
 //! The room of the store as users share it: one that takes all it can get leaves room to others and to administrators.
+//!
+//! The store has a small quota, so that the test need not fill a disk.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::{ConflictKind, ExpiredKind, ForbiddenDetail, MediaTypes, NotAcceptableForm};
+use super::{ApiError, ConflictKind, ExpiredKind, ForbiddenDetail, MediaTypes, NotAcceptableForm};
 use crate::control_characters::visible;
 use crate::field_error::{self, FieldError, TOLD_BYTES_MAX, TOLD_MAX};
 use crate::go_format::quote;
@@ -27,8 +27,13 @@ pub(super) fn unclassified(message: &str) -> Status {
 }
 
 /// A head of a request that is too long, for which upstream has no reason.
-pub(super) fn long_head(code: u16, message: &str) -> Status {
-    Status::failure(code, None, message.to_owned())
+pub(super) fn long_head(error: &ApiError) -> Status {
+    let (code, part, limit) = match error {
+        ApiError::UrlTooLong { limit } => (414, "URL of a request has", limit),
+        ApiError::HeadTooLarge { limit } => (431, "header fields of a request have", limit),
+        _ => return unclassified("the error is about no head"),
+    };
+    Status::failure(code, None, format!("the {part} at most {limit} bytes"))
 }
 
 /// A failure that passes, with the time after which to try again, if it is known.
