@@ -198,7 +198,7 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// What came from the client.
+/// The messages that came from the client, as far as bounds need them.
 struct Heard {
     last: Mutex<Last>,
     /// The bytes a second that a client has to read.

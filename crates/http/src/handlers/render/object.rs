@@ -64,8 +64,7 @@ impl Renderer {
     }
 }
 
-/// Takes the revision out of the metadata of what was not stored.
-pub(super) fn forget_revision(shown: &mut Value) {
+fn forget_revision(shown: &mut Value) {
     if let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
     }
