@@ -1,4 +1,6 @@
 //! Queries that could be answered with something plausible: paths that lead nowhere, and conditions without a value.
+//!
+//! The first are refused or warned of, the second counted and warned of.
 
 use keelson_testkit::{Answer, DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Legacy tokens of service accounts, as they are used. A token holds as long as its secret has it, its account is there, and the secret
-//! is not marked as invalid. The day of the last use stands on the secret, also of a token that is refused for the mark, so that tokens without
-//! use can be found. A client with a token that was made with its account is warned.
+//! is not marked as invalid. The day of the last use stands on the secret, also of a token that is refused for the mark, so that tokens
+//! without use can be found. A client with a token that was made with its account is warned.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
