@@ -191,6 +191,9 @@ async fn pages_that_are_no_resource_refuse_queries() {
         let refused = raw.get(format!("{path}?keelson.io/at=5")).await.expect(400);
         assert!(refused.text().contains("for reads of objects alone"), "{}", refused.text());
     }
+    for nothing in ["/apis/nothing.example/v1", "/nothing", "/api/v1/../pods"] {
+        raw.get(format!("{nothing}?keelson.io/at=5")).await.expect(404);
+    }
 }
 
 #[tokio::test]
