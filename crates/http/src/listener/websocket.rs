@@ -113,7 +113,7 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(connection: S, body: ResponseBo
             end = receive(&mut received, &heard) => end,
             sent = sink.send_all(&mut messages) => match sent {
                 Ok(()) => End::Watch,
-                Err(Error::Io(error)) if error.get_ref().is_some_and(|inner| inner.is::<Aborted>()) => End::Aborted,
+                Err(Error::Io(error)) if matches!(error.get_ref(), Some(inner) if inner.is::<Aborted>()) => End::Aborted,
                 Err(_) => End::Gone,
             },
             () = heard.silence() => End::Gone,
