@@ -43,6 +43,7 @@ use crate::metrics::removed_release;
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
+use crate::router::NO_NAMESPACE;
 use crate::service::{ApiRequest, ApiService};
 
 /// Answers requests for resources from a registry.
@@ -72,6 +73,10 @@ impl ResourceHandlers {
             && matches!(request.info.verb, RequestVerb::Resource(Verb::Get | Verb::List | Verb::Watch));
         if request.query.is_extended() && !takes_queries {
             return future::ready(Err(request.query.refusal_beyond_reads())).boxed();
+        }
+        // A review or an act of an empty namespace is about no objects at all.
+        if request.info.namespace_is_empty && target.stored().is_none() && request.info.verb == CREATE {
+            return future::ready(Err(ApiError::BadRequest(NO_NAMESPACE.to_owned()))).boxed();
         }
         match target.subresource.as_ref().map(|below| below.handler) {
             None if target.resource.create_handler == Some(CreateHandler::Binding) => {
@@ -111,6 +116,9 @@ impl ResourceHandlers {
         }
     }
 }
+
+/// The verb of what is posted.
+const CREATE: RequestVerb = RequestVerb::Resource(Verb::Create);
 
 /// An answer that is being made.
 type Answering<'r> = BoxFuture<'r, Result<Response<ResponseBody>, ApiError>>;

@@ -248,6 +248,8 @@ pub enum Origin {
     Custom,
     /// A built-in kind below a custom resource.
     BelowCustom,
+    /// A review or an act, of which nothing is stored. Upstream has no tables of these.
+    Unstored,
 }
 
 /// Picks what is shown of objects, and how. Tables are not written in protobuf. `go_type` is the type of the answer in
@@ -262,7 +264,7 @@ pub fn negotiate_representation(
     origin: Origin,
     go_type: impl FnOnce() -> String,
 ) -> Result<Representation, ApiError> {
-    if origin == Origin::Builtin {
+    if matches!(origin, Origin::Builtin | Origin::Unstored) {
         routed(&parts.headers, subject.routed())?;
     }
     let (representation, metadata) = choose(&accepted(&parts.headers), |clause| {
@@ -271,6 +273,7 @@ pub fn negotiate_representation(
         match (object_form, kind) {
             (ObjectForm::Whole, MediaKind::Protobuf) if origin == Origin::Custom => return None,
             (ObjectForm::Table(_), MediaKind::Protobuf) => return None,
+            (ObjectForm::Table(_), _) if origin == Origin::Unstored => return None,
             (ObjectForm::Whole | ObjectForm::Table(_) | ObjectForm::Metadata(_), _) => {}
         }
         let media = MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) };

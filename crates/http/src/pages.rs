@@ -302,6 +302,18 @@ impl ServedDocuments {
     }
 }
 
+/// Returns true for the path of a page that is there, health checks aside.
+pub(crate) fn is_page(documents: &ServedDocuments, path: &str) -> bool {
+    let served = documents.discovery_of(Serving::Any);
+    Page::parse(path).is_some_and(|page| match page {
+        Page::Group(group) => served.group(group).is_some(),
+        Page::GroupVersion(group, version) => {
+            served.resources(group, version).is_some() || announcement::is_at(group, version)
+        }
+        _ => true,
+    })
+}
+
 /// Whether a page is shown for this method. Upstream's router serves some of them, for GET alone; the others look at no
 /// method. What is not there is not found, whatever the method.
 fn has_method(documents: &ServedDocuments, page: &Page<'_>, method: &Method) -> bool {

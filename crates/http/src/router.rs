@@ -15,7 +15,7 @@ use keelson_registry::{Estimate, Surface, Target};
 use keelson_resources::Verb;
 
 use crate::body::ResponseBody;
-use crate::pages::{Described, Pages, ServedDocuments};
+use crate::pages::{Described, Pages, ServedDocuments, is_page};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
@@ -73,11 +73,11 @@ impl Router {
     pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
         let ApiRequest { info, parts, query, error_form, .. } = &*request;
         if !info.is_resource_request {
-            if query.is_extended() {
-                return respond::error(&query.refusal_beyond_reads(), *error_form);
-            }
             self.catch_up_described(info).await;
             let documents = (self.documents)((self.surface)()).await;
+            if query.is_extended() && is_page(&documents, &info.path) {
+                return respond::error(&query.refusal_beyond_reads(), *error_form);
+            }
             return self.pages.answer(&documents, info, parts).await;
         }
         let target = self.newest_target(info, target).await;

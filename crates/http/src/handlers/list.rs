@@ -94,7 +94,7 @@ pub(super) async fn answer(
 /// Writes items behind the start of a list, and returns true if these are all and the list is too short to be compressed.
 ///
 /// # Errors
-/// Those of the source, and 500 when an item can't be shown.
+/// 500 when an item can't be converted, read or shown.
 async fn is_short(writer: &mut ListWriter, source: &mut Source, list: &mut Vec<u8>) -> Result<bool, ApiError> {
     while list.len() <= GZIP_THRESHOLD_BYTES {
         let Some(entries) = source.next().await? else { return Ok(true) };

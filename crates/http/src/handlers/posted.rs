@@ -29,7 +29,6 @@ pub(super) struct Posted {
 /// How an act or a review is answered.
 pub(super) struct AnswerForm {
     renderer: Renderer,
-    printer: Printer,
 }
 
 impl Posted {
@@ -39,14 +38,12 @@ impl Posted {
     /// 406 for a form that can't be made, 422 for options that are not allowed; otherwise as [`decode::object`].
     pub(super) async fn read(registry: &Registry, target: &Target, request: Box<ApiRequest>) -> Result<Self, ApiError> {
         let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
-        let kind = target.taken_kind();
-        let printer = Printer::of(&kind.group, &kind.kind);
         let ApiRequest { parts, query, body, caller, .. } = *request;
         let options = CreateOptions::parse(query.pairs())?;
         let caller = writing(caller, &parts, options.field_manager.as_deref(), options.dry_run);
         let strictness = options.field_validation;
         let object = decode::object(&parts.headers, body, target, strictness, &caller).await?;
-        Ok(Self { object, caller, answer: AnswerForm { renderer, printer } })
+        Ok(Self { object, caller, answer: AnswerForm { renderer } })
     }
 }
 
@@ -61,6 +58,7 @@ impl AnswerForm {
     /// # Errors
     /// 500 when it does not fit its message in protobuf.
     pub(super) fn with(&self, object: Object) -> Result<Response<ResponseBody>, ApiError> {
-        self.renderer.answer_unstored(StatusCode::CREATED, object, &self.printer)
+        // It is never shown as a row.
+        self.renderer.answer_unstored(StatusCode::CREATED, object, &Printer::generic())
     }
 }

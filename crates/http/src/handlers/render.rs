@@ -22,6 +22,7 @@ use keelson_tables::wire::{IncludeObject, MetaVersion, Row, write_partial};
 pub(super) use list::ListWriter;
 pub(super) use watch::EventEncoder;
 
+use super::CREATE;
 use crate::negotiation::{MediaType, ObjectForm, Origin, Representation, Subject, negotiate_representation};
 use crate::service::ApiRequest;
 
@@ -81,9 +82,15 @@ impl Renderer {
         request: &ApiRequest,
         subject: Subject,
     ) -> Result<Self, ApiError> {
-        let origin = match (target.resource.is_builtin(), &target.subresource) {
+        let handler = target.subresource.as_ref().map(|below| below.handler);
+        let is_created = request.info.verb == CREATE;
+        let origin = match (target.resource.is_builtin(), handler) {
+            (_, Some(SubresourceHandler::Binding | SubresourceHandler::Eviction | SubresourceHandler::Token)) => {
+                Origin::Unstored
+            }
+            (true, _) if is_created && target.stored().is_none() => Origin::Unstored,
             (true, _) => Origin::Builtin,
-            (false, Some(below)) if below.handler == SubresourceHandler::Scale => Origin::BelowCustom,
+            (false, Some(SubresourceHandler::Scale)) => Origin::BelowCustom,
             (false, _) => Origin::Custom,
         };
         let representation = negotiate_representation(&request.parts, subject, origin, || go_type(target, subject))?;

@@ -45,6 +45,11 @@ async fn an_empty_namespace_in_a_path_is_all_namespaces() {
     assert_eq!(message(raw.delete("/api/v1/namespaces//configmaps/a").await.expect(400)), refused);
     let posted = raw.post("/api/v1/namespaces//configmaps", &json!({"metadata": {"name": "b"}})).await.expect(422);
     assert_eq!(message(posted), "ConfigMap \"b\" is invalid: metadata.namespace: Required value");
+    let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
+    assert_eq!(message(raw.post("/api/v1/namespaces//bindings", &binding).await.expect(400)), refused);
+    let review = json!({"spec": {"user": "ann", "resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    let reviews = "/apis/authorization.k8s.io/v1/namespaces//localsubjectaccessreviews";
+    assert_eq!(message(raw.post(reviews, &review).await.expect(400)), refused);
     let none = raw.delete("/api/v1/namespaces//configmaps?labelSelector=of%3Dnothing").await.expect(200);
     assert_eq!(names(&none.json()), [""; 0]);
     assert_eq!(message(raw.delete(format!("/api/v1/namespaces//configmaps?{select}")).await.expect(400)), refused);
@@ -66,7 +71,7 @@ async fn an_empty_namespace_in_a_path_is_all_namespaces() {
 }
 
 #[tokio::test]
-async fn scales_and_reviews_are_shown_as_tables_and_metadata() {
+async fn scales_are_shown_as_tables_and_reviews_as_metadata() {
     let server = TestServer::start().await;
     let raw = server.raw();
     create_deployment(&raw).await;
@@ -83,9 +88,12 @@ async fn scales_and_reviews_are_shown_as_tables_and_metadata() {
     raw.get(&path).header("accept", "image/png").await.expect(406);
 
     let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-    let table = raw.post(reviews, &json!({})).header("accept", TABLE).await.expect(201).json();
-    assert_eq!(table["columnDefinitions"][0]["name"], "Name");
-    assert_eq!(table["metadata"].get("resourceVersion"), None);
+    let bare = raw.post(reviews, &json!({})).header("accept", METADATA).await.expect(201).json();
+    assert_eq!(bare["kind"], "PartialObjectMetadata");
+    // As there, a review has no table.
+    raw.post(reviews, &json!({})).header("accept", TABLE).await.expect(406);
+    let whole = raw.post(reviews, &json!({})).header("accept", format!("{TABLE},application/json")).await.expect(201);
+    assert_eq!(whole.json()["kind"], "SelfSubjectReview");
 }
 
 #[tokio::test]
@@ -117,7 +125,7 @@ async fn media_types_of_bodies_are_compared_without_regard_to_case() {
     }
     let yaml = raw.post(MAPS, &json!({})).header("content-type", "Application/Yaml").body("metadata: {name: c}\n");
     yaml.await.expect(201);
-    // As there, patches are told apart by their exact types.
+    // As there, the types of patches are compared exactly.
     let patch = raw.patch(format!("{MAPS}/a"), "Application/Merge-Patch+JSON", &json!({"data": {"k": "v"}}));
     patch.await.expect(415);
 }
@@ -182,6 +190,9 @@ async fn pages_that_are_no_resource_refuse_queries() {
     for path in ["/version", "/apis/apps/v1", "/api/v1", "/apis", "/openapi/v2"] {
         let refused = raw.get(format!("{path}?keelson.io/at=5")).await.expect(400);
         assert!(refused.text().contains("for reads of objects alone"), "{}", refused.text());
+    }
+    for nothing in ["/apis/nothing.example/v1", "/nothing", "/api/v1/../pods"] {
+        raw.get(format!("{nothing}?keelson.io/at=5")).await.expect(404);
     }
 }
 

@@ -1,4 +1,6 @@
 //! Queries that could be answered with something plausible: paths that lead nowhere, and conditions without a value.
+//!
+//! The first are refused or warned of, the second counted and warned of.
 
 use keelson_testkit::{Answer, DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::json;
@@ -82,7 +84,7 @@ async fn conditions_without_a_value_are_counted_and_warned_of() {
     assert_eq!((names(&answer), counted(&answer)), (vec!["a".to_owned()], "2".to_owned()));
     let [warning] = warnings(&answer)[..] else { panic!("{:?}", warnings(&answer)) };
     assert!(warning.contains("keelson.io/where has no value for 2 objects, which are not in the answer: no such key"));
-    // The view that was kept is led on by the changes.
+    // The kept view catches up with the changes.
     create_map(&raw, "d", json!({"n": "1"})).await;
     create_map(&raw, "e", json!({"m": "1"})).await;
     raw.patch(format!("{MAPS}/b"), "application/merge-patch+json", &json!({"data": {"n": "1"}})).await.expect(200);

@@ -146,7 +146,7 @@ async fn a_handshake_that_is_not_whole_is_refused_and_other_requests_pass_withou
         let refused = raw.websocket(WATCH, &without("Origin", origin)).await;
         assert_eq!((refused.status, &*refused.refusal), (403, ""), "{origin:?}");
     }
-    // What is refused for other reasons is refused as ever.
+    // Other refusals stay as they are.
     assert_eq!(raw.websocket("/api/v1/nothings?watch=1", &HANDSHAKE).await.status, 404);
     assert_eq!(raw.websocket(MAPS, &HANDSHAKE).await.status, 200);
     let chunked = format!("{WATCH}&timeoutSeconds=1");

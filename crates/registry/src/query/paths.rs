@@ -6,7 +6,7 @@
 use std::fmt;
 
 use keelson_meta::ApiError;
-use keelson_query::{Path, Query, Segment};
+use keelson_query::{Condition, Path, Query, Segment};
 use keelson_schema::{SchemaRef, Type};
 
 use crate::caller::Caller;
@@ -34,7 +34,7 @@ impl Target {
                 Some(fault) => caller.warnings().add(format!("{parameter}: {path} leads nowhere: {fault}")),
             }
         }
-        for way in query.condition.iter().flat_map(|condition| condition.reads()) {
+        for way in query.condition.iter().flat_map(Condition::reads) {
             let segments: Vec<Segment> = way.iter().map(|name| Segment::Member((*name).into())).collect();
             if let Some(fault) = fault(schema, &segments) {
                 let way = way.join(".");

@@ -1,4 +1,6 @@
 //! A websocket as it is on the wire: the response to the handshake, and frames with their opcodes.
+//!
+//! Nothing is done by itself: a test answers pings and close frames as it likes.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};

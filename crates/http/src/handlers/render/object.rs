@@ -85,7 +85,7 @@ impl Renderer {
 }
 
 /// Puts the `resourceVersion` that was sent in the place of the revision, or nothing.
-pub(super) fn restore_revision(shown: &mut Value, sent: &str) {
+fn restore_revision(shown: &mut Value, sent: &str) {
     let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     if sent.is_empty() {
         metadata.remove("resourceVersion");
