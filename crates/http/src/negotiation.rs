@@ -278,19 +278,40 @@ pub fn negotiate_discovery(headers: &HeaderMap) -> Result<DiscoveryForm, ApiErro
     })
 }
 
-/// Picks the form of `/openapi/v2`.
+/// A version of OpenAPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenApiVersion {
+    /// `/openapi/v2`.
+    V2,
+    /// The documents below `/openapi/v3`.
+    V3,
+}
+
+impl OpenApiVersion {
+    /// The subtypes of its protobuf form. Clients sent the second before it was noticed that no media type may have an `@`.
+    const fn protobuf(self) -> [&'static str; 2] {
+        match self {
+            Self::V2 => {
+                ["com.github.proto-openapi.spec.v2.v1.0+protobuf", "com.github.proto-openapi.spec.v2@v1.0+protobuf"]
+            }
+            Self::V3 => {
+                ["com.github.proto-openapi.spec.v3.v1.0+protobuf", "com.github.proto-openapi.spec.v3@v1.0+protobuf"]
+            }
+        }
+    }
+}
+
+/// Picks the form of a document of OpenAPI.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met.
-pub fn negotiate_openapi_v2(headers: &HeaderMap) -> Result<DocumentEncoding, ApiError> {
-    // The second is what clients sent before it was noticed that no media type may have an `@`.
-    const PROTOBUF: [&str; 2] =
-        ["com.github.proto-openapi.spec.v2.v1.0+protobuf", "com.github.proto-openapi.spec.v2@v1.0+protobuf"];
+pub fn negotiate_openapi(headers: &HeaderMap, version: OpenApiVersion) -> Result<DocumentEncoding, ApiError> {
     choose(&accepted(headers), |clause| {
         if clause.matches(MediaKind::Json) {
             return Some(DocumentEncoding::Json);
         }
-        PROTOBUF.iter().any(|subtype| clause.names("application", subtype)).then_some(DocumentEncoding::Protobuf)
+        let is_protobuf = version.protobuf().iter().any(|subtype| clause.names("application", subtype));
+        is_protobuf.then_some(DocumentEncoding::Protobuf)
     })
 }
 

@@ -49,6 +49,7 @@ fn fragment(number: usize, verbs: &[Verb]) -> Arc<Fragment> {
             namespaced: true,
             verbs: verbs.to_vec(),
             subresources: vec![],
+            returns_deleted: false,
             custom: Some(CustomKind {
                 list_kind: "WidgetList".to_owned(),
                 selectable_fields: vec![],

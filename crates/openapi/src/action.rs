@@ -36,6 +36,8 @@ pub(crate) enum Body {
 pub(crate) enum Origin {
     BuiltIn,
     Custom,
+    /// The server itself: its version is no object.
+    Server,
 }
 
 const APPLY: &str = "application/apply-patch+yaml";
@@ -44,6 +46,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 const STREAM: &str = "application/json;stream=watch";
 const YAML: &str = "application/yaml";
 
@@ -99,19 +102,13 @@ impl Action {
     /// The media types of its answers.
     pub(crate) const fn produces(self, origin: Origin) -> &'static [&'static str] {
         match (self, origin) {
-            (Self::List, Origin::BuiltIn) => &[JSON, YAML, STREAM],
-            (Self::Watch | Self::WatchList, _) => &[JSON, STREAM],
-            (
-                Self::Discover
-                | Self::Get
-                | Self::List
-                | Self::Post
-                | Self::Put
-                | Self::Patch
-                | Self::Delete
-                | Self::DeleteCollection,
-                _,
-            ) => &[JSON, YAML],
+            (Self::List, Origin::BuiltIn) => &[JSON, YAML, PROTOBUF, STREAM, PROTOBUF_STREAM],
+            (Self::Watch | Self::WatchList, Origin::BuiltIn) => &[JSON, PROTOBUF, STREAM, PROTOBUF_STREAM],
+            (Self::List, Origin::Custom) => &[JSON, YAML],
+            (Self::Watch | Self::WatchList, Origin::Custom) => &[JSON, STREAM],
+            (_, Origin::BuiltIn) => &[JSON, YAML, PROTOBUF],
+            (_, Origin::Custom) => &[JSON, YAML],
+            (_, Origin::Server) => &[JSON],
         }
     }
 
@@ -150,9 +147,9 @@ impl Body {
         match (self, origin) {
             (Self::None, _) => &[],
             (Self::Patch, Origin::BuiltIn) => &[APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH],
-            (Self::Patch, Origin::Custom) => &[APPLY, JSON_PATCH, MERGE_PATCH],
+            (Self::Patch, Origin::Custom | Origin::Server) => &[APPLY, JSON_PATCH, MERGE_PATCH],
             (Self::Object | Self::Options, Origin::BuiltIn) => &[JSON, YAML, PROTOBUF],
-            (Self::Object | Self::Options, Origin::Custom) => &[JSON, YAML],
+            (Self::Object | Self::Options, Origin::Custom | Origin::Server) => &[JSON, YAML],
         }
     }
 

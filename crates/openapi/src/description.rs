@@ -35,6 +35,8 @@ pub struct ResourceDescription {
     pub verbs: Vec<Verb>,
     /// Its subresources, in the order in which they are shown.
     pub subresources: Vec<SubresourceDescription>,
+    /// True where a delete is answered with the object as it was, rather than with a `Status`.
+    pub returns_deleted: bool,
     /// What is known of a custom kind; `None` of a built-in one, whose definition is among those that all documents share.
     pub custom: Option<CustomKind>,
 }
@@ -51,13 +53,13 @@ pub struct SubresourceDescription {
 }
 
 impl VersionDescription {
-    /// The versions of a catalogue's groups.
+    /// The versions of a catalogue's groups, served or not.
     pub fn all(catalogue: &Catalogue) -> Vec<Self> {
         let mut all = Vec::new();
         for group in catalogue.groups() {
             for version in group.versions.iter() {
                 let GroupVersionEntry { name, .. } = version;
-                let resources = group.served_in(name);
+                let resources = group.known_in(name);
                 let resources: Vec<_> =
                     resources.map(|(resource, served)| ResourceDescription::of(resource, served)).collect();
                 if !resources.is_empty() {
@@ -101,8 +103,15 @@ impl ResourceDescription {
             namespaced: resource.is_namespaced(),
             verbs: served.verbs.to_vec(),
             subresources: subresources.collect(),
+            returns_deleted: false,
             custom: None,
         }
+    }
+
+    /// Sets the kind of the answer to a delete: the object as it was, or a `Status`.
+    #[must_use]
+    pub fn returning_deleted(self, returns_deleted: bool) -> Self {
+        Self { returns_deleted, ..self }
     }
 
     /// A custom resource in one of its versions, with the schema that was stated for it.

@@ -21,7 +21,7 @@ use crate::schema::Dialect;
 use crate::shared::{Rendering, SharedDefinitions};
 use crate::v2;
 
-/// The form of a document. Version 3 is only given as JSON.
+/// The form of a document. The index of version 3 is only given as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentEncoding {
     /// JSON.
@@ -38,7 +38,7 @@ pub enum Wanted {
     /// Where the documents of version 3 are.
     V3Index,
     /// The document of a part of the API in version 3, by a path such as `api/v1` or `apis/apps/v1`.
-    V3(String),
+    V3(String, DocumentEncoding),
 }
 
 /// The documents of one set of fragments. Immutable; a change of the set makes a new one.
@@ -101,9 +101,13 @@ impl Descriptions {
                 Some(self.v2_protobuf.get_or_init(|| self.v2(Rendering::V2Protobuf)).clone())
             }
             Wanted::V3Index => Some(self.index.get_or_init(|| self.index()).clone()),
-            Wanted::V3(path) => match self.foreign.get(path) {
-                Some(foreign) => Some(foreign.document().clone()),
-                None => self.scope(path).map(|(scope, piece)| piece.document(scope, &self.shared)),
+            Wanted::V3(path, encoding) => match (self.foreign.get(path), encoding) {
+                (Some(foreign), DocumentEncoding::Json) => Some(foreign.document().clone()),
+                (Some(foreign), DocumentEncoding::Protobuf) => Some(foreign.protobuf()),
+                (None, encoding) => self.scope(path).map(|(scope, piece)| match encoding {
+                    DocumentEncoding::Json => piece.document(scope, &self.shared),
+                    DocumentEncoding::Protobuf => piece.protobuf(scope, &self.shared),
+                }),
             },
         }
     }
@@ -114,8 +118,11 @@ impl Descriptions {
             Wanted::V2(DocumentEncoding::Json) => self.v2_json.get().is_some(),
             Wanted::V2(DocumentEncoding::Protobuf) => self.v2_protobuf.get().is_some(),
             Wanted::V3Index => self.index.get().is_some(),
-            Wanted::V3(path) if self.foreign.contains_key(path) => true,
-            Wanted::V3(path) => self.scope(path).is_none_or(|(_, piece)| piece.has_document()),
+            Wanted::V3(path, encoding) => match (self.foreign.get(path), encoding) {
+                (Some(_), DocumentEncoding::Json) => true,
+                (Some(foreign), DocumentEncoding::Protobuf) => foreign.has_protobuf(),
+                (None, encoding) => self.scope(path).is_none_or(|(_, piece)| piece.has_document(*encoding)),
+            },
         }
     }
 

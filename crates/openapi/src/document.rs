@@ -11,7 +11,10 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use keelson_meta::json::Value;
 use sha2::{Digest, Sha512};
+
+use crate::protobuf;
 
 /// How hard packed documents are compressed. They are packed once for each change, and sent many times.
 const LEVEL: u32 = 3;
@@ -47,6 +50,17 @@ impl Document {
         encoder.write_all(bytes).expect("memory can be written to");
         let gzip = encoder.finish().expect("memory can be written to").into_boxed_slice();
         Self { content: Content::Packed { gzip: gzip.into(), length: bytes.len() }, hash: hash(bytes) }
+    }
+
+    /// The JSON of version 3 as protobuf, under the same hash and kept as this is; `None` if it is no JSON.
+    pub(crate) fn as_protobuf(&self) -> Option<Self> {
+        let json: Value = serde_json::from_slice(&self.bytes()).ok()?;
+        let bytes = protobuf::v3_document(&json);
+        let made = match &self.content {
+            Content::Plain { .. } => Self::hashed(bytes, self.hash.clone()),
+            Content::Packed { .. } => Self { hash: self.hash.clone(), ..Self::packed(&bytes) },
+        };
+        Some(made)
     }
 
     /// The content.

@@ -140,14 +140,16 @@ impl<'d> DocumentScope<'d> {
                 VERSION_INFO.to_owned(),
             ),
         };
+        let origin = if matches!(self, Self::CodeVersion) { Origin::Server } else { Origin::BuiltIn };
         let operation = Operation {
             action: Action::Discover,
-            origin: Origin::BuiltIn,
+            origin,
             id,
             description: description.to_owned(),
             tag,
             kind: None,
-            parameters: Action::Discover.parameters(Origin::BuiltIn),
+            parameters: Action::Discover.parameters(origin),
+            is_watched: false,
             body: None,
             answer: schemas.definition(&answer).map(|_| answer),
         };

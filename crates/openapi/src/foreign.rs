@@ -2,7 +2,7 @@
 //!
 //! It is published as it was fetched, under the name that its content gives it, so that all servers name it alike.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use keelson_meta::json::{Value, json};
 
@@ -16,6 +16,7 @@ use crate::piece::Entry;
 pub struct ForeignDocument {
     path: String,
     document: Arc<Document>,
+    protobuf: OnceLock<Arc<Document>>,
     entry: Entry,
 }
 
@@ -37,7 +38,7 @@ impl ForeignDocument {
         let url = format!("/openapi/v3/{path}?hash={}", document.hash);
         let line = member(path, &json!({ "serverRelativeURL": url }));
         let entry = Entry { digest: document::digest(&line), line };
-        Arc::new(Self { path: path.to_owned(), document, entry })
+        Arc::new(Self { path: path.to_owned(), document, protobuf: OnceLock::new(), entry })
     }
 
     /// The path of the part.
@@ -48,6 +49,16 @@ impl ForeignDocument {
     /// The document.
     pub fn document(&self) -> &Arc<Document> {
         &self.document
+    }
+
+    /// The document as protobuf; as it was fetched, where it is no JSON.
+    pub(crate) fn protobuf(&self) -> Arc<Document> {
+        let make = || self.document.as_protobuf().map_or_else(|| self.document.clone(), Arc::new);
+        self.protobuf.get_or_init(make).clone()
+    }
+
+    pub(crate) fn has_protobuf(&self) -> bool {
+        self.protobuf.get().is_some()
     }
 
     pub(crate) fn entry(&self) -> &Entry {

@@ -50,15 +50,19 @@ impl ValueType {
 }
 
 pub(crate) const NAME: Parameter = path("name", "name of the object");
-pub(crate) const NAMESPACE: Parameter = path("namespace", "namespace of the object");
-pub(crate) const PRETTY: Parameter = text("pretty", "If 'true', the answer is indented.");
+pub(crate) const NAMESPACE: Parameter = path("namespace", "name of the namespace that holds the objects");
+pub(crate) const PRETTY: Parameter =
+    text("pretty", "If 'true', the output is pretty printed: indented JSON. Browsers and curl get that without it.");
 
 /// What reading a custom object takes.
 pub(crate) const READ: &[Parameter] = &[RESOURCE_VERSION];
 
 /// What a list and a watch take.
 pub(crate) const LIST: &[Parameter] = &[
-    boolean("allowWatchBookmarks", "Whether a watch may send bookmarks, which carry nothing but a resourceVersion."),
+    boolean(
+        "allowWatchBookmarks",
+        "Requests watch events of type \"BOOKMARK\", which carry nothing but the resourceVersion that the watch has reached.",
+    ),
     CONTINUE,
     FIELD_SELECTOR,
     LABEL_SELECTOR,
@@ -67,7 +71,11 @@ pub(crate) const LIST: &[Parameter] = &[
     RESOURCE_VERSION_MATCH,
     SEND_INITIAL_EVENTS,
     TIMEOUT_SECONDS,
-    boolean("watch", "Whether to send changes as they happen instead of a list."),
+    boolean(
+        "watch",
+        "Watch for changes to the described resources and return them as a stream of added, modified and deleted objects, \
+         from the resourceVersion on.",
+    ),
 ];
 
 /// What a delete of a collection takes to say which objects are meant.
@@ -96,13 +104,23 @@ pub(crate) const PATCH: &[Parameter] = &[
 /// What a delete takes.
 pub(crate) const DELETE: &[Parameter] = &[
     DRY_RUN,
-    integer("gracePeriodSeconds", "How many seconds the object may take to end. Zero deletes at once."),
+    integer(
+        "gracePeriodSeconds",
+        "How many seconds the object may take to end, at least 0. Zero deletes at once; unset stands for the default of the kind.",
+    ),
     boolean(
         "ignoreStoreReadErrorWithClusterBreakingPotential",
-        "Whether an object that cannot be read is deleted without regard to what depends on it.",
+        "Whether an object that cannot be read from the store is deleted without regard to its finalizers and dependents.",
     ),
-    boolean("orphanDependents", "Deprecated: use propagationPolicy. Whether dependents are left as they are."),
-    text("propagationPolicy", "What happens to dependents: 'Orphan', 'Background' or 'Foreground'."),
+    boolean(
+        "orphanDependents",
+        "Deprecated: use propagationPolicy, which excludes this one. Whether dependents are left as they are.",
+    ),
+    text(
+        "propagationPolicy",
+        "What happens to dependents: 'Orphan' leaves them, 'Background' has them deleted after the object, 'Foreground' before it. \
+         The default depends on the finalizers of the object and on its kind.",
+    ),
 ];
 
 /// What a list, a watch among them, and the read of an object take beyond what Kubernetes knows.
@@ -140,20 +158,54 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Parameter> {
     OWN.iter().copied().flatten().chain(query_of_lists())
 }
 
-const CONTINUE: Parameter = text("continue", "The token of the chunk before, to get the next one.");
-const FIELD_SELECTOR: Parameter = text("fieldSelector", "Restricts the answer to objects with these field values.");
-const LABEL_SELECTOR: Parameter = text("labelSelector", "Restricts the answer to objects with these labels.");
-const LIMIT: Parameter = integer("limit", "The greatest number of objects in one chunk.");
-const RESOURCE_VERSION: Parameter = text("resourceVersion", "The version of the collection to read or to watch from.");
-const RESOURCE_VERSION_MATCH: Parameter =
-    text("resourceVersionMatch", "How resourceVersion is meant: 'Exact' or 'NotOlderThan'.");
-const SEND_INITIAL_EVENTS: Parameter =
-    boolean("sendInitialEvents", "Whether a watch begins with what is there already.");
-const TIMEOUT_SECONDS: Parameter = integer("timeoutSeconds", "After how many seconds a list or watch ends.");
-const DRY_RUN: Parameter = text("dryRun", "'All' goes through every step but does not store the result.");
-const FIELD_MANAGER: Parameter = text("fieldManager", "The name under which the changed fields are owned.");
-const FIELD_VALIDATION: Parameter =
-    text("fieldValidation", "What happens to unknown and duplicate fields: 'Ignore', 'Warn' or 'Strict'.");
+const CONTINUE: Parameter = text(
+    "continue",
+    "The token of the chunk before, which gets the next one. It goes with the query that it came from, and expires: then the answer is \
+     410 with a token that goes on at the newest state.",
+);
+const FIELD_SELECTOR: Parameter = text(
+    "fieldSelector",
+    "A selector to restrict the list of returned objects by their fields. Defaults to everything.",
+);
+const LABEL_SELECTOR: Parameter = text(
+    "labelSelector",
+    "A selector to restrict the list of returned objects by their labels. Defaults to everything.",
+);
+const LIMIT: Parameter = integer(
+    "limit",
+    "The maximum number of objects in one chunk. Where more follow, the metadata of the list has a token for `continue`, and all chunks \
+     are of one state.",
+);
+const RESOURCE_VERSION: Parameter = text(
+    "resourceVersion",
+    "Sets a constraint on what resource versions a request may be served from: unset is the newest, 0 is any, another one is that one \
+     or newer.",
+);
+const RESOURCE_VERSION_MATCH: Parameter = text(
+    "resourceVersionMatch",
+    "Determines how resourceVersion is applied to list calls: 'Exact' or 'NotOlderThan'. Needs resourceVersion.",
+);
+const SEND_INITIAL_EVENTS: Parameter = boolean(
+    "sendInitialEvents",
+    "Whether a watch begins with one event for each object that exists, and a bookmark behind them. Needs resourceVersionMatch.",
+);
+const TIMEOUT_SECONDS: Parameter = integer(
+    "timeoutSeconds",
+    "Timeout for the list/watch call: after so many seconds it ends, whatever happens on it.",
+);
+const DRY_RUN: Parameter = text(
+    "dryRun",
+    "When present, indicates that modifications should not be persisted. 'All', the only value, passes through every stage of the write.",
+);
+const FIELD_MANAGER: Parameter = text(
+    "fieldManager",
+    "The name under which the changed fields are owned, at most 128 printable characters. Defaults to the beginning of the User-Agent.",
+);
+const FIELD_VALIDATION: Parameter = text(
+    "fieldValidation",
+    "What happens to unknown and duplicate fields of the body: 'Ignore' drops them, 'Warn' drops them with a warning each, 'Strict' \
+     refuses the request.",
+);
 
 const fn path(name: &'static str, description: &'static str) -> Parameter {
     Parameter { name, place: Location::Path, value: ValueType::Text, description }

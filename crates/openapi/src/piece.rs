@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use keelson_meta::json::json;
 
 use crate::addition::{Addition, PackedAddition};
+use crate::descriptions::DocumentEncoding;
 use crate::document::{self, Document};
 use crate::document_scope::DocumentScope;
 use crate::json::member;
@@ -18,6 +19,7 @@ use crate::{v2, v3};
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     document: OnceLock<Arc<Document>>,
+    protobuf: OnceLock<Arc<Document>>,
     entry: OnceLock<Entry>,
     v2_json: OnceLock<KeptAddition>,
     v2_protobuf: OnceLock<KeptAddition>,
@@ -48,8 +50,20 @@ impl Piece {
         self.document.get_or_init(make).clone()
     }
 
-    pub(crate) fn has_document(&self) -> bool {
-        self.document.get().is_some()
+    /// The document of version 3 as protobuf. It has the hash of the JSON.
+    pub(crate) fn protobuf(&self, scope: DocumentScope<'_>, shared: &SharedDefinitions) -> Arc<Document> {
+        let make = || {
+            let json = self.document(scope, shared);
+            Arc::new(json.as_protobuf().expect("what was written here can be read"))
+        };
+        self.protobuf.get_or_init(make).clone()
+    }
+
+    pub(crate) fn has_document(&self, encoding: DocumentEncoding) -> bool {
+        match encoding {
+            DocumentEncoding::Json => self.document.get().is_some(),
+            DocumentEncoding::Protobuf => self.protobuf.get().is_some(),
+        }
     }
 
     pub(crate) fn entry(&self, scope: DocumentScope<'_>, shared: &SharedDefinitions) -> &Entry {

@@ -3,9 +3,13 @@
 //! Works on the JSON of a piece and knows nothing of where it comes from. What gnostic holds as "any" value is written as
 //! YAML text there; JSON is YAML, so it is written as JSON.
 
+mod v3;
+
 use std::collections::BTreeMap;
 
 use keelson_meta::json::Value;
+
+pub(crate) use v3::document as v3_document;
 
 /// A path, as one of the fields of the message that holds all paths.
 pub(crate) fn path(path: &str, item: &Value) -> Vec<u8> {
@@ -28,6 +32,7 @@ pub(crate) fn document<'p>(
     paths: &[u8],
     definitions: impl Iterator<Item = &'p [u8]>,
     parameters: &BTreeMap<String, Value>,
+    (security_definitions, security): (&Value, &Value),
 ) -> Vec<u8> {
     let mut out = Vec::new();
     bytes(&mut out, 1, swagger.as_bytes());
@@ -39,6 +44,8 @@ pub(crate) fn document<'p>(
         named(&mut named_parameters, FIRST, name, &FieldForm::StatedParameter, value);
     }
     bytes(&mut out, 10, &named_parameters);
+    FieldForm::Each(&REQUIREMENT).write(&mut out, 12, security);
+    FieldForm::Members(&FieldForm::SecurityDefinition).write(&mut out, 13, security_definitions);
     out
 }
 
@@ -67,6 +74,8 @@ enum FieldForm {
     Any,
     /// A schema, or a flag.
     SchemaOrFlag,
+    /// A schema or a reference to one, or a flag.
+    SchemaOrReferenceOrFlag(&'static Message),
     /// Each element of an array on its own.
     Each(&'static FieldForm),
     Message(&'static Message),
@@ -78,7 +87,28 @@ enum FieldForm {
     Parameter,
     /// A parameter: the message depends on where the parameter stands.
     StatedParameter,
+    /// `SecurityDefinitionsItem` with an API key, which is the only kind that there is here.
+    SecurityDefinition,
+    /// A message in field 1 of another, or a reference in field 2.
+    OrReference(&'static Message),
+    /// The members of an object as a list of names and values in the field of this number of a message.
+    MembersAt(u32, &'static FieldForm),
+    /// `DefaultType`: a number, a flag or a text; anything else leaves the message empty.
+    Default,
 }
+
+/// `SecurityRequirement`: the scopes of each scheme, by its name.
+static REQUIREMENT: FieldForm = FieldForm::Members(&FieldForm::Wrapped(&FieldForm::Each(&FieldForm::Text)));
+
+static API_KEY: Message = Message {
+    fields: &[
+        ("type", 1, FieldForm::Text),
+        ("name", 2, FieldForm::Text),
+        ("in", 3, FieldForm::Text),
+        ("description", 4, FieldForm::Text),
+    ],
+    extensions: 5,
+};
 
 static INFO: Message =
     Message { fields: &[("title", 1, FieldForm::Text), ("version", 2, FieldForm::Text)], extensions: 7 };
@@ -188,8 +218,7 @@ impl Message {
         for (name, value) in members {
             if let Some((_, number, shape)) = self.fields.iter().find(|(known, ..)| *known == name) {
                 shape.write(&mut out, *number, value);
-            } else {
-                debug_assert!(name.starts_with("x-"), "no number for {name}");
+            } else if name.starts_with("x-") {
                 named(&mut out, self.extensions, name, &FieldForm::Any, value);
             }
         }
@@ -218,17 +247,12 @@ impl FieldForm {
                 out.extend_from_slice(&value.as_f64().unwrap_or_default().to_le_bytes());
             }
             Self::SchemaOrFlag => {
-                const SCHEMA_MEMBER: u32 = 1;
-                const FLAG_MEMBER: u32 = 2;
-                let mut either = Vec::new();
-                if let Some(flag) = value.as_bool() {
-                    // It is one of two, so that it is written although it is off.
-                    tag(&mut either, FLAG_MEMBER, VARINT);
-                    varint(&mut either, u64::from(flag));
-                } else {
-                    bytes(&mut either, SCHEMA_MEMBER, &SCHEMA.content(value));
-                }
-                bytes(out, number, &either);
+                let schema = |value: &Value| SCHEMA.content(value);
+                bytes(out, number, &schema_or_flag(value, schema));
+            }
+            Self::SchemaOrReferenceOrFlag(message) => {
+                let schema = |value: &Value| message_or_reference(message, value);
+                bytes(out, number, &schema_or_flag(value, schema));
             }
             Self::Any => {
                 let mut any = Vec::new();
@@ -251,8 +275,70 @@ impl FieldForm {
             }
             Self::Parameter => parameter(out, number, value),
             Self::StatedParameter => bytes(out, number, &stated_parameter(value)),
+            Self::SecurityDefinition => {
+                const API_KEY_MEMBER: u32 = 2;
+                let mut item = Vec::new();
+                bytes(&mut item, API_KEY_MEMBER, &API_KEY.content(value));
+                bytes(out, number, &item);
+            }
+            Self::OrReference(message) => bytes(out, number, &message_or_reference(message, value)),
+            Self::MembersAt(place, shape) => {
+                let mut inner = Vec::new();
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    named(&mut inner, *place, name, shape, value);
+                }
+                bytes(out, number, &inner);
+            }
+            Self::Default => bytes(out, number, &default_type(value)),
         }
     }
+}
+
+/// `AdditionalPropertiesItem`. It is one of two, so that a flag is written although it is off.
+fn schema_or_flag(value: &Value, schema: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> {
+    const SCHEMA_MEMBER: u32 = 1;
+    const FLAG_MEMBER: u32 = 2;
+    let mut either = Vec::new();
+    if let Some(flag) = value.as_bool() {
+        tag(&mut either, FLAG_MEMBER, VARINT);
+        varint(&mut either, u64::from(flag));
+    } else {
+        bytes(&mut either, SCHEMA_MEMBER, &schema(value));
+    }
+    either
+}
+
+/// A message, or a reference to one: the members of a choice that gnostic has for whatever may be referred to.
+fn message_or_reference(message: &Message, value: &Value) -> Vec<u8> {
+    const REFERENCE: u32 = 2;
+    let mut choice = Vec::new();
+    match value.get("$ref").and_then(Value::as_str) {
+        Some(place) => {
+            let mut reference = Vec::new();
+            bytes(&mut reference, FIRST, place.as_bytes());
+            bytes(&mut choice, REFERENCE, &reference);
+        }
+        None => bytes(&mut choice, FIRST, &message.content(value)),
+    }
+    choice
+}
+
+/// `DefaultType`, a choice of three scalars, which are written although they are zero.
+fn default_type(value: &Value) -> Vec<u8> {
+    const NUMBER: u32 = 1;
+    const FLAG: u32 = 2;
+    const TEXT: u32 = 3;
+    let mut choice = Vec::new();
+    if let Some(number) = value.as_f64() {
+        tag(&mut choice, NUMBER, EIGHT_BYTES);
+        choice.extend_from_slice(&number.to_le_bytes());
+    } else if let Some(flag) = value.as_bool() {
+        tag(&mut choice, FLAG, VARINT);
+        varint(&mut choice, u64::from(flag));
+    } else if let Some(text) = value.as_str() {
+        bytes(&mut choice, TEXT, text.as_bytes());
+    }
+    choice
 }
 
 /// `ParametersItem`: a parameter, or a reference to one.

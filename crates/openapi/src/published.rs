@@ -43,6 +43,9 @@ const STATED: &[&str] = &[
 /// Keywords that version 2 does not have.
 const STATED_IN_V3: &[&str] = &["allOf", "anyOf", "default", "not", "nullable", "oneOf"];
 
+/// Keywords whose value is a value of the field.
+const VALUES: [&str; 2] = ["default", "example"];
+
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const PRESERVES: &str = "x-kubernetes-preserve-unknown-fields";
@@ -65,8 +68,8 @@ pub(crate) fn schema(stated: &Map, dialect: Dialect) -> Map {
                 let fields = fields.map(|(name, field)| (name.to_owned(), below(field, dialect)));
                 out.insert(keyword, fields.collect::<Map>());
             }
-            // A flag that is off says nothing.
-            _ if *value == Value::Bool(false) => {}
+            // A flag that is off says nothing; a value may be `false`.
+            _ if *value == Value::Bool(false) && !VALUES.contains(&keyword) => {}
             _ if STATED.contains(&keyword) || (dialect == Dialect::V3 && STATED_IN_V3.contains(&keyword)) => {
                 out.insert(keyword, value.clone());
             }
@@ -188,6 +191,8 @@ mod tests {
     fn defaults_and_alternatives_are_for_version_3() {
         let stated = json!({ "type": "integer", "default": 80, "not": { "enum": [1] } });
         check(stated.clone(), stated, json!({ "type": "integer" }));
+        let stated = json!({ "type": "boolean", "default": false });
+        check(stated.clone(), stated, json!({ "type": "boolean" }));
         let stated =
             json!({ "type": "object", "oneOf": [{ "required": ["a"] }], "properties": { "a": { "type": "string" } } });
         let plain = json!({ "type": "object", "properties": { "a": { "type": "string" } } });

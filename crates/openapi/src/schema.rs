@@ -200,6 +200,9 @@ fn default_of(field: SchemaRef<'_>) -> Option<Value> {
     if let Some(default) = field.default_json() {
         return serde_json::from_str(default).ok();
     }
+    if field.has_zero_default() {
+        return zero_of(field);
+    }
     // A scalar that may be left out is absent rather than zero; a struct without a pointer is there in any case.
     if field.pointer() || (field.omitted_when_zero() && field.of() != Type::Object) {
         return None;

@@ -17,6 +17,20 @@ use crate::piece::Piece;
 use crate::protobuf;
 use crate::schema::Dialect;
 
+/// The name of the only security scheme.
+const BEARER_TOKEN: &str = "BearerToken";
+
+/// The security schemes, as both versions write them: a token in a header.
+pub(crate) fn security_schemes() -> Value {
+    let description = "Bearer Token authentication";
+    json!({ (BEARER_TOKEN): { "type": "apiKey", "description": description, "name": "authorization", "in": "header" } })
+}
+
+/// The security schemes by which all operations may be called.
+pub(crate) fn security() -> Value {
+    json!([{ (BEARER_TOKEN): [] }])
+}
+
 /// The form in which a piece of a document is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rendering {

@@ -17,7 +17,7 @@ use crate::operations::{Operation, PathItem};
 use crate::parameters::{self, Location, Parameter};
 use crate::protobuf;
 use crate::schema::Dialect;
-use crate::shared::{Rendering, SharedDefinitions};
+use crate::shared::{Rendering, SharedDefinitions, security, security_schemes};
 
 /// How many digits of the hash of a parameter its name has.
 const SHOWN_OF_HASH: usize = 8;
@@ -55,7 +55,8 @@ pub(crate) fn document<'p>(
 ) -> Vec<u8> {
     let parameters = all_parameters();
     if rendering == Rendering::V2Protobuf {
-        return protobuf::document("2.0", &shared.info(), paths, definitions, &parameters);
+        let security = (&security_schemes(), &security());
+        return protobuf::document("2.0", &shared.info(), paths, definitions, &parameters, security);
     }
     let mut out = format!(r#"{{"swagger":"2.0","info":{},"paths":{{"#, shared.info()).into_bytes();
     out.extend_from_slice(paths);
@@ -63,7 +64,8 @@ pub(crate) fn document<'p>(
     join(&mut out, definitions);
     out.extend_from_slice(br#"},"parameters":"#);
     write_object(&mut out, parameters.iter().map(|(name, value)| (name, value.clone())));
-    out.push(b'}');
+    let (schemes, security) = (security_schemes(), security());
+    out.extend_from_slice(format!(r#","securityDefinitions":{schemes},"security":{security}}}"#).as_bytes());
     out
 }
 

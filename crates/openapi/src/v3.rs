@@ -13,7 +13,7 @@ use crate::json::{join, member, write_object};
 use crate::operations::Operation;
 use crate::parameters::{Location, Parameter};
 use crate::schema::Dialect;
-use crate::shared::{Rendering, SharedDefinitions};
+use crate::shared::{Rendering, SharedDefinitions, security, security_schemes};
 
 /// The document of a part.
 pub(crate) fn document(scope: DocumentScope<'_>, shared: &SharedDefinitions) -> Vec<u8> {
@@ -36,7 +36,8 @@ pub(crate) fn document(scope: DocumentScope<'_>, shared: &SharedDefinitions) -> 
         .chain(own.iter().map(|(name, rendered)| (&**name, &**rendered)))
         .collect();
     join(&mut out, all.into_values());
-    out.extend_from_slice(b"}}}");
+    let (schemes, security) = (security_schemes(), security());
+    out.extend_from_slice(format!(r#"}},"securitySchemes":{schemes}}},"security":{security}}}"#).as_bytes());
     out
 }
 

@@ -15,6 +15,9 @@ use keelson_openapi::{
 use keelson_resources::{Catalogue, Verb};
 use keelson_schema::{SchemaDocument, Schemas};
 
+#[path = "documents/promises.rs"]
+mod promises;
+
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// The documents of the built-in resources and of these versions, by a server of this version.
@@ -30,7 +33,7 @@ fn openapi() -> Descriptions {
 }
 
 fn document(descriptions: &Descriptions, path: &str) -> Option<Arc<Document>> {
-    descriptions.document(&Wanted::V3(path.to_owned()))
+    descriptions.document(&Wanted::V3(path.to_owned(), DocumentEncoding::Json))
 }
 
 fn index(descriptions: &Descriptions) -> Arc<Document> {
@@ -57,7 +60,7 @@ fn kind(kind: &GroupVersionKind) -> Value {
 fn every_version(mut check: impl FnMut(&'static keelson_resources::Group, &'static str, &Value)) {
     let openapi = openapi();
     for group in Catalogue::builtin().groups() {
-        let served = group.versions.iter().filter(|version| group.served_in(&version.name).next().is_some());
+        let served = group.versions.iter();
         for version in served {
             let path = &group.version_path(&version.name)[1..];
             check(group, &version.name, &parsed(&document(&openapi, path).expect("a document for each version")));
@@ -109,7 +112,7 @@ fn all_references_lead_somewhere(document: &Value, name: &str) {
 #[test]
 fn kubectl_finds_field_validation_and_dry_run_for_every_kind_it_can_patch() {
     every_version(|group, version, document| {
-        for (resource, served) in group.served_in(version) {
+        for (resource, served) in group.known_in(version) {
             let wanted = kind(&resource.gvk(version));
             for name in ["fieldValidation", "dryRun"] {
                 assert_eq!(kubectl_finds(document, &wanted, name), served.allows(Verb::Patch), "{wanted} {name}");
@@ -122,7 +125,7 @@ fn kubectl_finds_field_validation_and_dry_run_for_every_kind_it_can_patch() {
 fn every_kind_has_its_schema_and_no_reference_leads_nowhere() {
     every_version(|group, version, document| {
         let definitions = &document["components"]["schemas"];
-        for (resource, served) in group.served_in(version) {
+        for (resource, served) in group.known_in(version) {
             let gvk = resource.gvk(version);
             let schema = definition(definitions, &kind(&gvk)).unwrap_or_else(|| panic!("no schema of {gvk:?}"));
             assert_eq!(schema["properties"]["apiVersion"]["type"], "string", "{gvk:?}");
@@ -301,6 +304,7 @@ fn custom(group: &str, plural: &str) -> VersionDescription {
             namespaced: true,
             verbs: vec![Verb::Create, Verb::Get, Verb::List, Verb::Patch, Verb::Watch],
             subresources: vec![],
+            returns_deleted: false,
             custom: Some(CustomKind {
                 list_kind: "WidgetList".to_owned(),
                 selectable_fields: vec!["spec.size".to_owned()],
@@ -500,7 +504,9 @@ fn equal_sets_give_equal_documents_in_any_order_of_fragments() {
 #[test]
 fn a_document_says_whether_it_is_there_already() {
     let openapi = openapi();
-    for wanted in [Wanted::V2(DocumentEncoding::Json), Wanted::V3Index, Wanted::V3("apis/apps/v1".to_owned())] {
+    let v3 = |encoding| Wanted::V3("apis/apps/v1".to_owned(), encoding);
+    let v3 = [v3(DocumentEncoding::Json), v3(DocumentEncoding::Protobuf)];
+    for wanted in [Wanted::V2(DocumentEncoding::Json), Wanted::V3Index].into_iter().chain(v3) {
         assert!(!openapi.is_ready(&wanted), "{wanted:?}");
         openapi.document(&wanted).expect("a document");
         assert!(openapi.is_ready(&wanted), "{wanted:?}");

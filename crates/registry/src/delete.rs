@@ -64,7 +64,7 @@ impl Registry {
 
     /// Whether a delete of this resource is answered with the object as it was, rather than with a `Status`.
     pub fn returns_deleted(&self, target: &Target) -> bool {
-        target.strategy().returns_deleted()
+        target.version.returns_deleted()
     }
 
     /// What a deletion makes of a stored object, which is decoded whole, with its resourceVersion.

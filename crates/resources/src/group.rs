@@ -31,8 +31,12 @@ pub struct GroupVersionEntry {
 impl Group {
     /// The resources that are served in a version unless settings say otherwise, ordered by plural name.
     pub fn served_in(&self, version: &str) -> impl Iterator<Item = (&Arc<Resource>, &Arc<ServedVersion>)> {
-        let served = self.resources.iter().filter_map(move |resource| Some((resource, resource.version(version)?)));
-        served.filter(|(_, version)| !version.hidden)
+        self.known_in(version).filter(|(_, version)| !version.hidden)
+    }
+
+    /// The resources that a version has, served or not, ordered by plural name.
+    pub fn known_in(&self, version: &str) -> impl Iterator<Item = (&Arc<Resource>, &Arc<ServedVersion>)> {
+        self.resources.iter().filter_map(move |resource| Some((resource, resource.version(version)?)))
     }
 
     /// Whether the group has a version, be it served or not.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::builder::{Builder, Compiled, FieldSpec, NodeId, NodeSpec};
 use crate::facts::{Facts, FieldFacts, Notes, TypeFacts};
 use crate::kinds::Collected;
-use crate::layout::{OMIT_ZERO, POINTER, POINTER_ITEMS, REQUIRED, Type};
+use crate::layout::{OMIT_ZERO, POINTER, POINTER_ITEMS, REQUIRED, Type, ZERO_DEFAULT};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
@@ -86,7 +86,7 @@ impl Compiler<'_> {
                 let property = property.unwrap_or_else(|| panic!("{name} has no field {}; facts/ says so", field.name));
                 // k8s-openapi demands the metadata of kinds because Rust has no use for its absence; the API does not.
                 let required = is_required(schema, &field.name) && !(root && field.name == "metadata");
-                self.field(field, property, required)
+                self.field(field, property, field.notes.required.unwrap_or(required))
             })
             .collect();
         NodeSpec {
@@ -109,7 +109,10 @@ impl Compiler<'_> {
         FieldSpec {
             name: facts.name.clone(),
             node,
-            flags: flag(required, REQUIRED) | flag(facts.omit_zero, OMIT_ZERO) | flag(pointer, POINTER),
+            flags: flag(required, REQUIRED)
+                | flag(facts.omit_zero, OMIT_ZERO)
+                | flag(pointer, POINTER)
+                | flag(facts.notes.zero_default, ZERO_DEFAULT),
             description: text(schema, "description"),
             default: facts.notes.default.clone(),
             patch: facts.notes.patch,
@@ -182,9 +185,9 @@ impl Compiler<'_> {
         let fields = vec![
             field("kind", string, OMIT_ZERO, &self.description_of(definition, "kind")),
             field("apiVersion", string, OMIT_ZERO, &self.description_of(definition, "apiVersion")),
-            field("metadata", metadata, 0, "The revision of the list, and where to continue if it is a part."),
+            field("metadata", metadata, 0, LIST_METADATA),
             // Written as an empty list, never as null.
-            field("items", items, REQUIRED | POINTER, "The objects."),
+            field("items", items, REQUIRED | POINTER, &format!("List of {}.", plural_words(kind))),
         ];
         let description = format!("{kind}List is a list of objects of kind {kind}.");
         let go_type = go_type_of(&name);
@@ -196,6 +199,37 @@ impl Compiler<'_> {
     fn description_of(&self, definition: &str, field: &str) -> String {
         text(&self.definitions[definition]["properties"][field], "description")
     }
+}
+
+const LIST_METADATA: &str = "Standard list metadata: the resourceVersion of the list, and the token of the next chunk.";
+
+/// The plural of a kind in words: `pod templates` of `PodTemplate`.
+fn plural_words(kind: &str) -> String {
+    let letters: Vec<char> = kind.chars().collect();
+    let mut words = String::new();
+    for (place, letter) in letters.iter().enumerate() {
+        let begins_word = place > 0
+            && letter.is_uppercase()
+            && (letters[place - 1].is_lowercase() || letters.get(place + 1).is_some_and(|next| next.is_lowercase()));
+        if begins_word {
+            words.push(' ');
+        }
+        words.push(*letter);
+    }
+    // Abbreviations such as `CSI` stay as they are.
+    let lower =
+        |word: &str| if word.chars().skip(1).any(char::is_lowercase) { word.to_lowercase() } else { word.to_owned() };
+    let mut plural = words.split(' ').map(lower).collect::<Vec<_>>().join(" ");
+    if plural.ends_with("points") {
+        return plural;
+    }
+    match plural.pop() {
+        Some('y') => plural.push_str("ies"),
+        Some(last @ ('s' | 'x')) => plural.extend([last, 'e', 's']),
+        Some(last) => plural.extend([last, 's']),
+        None => {}
+    }
+    plural
 }
 
 /// Definitions that are not what their schema makes them look like.

@@ -39,6 +39,10 @@ pub struct Notes {
     pub merge_key: String,
     pub embedded_in: String,
     pub default: String,
+    /// Schemas publish the zero value as the default, and an absent field stays absent.
+    pub zero_default: bool,
+    /// True where the schema demands the field, false where it does not, if `k8s-openapi` says something else.
+    pub required: Option<bool>,
     pub union: Vec<String>,
 }
 
@@ -62,10 +66,10 @@ impl Facts {
         self.types.get(definition)
     }
 
-    /// The values of a type that is published as an enumeration; none of any other.
+    /// The values of a type that is published as an enumeration, in this version or in all; none of any other.
     pub fn values_of(&self, go_type: &str) -> &[String] {
         let name = go_type.rsplit('.').next().unwrap_or(go_type);
-        self.enums.get(name).map_or(&[], Vec::as_slice)
+        self.enums.get(go_type).or_else(|| self.enums.get(name)).map_or(&[], Vec::as_slice)
     }
 
     fn read_file(&mut self, path: &Path, text: &str) {
@@ -85,7 +89,7 @@ impl Facts {
             [first, ..] if first.starts_with('#') => {}
             ["package", name] if !indented => place.package = (*name).to_owned(),
             ["enum", name, values] if !indented => {
-                let values = values.split('|').map(str::to_owned).collect();
+                let values = values.split('|').map(|value| value.replace('_', " ")).collect();
                 if self.enums.insert((*name).to_owned(), values).is_some() {
                     return Err("the enumeration has been described before");
                 }
@@ -132,7 +136,10 @@ impl Notes {
                 }
                 Some(("key", value)) => notes.merge_key = value.to_owned(),
                 Some(("in", value)) => notes.embedded_in = value.to_owned(),
+                Some(("default", "zero")) => notes.zero_default = true,
                 Some(("default", value)) => notes.default = value.to_owned(),
+                Some(("required", "yes")) => notes.required = Some(true),
+                Some(("required", "no")) => notes.required = Some(false),
                 Some(("union", value)) => notes.union = union(value),
                 _ => return Err("unknown note"),
             }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::layout::{
     FIELD_EMBEDDED, FILLED, HEADER_WORDS, ListType, MAGIC, MapType, NODE_UNION, NONE, OBJECT_META, OMIT_ZERO, POINTER,
-    PRESERVE_UNKNOWN, REQUIRED, SECTIONS, Type, hash,
+    PRESERVE_UNKNOWN, REQUIRED, SECTIONS, Type, ZERO_DEFAULT, hash,
 };
 
 /// The place of a schema in what is being built.
@@ -57,7 +57,7 @@ pub struct FieldSpec {
     pub name: String,
     /// Its schema.
     pub node: NodeId,
-    /// `REQUIRED`, `OMIT_ZERO`, `POINTER`.
+    /// `REQUIRED`, `OMIT_ZERO`, `POINTER`, `ZERO_DEFAULT`.
     pub flags: u32,
     /// Its description.
     pub description: String,
@@ -217,7 +217,8 @@ impl Writer {
     }
 
     fn field(&mut self, field: &FieldSpec) {
-        debug_assert!(field.flags & !(REQUIRED | OMIT_ZERO | POINTER) == 0, "unknown flag of field {}", field.name);
+        let known = REQUIRED | OMIT_ZERO | POINTER | ZERO_DEFAULT;
+        debug_assert!(field.flags & !known == 0, "unknown flag of field {}", field.name);
         let words: [u32; FIELD_EMBEDDED + 1] = [
             self.names.id(&field.name),
             field.node.0,

@@ -84,6 +84,8 @@ pub const OMIT_ZERO: u32 = 2;
 pub const POINTER: u32 = 4;
 /// The field is filled in when it is absent: it is always written, or it has a default.
 pub const FILLED: u32 = 8;
+/// Published schemas give the zero value as the default of the field, which stays absent all the same.
+pub const ZERO_DEFAULT: u32 = 16;
 
 /// Fields without a declaration are kept.
 pub const PRESERVE_UNKNOWN: u32 = 1;

@@ -15,7 +15,7 @@ use crate::layout::{
     HEADER_WORDS, ListType, MAGIC, MapType, NODE_CHILD, NODE_COUNT, NODE_DOC, NODE_ENUM, NODE_GO_TYPE, NODE_KEYS,
     NODE_NAME, NODE_TAGS, NODE_UNION, NONE, NULLABLE, OBJECT_META, OMIT_ZERO, PATCH_MERGE, PATCH_REPLACE,
     PATCH_RETAIN_KEYS, POINTER, POINTER_ITEMS, PRESERVE_UNKNOWN, RECORD_WORDS, REQUIRED, SECTIONS, STRUCTURAL, Section,
-    Type, hash,
+    Type, ZERO_DEFAULT, hash,
 };
 use crate::structural::Structural;
 
@@ -498,6 +498,11 @@ impl<'a> SchemaRef<'a> {
     /// The field's default as JSON.
     pub fn default_json(self) -> Option<&'a str> {
         self.field_word(FIELD_DEFAULT).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
+    }
+
+    /// Returns true where published schemas give the zero value as the default of the field, which stays absent all the same.
+    pub fn has_zero_default(self) -> bool {
+        self.field_flag(ZERO_DEFAULT)
     }
 
     /// The key by which a strategic merge patch merges the list.

@@ -193,7 +193,7 @@ impl Version {
         });
         let described = |(resource, version): (&Arc<ServedResource>, &Arc<KindVersion>)| {
             if resource.is_builtin() {
-                ResourceDescription::of(resource, version)
+                ResourceDescription::of(resource, version).returning_deleted(version.returns_deleted())
             } else {
                 ResourceDescription::of_custom(resource, version, version.document())
             }

@@ -12,13 +12,15 @@ use keelson_meta::ApiError;
 use keelson_openapi::{Document, DocumentEncoding, Wanted};
 
 use crate::body::{ResponseBody, empty};
-use crate::negotiation::{MediaKind, accepts_gzip, negotiate, negotiate_openapi_v2};
+use crate::negotiation::{MediaKind, OpenApiVersion, accepts_gzip, negotiate, negotiate_openapi};
 use crate::pages::ServedDocuments;
 use crate::respond;
 
 /// The content type of the protobuf form of version 2. Older clients ask for it with an `@`, which no media type may have,
 /// so it is never sent.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// The content type of the protobuf form of version 3.
+const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
 /// One of the documents.
 pub(super) enum Description<'a> {
@@ -37,19 +39,19 @@ pub(super) async fn answer(
     parts: &Parts,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let form = match description {
-        Description::V2 => negotiate_openapi_v2(&parts.headers)?,
-        Description::V3Index | Description::V3(_) => {
-            negotiate(parts, &[MediaKind::Json]).map(|_| DocumentEncoding::Json)?
-        }
+        Description::V2 => negotiate_openapi(&parts.headers, OpenApiVersion::V2)?,
+        Description::V3(_) => negotiate_openapi(&parts.headers, OpenApiVersion::V3)?,
+        Description::V3Index => negotiate(parts, &[MediaKind::Json]).map(|_| DocumentEncoding::Json)?,
     };
     let wanted = match description {
         Description::V2 => Wanted::V2(form),
         Description::V3Index => Wanted::V3Index,
-        Description::V3(path) => Wanted::V3((*path).to_owned()),
+        Description::V3(path) => Wanted::V3((*path).to_owned(), form),
     };
-    let content_type = match form {
-        DocumentEncoding::Json => MediaKind::Json.content_type(),
-        DocumentEncoding::Protobuf => V2_PROTOBUF,
+    let content_type = match (form, description) {
+        (DocumentEncoding::Json, _) => MediaKind::Json.content_type(),
+        (DocumentEncoding::Protobuf, Description::V2) => V2_PROTOBUF,
+        (DocumentEncoding::Protobuf, Description::V3Index | Description::V3(_)) => V3_PROTOBUF,
     };
     let Some(document) = made(documents, &wanted, accepts_gzip(&parts.headers)).await? else { return Ok(not_there()) };
     match asked_hash(parts) {

@@ -9,6 +9,8 @@ mod calls;
 mod columns;
 mod contributed;
 mod converted;
+mod documented;
+mod promises;
 mod rules;
 mod schemas;
 mod webhooks;

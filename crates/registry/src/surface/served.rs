@@ -420,6 +420,11 @@ impl KindVersion {
     }
 
     /// What the kind does differently when its objects are written.
+    /// Whether a delete of its objects is answered with the object as it was, rather than with a `Status`.
+    pub fn returns_deleted(&self) -> bool {
+        self.strategy.returns_deleted()
+    }
+
     pub(crate) fn strategy(&self) -> &'static dyn Strategy {
         self.strategy
     }
