@@ -134,7 +134,10 @@ mod tests {
 
     /// The built-in versions without those of a group.
     fn without(group: &str) -> Vec<Arc<Fragment>> {
-        crate::fragments(Catalogue::builtin()).into_iter().filter(|it| it.source().group != group).collect()
+        crate::fragments(Catalogue::builtin(), |_, _| true)
+            .into_iter()
+            .filter(|it| it.source().group != group)
+            .collect()
     }
 
     /// What a server with these fragments tells others.
@@ -150,7 +153,7 @@ mod tests {
 
     /// The documents that a server shows beside others, if these add anything.
     fn beside(own: &str, fragments: &[Arc<Fragment>], others: &[(&str, Vec<ServedVersion>)]) -> Option<Documents> {
-        let places = crate::fragments(Catalogue::builtin());
+        let places = crate::fragments(Catalogue::builtin(), |_, _| true);
         let priorities = places.iter().map(|it| {
             let source = it.source();
             let name = (source.group.to_string(), source.version.to_string());

@@ -186,17 +186,14 @@ impl DiscoveredResource {
     }
 }
 
-/// The fragments of a catalogue, one for each group version: for tests, since a server describes what its surface serves.
-pub fn fragments(catalogue: &Catalogue) -> Vec<Arc<Fragment>> {
+/// The fragments of a catalogue, one for each version of a group that is wanted: for tests, since a server describes what its surface
+/// serves.
+pub fn fragments(catalogue: &Catalogue, wanted: impl Fn(&str, &str) -> bool) -> Vec<Arc<Fragment>> {
     let mut fragments = Vec::new();
     for group in catalogue.groups() {
-        for version in group.versions.iter() {
+        for version in group.versions.iter().filter(|version| wanted(&group.name, &version.name)) {
             let GroupVersionEntry { name, .. } = version;
-            let served = group.served_in(name);
-            // What is served on demand is described nowhere else.
-            if group.served_in(name).next().is_none() {
-                continue;
-            }
+            let served = group.known_in(name);
             fragments.push(Fragment::new(VersionSource {
                 group: Text::Owned(group.name.to_string()),
                 version: text(name),

@@ -268,7 +268,7 @@ impl ServedDocuments {
         let shared = SharedDefinitions::new(keelson_schema::Schemas::builtin(), &versions, version::GIT_VERSION);
         let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
         let openapi = Descriptions::assemble(&shared, &fragments);
-        let discovery = Documents::assemble(&keelson_discovery::fragments(catalogue));
+        let discovery = Documents::assemble(&keelson_discovery::fragments(catalogue, |_, _| true));
         Arc::new(Self { discovery, of_all_servers: None, openapi })
     }
 }

@@ -215,10 +215,10 @@ pub(crate) struct Serve {
     /// The port at which other servers reach this one, where clients reach it at another.
     #[arg(long, env = "KEELSON_PEER_ADVERTISE_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) peer_advertise_port: Option<u16>,
-    /// Whether built-in versions of groups are served, such as storagemigration.k8s.io/v1beta1=false, /v1 for the core group, or
-    /// api/alpha=false for all alpha versions (api/beta, api/ga, api/all likewise). What is stored of one that is not served stays. With
-    /// migration.k8s.io/v1alpha1=true it is told of each resource in which versions objects may be stored; ClusterTrustBundles are served
-    /// with certificates.k8s.io/v1beta1=true. May be repeated.
+    /// Versions of built-in groups to serve or not. resource.k8s.io/v1beta1=true is one version, /v1 that of the core group,
+    /// batch/v1/jobs=false one resource, api/beta=true are all beta versions (api/alpha, api/ga, api/all likewise). Alpha and beta versions
+    /// are off by default, but for internal.apiserver.k8s.io/v1alpha1 and storagemigration.k8s.io/v1beta1. Objects stored in a version that
+    /// is off stay. migration.k8s.io/v1alpha1=true serves the versions in which objects of each resource may be stored. May be repeated.
     #[arg(long, env = "KEELSON_RUNTIME_CONFIG", value_delimiter = ',')]
     pub(crate) runtime_config: Vec<String>,
     /// The range of the addresses of services, or one of each IP family, the preferred one first.

@@ -141,10 +141,16 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
         registry.index(setting).map_err(anyhow::Error::msg).context("reading --index")?;
     }
     versions.read_into(&mut registry)?;
-    registry
+    let ignored = registry
         .serve(catalogue(), &args.runtime_config)
         .map_err(anyhow::Error::msg)
         .context("reading --runtime-config")?;
+    if !ignored.is_empty() {
+        tracing::warn!(
+            versions = ignored.join(","),
+            "--runtime-config names versions of which this server has no resources"
+        );
+    }
     registry.service_ranges = ServiceRanges::new(args.service_cluster_ip_range.clone(), args.service_node_port_range)
         .map_err(anyhow::Error::msg)
         .context("reading --service-cluster-ip-range")?;

@@ -5,6 +5,7 @@
 
 mod inherent;
 mod releases;
+mod served;
 
 use std::collections::{BTreeMap, HashSet};
 use std::str::FromStr;
@@ -13,7 +14,6 @@ use std::time::Duration;
 
 use keelson_access::TokenSeal;
 use keelson_meta::GroupResource;
-use keelson_meta::version_names::{Maturity, maturity};
 use keelson_query::Path;
 use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
 
@@ -43,6 +43,9 @@ pub struct RegistryConfig {
     pub unserved: HashSet<(String, String)>,
     /// Those that clients find though they are served only on demand. [`RegistryConfig::serve`] fills it.
     pub demanded: HashSet<(String, String)>,
+    /// True for single resources (group, version, plural) that clients find, false for those that they do not, whatever holds for the
+    /// version. [`RegistryConfig::serve`] fills it.
+    pub single_resources: BTreeMap<(String, String, String), bool>,
     /// Whether it is served what each server stores and whether all agree: the feature gate `StorageVersionAPI` of KEP-2339.
     pub storage_version_api: bool,
     /// Whether the states of what is stored are served and kept (`migration.k8s.io/v1alpha1`), where storage versions are.
@@ -112,20 +115,6 @@ pub struct ListBounds {
     pub scan: usize,
 }
 
-/// The version of the states of what is stored, which servers have by themselves and serve where it is switched on by this name.
-const STORAGE_STATES: &str = "migration.k8s.io/v1alpha1";
-
-/// Whether a version is among them.
-type Covers = fn(&str) -> bool;
-
-/// Names for all versions of one maturity, those that say less first.
-const MATURITIES: [(&str, Covers); 4] = [
-    ("api/all", |_| true),
-    ("api/ga", |version| maturity(version) == Some(Maturity::Stable)),
-    ("api/beta", |version| maturity(version) == Some(Maturity::Beta)),
-    ("api/alpha", |version| maturity(version) == Some(Maturity::Alpha)),
-];
-
 impl RegistryConfig {
     /// Reads a setting such as `pods=spec.nodeName,status.phase`.
     ///
@@ -174,59 +163,6 @@ impl RegistryConfig {
         Ok(())
     }
 
-    /// Has versions of groups served or not, as the reference server's `--runtime-config`: `batch/v1=false`, `/v1` for the core group,
-    /// `certificates.k8s.io/v1beta1` for what is served on demand, `api/beta=false` for all built-in versions of a maturity,
-    /// `migration.k8s.io/v1alpha1` for the states of what is stored.
-    /// Of settings of one name the last counts, and a name that says more counts before one that says less. The catalogue is
-    /// that of the built-in resources.
-    ///
-    /// # Errors
-    /// Says what is wrong when there is no such version, or it is neither switched on nor off.
-    pub fn serve(&mut self, catalogue: &Catalogue, settings: &[impl AsRef<str>]) -> Result<(), String> {
-        let mut switches = BTreeMap::new();
-        for setting in settings {
-            let (name, value) = setting.as_ref().split_once('=').unwrap_or((setting.as_ref(), "true"));
-            let on: bool = value.parse().map_err(|_| format!("{name}={value} is neither true nor false"))?;
-            switches.insert(name, on);
-        }
-        if switches.len() == 1 && switches.get("api/all") == Some(&false) {
-            return Err("with api/all=false alone nothing would be served".to_owned());
-        }
-        for (name, covers) in MATURITIES {
-            let Some(on) = switches.remove(name) else { continue };
-            for group in catalogue.groups() {
-                for version in group.versions.iter().filter(|version| covers(&version.name)) {
-                    self.switch(&group.name, &version.name, on);
-                }
-            }
-        }
-        if let Some(on) = switches.remove(STORAGE_STATES) {
-            self.storage_states = on;
-        }
-        for (name, on) in switches {
-            let Some((group, version)) = name.split_once('/').filter(|(_, version)| !version.contains('/')) else {
-                return Err(format!("{name:?} is not of the form group/version (/v1 is the core group)"));
-            };
-            let known = catalogue.group(group).ok_or_else(|| format!("there is no built-in group {group:?}"))?;
-            if !known.serves(version) {
-                return Err(format!("there is no built-in version {name:?}"));
-            }
-            self.switch(group, version, on);
-        }
-        Ok(())
-    }
-
-    fn switch(&mut self, group: &str, version: &str, on: bool) {
-        let name = (group.to_owned(), version.to_owned());
-        if on {
-            self.unserved.remove(&name);
-            self.demanded.insert(name);
-        } else {
-            self.demanded.remove(&name);
-            self.unserved.insert(name);
-        }
-    }
-
     /// The version in which a resource is stored, where that is not the usual one.
     pub fn storage_version(&self, resource: &Resource) -> Option<&Text> {
         let is_known =
@@ -246,6 +182,7 @@ impl Default for RegistryConfig {
             storage_versions: Vec::new(),
             unserved: HashSet::new(),
             demanded: HashSet::new(),
+            single_resources: BTreeMap::new(),
             storage_version_api: true,
             storage_states: false,
             publishes_encodings: false,
@@ -268,74 +205,5 @@ impl Default for ListBounds {
     /// 100,000 entries: about 10 ms of one core.
     fn default() -> Self {
         Self { scan: 100_000 }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_switched_off_and_on_by_name() {
-        let check = |settings: &[&str], expect: Result<&[(&str, &str)], &str>| {
-            let mut config = RegistryConfig::default();
-            let outcome = config.serve(Catalogue::builtin(), settings);
-            let mut unserved: Vec<_> = config.unserved.iter().map(|(group, version)| (&**group, &**version)).collect();
-            unserved.sort_unstable();
-            match expect {
-                Ok(expect) => assert_eq!((outcome, unserved.as_slice()), (Ok(()), expect), "{settings:?}"),
-                Err(why) => assert!(outcome.is_err_and(|error| error.contains(why)), "{settings:?}"),
-            }
-        };
-        check(&["batch/v1=false"], Ok(&[("batch", "v1")]));
-        check(&["batch/v1=false", "autoscaling/v1=false"], Ok(&[("autoscaling", "v1"), ("batch", "v1")]));
-        check(&["batch/v1=false", "batch/v1=true"], Ok(&[]));
-        check(&["batch/v1=false", "batch/v1"], Ok(&[]));
-        check(&["/v1=false"], Ok(&[("", "v1")]));
-        // What says more counts, wherever it stands.
-        let kept = ["batch/v1=true", "api/ga=false", "api/all=true"];
-        let mut config = RegistryConfig::default();
-        config.serve(Catalogue::builtin(), &kept).unwrap();
-        let is_off = |group: &str, version: &str| config.unserved.contains(&(group.to_owned(), version.to_owned()));
-        assert!(is_off("apps", "v1") && !is_off("batch", "v1") && !is_off("storagemigration.k8s.io", "v1beta1"));
-        for (settings, on) in
-            [(&["migration.k8s.io/v1alpha1"][..], true), (&["api/all", "api/alpha"], false), (&[], false)]
-        {
-            let mut config = RegistryConfig::default();
-            config.serve(Catalogue::builtin(), settings).unwrap();
-            assert_eq!(config.storage_states, on, "{settings:?}");
-        }
-        for (settings, on) in [
-            (&["certificates.k8s.io/v1beta1"][..], true),
-            (&["api/beta"], true),
-            (&["api/beta", "certificates.k8s.io/v1beta1=false"], false),
-            (&["certificates.k8s.io/v1alpha1"], false),
-        ] {
-            let mut config = RegistryConfig::default();
-            config.serve(Catalogue::builtin(), settings).unwrap();
-            let name = ("certificates.k8s.io".to_owned(), "v1beta1".to_owned());
-            assert_eq!(config.demanded.contains(&name), on, "{settings:?}");
-        }
-        check(&["migration.k8s.io/v1beta1"], Err("there is no built-in group"));
-        check(&["api/all=false"], Err("nothing would be served"));
-        check(&["v1=false"], Err("\"v1\" is not of the form group/version"));
-        check(&["batch/v1/jobs=false"], Err("not of the form"));
-        check(&["api/v1=false"], Err("there is no built-in group \"api\""));
-        check(&["nothing/v1=false"], Err("there is no built-in group"));
-        check(&["batch/v9=false"], Err("there is no built-in version"));
-        check(&["batch/v1=no"], Err("neither true nor false"));
-    }
-
-    #[test]
-    fn how_mature_a_version_is_says_its_name() {
-        let covered = |version: &str| -> Vec<&str> {
-            MATURITIES.iter().filter(|(_, covers)| covers(version)).map(|(name, _)| *name).collect()
-        };
-        assert_eq!(covered("v1"), ["api/all", "api/ga"]);
-        assert_eq!(covered("v2beta10"), ["api/all", "api/beta"]);
-        assert_eq!(covered("v1alpha1"), ["api/all", "api/alpha"]);
-        for other in ["v", "v1beta", "beta1", "v1rc1", "v1beta1x"] {
-            assert_eq!(covered(other), ["api/all"], "{other}");
-        }
     }
 }

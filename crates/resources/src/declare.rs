@@ -118,9 +118,22 @@ pub(crate) const SCALE: SubresourceDeclaration =
 /// The versions of an ordinary resource.
 const ONLY_V1: &[VersionDeclaration] = &[served("v1")];
 
-/// A version with every verb and no subresources.
+/// A version with every verb and no subresources. One that is not stable is served on demand, as in the reference server.
 pub(crate) const fn served(name: &'static str) -> VersionDeclaration {
-    VersionDeclaration { name, verbs: EVERYTHING, subresources: &[], hidden: false }
+    VersionDeclaration { name, verbs: EVERYTHING, subresources: &[], hidden: !is_stable(name) }
+}
+
+/// Returns true for a version that is `v` and a number.
+const fn is_stable(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut place = 1;
+    while place < bytes.len() {
+        if !bytes[place].is_ascii_digit() {
+            return false;
+        }
+        place += 1;
+    }
+    true
 }
 
 /// A subresource that takes and gives the kind of its resource.
@@ -139,9 +152,9 @@ impl VersionDeclaration {
         self
     }
 
-    /// Serves it only where somebody asks for it.
-    pub(crate) const fn on_demand(mut self) -> Self {
-        self.hidden = true;
+    /// Serves it without a setting that asks for it, though it is not stable.
+    pub(crate) const fn by_default(mut self) -> Self {
+        self.hidden = false;
         self
     }
 }

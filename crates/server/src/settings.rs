@@ -15,6 +15,7 @@ use keelson_access::read_bounded;
 use keelson_access_config::AuthorizationSource;
 use keelson_controllers::{Life, RegisteredServers};
 use keelson_http::metrics::{MetricKind, Sample};
+use keelson_registry::RegistryConfig;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -72,8 +73,8 @@ impl Settings {
             ("skip-unreadable", registry.skip_unreadable.to_string()),
             ("feature-gates/APIListChunking", registry.chunking.to_string()),
             ("feature-gates/StorageVersionAPI", registry.storage_version_api.to_string()),
-            ("runtime-config/off", sorted(registry.unserved.iter().map(group_version))),
-            ("runtime-config/on", sorted(registry.demanded.iter().map(group_version))),
+            ("runtime-config/off", sorted(registry.unserved.iter().map(group_version).chain(single(registry, false)))),
+            ("runtime-config/on", sorted(registry.demanded.iter().map(group_version).chain(single(registry, true)))),
             ("admission-plugins", config.admission.to_string()),
             ("admission-control-config", hash(format!("{:?}", config.pod_security).as_bytes())),
             ("service-cluster-ip-range", addresses.collect::<Vec<_>>().join(",")),
@@ -194,6 +195,12 @@ fn shown(differences: &[Difference]) -> String {
 
 fn group_version((group, version): &(String, String)) -> String {
     format!("{group}/{version}")
+}
+
+/// The resources that are switched by themselves.
+fn single(registry: &RegistryConfig, on: bool) -> impl Iterator<Item = String> {
+    let switched = registry.single_resources.iter().filter(move |(_, is_on)| **is_on == on);
+    switched.map(|((group, version, plural), _)| format!("{group}/{version}/{plural}"))
 }
 
 fn sorted(texts: impl Iterator<Item = String>) -> String {

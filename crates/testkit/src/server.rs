@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_server::{AdmissionPlugins, Config, RunningServer, Server, StoreConfig, Switches};
+use keelson_server::{AdmissionPlugins, Config, RunningServer, Server, StoreConfig, Switches, catalogue};
 use keelson_storage::Store;
 use tempfile::TempDir;
 
@@ -50,6 +50,19 @@ impl TestServerBuilder {
     #[must_use]
     pub fn history(mut self, history: Duration) -> Self {
         self.config.history = history;
+        self
+    }
+
+    /// Serves all built-in versions, alpha and beta ones too, but for those of trust bundles, which the reference server serves only
+    /// behind a feature gate.
+    ///
+    /// # Panics
+    /// Never: the names of the versions are known.
+    #[must_use]
+    pub fn every_version(mut self) -> Self {
+        let bundles = ["certificates.k8s.io/v1beta1=false", "certificates.k8s.io/v1alpha1=false"];
+        let settings = ["api/all=true", bundles[0], bundles[1]];
+        self.config.registry.serve(catalogue(), &settings).expect("known versions");
         self
     }
 

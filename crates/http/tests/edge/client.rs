@@ -393,6 +393,6 @@ fn documents(catalogue: &Catalogue) -> Arc<ServedDocuments> {
     let shared = SharedDefinitions::new(keelson_schema::Schemas::builtin(), &versions, "v1");
     let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();
     let openapi = Descriptions::assemble(&shared, &fragments);
-    let discovery = Documents::assemble(&keelson_discovery::fragments(catalogue));
+    let discovery = Documents::assemble(&keelson_discovery::fragments(catalogue, |_, _| true));
     Arc::new(ServedDocuments { discovery, of_all_servers: None, openapi })
 }

@@ -20,9 +20,10 @@ async fn the_server_says_what_it_is_and_where() {
 async fn groups_versions_and_resources_are_found() {
     let shell = Shell::start().await;
     let versions = shell.ok("api-versions").await;
-    for expected in ["v1", "apps/v1", "batch/v1", "rbac.authorization.k8s.io/v1", "resource.k8s.io/v1beta1"] {
+    for expected in ["v1", "apps/v1", "batch/v1", "rbac.authorization.k8s.io/v1", "resource.k8s.io/v1"] {
         assert!(versions.lines().any(|version| version == expected), "{expected} of {versions}");
     }
+    assert!(!versions.contains("resource.k8s.io/v1beta1"), "{versions}");
     let apps = "controllerrevisions.apps\ndaemonsets.apps\ndeployments.apps\nreplicasets.apps\nstatefulsets.apps\n";
     assert_eq!(shell.ok("api-resources --api-group=apps -o name").await, apps);
     let table = shell.ok("api-resources").await;

@@ -211,6 +211,7 @@ async fn read_outlines(raw: &Raw, path: &str, name: &str, shown: &Value) {
 /// A server that gives objects nothing because of others.
 async fn plain_server() -> TestServer {
     TestServer::builder()
+        .every_version()
         .configure(|config| {
             // A limit range is among the objects, and would fill in more.
             let off = ["LimitRanger", "ServiceAccount"].map(str::to_owned).to_vec();
@@ -288,7 +289,7 @@ async fn every_kind_is_filled_in_and_reads_the_same_in_every_way_and_version() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writing_back_what_was_read_changes_nothing_in_any_version() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().every_version().start().await;
     let raw = server.raw();
     let samples = samples();
     for resource in &served(&raw).await {
@@ -325,7 +326,7 @@ async fn as_protobuf(store: &MemoryStore) -> MemoryStore {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_is_read_from_the_protobuf_that_kube_apiserver_stores() {
     let store = MemoryStore::new();
-    let server = TestServer::builder().shared_store(Arc::new(store.clone())).start().await;
+    let server = TestServer::builder().every_version().shared_store(Arc::new(store.clone())).start().await;
     let samples = samples();
     let served = served(&server.raw()).await;
     let mut created = Vec::new();
@@ -336,7 +337,7 @@ async fn every_kind_is_read_from_the_protobuf_that_kube_apiserver_stores() {
         let object = server.raw().get(path.as_str()).await.expect(200).json();
         created.push((path, object));
     }
-    let other = TestServer::builder().shared_store(Arc::new(as_protobuf(&store).await)).start().await;
+    let other = TestServer::builder().every_version().shared_store(Arc::new(as_protobuf(&store).await)).start().await;
     for (path, object) in created {
         let without_revision = |mut object: Value| {
             object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
@@ -361,7 +362,7 @@ fn put(body: &mut Value, pointer: &str, value: &Value) {
 
 #[tokio::test]
 async fn every_kind_refuses_what_breaks_a_rule_of_it() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().every_version().start().await;
     let raw = server.raw();
     let refusals: BTreeMap<String, Refusal> = serde_json::from_str(include_str!("kinds/refusals.json")).unwrap();
     let samples = samples();
@@ -395,7 +396,7 @@ async fn storage_version_hash(raw: &Raw) -> Value {
 
 #[tokio::test]
 async fn a_resource_can_be_stored_in_another_version() {
-    let sqlite = || TestServer::builder().sqlite();
+    let sqlite = || TestServer::builder().every_version().sqlite();
     let mut server = sqlite()
         .configure(|config| config.registry.store_as(keelson_server::catalogue(), &format!("{HPA}=v1")).unwrap())
         .start()
@@ -409,7 +410,7 @@ async fn a_resource_can_be_stored_in_another_version() {
     });
     let created = server.raw().post(v2.as_str(), &body).await.expect(201).json();
     assert_eq!(created["spec"]["metrics"], metrics);
-    let usual = TestServer::start().await;
+    let usual = TestServer::builder().every_version().start().await;
     assert_ne!(storage_version_hash(&server.raw()).await, storage_version_hash(&usual.raw()).await);
     let annotations = |object: &Value| object["metadata"]["annotations"].as_object().map_or(0, serde_json::Map::len);
     assert_eq!(annotations(&created), 0, "what v1 carries in annotations is not shown in v2");
@@ -427,7 +428,7 @@ async fn a_resource_can_be_stored_in_another_version() {
 
 #[tokio::test]
 async fn unknown_fields_are_refused_warned_of_or_dropped_in_objects_and_patches() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().every_version().start().await;
     let raw = server.raw();
     let path = "/api/v1/namespaces/default/configmaps";
     let object = json!({"metadata": {"name": "a"}, "spce": 1});
@@ -457,7 +458,7 @@ async fn unknown_fields_are_refused_warned_of_or_dropped_in_objects_and_patches(
 /// Upstream keeps how many templates a daemon set has had in a field, which whole objects of version 1 show as an annotation.
 #[tokio::test]
 async fn a_row_lacks_the_annotations_that_stand_for_fields() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().every_version().start().await;
     let sets = "/apis/apps/v1/namespaces/default/daemonsets";
     let count = "deprecated.daemonset.template.generation";
     for (name, annotations) in [("a", json!({"kept": "yes"})), ("b", Value::Null)] {
@@ -485,7 +486,7 @@ async fn a_row_lacks_the_annotations_that_stand_for_fields() {
 /// Many intermediaries take no more than some KB of header fields, and clients print all of them.
 #[tokio::test]
 async fn warnings_are_cut_where_they_are_many_and_told_up_to_a_bound() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().every_version().start().await;
     let path = "/api/v1/namespaces/default/configmaps";
     let warned = async |fields: usize, length: usize| {
         let mut object = json!({"metadata": {"generateName": "a-"}});
@@ -508,7 +509,7 @@ async fn warnings_are_cut_where_they_are_many_and_told_up_to_a_bound() {
 
 #[tokio::test]
 async fn a_version_that_goes_is_warned_of_before_everything_else() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().every_version().start().await;
     let path = "/apis/networking.k8s.io/v1beta1/servicecidrs";
     let deprecated = r#"299 - "networking.k8s.io/v1beta1 ServiceCIDR is deprecated in v1.34+, unavailable in v1.37+""#;
     assert_eq!(server.raw().get(path).await.expect(200).header("warning"), deprecated);

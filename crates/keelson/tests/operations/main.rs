@@ -13,6 +13,7 @@ mod log_lines;
 mod memory;
 mod output;
 mod restarts;
+mod runtime_config;
 mod settings;
 mod store_metrics;
 mod supervision;

@@ -44,10 +44,7 @@ pub(super) fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
 
 /// A resource whose versions are hidden that are not to be served.
 fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource> {
-    let is_hidden = |version: &ServedVersion| {
-        let name = (resource.group.to_string(), version.name.to_string());
-        config.unserved.contains(&name) || version.hidden && !config.demanded.contains(&name)
-    };
+    let is_hidden = |version: &ServedVersion| config.hides(resource, version);
     if resource.versions.iter().all(|version| is_hidden(version) == version.hidden) {
         return resource.clone();
     }

@@ -1,7 +1,6 @@
 //! Requests for certificates, and bundles of those that are believed.
 //!
-//! Approval and status of requests are written through subresources, by different users. Nothing here signs a certificate. Bundles are
-//! beta, and served where somebody asks for them.
+//! Approval and status of requests are written through subresources, by different users. Nothing here signs a certificate.
 
 use keelson_meta::names::NameRule;
 
@@ -22,7 +21,7 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
             .short_names(&["csr"])
             .fields(FieldRefusal::Plain, OF_A_SIGNER),
         cluster(GROUP, "clustertrustbundles", "clustertrustbundle", "ClusterTrustBundle")
-            .versions(&[served("v1beta1").on_demand(), served("v1alpha1").on_demand()])
+            .versions(&[served("v1beta1"), served("v1alpha1")])
             .stored_as(GROUP, "v1beta1")
             // Which names there are depends on the signer: that is a rule of validation.
             .names(NameRule::PathSegment)

@@ -13,7 +13,7 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     priority: 16000,
     versions: &[version("v1alpha1", 9)],
     resources: &[cluster(GROUP, "storageversions", "storageversion", "StorageVersion")
-        .versions(&[served("v1alpha1").with(&[STATUS])])
+        .versions(&[served("v1alpha1").with(&[STATUS]).by_default()])
         .names(NameRule::GroupResource)
         .stored_as(GROUP, "v1alpha1")
         .updated_only_from_a_revision()],

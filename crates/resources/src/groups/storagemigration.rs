@@ -11,7 +11,7 @@ pub(super) const DECLARATION: GroupDeclaration = GroupDeclaration {
     priority: 15800,
     versions: &[version("v1beta1", 9)],
     resources: &[cluster(GROUP, "storageversionmigrations", "storageversionmigration", "StorageVersionMigration")
-        .versions(&[served("v1beta1").with(&[STATUS])])
+        .versions(&[served("v1beta1").with(&[STATUS]).by_default()])
         .stored_as(GROUP, "v1beta1")
         .updated_only_from_a_revision()],
 };
