@@ -36,7 +36,7 @@ pub(crate) use nodes::{PodTopologyLabels, TaintNodesByCondition};
 pub(crate) use owners::OwnerReferencesPermissionEnforcement;
 pub(crate) use pod_resize::{NodeDeclaredFeatureValidator, PodResizeValidator};
 pub(crate) use pod_security::PodSecurity;
-pub use pod_security::PodSecurityConfiguration;
+pub use pod_security::{PodSecurityConfiguration, PodSecurityDecision, PodSecurityStats};
 pub(crate) use runtime_class::RuntimeClasses;
 pub(crate) use service_account::ServiceAccounts;
 pub(crate) use trust_bundles::ClusterTrustBundleAttest;

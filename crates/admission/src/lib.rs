@@ -15,6 +15,7 @@ mod shown;
 mod told;
 mod webhooks;
 
+pub use builtin::{PodSecurityDecision, PodSecurityStats};
 pub use configuration::PodSecurityConfiguration;
 pub use plugins::{Parts, Selection, chain};
 pub use policies::PolicyStatus;

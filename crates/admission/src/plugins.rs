@@ -15,7 +15,8 @@ use crate::builtin::{
     AlwaysPullImages, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps, ExtendedResourceToleration,
     LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists, NodeDeclaredFeatureValidator, NodeRestriction,
     OwnerReferencesPermissionEnforcement, PersistentVolumeClaimResize, PodNodeSelector, PodResizeValidator,
-    PodSecurity, PodSecurityConfiguration, PodTopologyLabels, RuntimeClasses, ServiceAccounts, TaintNodesByCondition,
+    PodSecurity, PodSecurityConfiguration, PodSecurityStats, PodTopologyLabels, RuntimeClasses, ServiceAccounts,
+    TaintNodesByCondition,
 };
 use crate::policies::{MutatingPolicies, ValidatingPolicies};
 use crate::webhooks::{WebhookKind, WebhookStats, Webhooks};
@@ -32,6 +33,8 @@ pub struct Parts {
     pub outbound: Arc<Outbound>,
     /// Where calls of webhooks are counted.
     pub webhook_stats: Arc<WebhookStats>,
+    /// The counts of decisions of pod security.
+    pub pod_security_stats: Arc<PodSecurityStats>,
     /// Whether nodes have rights of their own, so that what they write is confined unless that is switched off.
     pub has_node_rights: bool,
     /// By which names are generated.
@@ -105,7 +108,13 @@ const PLUGINS: &[Plugin] = &[
     on("TaintNodesByCondition", By(|_| Ok(Arc::new(TaintNodesByCondition)))),
     off("AlwaysPullImages", By(|_| Ok(Arc::new(AlwaysPullImages)))),
     off("ImagePolicyWebhook", Missing),
-    on("PodSecurity", By(|parts| Ok(Arc::new(PodSecurity::new(parts.pod_security.clone()))))),
+    on(
+        "PodSecurity",
+        By(|parts| {
+            let (configuration, stats) = (parts.pod_security.clone(), parts.pod_security_stats.clone());
+            Ok(Arc::new(PodSecurity::new(configuration, stats)))
+        }),
+    ),
     off("PodNodeSelector", By(|_| Ok(Arc::new(PodNodeSelector)))),
     on("Priority", Inherent(InherentPlugin::Priority)),
     on("DefaultTolerationSeconds", Inherent(InherentPlugin::DefaultTolerationSeconds)),

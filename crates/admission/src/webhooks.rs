@@ -14,6 +14,7 @@ mod stats;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -227,7 +228,10 @@ impl Webhooks {
     ) -> Result<bool, ApiError> {
         let (hook, audit) = (invocation.hook, attributes.caller.audit());
         let turn = (usize::from(attributes.reinvocation.is_again()), place);
-        let applied = match self.call(invocation, attributes, object.as_deref()).await {
+        let begun = Instant::now();
+        let answered = self.call(invocation, attributes, object.as_deref()).await;
+        attributes.caller.warnings().note_called_others(begun.elapsed());
+        let applied = match answered {
             Ok(answer) => match &answer.patch {
                 None => Ok(Patched::Nothing),
                 Some(patch) => patch::apply(hook, patch, invocation.shown.object(object.as_deref()).cloned()),
@@ -279,8 +283,12 @@ impl Webhooks {
         });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut refused = Ok(());
+        let begun = Instant::now();
         while let Some(judged) = asked.next().await {
             refused = refused.and(judged);
+        }
+        if !invocations.is_empty() {
+            attributes.caller.warnings().note_called_others(begun.elapsed());
         }
         refused
     }

@@ -142,6 +142,53 @@ impl<G: Unpin> Body for Guarded<G> {
     }
 }
 
+/// Counts what is sent of a body.
+pub trait BodyMeter {
+    /// A frame of so many bytes was sent.
+    fn sent(&mut self, bytes: usize);
+
+    /// The body ended before it was whole.
+    fn broken_off(&mut self);
+}
+
+/// A body that is counted, and that holds something until it was sent, or given up.
+pub struct Measured<M, G> {
+    inner: ResponseBody,
+    meter: M,
+    _guard: G,
+}
+
+impl<M, G> Measured<M, G> {
+    /// Keeps `guard` as long as the body.
+    pub fn new(inner: ResponseBody, meter: M, guard: G) -> Self {
+        Self { inner, meter, _guard: guard }
+    }
+}
+
+impl<M: BodyMeter + Unpin, G: Unpin> Body for Measured<M, G> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.inner).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => this.meter.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Poll::Ready(Some(Err(_))) => this.meter.broken_off(),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

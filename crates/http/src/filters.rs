@@ -26,6 +26,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
@@ -49,7 +50,7 @@ pub(crate) use self::flow_control::{InitialSeats, LentSeats};
 pub(crate) use self::flow_control::{has_long_query, is_copied};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
-use crate::body::{Guarded, RequestBody, ResponseBody, empty, stream};
+use crate::body::{Measured, RequestBody, ResponseBody, empty, stream};
 use crate::health;
 use crate::metrics::{Authentication, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
@@ -75,6 +76,14 @@ const RETRY_CONNECTION: u32 = 5;
 /// Marks the answer of a request without an end of its own, in its extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongRunning;
+
+/// Marks the answer of a request that found no seat, in its extensions.
+#[derive(Clone, Copy, Debug)]
+struct Refused;
+
+/// The time in which webhooks were called for a request, in the extensions of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CalledOthers(pub(crate) Duration);
 
 /// The client that a request comes from.
 pub trait ClientConnection: Send + Sync {
@@ -116,9 +125,9 @@ fn holding(
     observation: Observation,
     (share, seats): (Option<Arc<Share>>, Option<LentSeats>),
 ) -> Response<ResponseBody> {
-    let Some(seats) = seats else { return response.map(|body| stream(Guarded::new(body, (observation, share)))) };
+    let Some(seats) = seats else { return response.map(|body| stream(Measured::new(body, observation, share))) };
     response.extensions_mut().insert(seats.clone());
-    response.map(|body| stream(Guarded::new(stream(SeatedBody::new(body, seats)), (observation, share))))
+    response.map(|body| stream(Measured::new(stream(SeatedBody::new(body, seats)), observation, share)))
 }
 
 /// Who answers a request.
@@ -167,7 +176,14 @@ impl Pipeline {
     ) -> Self {
         let flow_control = Arc::new(FlowControl::new(limits));
         let measured = flow_control.clone();
+        metrics.add_source(move || flow_control::samples(&measured));
+        let measured = flow_control.clone();
+        metrics.add_histograms(move || flow_control::histograms(&measured));
+        let impersonation = Impersonation::default();
+        let measured = impersonation.metrics().clone();
         metrics.add_source(move || measured.samples());
+        let measured = impersonation.metrics().clone();
+        metrics.add_histograms(move || measured.histograms());
         let long_work = LongWork::new();
         metrics.add_source(long_work.source());
         let watches = Shares::new("watches", limits.watches);
@@ -183,7 +199,7 @@ impl Pipeline {
             tokens: None,
             anonymous: Arc::new(|_| true),
             console: false,
-            impersonation: Impersonation::default(),
+            impersonation,
             authorizer: Arc::new(PrivilegedGroup),
             auditor: None,
             flow_control,
@@ -292,14 +308,19 @@ impl Pipeline {
             Answerer::Elsewhere(_) => None,
         };
         let mut observation = Observation::begin(&self.metrics, &info, served);
+        if let Some(meter) = observation.watch_meter() {
+            parts.extensions.insert(meter);
+        }
         let is_token_ignored = client.identity().is_none() && bearer::is_set_off_too_far(&parts.headers);
 
         let asked = (info, answerer, trail.clone(), &is_known);
         let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
         let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
+        let is_ended = matches!(&outcome, Err(ApiError::Timeout(_) | ApiError::ShareExceeded { .. }));
         let (mut response, holds) =
             outcome.unwrap_or_else(|error| (respond::error(&error, error_form), Holds::default()));
+        note(&mut observation, &response, &holds, is_ended);
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
         }
@@ -408,7 +429,7 @@ impl Pipeline {
             let seats = self.seats_for((holder, time), &answerer, (&info, &parts, &query), &mut body).await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,
-                Err(seconds) => return Ok::<_, ApiError>((respond::overloaded(seconds), Holds::default())),
+                Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), Holds::default())),
             };
             let mut holds = Holds { seats, initial: None, share };
             if info.is_long_running()
@@ -516,6 +537,24 @@ fn is_watch(info: &RequestInfo) -> bool {
 /// Returns true for an answer that is known whole, and so short that it needs no seat while it is sent.
 fn is_small(response: &Response<ResponseBody>) -> bool {
     response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES)
+}
+
+/// The answer to a request that found no seat.
+fn without_seat(retry_after_seconds: u32) -> Response<ResponseBody> {
+    let mut refused = respond::overloaded(retry_after_seconds);
+    refused.extensions_mut().insert(Refused);
+    refused
+}
+
+/// Notes the time that a request spent waiting for others, and its end by the server in self-defence.
+fn note(observation: &mut Observation, response: &Response<ResponseBody>, holds: &Holds, is_ended: bool) {
+    if is_ended || response.extensions().get::<Refused>().is_some() {
+        observation.terminated(response.status());
+    }
+    observation.waited(holds.seats.as_ref().map(Seats::waited).unwrap_or_default());
+    if let Some(CalledOthers(time)) = response.extensions().get() {
+        observation.waited(*time);
+    }
 }
 
 /// Where a client is, for the extensions of its request.

@@ -38,7 +38,8 @@ use keelson_resources::{CreateHandler, SubresourceHandler, Verb};
 use tokio::time::Instant;
 
 use crate::body::ResponseBody;
-use crate::filters::{has_long_query, is_copied};
+use crate::filters::{CalledOthers, has_long_query, is_copied};
+use crate::metrics::removed_release;
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
@@ -123,7 +124,7 @@ fn writing(caller: Caller, parts: &Parts, field_manager: Option<&str>, dry_run: 
 /// Writes down that a version will go, and with which release, if its warning says so.
 fn note_deprecation(audit: &AuditRecord, warning: &str) {
     audit.annotate("k8s.io/deprecated", "true");
-    if let Some((release, _)) = warning.split_once(", unavailable in v").and_then(|(_, rest)| rest.split_once('+')) {
+    if let Some(release) = removed_release(warning) {
         audit.annotate("k8s.io/removed-release", release.to_owned());
     }
 }
@@ -149,6 +150,9 @@ impl ApiService for ResourceHandlers {
             let mut response =
                 answered.unwrap_or_else(|error| respond::error(&error.after_waiting(begun.elapsed()), media));
             respond::add_warnings(response.headers_mut(), &warnings.take());
+            if let Some(time) = warnings.called_others() {
+                response.extensions_mut().insert(CalledOthers(time));
+            }
             if let Some(warning) = target.version.deprecation() {
                 note_deprecation(&audit, warning);
                 respond::add_first_warning(response.headers_mut(), warning);

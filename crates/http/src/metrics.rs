@@ -4,8 +4,12 @@
 //! other parts keep (objects stored, cache counters) are asked for at each scrape through [`MetricSource`].
 
 mod access;
+mod atomic_histogram;
+mod build_info;
 mod classic;
 mod edge;
+mod further;
+mod impersonation;
 mod marks;
 mod observation;
 mod process;
@@ -25,7 +29,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub(crate) use access::{AccessMetrics, Authentication};
+pub use atomic_histogram::{AtomicHistogram, Buckets};
 pub use edge::Edge;
+pub(crate) use further::{WatchMeter, removed_release};
+pub(crate) use impersonation::ImpersonationMetrics;
 pub(crate) use marks::marked;
 pub use observation::{Observation, ResourceNames};
 pub use source::{HistogramSample, MetricKind, MetricSource, Sample};
@@ -115,6 +122,7 @@ impl Metrics {
         metrics.add_source(move || edge.samples());
         metrics.add_source(move || access.samples());
         metrics.add_source(process::ProcessSource::new());
+        metrics.add_source(build_info::samples);
         metrics
     }
 
@@ -144,6 +152,11 @@ impl Metrics {
     /// Says how to tell whether a version of a resource (group, version, plural) is served. What was counted of others is forgotten.
     pub fn serve(&self, serves: impl Fn(&str, &str, &str) -> bool + Send + Sync + 'static) {
         self.requests.serve(Box::new(serves));
+    }
+
+    /// Says how to find the warning of a version of a resource (group, version, plural) that clients should leave.
+    pub fn deprecate(&self, warning: impl Fn(&str, &str, &str) -> Option<String> + Send + Sync + 'static) {
+        self.requests.deprecate(Box::new(warning));
     }
 
     /// Asks `source` at each scrape.

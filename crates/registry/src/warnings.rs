@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A note of warnings, shared by all who have something to add to it.
 #[derive(Clone, Default)]
@@ -18,6 +19,8 @@ struct Noted {
     texts: Vec<String>,
     /// How many characters of the texts could be told at the most.
     characters: usize,
+    /// The time for which webhooks were called.
+    called_others: Duration,
 }
 
 impl Warnings {
@@ -62,6 +65,19 @@ impl Warnings {
         if self.are_read() {
             texts.into_iter().for_each(|text| self.add(text));
         }
+    }
+
+    /// Notes that webhooks were called for so long: the time that a request takes here alone is measured without it.
+    pub fn note_called_others(&self, time: Duration) {
+        if let Some(noted) = &self.0 {
+            noted.lock().unwrap_or_else(PoisonError::into_inner).called_others += time;
+        }
+    }
+
+    /// The time for which webhooks were called, if any were.
+    pub fn called_others(&self) -> Option<Duration> {
+        let time = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).called_others;
+        (!time.is_zero()).then_some(time)
     }
 
     /// Takes out what was noted. The bounds of an answer still have to be put on it.

@@ -6,19 +6,21 @@
 mod access;
 mod admission;
 mod room;
+mod store_requests;
 
 use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_outbound::{Durations, OutboundStats};
-use keelson_registry::{KeptStats, Registry, StoredCollection};
+use keelson_registry::{KeptStats, Registry, RegistryConfig, StoredCollection};
 use keelson_schema::ProgramStats;
 use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
 use keelson_supervision::Supervisor;
 
 pub(crate) use access::{access_samples, read_samples, review_times};
-pub(crate) use admission::{admission_times, webhook_samples, webhook_times};
+pub(crate) use admission::{admission_times, pod_security_samples, webhook_samples, webhook_times};
 pub(crate) use room::{memory_samples, space_samples};
+pub(crate) use store_requests::StoreRequests;
 
 /// The findings of the watchdog.
 pub(crate) fn watchdog_samples(supervisor: &Supervisor) -> Vec<Sample> {
@@ -319,22 +321,33 @@ pub(crate) fn server_info(server_id: &str) -> Sample {
     Sample { labels, ..sample("keelson_server_info", "The name and version of this server", MetricKind::Gauge, 1) }
 }
 
+/// The feature gates of the reference server that are settings of this one too.
+pub(crate) fn feature_gates(config: &RegistryConfig) -> Vec<Sample> {
+    // A gate of a stable feature has no stage.
+    let gates = [("APIListChunking", "", config.chunking), ("StorageVersionAPI", "ALPHA", config.storage_version_api)];
+    let sample = |(name, stage, is_on): (&str, &str, bool)| Sample {
+        labels: vec![("name", name.to_owned()), ("stage", stage.to_owned())],
+        ..gauge("kubernetes_feature_enabled", "Whether a feature is on, by name and stage", u64::from(is_on))
+    };
+    gates.into_iter().map(sample).collect()
+}
+
+/// The numbers of stored objects, under the name that dashboards of older releases ask for and under that of newer ones.
 fn stored_objects(registry: &Registry) -> Vec<Sample> {
     let surface = registry.surface();
-    surface
+    let counts: Vec<_> = surface
         .collections()
-        .filter_map(|collection| {
-            let resource = collection.layout.resources.first()?;
-            let objects = collection.cached.len();
-            Some(Sample {
-                name: "apiserver_storage_objects",
-                help: "Stored objects, by resource",
-                kind: MetricKind::Gauge,
-                labels: vec![("resource", resource.group_resource().to_string())],
-                value: objects as f64,
-            })
-        })
-        .collect()
+        .filter_map(|collection| Some((collection.layout.resources.first()?, collection.cached.len() as u64)))
+        .collect();
+    let by_name = counts.iter().map(|(resource, objects)| Sample {
+        labels: vec![("resource", resource.group_resource().to_string())],
+        ..gauge("apiserver_storage_objects", "Stored objects, by resource", *objects)
+    });
+    let by_group = counts.iter().map(|(resource, objects)| Sample {
+        labels: vec![("group", resource.group.to_string()), ("resource", resource.plural.to_string())],
+        ..gauge("apiserver_resource_objects", "Stored objects, by group and resource", *objects)
+    });
+    by_name.chain(by_group).collect()
 }
 
 /// What is still stored in older encodings can be seen here.

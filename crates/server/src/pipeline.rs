@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use keelson_access::FileReads;
 use keelson_access::audit::Auditor;
-use keelson_admission::WebhookStats;
 use keelson_extensions::Extensions;
 use keelson_http::Pipeline;
 use keelson_http::handlers::ResourceHandlers;
@@ -22,10 +21,11 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
-    access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times, peer_samples,
-    program_samples, read_samples, registry_samples, review_times, server_info, watchdog_samples, webhook_samples,
-    webhook_times,
+    StoreRequests, access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times,
+    feature_gates, peer_samples, pod_security_samples, program_samples, read_samples, registry_samples, review_times,
+    server_info, watchdog_samples, webhook_samples, webhook_times,
 };
+use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
 use crate::{audit, builtin, documents};
@@ -35,12 +35,13 @@ pub(crate) struct PipelineParts {
     pub(crate) supervisor: Supervisor,
     pub(crate) registry: Arc<Registry>,
     pub(crate) outbound: Arc<Outbound>,
-    pub(crate) webhook_stats: Arc<WebhookStats>,
+    pub(crate) admission_counts: AdmissionCounts,
     pub(crate) others: OtherServers,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) tokens: Tokens,
     pub(crate) health: Health,
     pub(crate) store_metrics: StoreMetrics,
+    pub(crate) store_requests: Arc<StoreRequests>,
     pub(crate) auditor: Option<Arc<Auditor>>,
     /// How often files were read again, by what they hold.
     pub(crate) reads: Vec<(&'static str, FileReads)>,
@@ -53,12 +54,13 @@ impl PipelineParts {
             supervisor,
             registry,
             outbound,
-            webhook_stats,
+            admission_counts,
             others,
             extensions,
             tokens,
             health,
             store_metrics,
+            store_requests,
             auditor,
             reads,
         } = self;
@@ -66,14 +68,13 @@ impl PipelineParts {
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
         metrics.add_source(store_metrics);
+        measure_store(&metrics, &registry, store_requests);
+        let gates = feature_gates(&config.registry);
+        metrics.add_source(move || gates.clone());
         let calls = outbound.clone();
         metrics.add_source(move || conversion_samples(calls.stats()));
         metrics.add_histograms(move || conversion_times(outbound.stats()));
-        let admitting = registry.clone();
-        metrics.add_histograms(move || admission_times(admitting.admission()));
-        let webhooks = webhook_stats.clone();
-        metrics.add_source(move || webhook_samples(&webhooks));
-        metrics.add_histograms(move || webhook_times(&webhook_stats));
+        measure_admission(&metrics, &registry, admission_counts);
         let defined = extensions.clone();
         metrics.add_source(move || program_samples(defined.program_stats()));
         let Tokens { all: tokens, foreign, authorizers } = tokens;
@@ -93,8 +94,7 @@ impl PipelineParts {
         if let Some(peers) = peers {
             metrics.add_source(move || peer_samples(&peers));
         }
-        let surfaces = registry.clone();
-        metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
+        name_resources(&metrics, &registry);
 
         let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
         let issuer = tokens.issuer().clone();
@@ -118,6 +118,35 @@ impl PipelineParts {
             .with_console(config.console)
             .with_auditor(auditor)
     }
+}
+
+/// Adds the metrics of requests to the store.
+fn measure_store(metrics: &Metrics, registry: &Arc<Registry>, requests: Arc<StoreRequests>) {
+    let (counted, measured) = (requests.clone(), registry.clone());
+    metrics.add_source(move || counted.samples(&measured));
+    let measured = registry.clone();
+    metrics.add_histograms(move || requests.times(&measured));
+}
+
+/// Adds the metrics of admission.
+fn measure_admission(metrics: &Metrics, registry: &Arc<Registry>, counts: AdmissionCounts) {
+    let admitting = registry.clone();
+    metrics.add_histograms(move || admission_times(admitting.admission()));
+    let AdmissionCounts { webhooks, pod_security } = counts;
+    metrics.add_source(move || pod_security_samples(&pod_security));
+    let called = webhooks.clone();
+    metrics.add_source(move || webhook_samples(&called));
+    metrics.add_histograms(move || webhook_times(&webhooks));
+}
+
+/// Has the metrics of requests know which resources are served, and which versions of them are deprecated.
+fn name_resources(metrics: &Metrics, registry: &Arc<Registry>) {
+    let surfaces = registry.clone();
+    metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
+    let surfaces = registry.clone();
+    metrics.deprecate(move |group, version, plural| {
+        surfaces.surface().lookup(group, version, plural)?.version.deprecation().map(ToOwned::to_owned)
+    });
 }
 
 /// Metrics of requests that a watchdog names when they hold a thread, with what it finds.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use keelson_access::Pki;
-use keelson_admission::{Parts, WebhookStats};
+use keelson_admission::{Parts, PodSecurityStats, WebhookStats};
 use keelson_cache::Cache;
 use keelson_outbound::{ClusterServices, Outbound};
 use keelson_registry::{Registry, RegistryConfig};
@@ -29,6 +29,13 @@ pub(crate) fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<Clu
     (outbound, services)
 }
 
+/// The counts of admission plugins.
+#[derive(Clone, Default)]
+pub(crate) struct AdmissionCounts {
+    pub(crate) webhooks: Arc<WebhookStats>,
+    pub(crate) pod_security: Arc<PodSecurityStats>,
+}
+
 /// The registry of a server, with what is asked of each write, and the counts of what that calls.
 pub(crate) fn registry_of(
     config: &Config,
@@ -36,7 +43,7 @@ pub(crate) fn registry_of(
     cache: Arc<Cache>,
     rights: &Rights,
     outbound: &Arc<Outbound>,
-) -> anyhow::Result<(Arc<Registry>, Arc<WebhookStats>)> {
+) -> anyhow::Result<(Arc<Registry>, AdmissionCounts)> {
     let settings = RegistryConfig {
         publishes_encodings: config.registry.storage_version_api,
         quotas: config.admission.has_quotas(),
@@ -44,11 +51,12 @@ pub(crate) fn registry_of(
         token_seal: rights.token_seal(),
         ..config.registry.clone()
     };
-    let webhook_stats = Arc::default();
+    let counts = AdmissionCounts::default();
     let parts = Parts {
         cache: cache.clone(),
         outbound: outbound.clone(),
-        webhook_stats: Arc::clone(&webhook_stats),
+        webhook_stats: counts.webhooks.clone(),
+        pod_security_stats: counts.pod_security.clone(),
         has_node_rights: rights.has_node_rights(),
         random: config.random.clone(),
         pod_security: config.pod_security.clone(),
@@ -56,5 +64,5 @@ pub(crate) fn registry_of(
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
     let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
     let registry = registry.with_authorizer(rights.authorizer()).with_admission(admission);
-    Ok((Arc::new(registry), webhook_stats))
+    Ok((Arc::new(registry), counts))
 }

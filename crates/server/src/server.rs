@@ -13,7 +13,6 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use keelson_access::FileReads;
 use keelson_access::pki::{self, Pki, PkiError, Saved, Unsaved};
-use keelson_admission::WebhookStats;
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
@@ -38,11 +37,12 @@ use crate::data_directory::{self, NotedStore, OwnDirectory};
 use crate::documents::OtherServers;
 use crate::health::health;
 use crate::keys::LiveKeys;
+use crate::metrics::StoreRequests;
 use crate::notices::Notices;
 use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
-use crate::registry::{outbound_of, registry_of};
+use crate::registry::{AdmissionCounts, outbound_of, registry_of};
 use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
@@ -67,12 +67,13 @@ struct Prepared {
     addr: SocketAddr,
     store: Arc<dyn Store>,
     metrics: StoreMetrics,
+    store_requests: Arc<StoreRequests>,
     fence: Arc<Fence>,
     /// The store as this server writes to it.
     fenced: Arc<dyn Store>,
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
-    webhook_stats: Arc<WebhookStats>,
+    admission_counts: AdmissionCounts,
     pki: Pki,
     unsaved: Unsaved,
     tokens: Tokens,
@@ -162,10 +163,11 @@ impl Prepared {
                 .await
                 .context("loading the store into the cache")?;
         let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
-        let fenced = fenced(&config, &store, &fence);
+        let store_requests = Arc::<StoreRequests>::default();
+        let fenced = fenced(&config, &store, &fence, &store_requests);
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
-        let (registry, webhook_stats) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
+        let (registry, admission_counts) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
         let tokens = Tokens::new(&config, &registry, issuer, &rights, &outbound)?;
@@ -182,11 +184,12 @@ impl Prepared {
             addr,
             store,
             metrics,
+            store_requests,
             fence,
             fenced,
             registry,
             outbound,
-            webhook_stats,
+            admission_counts,
             pki,
             unsaved,
             tokens,
@@ -291,12 +294,13 @@ impl Prepared {
             supervisor: supervisor.clone(),
             registry: registry.clone(),
             outbound: outbound.clone(),
-            webhook_stats: self.webhook_stats,
+            admission_counts: self.admission_counts,
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,
             health: health(&supervisor, standing, cache_check(&registry), &starting, &stopping),
             store_metrics: self.metrics,
+            store_requests: self.store_requests,
             auditor: audit.auditor.clone(),
             reads: file_reads(reads, &self.keys, self.peer_access.as_ref(), &audit),
         };
@@ -439,13 +443,19 @@ async fn close(store: Arc<dyn Store>) {
 }
 
 /// What writes go through: up to a size, and where others write too, only as long as this server's identity stands.
-fn fenced(config: &Config, store: &Arc<dyn Store>, fence: &Arc<Fence>) -> Arc<dyn Store> {
-    let bounded = Arc::new(match config.store {
+fn fenced(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    fence: &Arc<Fence>,
+    requests: &Arc<StoreRequests>,
+) -> Arc<dyn Store> {
+    let bounded = match config.store {
         StoreConfig::Etcd(_) => BoundedStore::on_etcd(store.clone(), config.max_object_bytes),
         StoreConfig::Memory | StoreConfig::Sqlite(_) | StoreConfig::Postgres(_) | StoreConfig::Shared(_) => {
             BoundedStore::new(store.clone(), config.max_object_bytes)
         }
-    });
+    };
+    let bounded = Arc::new(bounded.metered(requests.clone()));
     if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
 }
 

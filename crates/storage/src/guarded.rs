@@ -3,12 +3,13 @@
 //! Reads pass as they are. What is done with a commit is a [`CommitGuard`], so that each such store says only that.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
 use keelson_meta::Revision;
 
 use crate::key::StoreKey;
+use crate::meter::{StoreMeter, StoreOperation, has_failed, is_fault};
 use crate::store::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, Tail, Transaction,
 };
@@ -38,26 +39,52 @@ pub trait CommitGuard: Send + Sync + 'static {
 pub struct GuardedStore<G> {
     store: Arc<dyn Store>,
     guard: G,
+    meter: Option<Arc<dyn StoreMeter>>,
 }
 
 impl<G> GuardedStore<G> {
     pub(crate) fn behind(store: Arc<dyn Store>, guard: G) -> Self {
-        Self { store, guard }
+        Self { store, guard, meter: None }
+    }
+
+    /// Counts its requests with a meter.
+    #[must_use]
+    pub fn metered(self, meter: Arc<dyn StoreMeter>) -> Self {
+        Self { meter: Some(meter), ..self }
+    }
+
+    /// Counts a request that began then.
+    fn note(&self, operation: StoreOperation, key: &StoreKey, begun: Instant, failed: bool) {
+        if let Some(meter) = &self.meter {
+            meter.note(operation, key, begun.elapsed(), failed);
+        }
     }
 }
 
 #[async_trait]
 impl<G: CommitGuard> Store for GuardedStore<G> {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        self.guard.commit(&*self.store, transaction).await
+        let counted = self.meter.as_ref().and_then(|_| StoreOperation::of(&transaction));
+        let begun = Instant::now();
+        let outcome = self.guard.commit(&*self.store, transaction).await;
+        if let Some((operation, key)) = counted {
+            self.note(operation, &key, begun, outcome.as_ref().is_err_and(has_failed));
+        }
+        outcome
     }
 
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
-        self.store.get(key).await
+        let begun = Instant::now();
+        let outcome = self.store.get(key).await;
+        self.note(StoreOperation::Get, key, begun, outcome.as_ref().is_err_and(is_fault));
+        outcome
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
-        self.store.range(request).await
+        let (begun, key) = (Instant::now(), request.from.clone());
+        let outcome = self.store.range(request).await;
+        self.note(StoreOperation::List, &key, begun, outcome.as_ref().is_err_and(is_fault));
+        outcome
     }
 
     fn scan(&self, request: ScanRequest) -> Option<Scan> {
@@ -65,7 +92,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
     }
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
-        self.store.count(request).await
+        let (begun, key) = (Instant::now(), request.from.clone());
+        let outcome = self.store.count(request).await;
+        self.note(StoreOperation::Count, &key, begun, outcome.as_ref().is_err_and(is_fault));
+        outcome
     }
 
     async fn current_revision(&self) -> Result<Revision, StoreError> {

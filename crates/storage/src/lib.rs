@@ -15,6 +15,7 @@ pub mod fence;
 pub mod guarded;
 pub mod key;
 pub mod memory;
+pub mod meter;
 pub mod pages;
 pub mod probe;
 pub mod store;
@@ -24,6 +25,7 @@ pub use continue_token::ContinueToken;
 pub use disk::{Disk, DiskRoom, SystemDisk};
 pub use fence::{Fence, FencedStore, Identity};
 pub use key::{StoreKey, behind};
+pub use meter::{StoreMeter, StoreOperation};
 pub use pages::{pages, pages_from};
 pub use probe::StoreProbe;
 pub use store::{

@@ -10,6 +10,7 @@ mod levels;
 mod pod;
 mod restricted;
 mod standards;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod violation;
@@ -29,6 +30,7 @@ pub use configuration::PodSecurityConfiguration;
 use levels::{Level, Policy, Standard};
 use pod::{Pod, at, list};
 use standards::violations;
+pub use stats::{PodSecurityDecision, PodSecurityStats};
 use violation::{reasons, told};
 
 use super::stored::{Stored, bounds};
@@ -49,6 +51,7 @@ const ERROR: &str = "error";
 #[derive(Debug, Default)]
 pub(crate) struct PodSecurity {
     configuration: PodSecurityConfiguration,
+    stats: Arc<PodSecurityStats>,
 }
 
 /// What is written, as far as pods are concerned by it.
@@ -77,8 +80,28 @@ impl Subject {
 
 impl PodSecurity {
     /// By a configuration.
-    pub(crate) fn new(configuration: PodSecurityConfiguration) -> Self {
-        Self { configuration }
+    pub(crate) fn new(configuration: PodSecurityConfiguration, stats: Arc<PodSecurityStats>) -> Self {
+        Self { configuration, stats }
+    }
+
+    /// Counts a decision about a pod, or about a workload that makes pods.
+    fn count(&self, attributes: &AdmissionAttributes<'_>, mode: &'static str, standard: Standard, is_allowed: bool) {
+        self.stats.decided(PodSecurityDecision {
+            decision: if is_allowed { "allow" } else { "deny" },
+            level: standard.level.name(),
+            version: standard.version.to_string(),
+            mode,
+            operation: operation_of(attributes),
+            resource: resource_of(attributes),
+            subresource: attributes.target.subresource_name().unwrap_or_default().to_owned(),
+        });
+    }
+
+    /// Notes that nothing was looked at, and why.
+    fn pass_exempt(&self, attributes: &AdmissionAttributes<'_>, why: &str) {
+        note(attributes.caller, EXEMPT, why);
+        let subresource = attributes.target.subresource_name().unwrap_or_default().to_owned();
+        self.stats.exempted(operation_of(attributes), resource_of(attributes), subresource);
     }
 
     /// Why nothing is judged that is written by this user to this namespace.
@@ -113,8 +136,11 @@ impl PodSecurity {
         let policy = self.policy(attributes).unwrap_or_default();
         if policy.is_privileged() {
             match self.exemption(attributes) {
-                Some(exempt) => note(attributes.caller, EXEMPT, exempt),
-                None => note(attributes.caller, ENFORCED, Standard::default()),
+                Some(exempt) => self.pass_exempt(attributes, exempt),
+                None => {
+                    note(attributes.caller, ENFORCED, Standard::default());
+                    self.count(attributes, "enforce", policy.enforce, true);
+                }
             }
             return Ok(());
         }
@@ -123,31 +149,58 @@ impl PodSecurity {
             return Ok(());
         }
         if self.is_exempt(&pod) {
-            note(attributes.caller, EXEMPT, "runtimeClass");
+            self.pass_exempt(attributes, "runtimeClass");
             return Ok(());
         }
         let broken = violations(policy.enforce, &pod);
         note(attributes.caller, ENFORCED, policy.enforce);
-        audit(attributes.caller, &policy, &pod);
+        self.count(attributes, "enforce", policy.enforce, broken.is_empty());
+        self.audit(attributes, &policy, &pod);
         if !broken.is_empty() {
             let message = format!("violates PodSecurity \"{}\": {}", policy.enforce, told(&broken));
             return Err(attributes.refused(message));
         }
-        warn(attributes.caller, &policy, &pod);
+        self.warn(attributes, &policy, &pod);
         Ok(())
     }
 
     fn judge_workload(&self, attributes: &AdmissionAttributes<'_>, object: &Object) {
         if let Some(exempt) = self.exemption(attributes) {
-            return note(attributes.caller, EXEMPT, exempt);
+            return self.pass_exempt(attributes, exempt);
         }
         let Some(policy) = self.policy(attributes).filter(|policy| !policy.warns_of_nothing()) else { return };
         let Some(pod) = Pod::of_workload(object) else { return };
         if self.is_exempt(&pod) {
-            return note(attributes.caller, EXEMPT, "runtimeClass");
+            return self.pass_exempt(attributes, "runtimeClass");
         }
-        audit(attributes.caller, &policy, &pod);
-        warn(attributes.caller, &policy, &pod);
+        self.audit(attributes, &policy, &pod);
+        self.warn(attributes, &policy, &pod);
+    }
+
+    /// Writes what breaks the standard for audits into the audit log.
+    fn audit(&self, attributes: &AdmissionAttributes<'_>, policy: &Policy, pod: &Pod<'_>) {
+        if !attributes.caller.audit().is_read() {
+            return;
+        }
+        let broken = violations(policy.audit, pod);
+        if !broken.is_empty() {
+            let violations = format!("would violate PodSecurity \"{}\": {}", policy.audit, told(&broken));
+            note(attributes.caller, AUDIT_VIOLATIONS, violations);
+            self.count(attributes, "audit", policy.audit, false);
+        }
+    }
+
+    /// Warns the client of what breaks the standard for warnings.
+    fn warn(&self, attributes: &AdmissionAttributes<'_>, policy: &Policy, pod: &Pod<'_>) {
+        if !attributes.caller.warnings().are_read() {
+            return;
+        }
+        let broken = violations(policy.warn, pod);
+        if !broken.is_empty() {
+            let warning = format!("would violate PodSecurity \"{}\": {}", policy.warn, told(&broken));
+            attributes.caller.warnings().add(warning);
+            self.count(attributes, "warn", policy.warn, false);
+        }
     }
 
     fn is_exempt(&self, pod: &Pod<'_>) -> bool {
@@ -226,25 +279,17 @@ fn note(caller: &Caller, of: &str, value: impl Display) {
     }
 }
 
-/// Tells the audit log of what breaks the standard that it is told of.
-fn audit(caller: &Caller, policy: &Policy, pod: &Pod<'_>) {
-    if !caller.audit().is_read() {
-        return;
-    }
-    let broken = violations(policy.audit, pod);
-    if !broken.is_empty() {
-        let violations = format!("would violate PodSecurity \"{}\": {}", policy.audit, told(&broken));
-        note(caller, AUDIT_VIOLATIONS, violations);
-    }
+/// The operation in the words of metrics.
+fn operation_of(attributes: &AdmissionAttributes<'_>) -> &'static str {
+    if attributes.operation == Operation::Create { "create" } else { "update" }
 }
 
-fn warn(caller: &Caller, policy: &Policy, pod: &Pod<'_>) {
-    if !caller.warnings().are_read() {
-        return;
-    }
-    let broken = violations(policy.warn, pod);
-    if !broken.is_empty() {
-        caller.warnings().add(format!("would violate PodSecurity \"{}\": {}", policy.warn, told(&broken)));
+/// The resource in the words of metrics, which call all that makes pods a controller.
+fn resource_of(attributes: &AdmissionAttributes<'_>) -> &'static str {
+    match Subject::of(attributes.target) {
+        Some(Subject::Pod) => "pod",
+        Some(Subject::Namespace) => "namespace",
+        Some(Subject::Workload) | None => "controller",
     }
 }
 

@@ -11,6 +11,7 @@
 mod cost;
 mod gate;
 mod lent;
+mod metrics;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -27,8 +28,8 @@ use self::gate::Gate;
 pub(super) use self::gate::Seats;
 pub(crate) use self::lent::LentSeats;
 pub(super) use self::lent::SeatedBody;
+pub(super) use self::metrics::{histograms, samples};
 use crate::body::ResponseBody;
-use crate::metrics::{MetricKind, Sample};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::shares::{Holder, Level};
 
@@ -139,32 +140,33 @@ pub(crate) struct FlowControl {
     elsewhere: Mutex<HashMap<String, Weak<Gate>>>,
 }
 
-/// The seats of a level, under the name of upstream's priority level.
+/// The seats of a level, under the names of upstream's priority level and flow schema.
 #[derive(Debug)]
-struct SeatLevel {
+pub(super) struct SeatLevel {
     name: &'static str,
+    schema: &'static str,
     reads: Arc<Gate>,
     writes: Arc<Gate>,
 }
 
 impl SeatLevel {
-    fn new(name: &'static str, limits: LevelLimits) -> Self {
+    fn new((name, schema): (&'static str, &'static str), limits: LevelLimits) -> Self {
         let gate = |seats| Arc::new(Gate::new(seats, limits.queue));
-        Self { name, reads: gate(limits.reads), writes: gate(limits.writes) }
+        Self { name, schema, reads: gate(limits.reads), writes: gate(limits.writes) }
     }
 }
 
 impl FlowControl {
     pub(super) fn new(limits: FlowLimits) -> Self {
         Self {
-            exempt: SeatLevel::new("exempt", limits.exempt),
-            node_high: SeatLevel::new("node-high", limits.node_high),
-            nodes: SeatLevel::new("system", limits.nodes),
-            leader_election: SeatLevel::new("leader-election", limits.leader_election),
-            system: SeatLevel::new("workload-high", limits.system),
-            accounts: SeatLevel::new("workload-low", limits.accounts),
-            users: SeatLevel::new("global-default", limits.users),
-            anonymous: SeatLevel::new("catch-all", limits.anonymous),
+            exempt: SeatLevel::new(("exempt", "exempt"), limits.exempt),
+            node_high: SeatLevel::new(("node-high", "system-node-high"), limits.node_high),
+            nodes: SeatLevel::new(("system", "system-nodes"), limits.nodes),
+            leader_election: SeatLevel::new(("leader-election", "system-leader-election"), limits.leader_election),
+            system: SeatLevel::new(("workload-high", "kube-system-service-accounts"), limits.system),
+            accounts: SeatLevel::new(("workload-low", "service-accounts"), limits.accounts),
+            users: SeatLevel::new(("global-default", "global-default"), limits.users),
+            anonymous: SeatLevel::new(("catch-all", "catch-all"), limits.anonymous),
             elsewhere: Mutex::default(),
         }
     }
@@ -236,14 +238,9 @@ impl FlowControl {
         }
     }
 
-    /// How full the levels are.
-    pub(super) fn samples(&self) -> Vec<Sample> {
-        const REJECTED: (&str, &str) =
-            ("apiserver_flowcontrol_rejected_requests_total", "Requests that found no seat in time");
-        const WAITING: (&str, &str) =
-            ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat");
-        const TAKEN: (&str, &str) = ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken");
-        let levels = [
+    /// The levels in upstream's order.
+    pub(super) fn levels(&self) -> [&SeatLevel; 8] {
+        [
             &self.exempt,
             &self.node_high,
             &self.nodes,
@@ -252,24 +249,7 @@ impl FlowControl {
             &self.accounts,
             &self.users,
             &self.anonymous,
-        ];
-        let gates = || {
-            levels
-                .iter()
-                .flat_map(|level| [(level.name, "readOnly", &level.reads), (level.name, "mutating", &level.writes)])
-        };
-        let family = |(name, help), kind, value: fn(&gate::Counts) -> u64| {
-            gates().map(move |(level, request_kind, gate)| Sample {
-                name,
-                help,
-                kind,
-                labels: vec![("priority_level", level.to_owned()), ("request_kind", request_kind.to_owned())],
-                value: value(&gate.counts()) as f64,
-            })
-        };
-        let rejected = family(REJECTED, MetricKind::Counter, |counts| counts.rejected);
-        let waiting = family(WAITING, MetricKind::Gauge, |counts| counts.waiting);
-        rejected.chain(waiting).chain(family(TAKEN, MetricKind::Gauge, |counts| counts.taken)).collect()
+        ]
     }
 }
 

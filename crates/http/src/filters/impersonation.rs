@@ -16,9 +16,11 @@ use keelson_meta::error::ForbiddenDetail;
 use keelson_meta::names::{dns_label_faults, dns_subdomain_faults};
 use keelson_meta::{ApiError, GroupResource};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::authentication::extra_key;
 use super::authorization::{Selectors, attributes};
+use crate::metrics::ImpersonationMetrics;
 use crate::request_info::RequestInfo;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
@@ -120,9 +122,15 @@ const REMEMBERED: usize = 10_000;
 pub(super) struct Impersonation {
     /// How users impersonated last, which is tried first: few do it in several ways.
     last: Mutex<HashMap<String, Mode>>,
+    metrics: Arc<ImpersonationMetrics>,
 }
 
 impl Impersonation {
+    /// The numbers of attempts.
+    pub(super) fn metrics(&self) -> &Arc<ImpersonationMetrics> {
+        &self.metrics
+    }
+
     /// The user in whose name a request is made, who is the one who makes it where the headers name nobody else, and the verb by which he
     /// may be impersonated where that is constrained.
     ///
@@ -139,24 +147,27 @@ impl Impersonation {
         authorizer: &dyn Authorizer,
     ) -> Result<(Arc<User>, Option<&'static str>), ApiError> {
         let Some(asked) = Asked::of(headers)? else { return Ok((user, None)) };
+        let begun = Instant::now();
         let selectors = Selectors::of(info, uri);
         let attributes = attributes(info, &selectors);
         let last = self.last.lock().get(&user.name).copied();
         let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
         let mut refusal = None;
         for mode in last.into_iter().chain(others).filter(|mode| mode.is_for(&asked, &user)) {
-            let requester = Requester { user: mode.shown(&user), mode, authorizer };
+            let requester = Requester { user: mode.shown(&user), mode, authorizer, metrics: &self.metrics };
             match requester.may_act_as(&asked, &attributes).await {
                 Ok(()) => {
                     if Some(mode) != last {
                         self.remember(&user.name, mode);
                     }
+                    self.metrics.note_attempt(Some(mode.label()), begun.elapsed());
                     let constraint = (mode != Mode::Unconstrained).then(|| mode.verb());
                     return Ok((Arc::new(asked.into_user(mode)), constraint));
                 }
                 Err(refused) => refusal = refusal.or(Some(refused)),
             }
         }
+        self.metrics.note_attempt(None, begun.elapsed());
         // The last mode is for everybody.
         Err(refusal.unwrap_or_else(|| ApiError::Internal("all impersonation modes failed".to_owned())))
     }
@@ -179,6 +190,11 @@ impl Mode {
             Self::ServiceAccount => "serviceaccount",
             Self::UserInfo | Self::Unconstrained => "user-info",
         }
+    }
+
+    /// The name in metrics.
+    fn label(self) -> &'static str {
+        if self == Self::Unconstrained { "legacy" } else { self.name() }
     }
 
     /// The verb for whom is impersonated.
@@ -220,6 +236,7 @@ struct Requester<'r> {
     user: Arc<User>,
     mode: Mode,
     authorizer: &'r dyn Authorizer,
+    metrics: &'r ImpersonationMetrics,
 }
 
 impl Requester<'_> {
@@ -326,7 +343,9 @@ impl Requester<'_> {
     }
 
     async fn permit(&self, asked: &Attributes<'_>) -> Result<(), ApiError> {
+        let begun = Instant::now();
         let verdict = self.authorizer.authorize(&self.user, asked).await;
+        self.metrics.note_check(self.mode.label(), verdict.is_allowed(), begun.elapsed());
         if verdict.is_allowed() { Ok(()) } else { Err(self.refused(asked, &verdict.reason)) }
     }
 

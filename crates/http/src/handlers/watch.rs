@@ -17,6 +17,7 @@ use super::render::{EventEncoder, Renderer};
 use super::{live_page, query};
 use crate::body::{self, BodyError, ResponseBody};
 use crate::filters::InitialSeats;
+use crate::metrics::WatchMeter;
 use crate::negotiation::Subject;
 use crate::respond;
 use crate::service::ApiRequest;
@@ -48,7 +49,7 @@ pub(super) async fn handle(
         Some(seats) => watch.holding(seats),
         None => watch,
     };
-    let encoder = EventEncoder::new(renderer).masked(mask);
+    let encoder = EventEncoder::new(renderer).masked(mask).metered(request.parts.extensions.remove::<WatchMeter>());
     let turns = request.parts.extensions.remove::<Turns>();
     let frames = frames(watch, encoder, turns, request.stopping);
     let body = body::stream(StreamBody::new(frames.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)))));

@@ -5,6 +5,9 @@
 /// Counters to which upstream has given no `_total`, which OpenMetrics puts behind all.
 const WITHOUT_TOTAL: [&str; 2] = ["authentication_attempts", "authenticated_user_requests"];
 
+/// The text before the end of a bucket.
+const END: &str = "le=\"";
+
 /// Rewrites an OpenMetrics text. In it, the heads of a counter lack the `_total` that its samples have.
 pub(super) fn from_open_metrics(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -28,6 +31,21 @@ pub(super) fn from_open_metrics(text: &str) -> String {
             out.push('\n');
         }
     }
+    with_plain_ends(&out)
+}
+
+/// Writes the ends of buckets as Go does: `le="1"`, not `le="1.0"`. Alerts of the field name buckets in these words.
+fn with_plain_ends(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(place) = rest.find(END) {
+        let (before, behind) = rest.split_at(place + END.len());
+        out.push_str(before);
+        let length = behind.find('"').unwrap_or(behind.len());
+        out.push_str(behind[..length].strip_suffix(".0").unwrap_or(&behind[..length]));
+        rest = &behind[length..];
+    }
+    out.push_str(rest);
     out
 }
 
@@ -50,5 +68,12 @@ mod tests {
                     authentication_attempts_total{result=\"success\"} 2\n# EOF\n";
         let classic = open.replace("_total", "").replace("# EOF\n", "");
         assert_eq!(from_open_metrics(open), classic, "nor have two of upstream's a full name");
+    }
+
+    #[test]
+    fn ends_of_buckets_are_written_as_go_writes_them() {
+        let open = "a_bucket{le=\"0.05\",x=\"1\"} 2\na_bucket{le=\"10.0\"} 2\na_bucket{le=\"+Inf\"} 3\nb 2.0\n";
+        let classic = "a_bucket{le=\"0.05\",x=\"1\"} 2\na_bucket{le=\"10\"} 2\na_bucket{le=\"+Inf\"} 3\nb 2.0\n";
+        assert_eq!(from_open_metrics(open), classic);
     }
 }

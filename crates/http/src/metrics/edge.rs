@@ -297,11 +297,11 @@ mod tests {
             "# TYPE keelson_request_poll_seconds histogram",
             r#"keelson_request_poll_seconds_bucket{le="0.01"} 1"#,
             r#"keelson_request_poll_seconds_bucket{le="0.05"} 2"#,
-            r#"keelson_request_poll_seconds_bucket{le="10.0"} 2"#,
+            r#"keelson_request_poll_seconds_bucket{le="10"} 2"#,
             r#"keelson_request_poll_seconds_bucket{le="+Inf"} 3"#,
             "keelson_request_poll_seconds_count 3",
             r#"keelson_request_poll_cpu_seconds_bucket{le="0.01"} 2"#,
-            r#"keelson_request_poll_cpu_seconds_bucket{le="10.0"} 3"#,
+            r#"keelson_request_poll_cpu_seconds_bucket{le="10"} 3"#,
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\nis not in\n{text}");
         }

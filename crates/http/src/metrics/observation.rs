@@ -4,6 +4,7 @@
 //! away. Only names of served resources become labels, which bounds the number of series.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use keelson_registry::Target;
@@ -12,7 +13,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use super::Metrics;
+use super::further::WatchMeter;
 use super::requests::{RequestLabels, Series};
+use crate::body::BodyMeter;
 use crate::request_info::{RequestInfo, RequestVerb};
 
 /// The names of a resource that is served. Only these become label values.
@@ -49,6 +52,10 @@ pub struct Observation {
     in_flight: Gauge,
     started: Instant,
     code: Option<StatusCode>,
+    /// The time for which it waited for seats and webhooks.
+    waited: Duration,
+    /// The bytes of the answer that were sent.
+    sent: u64,
 }
 
 impl Observation {
@@ -64,7 +71,22 @@ impl Observation {
         };
         in_flight.inc();
         let in_flight = in_flight.clone();
-        Self { series, in_flight, started: Instant::now(), code: None }
+        Self { series, in_flight, started: Instant::now(), code: None, waited: Duration::ZERO, sent: 0 }
+    }
+
+    /// Notes a time in which the request waited for seats or for webhooks.
+    pub fn waited(&mut self, time: Duration) {
+        self.waited += time;
+    }
+
+    /// Counts the request as one that the server ended to protect itself.
+    pub fn terminated(&self, code: StatusCode) {
+        self.series.further.terminated(code);
+    }
+
+    /// The meter of the events, where the request is a watch.
+    pub(crate) fn watch_meter(&self) -> Option<WatchMeter> {
+        self.series.further.watch_meter()
     }
 
     /// Notes the code of the answer.
@@ -77,8 +99,20 @@ impl Drop for Observation {
     fn drop(&mut self) {
         self.in_flight.dec();
         if let Some(code) = self.code {
-            self.series.answered(code, self.started.elapsed());
+            let took = self.started.elapsed();
+            self.series.answered(code, took);
+            self.series.further.answered(took.saturating_sub(self.waited), self.sent);
         }
+    }
+}
+
+impl BodyMeter for Observation {
+    fn sent(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+    }
+
+    fn broken_off(&mut self) {
+        self.series.further.aborted();
     }
 }
 
@@ -190,6 +224,45 @@ mod tests {
         observe(&metrics, "/elsewhere", None, StatusCode::NOT_FOUND);
         let text = metrics.classic().unwrap();
         assert!(text.contains(r#"resource="pods""#) && text.contains(r#"resource="""#) && !text.contains("gone"));
+    }
+
+    #[test]
+    fn sizes_cuts_and_the_servers_own_time_are_counted() {
+        let metrics = Arc::new(Metrics::new());
+        metrics.deprecate(|_, _, resource| {
+            (resource == "pods").then(|| "v1 Pod is deprecated in v1.30+, unavailable in v1.40+".to_owned())
+        });
+        let info = RequestInfo::parse(&Method::GET, &"/api/v1/pods".parse().unwrap());
+        let mut observation = Observation::begin(&metrics, &info, Some(PODS));
+        observation.answered(StatusCode::OK);
+        observation.sent(900);
+        observation.sent(200);
+        observation.broken_off();
+        observation.waited(Duration::from_secs(3600));
+        drop(observation);
+        let mut refused = Observation::begin(&metrics, &info, Some(PODS));
+        refused.terminated(StatusCode::TOO_MANY_REQUESTS);
+        refused.answered(StatusCode::TOO_MANY_REQUESTS);
+        drop(refused);
+        let watch = RequestInfo::parse(&Method::GET, &"/api/v1/pods?watch=1".parse().unwrap());
+        let watch = Observation::begin(&metrics, &watch, Some(PODS));
+        watch.watch_meter().expect("a meter").sent(3000);
+        let text = metrics.classic().unwrap();
+        let labels = r#"group="",version="v1",resource="pods",subresource="""#;
+        for line in [
+            format!(r#"apiserver_response_sizes_bucket{{le="1000",verb="LIST",{labels},scope="cluster"}} 1"#),
+            format!(r#"apiserver_response_sizes_sum{{verb="LIST",{labels},scope="cluster"}} 1100.0"#),
+            format!(
+                r#"apiserver_request_sli_duration_seconds_bucket{{le="0.05",verb="LIST",{labels},scope="cluster"}} 2"#
+            ),
+            format!(r#"apiserver_request_terminations_total{{verb="LIST",{labels},scope="cluster",code="429"}} 1"#),
+            format!(r#"apiserver_request_aborts_total{{verb="LIST",{labels},scope="cluster"}} 1"#),
+            format!(r#"apiserver_requested_deprecated_apis{{{labels},removed_release="1.40"}} 1"#),
+            r#"apiserver_watch_events_total{group="",version="v1",resource="pods"} 1"#.to_owned(),
+            r#"apiserver_watch_events_sizes_bucket{le="4096",group="",version="v1",resource="pods"} 1"#.to_owned(),
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\nis not in\n{text}");
+        }
     }
 
     #[test]

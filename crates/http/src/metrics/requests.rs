@@ -16,6 +16,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
+use super::further::{self, Deprecations, Further};
+
 /// Upper ends of the duration buckets, in seconds: those of the reference, so that its dashboards fit.
 const DURATION_BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
@@ -81,8 +83,8 @@ impl Equivalent<OwnLabels> for RequestLabels<'_> {
 }
 
 #[derive(Debug, EncodeLabelSet)]
-struct CodeLabel {
-    code: u16,
+pub(super) struct CodeLabel {
+    pub(super) code: u16,
 }
 
 /// How many series more there may be than after the last time that those of the past were forgotten.
@@ -99,6 +101,7 @@ pub(super) struct Requests(Arc<Shared>);
 struct Shared {
     known: RwLock<AllSeries>,
     serves: OnceLock<Serves>,
+    deprecations: OnceLock<Deprecations>,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +117,7 @@ pub(super) struct Series {
     /// How many were answered, by code. Few codes are ever seen of one.
     answered: Mutex<Vec<(StatusCode, u64)>>,
     length: Length,
+    pub(super) further: Further,
 }
 
 #[derive(Debug)]
@@ -134,7 +138,8 @@ impl Requests {
             true => Length::Long(Gauge::default()),
             false => Length::Short(Histogram::new(DURATION_BUCKETS)),
         };
-        let new = || Arc::new(Series { answered: Mutex::default(), length: length() });
+        let further = || Further::new(&labels, long_running);
+        let new = || Arc::new(Series { answered: Mutex::default(), length: length(), further: further() });
         let mut known = self.0.known.write();
         if known.series.len() >= known.after_last + NEW_SERIES {
             known.forget_past(self.0.serves.get());
@@ -146,6 +151,11 @@ impl Requests {
     pub(super) fn serve(&self, serves: Serves) {
         // There is one server, which says so once.
         let _first = self.0.serves.set(serves);
+    }
+
+    /// Says which versions clients should leave; none, until then.
+    pub(super) fn deprecate(&self, deprecations: Deprecations) {
+        let _first = self.0.deprecations.set(deprecations);
     }
 
     #[cfg(test)]
@@ -231,6 +241,7 @@ impl Collector for Requests {
                 running.encode(family.encode_family(&labels.shown())?)?;
             }
         }
-        Ok(())
+        let shown: Vec<_> = all.iter().map(|(labels, series)| (labels.shown(), &series.further)).collect();
+        further::encode(&mut encoder, &shown, self.0.deprecations.get())
     }
 }

@@ -138,8 +138,7 @@ async fn users_who_do_not_read_their_lists_keep_out_no_others() {
     for _ in 0..10 {
         assert_eq!(bob.get(SMALL).await.status, 200);
     }
-    let taken =
-        r#"apiserver_flowcontrol_current_executing_seats{priority_level="global-default",request_kind="readOnly"}"#;
+    let taken = r#"apiserver_flowcontrol_current_executing_seats{priority_level="global-default",flow_schema="global-default",request_kind="readOnly"}"#;
     soon("no seat of a list that waits", async { while number(&server, taken).await > 0.0 {} }).await;
     drop(unread);
 }

@@ -10,6 +10,7 @@ mod columns;
 mod contributed;
 mod converted;
 mod documented;
+mod metrics;
 mod promises;
 mod rules;
 mod schemas;

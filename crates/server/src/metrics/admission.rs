@@ -2,7 +2,7 @@
 //!
 //! The registry counts what plugins take; a plugin that is not asked has no series.
 
-use keelson_admission::{WebhookKey, WebhookStats};
+use keelson_admission::{PodSecurityStats, WebhookKey, WebhookStats};
 use keelson_http::metrics::{HistogramSample, Sample};
 use keelson_registry::{ADMISSION_BUCKETS, AdmissionChain};
 
@@ -83,6 +83,33 @@ pub(crate) fn webhook_samples(stats: &WebhookStats) -> Vec<Sample> {
         Sample { labels, ..counter("apiserver_admission_match_condition_exclusions_total", help, count) }
     });
     requests.chain(rejections).chain(open).chain(excluded).collect()
+}
+
+/// The decisions of pod security about pods of namespaces that have a standard, and writes that are exempt.
+pub(crate) fn pod_security_samples(stats: &PodSecurityStats) -> Vec<Sample> {
+    let help = "Decisions of pod security, by the standard and what is done about it";
+    let decisions = stats.decisions().into_iter().map(|(decision, count)| {
+        let labels = vec![
+            ("decision", decision.decision.to_owned()),
+            ("mode", decision.mode.to_owned()),
+            ("policy_level", decision.level.to_owned()),
+            ("policy_version", decision.version),
+            ("request_operation", decision.operation.to_owned()),
+            ("resource", decision.resource.to_owned()),
+            ("subresource", decision.subresource),
+        ];
+        Sample { labels, ..counter("pod_security_evaluations_total", help, count) }
+    });
+    let help = "Writes that are exempt from pod security";
+    let exemptions = stats.exemptions().into_iter().map(|((operation, resource, subresource), count)| {
+        let labels = vec![
+            ("request_operation", operation.to_owned()),
+            ("resource", resource.to_owned()),
+            ("subresource", subresource),
+        ];
+        Sample { labels, ..counter("pod_security_exemptions_total", help, count) }
+    });
+    decisions.chain(exemptions).collect()
 }
 
 fn labels(key: WebhookKey) -> Vec<(&'static str, String)> {

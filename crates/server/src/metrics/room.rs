@@ -16,6 +16,10 @@ const FULL: (&str, &str) = ("keelson_store_full", "Whether the store has no room
 pub(crate) fn space_samples(stats: SpaceStats) -> Vec<Sample> {
     vec![
         gauge("keelson_store_used_bytes", "Bytes that the embedded store uses of its file", stats.used),
+        Sample {
+            labels: vec![("storage_cluster_id", "sqlite".to_owned())],
+            ..gauge("apiserver_storage_size_bytes", "Bytes of the file of the store, free pages included", stats.file)
+        },
         gauge("keelson_store_file_bytes", "Bytes of the file of the embedded store, free pages included", stats.file),
         gauge("keelson_store_quota_bytes", "The most that the embedded store may use; 0 for no limit", stats.quota),
         gauge(

@@ -34,7 +34,7 @@ impl Level {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Privileged => "privileged",
             Self::Baseline => "baseline",
@@ -81,9 +81,15 @@ pub(super) struct Standard {
 
 impl fmt::Display for Standard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.version {
-            Version::Latest => write!(f, "{}:latest", self.level.name()),
-            Version::Minor(minor) => write!(f, "{}:v1.{minor}", self.level.name()),
+        write!(f, "{}:{}", self.level.name(), self.version)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Latest => f.write_str("latest"),
+            Self::Minor(minor) => write!(f, "v1.{minor}"),
         }
     }
 }

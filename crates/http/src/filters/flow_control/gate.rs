@@ -33,7 +33,17 @@ struct State {
     waiting: VecDeque<(Holder, VecDeque<Waiter>)>,
     /// The number of requests that wait, without answers that take their seats again.
     waiting_count: usize,
-    rejected: u64,
+    /// Requests that were refused since the queue was full, and since they waited too long.
+    queue_full: u64,
+    timed_out: u64,
+    /// Requests that have seats.
+    executing: u64,
+    /// Requests that were given seats.
+    dispatched: u64,
+    /// The times of waiting for seats, of waiting in vain, and of holding seats.
+    waits: Times,
+    vain_waits: Times,
+    executions: Times,
     /// The last second in which somebody was refused, and in how many seconds up to it.
     refused: Option<(Instant, u32)>,
 }
@@ -48,9 +58,44 @@ struct Waiter {
 
 /// How full a gate is.
 pub(super) struct Counts {
-    pub(super) rejected: u64,
+    pub(super) seats: u64,
+    pub(super) queue_full: u64,
+    pub(super) timed_out: u64,
     pub(super) waiting: u64,
+    pub(super) waiting_seats: u64,
     pub(super) taken: u64,
+    pub(super) executing: u64,
+    pub(super) dispatched: u64,
+    pub(super) waits: Times,
+    pub(super) vain_waits: Times,
+    pub(super) executions: Times,
+}
+
+/// Upper ends of the buckets of times, in seconds: those of kube-apiserver.
+const TIME_BUCKETS: [f64; 13] = [0., 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1., 2., 5., 10., 15., 30.];
+
+/// Times of requests, counted under the lock of a gate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    counts: [u64; TIME_BUCKETS.len()],
+    pub(super) count: u64,
+    pub(super) sum: f64,
+}
+
+impl Times {
+    fn note(&mut self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        if let Some(bucket) = TIME_BUCKETS.iter().position(|end| seconds <= *end) {
+            self.counts[bucket] += 1;
+        }
+        self.count += 1;
+        self.sum += seconds;
+    }
+
+    /// The ends of the buckets with how many times each has that those before have not.
+    pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
+        TIME_BUCKETS.into_iter().zip(self.counts).collect()
+    }
 }
 
 /// Seats that a request has, until this is dropped.
@@ -59,9 +104,16 @@ pub(crate) struct Seats {
     gate: Arc<Gate>,
     holder: Holder,
     cost: usize,
+    waited: Duration,
+    granted: Instant,
 }
 
 impl Seats {
+    /// The time for which the request waited for them.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// The gate, the user and the number of the seats.
     pub(super) fn of_whom(&self) -> (Arc<Gate>, Holder, usize) {
         (self.gate.clone(), self.holder, self.cost)
@@ -74,7 +126,13 @@ impl Gate {
             held: UserCounts::new(seats),
             waiting: VecDeque::new(),
             waiting_count: 0,
-            rejected: 0,
+            queue_full: 0,
+            timed_out: 0,
+            executing: 0,
+            dispatched: 0,
+            waits: Times::default(),
+            vain_waits: Times::default(),
+            executions: Times::default(),
             refused: None,
         };
         Self { state: Mutex::new(state), seats, most_waiting }
@@ -112,9 +170,12 @@ impl Gate {
         let granted = {
             let mut state = self.state.lock();
             if state.waiting.is_empty() && state.fits(holder, cost) {
+                state.waits.note(Duration::ZERO);
                 return Ok(self.grant(&mut state, holder, cost));
             }
             if !is_returning && state.waiting_count >= self.most_waiting && !state.displace_for(holder) {
+                state.queue_full += 1;
+                state.vain_waits.note(Duration::ZERO);
                 return Err(state.refuse());
             }
             let (grant, granted) = oneshot::channel();
@@ -124,23 +185,50 @@ impl Gate {
         let guard = WaitGuard { gate: self, holder };
         // Others may wait because they have their share, beside seats that are free.
         self.grant_waiting();
+        let begun = Instant::now();
         let outcome = timeout(patience, granted).await;
         drop(guard);
+        let waited = begun.elapsed();
+        let mut state = self.state.lock();
         match outcome {
-            Ok(Ok(seats)) => Ok(seats),
-            Ok(Err(_)) | Err(_) => Err(self.state.lock().refuse()),
+            Ok(Ok(mut seats)) => {
+                state.waits.note(waited);
+                seats.waited = waited;
+                Ok(seats)
+            }
+            Ok(Err(_)) | Err(_) => {
+                // A request that lost its place was displaced by one of another user: the queue was full.
+                let count = if outcome.is_ok() { &mut state.queue_full } else { &mut state.timed_out };
+                *count += 1;
+                state.vain_waits.note(waited);
+                Err(state.refuse())
+            }
         }
     }
 
     pub(super) fn counts(&self) -> Counts {
         let state = self.state.lock();
-        let taken = state.held.taken() as u64;
-        Counts { rejected: state.rejected, waiting: state.waiting_count as u64, taken }
+        let costs = state.waiting.iter().flat_map(|(_, waiters)| waiters).map(|waiter| waiter.cost as u64);
+        Counts {
+            seats: self.seats as u64,
+            queue_full: state.queue_full,
+            timed_out: state.timed_out,
+            waiting: state.waiting_count as u64,
+            waiting_seats: costs.sum(),
+            taken: state.held.taken() as u64,
+            executing: state.executing,
+            dispatched: state.dispatched,
+            waits: state.waits,
+            vain_waits: state.vain_waits,
+            executions: state.executions,
+        }
     }
 
     fn grant(self: &Arc<Self>, state: &mut State, holder: Holder, cost: usize) -> Seats {
         state.held.take(holder, cost);
-        Seats { gate: self.clone(), holder, cost }
+        state.executing += 1;
+        state.dispatched += 1;
+        Seats { gate: self.clone(), holder, cost, waited: Duration::ZERO, granted: Instant::now() }
     }
 
     /// Grants seats to those whose turn it is, as long as there are enough.
@@ -205,7 +293,6 @@ impl State {
 
     /// Counts a refusal. The longer there are some, the longer clients are sent away.
     fn refuse(&mut self) -> u32 {
-        self.rejected += 1;
         let now = Instant::now();
         let seconds = match self.refused {
             Some((since, seconds)) if now < since + Duration::from_secs(1) => return seconds,
@@ -222,6 +309,8 @@ impl Drop for Seats {
         {
             let mut state = self.gate.state.lock();
             state.held.give_back(self.holder, self.cost);
+            state.executing -= 1;
+            state.executions.note(self.granted.elapsed());
             if state.waiting.is_empty() {
                 return;
             }
@@ -310,7 +399,8 @@ mod tests {
         let started = Instant::now();
         assert_eq!(first.await.err(), Some(1));
         assert_eq!(started.elapsed(), PATIENCE);
-        assert_eq!((gate.counts().waiting, gate.counts().rejected), (0, 2));
+        let counts = gate.counts();
+        assert_eq!((counts.waiting, counts.queue_full + counts.timed_out), (0, 2));
         drop(held);
         assert!(take(&gate, 3, 1).await.is_ok());
     }

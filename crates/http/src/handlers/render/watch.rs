@@ -17,6 +17,7 @@ use keelson_tables::wire::{self, MetaVersion, TableHead};
 
 use super::{Renderer, write_metadata};
 use crate::handlers::list_body::{HEAVY_BYTES, cut, done};
+use crate::metrics::WatchMeter;
 use crate::negotiation::{MediaKind, ObjectForm};
 
 /// Makes the frames of one watch.
@@ -27,16 +28,23 @@ pub(in crate::handlers) struct EventEncoder {
     columns_sent: bool,
     /// What is left out of each object.
     mask: Option<Arc<Mask>>,
+    /// Counts the events.
+    meter: Option<WatchMeter>,
 }
 
 impl EventEncoder {
     pub(in crate::handlers) fn new(renderer: Renderer) -> Self {
-        Self { renderer, columns_sent: false, mask: None }
+        Self { renderer, columns_sent: false, mask: None, meter: None }
     }
 
     /// The same that shows of each object what the mask does.
     pub(in crate::handlers) fn masked(self, mask: Option<Arc<Mask>>) -> Self {
         Self { mask, ..self }
+    }
+
+    /// Counts the events with this meter.
+    pub(in crate::handlers) fn metered(self, meter: Option<WatchMeter>) -> Self {
+        Self { meter, ..self }
     }
 
     /// The encoding.
@@ -101,12 +109,16 @@ impl EventEncoder {
         if let [one] = outputs
             && let Ok(frame) = self.frame(one, converted)
         {
+            self.count(&frame);
             return (frame, false);
         }
         let mut joined = BytesMut::new();
         for output in outputs {
             match self.frame(output, converted) {
-                Ok(frame) => joined.extend_from_slice(&frame),
+                Ok(frame) => {
+                    self.count(&frame);
+                    joined.extend_from_slice(&frame);
+                }
                 Err(error) => {
                     joined.extend_from_slice(&self.error(&error));
                     return (joined.freeze(), true);
@@ -114,6 +126,12 @@ impl EventEncoder {
             }
         }
         (joined.freeze(), false)
+    }
+
+    fn count(&self, frame: &Bytes) {
+        if let Some(meter) = &self.meter {
+            meter.sent(frame.len());
+        }
     }
 
     /// # Errors

@@ -1,0 +1,62 @@
+//! Counts of decisions of pod security, for metrics.
+//!
+//! Pods of namespaces without a standard are not looked at and not counted.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+/// The most decisions that are told apart: standards are named by the labels of namespaces, with a release.
+const SERIES: usize = 5_000;
+
+/// A decision, in the words of kube-apiserver's metrics.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodSecurityDecision {
+    /// `allow` or `deny`.
+    pub decision: &'static str,
+    /// The level that was looked at.
+    pub level: &'static str,
+    /// The release of the level.
+    pub version: String,
+    /// `enforce`, `audit` or `warn`.
+    pub mode: &'static str,
+    /// `create` or `update`.
+    pub operation: &'static str,
+    /// `pod` or `controller`.
+    pub resource: &'static str,
+    /// The subresource that was written, or nothing.
+    pub subresource: String,
+}
+
+/// The operation, the resource and the subresource of a write that is exempt.
+type Exemption = (&'static str, &'static str, String);
+
+/// The counts of decisions.
+#[derive(Debug, Default)]
+pub struct PodSecurityStats {
+    decisions: Mutex<BTreeMap<PodSecurityDecision, u64>>,
+    exemptions: Mutex<BTreeMap<Exemption, u64>>,
+}
+
+impl PodSecurityStats {
+    pub(super) fn decided(&self, decision: PodSecurityDecision) {
+        let mut decisions = self.decisions.lock();
+        if decisions.len() < SERIES || decisions.contains_key(&decision) {
+            *decisions.entry(decision).or_default() += 1;
+        }
+    }
+
+    pub(super) fn exempted(&self, operation: &'static str, resource: &'static str, subresource: String) {
+        *self.exemptions.lock().entry((operation, resource, subresource)).or_default() += 1;
+    }
+
+    /// The decisions with their counts.
+    pub fn decisions(&self) -> Vec<(PodSecurityDecision, u64)> {
+        self.decisions.lock().iter().map(|(decision, count)| (decision.clone(), *count)).collect()
+    }
+
+    /// The operations, resources and subresources of exempt writes, with their counts.
+    pub fn exemptions(&self) -> Vec<(Exemption, u64)> {
+        self.exemptions.lock().iter().map(|(exemption, count)| (exemption.clone(), *count)).collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! The metrics of flow control, in upstream's names: seats and requests of each level, and the times of waiting and holding.
+//!
+//! Reads and writes of a level have seats of their own, which the label `request_kind` separates.
+
+use super::FlowControl;
+use super::gate::{Counts, Times};
+use crate::metrics::{HistogramSample, MetricKind, Sample};
+
+/// A family: its name, its help, how it behaves, and its value.
+type Family = (&'static str, &'static str, MetricKind, fn(&Counts) -> u64);
+
+/// Families by level, flow schema and kind of request.
+const FAMILIES: [Family; 6] = [
+    (
+        "apiserver_flowcontrol_dispatched_requests_total",
+        "Requests that were given seats",
+        MetricKind::Counter,
+        |counts| counts.dispatched,
+    ),
+    ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat", MetricKind::Gauge, |counts| {
+        counts.waiting
+    }),
+    ("apiserver_flowcontrol_current_inqueue_seats", "Seats that requests wait for", MetricKind::Gauge, |counts| {
+        counts.waiting_seats
+    }),
+    ("apiserver_flowcontrol_current_executing_requests", "Requests that have seats", MetricKind::Gauge, |counts| {
+        counts.executing
+    }),
+    ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken", MetricKind::Gauge, |counts| counts.taken),
+    // Levels lend no seats to each other, so their limits are those that they were given.
+    ("apiserver_flowcontrol_nominal_limit_seats", "Seats that there are", MetricKind::Gauge, |counts| counts.seats),
+];
+/// The name of the family of limits, which belong to no flow schema.
+const LIMIT: &str = "apiserver_flowcontrol_nominal_limit_seats";
+
+/// The level, the flow schema, and the kind of request of a gate.
+struct Place {
+    level: &'static str,
+    schema: &'static str,
+    kind: &'static str,
+}
+
+impl Place {
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        let labels = [("priority_level", self.level), ("flow_schema", self.schema), ("request_kind", self.kind)];
+        labels.map(|(name, value)| (name, value.to_owned())).to_vec()
+    }
+}
+
+/// The gates of all levels with their counts.
+fn gates(control: &FlowControl) -> Vec<(Place, Counts)> {
+    let kinds = control.levels().into_iter().flat_map(|level| {
+        [("readOnly", &level.reads), ("mutating", &level.writes)]
+            .map(|(kind, gate)| (Place { level: level.name, schema: level.schema, kind }, gate.counts()))
+    });
+    kinds.collect()
+}
+
+/// The seats and requests of each level.
+pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
+    let gates = gates(control);
+    let mut samples = Vec::new();
+    for (name, help, kind, value) in FAMILIES {
+        samples.extend(gates.iter().map(|(place, counts)| {
+            let mut labels = place.labels();
+            labels.retain(|(label, _)| name != LIMIT || *label != "flow_schema");
+            Sample { name, help, kind, labels, value: value(counts) as f64 }
+        }));
+    }
+    samples.extend(gates.iter().flat_map(|(place, counts)| {
+        [("queue-full", counts.queue_full), ("time-out", counts.timed_out)].map(|(reason, count)| {
+            let mut labels = place.labels();
+            labels.push(("reason", reason.to_owned()));
+            Sample {
+                name: "apiserver_flowcontrol_rejected_requests_total",
+                help: "Requests that found no seat in time",
+                kind: MetricKind::Counter,
+                labels,
+                value: count as f64,
+            }
+        })
+    }));
+    for (request_kind, help) in [("mutating", WAITING), ("readOnly", WAITING)] {
+        let waiting = gates.iter().filter(|(place, _)| place.kind == request_kind).map(|(_, counts)| counts.waiting);
+        samples.push(Sample {
+            name: "apiserver_current_inqueue_requests",
+            help,
+            kind: MetricKind::Gauge,
+            labels: vec![("request_kind", request_kind.to_owned())],
+            value: waiting.sum::<u64>() as f64,
+        });
+    }
+    samples
+}
+
+const WAITING: &str = "Requests that wait for a seat, in all levels";
+
+/// The times for which requests wait for their seats and hold them.
+pub(in crate::filters) fn histograms(control: &FlowControl) -> Vec<HistogramSample> {
+    let gates = gates(control);
+    let one = |name, help, mut labels: Vec<(&'static str, String)>, label: (&'static str, &str), times: &Times| {
+        labels.push((label.0, label.1.to_owned()));
+        HistogramSample { name, help, labels, sum: times.sum, count: times.count, buckets: times.buckets() }
+    };
+    let waits = gates.iter().flat_map(|(place, counts)| {
+        [("true", &counts.waits), ("false", &counts.vain_waits)].map(|(execute, times)| {
+            let help = "How long requests waited for seats, by whether they got some, in seconds";
+            let name = "apiserver_flowcontrol_request_wait_duration_seconds";
+            one(name, help, place.labels(), ("execute", execute), times)
+        })
+    });
+    let executions = gates.iter().map(|(place, counts)| {
+        let help = "How long requests held their seats, in seconds";
+        let name = "apiserver_flowcontrol_request_execution_seconds";
+        one(name, help, place.labels(), ("type", "regular"), &counts.executions)
+    });
+    waits.chain(executions).collect()
+}

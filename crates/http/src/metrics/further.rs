@@ -1,0 +1,209 @@
+//! The families of requests beside counts and durations: durations without the time of others, sizes of answers and events,
+//! requests that were cut off, and deprecated versions.
+//!
+//! Names, labels and buckets are those of kube-apiserver, so that its dashboards and alerts fit.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::StatusCode;
+use parking_lot::Mutex;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::atomic_histogram::{AtomicHistogram, Buckets};
+use super::requests::{CodeLabel, RequestLabels};
+
+/// From 50 ms to a minute.
+static INDICATOR_BUCKETS: Buckets = Buckets::of_durations(&[
+    50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000, 1_250_000, 1_500_000, 2_000_000, 3_000_000,
+    4_000_000, 5_000_000, 6_000_000, 8_000_000, 10_000_000, 15_000_000, 20_000_000, 30_000_000, 45_000_000, 60_000_000,
+]);
+/// From 1 KB to 1 GB.
+static SIZE_BUCKETS: Buckets =
+    Buckets::of_sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000]);
+/// From 1 KiB to 128 KiB.
+static EVENT_BUCKETS: Buckets = Buckets::of_sizes(&[1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072]);
+
+/// The warning of a version of a resource (group, version, plural) that clients should leave.
+pub(super) type Deprecations = Box<dyn Fn(&str, &str, &str) -> Option<String> + Send + Sync>;
+
+/// The counts of requests that are alike.
+#[derive(Debug)]
+pub(super) struct Further {
+    /// Their durations without waiting for seats and webhooks; none of watches.
+    indicator: Option<AtomicHistogram>,
+    /// The bytes of answers to reads of objects and lists.
+    sizes: Option<AtomicHistogram>,
+    /// The bytes of the events of watches.
+    events: Option<Arc<AtomicHistogram>>,
+    /// Requests that the server ended to protect itself, by code. Few codes are ever seen of one.
+    terminated: Mutex<Vec<(StatusCode, u64)>>,
+    /// Answers that the server broke off.
+    aborted: AtomicU64,
+}
+
+/// Counts the events of a watch.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchMeter(Arc<AtomicHistogram>);
+
+impl WatchMeter {
+    /// Counts an event of so many bytes.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.0.observe(bytes as u64);
+    }
+}
+
+impl Further {
+    pub(super) fn new(labels: &RequestLabels<'_>, long_running: bool) -> Self {
+        let has_size = matches!(labels.verb, "GET" | "LIST");
+        Self {
+            indicator: (!long_running).then(|| AtomicHistogram::new(&INDICATOR_BUCKETS)),
+            sizes: has_size.then(|| AtomicHistogram::new(&SIZE_BUCKETS)),
+            events: (labels.verb == "WATCH").then(|| Arc::new(AtomicHistogram::new(&EVENT_BUCKETS))),
+            terminated: Mutex::default(),
+            aborted: AtomicU64::default(),
+        }
+    }
+
+    /// The meter of the events of a watch.
+    pub(super) fn watch_meter(&self) -> Option<WatchMeter> {
+        self.events.clone().map(WatchMeter)
+    }
+
+    /// Counts an answer of so many bytes, and the time that the server alone took for it.
+    pub(super) fn answered(&self, took: Duration, bytes: u64) {
+        if let Some(indicator) = &self.indicator {
+            indicator.observe_duration(took);
+        }
+        if let Some(sizes) = &self.sizes {
+            sizes.observe(bytes);
+        }
+    }
+
+    /// Counts a request that the server ended to protect itself.
+    pub(super) fn terminated(&self, code: StatusCode) {
+        let mut terminated = self.terminated.lock();
+        match terminated.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, count)) => *count += 1,
+            None => terminated.push((code, 1)),
+        }
+    }
+
+    /// Counts an answer that the server broke off.
+    pub(super) fn aborted(&self) {
+        self.aborted.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Writes the families of all series, which are in the order of their labels.
+pub(super) fn encode<'s>(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[(RequestLabels<'s>, &'s Further)],
+    deprecations: Option<&Deprecations>,
+) -> fmt::Result {
+    encode_histograms(encoder, all)?;
+    encode_events(encoder, all)?;
+    let help = "Requests that the server ended to protect itself.";
+    let mut family = encoder.encode_descriptor("apiserver_request_terminations", help, None, MetricType::Counter)?;
+    for (labels, further) in all {
+        for (code, count) in further.terminated.lock().iter() {
+            let labels = (*labels, CodeLabel { code: code.as_u16() });
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+    }
+    let help = "Answers that the server broke off.";
+    let mut family = encoder.encode_descriptor("apiserver_request_aborts", help, None, MetricType::Counter)?;
+    for (labels, further) in all {
+        let aborted = further.aborted.load(Ordering::Relaxed);
+        if aborted > 0 {
+            family.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(&aborted, None)?;
+        }
+    }
+    let Some(deprecations) = deprecations else { return Ok(()) };
+    encode_deprecated(encoder, all, deprecations)
+}
+
+fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>, &Further)]) -> fmt::Result {
+    let name = "apiserver_request_sli_duration_seconds";
+    let help = "Time from the head of a request to the end of its answer, without waiting for seats and webhooks.";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for (labels, further) in all {
+        if let Some(indicator) = &further.indicator {
+            AtomicHistogram::encode(&[indicator], &mut family.encode_family(labels)?)?;
+        }
+    }
+    let help = "Bytes of answers to reads of objects and lists.";
+    let mut family = encoder.encode_descriptor("apiserver_response_sizes", help, None, MetricType::Histogram)?;
+    for (labels, further) in all {
+        if let Some(sizes) = &further.sizes {
+            AtomicHistogram::encode(&[sizes], &mut family.encode_family(labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Watches of all scopes of a resource are one series.
+fn encode_events(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>, &Further)]) -> fmt::Result {
+    let resource =
+        |labels: &RequestLabels<'_>| (labels.group.to_owned(), labels.version.to_owned(), labels.resource.to_owned());
+    let watches: Vec<_> =
+        all.iter().filter_map(|(labels, further)| Some((resource(labels), further.events.as_ref()?))).collect();
+    let help = "Bytes of the events that were sent to watches.";
+    let mut family = encoder.encode_descriptor("apiserver_watch_events_sizes", help, None, MetricType::Histogram)?;
+    for alike in watches.chunk_by(|(one, _), (other, _)| one == other) {
+        let [((group, version, resource), _), ..] = alike else { continue };
+        let labels = [("group", &**group), ("version", version), ("resource", resource)];
+        let events: Vec<&AtomicHistogram> = alike.iter().map(|(_, events)| &***events).collect();
+        AtomicHistogram::encode(&events, &mut family.encode_family(&labels)?)?;
+    }
+    let help = "Events that were sent to watches.";
+    let mut family = encoder.encode_descriptor("apiserver_watch_events", help, None, MetricType::Counter)?;
+    for alike in watches.chunk_by(|(one, _), (other, _)| one == other) {
+        let [((group, version, resource), _), ..] = alike else { continue };
+        let labels = [("group", &**group), ("version", version), ("resource", resource)];
+        let count: u64 = alike.iter().map(|(_, events)| events.count()).sum();
+        family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    Ok(())
+}
+
+fn encode_deprecated(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[(RequestLabels<'_>, &Further)],
+    deprecations: &Deprecations,
+) -> fmt::Result {
+    let mut found: Vec<_> = all
+        .iter()
+        .filter(|(labels, _)| !labels.resource.is_empty())
+        .filter_map(|(RequestLabels { group, version, resource, subresource, .. }, _)| {
+            let warning = deprecations(group, version, resource)?;
+            let removed = removed_release(&warning).unwrap_or_default().to_owned();
+            Some((*group, *version, *resource, *subresource, removed))
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    let help = "Versions that clients asked for although they should leave them; always 1.";
+    let name = "apiserver_requested_deprecated_apis";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (group, version, resource, subresource, removed_release) in &found {
+        let labels = [
+            ("group", *group),
+            ("version", *version),
+            ("resource", *resource),
+            ("subresource", *subresource),
+            ("removed_release", &**removed_release),
+        ];
+        family.encode_family(&labels)?.encode_gauge(&1_i64)?;
+    }
+    Ok(())
+}
+
+/// The release in which a version goes, as the warning of it says.
+pub(crate) fn removed_release(warning: &str) -> Option<&str> {
+    let (release, _) = warning.split_once(", unavailable in v").and_then(|(_, rest)| rest.split_once('+'))?;
+    Some(release)
+}

@@ -1,0 +1,89 @@
+//! Metrics under the names of kube-apiserver, as its dashboards and alerts ask for them.
+//!
+//! Names, labels and ends of buckets count, and that the numbers move.
+
+use keelson_testkit::{Raw, TestServer};
+use serde_json::json;
+
+/// Labels of requests for config maps in a namespace.
+const CONFIG_MAPS: &str = r#"group="",version="v1",resource="configmaps",subresource="""#;
+
+async fn metrics(raw: &Raw) -> String {
+    raw.get("/metrics").await.expect(200).text()
+}
+
+/// The value of the first series of a family that has these labels, whatever labels it has besides.
+fn value(metrics: &str, family: &str, labels: &[&str]) -> Option<f64> {
+    let of_family =
+        metrics.lines().filter(|line| line.strip_prefix(family).is_some_and(|rest| rest.starts_with(['{', ' '])));
+    let mut found = of_family.filter(|line| labels.iter().all(|label| line.contains(label)));
+    found.next()?.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test]
+async fn families_of_the_reference_server_are_there_with_its_names_and_labels() {
+    let server = TestServer::builder().every_version().sqlite().start().await;
+    let raw = server.raw();
+    let path = "/api/v1/namespaces/default/configmaps";
+    let map = json!({ "metadata": { "name": "measured" }, "data": { "a": "x".repeat(3000) } });
+    raw.post(path, &map).await.expect(201);
+    let mut watch = raw.get(format!("{path}?watch=true&resourceVersion=0")).stream().await;
+    watch.next_json().await.unwrap();
+    raw.get(path).await.expect(200);
+    raw.get(format!("{path}/measured")).await.expect(200);
+    raw.get("/apis/networking.k8s.io/v1beta1/servicecidrs").await.expect(200);
+    raw.get(format!("{path}/measured")).header("impersonate-user", "ann").await.expect(403);
+    let text = metrics(&raw).await;
+    let at_least = |least: f64, family: &str, labels: &[&str]| {
+        let found = value(&text, family, labels);
+        assert!(found.is_some_and(|found| found >= least), "{family} {labels:?}: {found:?}\n{text}");
+    };
+    let [get, post, list] = ["GET", "POST", "LIST"].map(|verb| format!(r#"verb="{verb}""#));
+    at_least(1., "apiserver_request_sli_duration_seconds_count", &[CONFIG_MAPS, &post, r#"scope="resource""#]);
+    at_least(1., "apiserver_request_sli_duration_seconds_bucket", &[CONFIG_MAPS, &post, r#"le="60""#]);
+    at_least(3000., "apiserver_response_sizes_sum", &[CONFIG_MAPS, &get]);
+    at_least(3000., "apiserver_response_sizes_sum", &[CONFIG_MAPS, &list, r#"scope="namespace""#]);
+    at_least(1., "apiserver_watch_events_total", &[r#"group="",version="v1",resource="configmaps""#]);
+    at_least(3000., "apiserver_watch_events_sizes_sum", &[r#"resource="configmaps""#]);
+    at_least(1., "apiserver_longrunning_requests", &[CONFIG_MAPS, r#"verb="WATCH""#]);
+    let removed = r#"resource="servicecidrs",subresource="",removed_release="1.37""#;
+    at_least(1., "apiserver_requested_deprecated_apis", &[removed]);
+    at_least(
+        1.,
+        "apiserver_flowcontrol_dispatched_requests_total",
+        &[r#"priority_level="exempt",flow_schema="exempt""#],
+    );
+    at_least(1., "apiserver_flowcontrol_nominal_limit_seats", &[r#"priority_level="workload-low""#]);
+    at_least(1., "apiserver_flowcontrol_request_wait_duration_seconds_bucket", &[r#"execute="true""#, r#"le="0.005""#]);
+    at_least(1., "apiserver_flowcontrol_request_execution_seconds_count", &[r#"type="regular""#]);
+    at_least(0., "apiserver_current_inqueue_requests", &[r#"request_kind="mutating""#]);
+    at_least(1., "apiserver_resource_objects", &[r#"group="",resource="configmaps""#]);
+    at_least(1., "apiserver_storage_size_bytes", &["storage_cluster_id="]);
+    at_least(1., "etcd_requests_total", &[r#"operation="create",group="",resource="configmaps""#]);
+    at_least(1., "etcd_request_duration_seconds_count", &[r#"operation="create",group="",resource="configmaps""#]);
+    at_least(1., "kubernetes_build_info", &[r#"major="1",minor="36""#]);
+    at_least(1., "kubernetes_feature_enabled", &[r#"name="APIListChunking",stage="""#]);
+    at_least(1., "apiserver_impersonation_attempts_total", &[r#"mode="user-info",decision="allowed""#]);
+    at_least(1., "apiserver_impersonation_authorization_attempts_total", &[r#"mode="user-info",decision="allowed""#]);
+}
+
+#[tokio::test]
+async fn pod_security_decisions_are_counted() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let labels = json!({ "pod-security.kubernetes.io/enforce": "restricted" });
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "confined", "labels": labels } })).await.expect(201);
+    let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "a", "image": "a" }] } });
+    raw.post("/api/v1/namespaces/confined/pods", &pod).await.expect(403);
+    let text = metrics(&raw).await;
+    let counted = |decision: &str, level: &str| {
+        let labels = [
+            format!(r#"decision="{decision}""#),
+            r#"mode="enforce""#.to_owned(),
+            format!(r#"policy_level="{level}""#),
+            r#"request_operation="create",resource="pod""#.to_owned(),
+        ];
+        value(&text, "pod_security_evaluations_total", &labels.each_ref().map(String::as_str))
+    };
+    assert_eq!((counted("deny", "restricted"), counted("allow", "restricted")), (Some(1.), None), "{text}");
+}

@@ -1,0 +1,87 @@
+//! The meter of a store: it counts each request to the engine, with its key, its duration and its failure.
+//!
+//! A [`GuardedStore`](crate::guarded::GuardedStore) calls it, so that measuring takes no wrapper of its own.
+
+use std::time::Duration;
+
+use crate::key::StoreKey;
+use crate::store::{CommitError, Condition, StoreError, Transaction, Write};
+
+/// A request to an engine, in the words of kube-apiserver's metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StoreOperation {
+    /// A transaction that makes its first key.
+    Create,
+    /// A transaction that sets its first key.
+    Update,
+    /// A transaction that deletes its first key.
+    Delete,
+    /// A read of one key.
+    Get,
+    /// A read of a range.
+    List,
+    /// The count of a range.
+    Count,
+}
+
+impl StoreOperation {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Create, Self::Update, Self::Delete, Self::Get, Self::List, Self::Count];
+
+    /// The name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Count => "count",
+        }
+    }
+
+    /// The operation of a transaction, with the key that it is counted under: the first one that is written.
+    pub(crate) fn of(transaction: &Transaction) -> Option<(Self, StoreKey)> {
+        let first = transaction.writes.first()?;
+        let key = first.key();
+        let makes = || {
+            let is_absent = |condition| matches!(condition, Condition::Absent);
+            transaction.compares.iter().any(|compare| compare.key == *key && is_absent(compare.condition))
+        };
+        let operation = match first {
+            Write::Delete { .. } => Self::Delete,
+            Write::Put { .. } if makes() => Self::Create,
+            Write::Put { .. } => Self::Update,
+        };
+        Some((operation, key.clone()))
+    }
+}
+
+/// Counts requests to an engine.
+pub trait StoreMeter: Send + Sync + 'static {
+    /// A request took so long; `failed` where the engine did not answer it. A transaction whose compare did not hold has not failed.
+    fn note(&self, operation: StoreOperation, key: &StoreKey, took: Duration, failed: bool);
+}
+
+/// Returns true where the engine failed.
+pub(crate) fn has_failed(error: &CommitError) -> bool {
+    match error {
+        CommitError::Compare { .. } => false,
+        CommitError::Store(error) => is_fault(error),
+    }
+}
+
+/// Returns true for an error of the engine, and false for a refusal of the request.
+pub(crate) fn is_fault(error: &StoreError) -> bool {
+    match error {
+        StoreError::Unavailable(_)
+        | StoreError::Unknown(_)
+        | StoreError::Full(_)
+        | StoreError::EtcdFull(_)
+        | StoreError::Corrupt(_) => true,
+        StoreError::Compacted { .. }
+        | StoreError::Future { .. }
+        | StoreError::TooLarge(_)
+        | StoreError::AboveLimit { .. } => false,
+    }
+}
