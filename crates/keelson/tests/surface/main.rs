@@ -10,6 +10,7 @@ mod columns;
 mod contributed;
 mod converted;
 mod documented;
+mod generated;
 mod metrics;
 mod promises;
 mod rules;
