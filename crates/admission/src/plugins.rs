@@ -33,7 +33,7 @@ pub struct Parts {
     pub outbound: Arc<Outbound>,
     /// Where calls of webhooks are counted.
     pub webhook_stats: Arc<WebhookStats>,
-    /// Where decisions of pod security are counted.
+    /// The counts of decisions of pod security.
     pub pod_security_stats: Arc<PodSecurityStats>,
     /// Whether nodes have rights of their own, so that what they write is confined unless that is switched off.
     pub has_node_rights: bool,

@@ -326,20 +326,10 @@ impl Pipeline {
         let answer = pin!(self.run_filters(client, asked, parts, body, error_form));
         let answer = pin!(audit::followed(trail.as_deref(), answer));
         let outcome = panics::caught(answer, |text| trail.iter().for_each(|trail| trail.panicked(text))).await;
-        let (mut response, holds) = outcome.unwrap_or_else(|error| {
-            let response = respond::error(&error, error_form);
-            if matches!(error, ApiError::Timeout(_) | ApiError::ShareExceeded { .. }) {
-                observation.terminated(response.status());
-            }
-            (response, Holds::default())
-        });
-        observation.waited(holds.seats.as_ref().map(Seats::waited).unwrap_or_default());
-        if response.extensions().get::<Refused>().is_some() {
-            observation.terminated(response.status());
-        }
-        if let Some(CalledOthers(time)) = response.extensions().get() {
-            observation.waited(*time);
-        }
+        let is_ended = matches!(&outcome, Err(ApiError::Timeout(_) | ApiError::ShareExceeded { .. }));
+        let (mut response, holds) =
+            outcome.unwrap_or_else(|error| (respond::error(&error, error_form), Holds::default()));
+        note(&mut observation, &response, &holds, is_ended);
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
         }
@@ -451,11 +441,7 @@ impl Pipeline {
             let seats = self.seats_for((holder, time), &answerer, (&info, &parts, &query), &mut body).await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,
-                Err(seconds) => {
-                    let mut refused = respond::overloaded(seconds);
-                    refused.extensions_mut().insert(Refused);
-                    return Ok::<_, ApiError>((refused, Holds::default()));
-                }
+                Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), Holds::default())),
             };
             let mut holds = Holds { seats, initial: None, share };
             if info.is_long_running()
@@ -566,6 +552,24 @@ fn is_watch(info: &RequestInfo) -> bool {
 /// Returns true for an answer that is known whole, and so short that it needs no seat while it is sent.
 fn is_small(response: &Response<ResponseBody>) -> bool {
     response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES)
+}
+
+/// The answer to a request that found no seat.
+fn without_seat(retry_after_seconds: u32) -> Response<ResponseBody> {
+    let mut refused = respond::overloaded(retry_after_seconds);
+    refused.extensions_mut().insert(Refused);
+    refused
+}
+
+/// Notes the time that a request spent waiting for others, and its end by the server in self-defence.
+fn note(observation: &mut Observation, response: &Response<ResponseBody>, holds: &Holds, is_ended: bool) {
+    if is_ended || response.extensions().get::<Refused>().is_some() {
+        observation.terminated(response.status());
+    }
+    observation.waited(holds.seats.as_ref().map(Seats::waited).unwrap_or_default());
+    if let Some(CalledOthers(time)) = response.extensions().get() {
+        observation.waited(*time);
+    }
 }
 
 /// Where a client is, for the extensions of its request.

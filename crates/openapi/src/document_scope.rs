@@ -149,6 +149,7 @@ impl<'d> DocumentScope<'d> {
             tag,
             kind: None,
             parameters: Action::Discover.parameters(origin),
+            is_watched: false,
             body: None,
             answer: schemas.definition(&answer).map(|_| answer),
         };

@@ -50,6 +50,8 @@ pub(crate) struct Operation {
     pub(crate) kind: Option<GroupVersionKind>,
     /// Lists of parameters, all of which the operation takes.
     pub(crate) parameters: Vec<&'static [Parameter]>,
+    /// True for a resource that can be watched, so that its lists come as streams too.
+    pub(crate) is_watched: bool,
     /// The name of the definition of the request's body; `None` if it has no body, or one of any form.
     pub(crate) body: Option<String>,
     /// The name of the definition of the answer's body.
@@ -64,7 +66,11 @@ impl Operation {
 
     /// The media types of its answers.
     pub(crate) fn produces(&self) -> &'static [&'static str] {
-        self.action.produces(self.origin)
+        match self.action {
+            // Its lists come as its objects do.
+            Action::List if !self.is_watched => Action::Get.produces(self.origin),
+            action => action.produces(self.origin),
+        }
     }
 
     /// Writes the end of its description: what is answered by which code, with the content under this key, and what Kubernetes adds.
@@ -280,6 +286,7 @@ impl<'a> Naming<'a> {
             // Upstream names the resource of a custom object's scale, and the kind of a built-in one's.
             kind: Some(if origin == Origin::Custom { resource.kind.clone() } else { kind.clone() }),
             parameters: action.parameters(origin),
+            is_watched: resource.allows(Verb::Watch),
             body: match action.body() {
                 Body::None => None,
                 Body::Object => self.definition(resource, kind),

@@ -69,22 +69,13 @@ impl PipelineParts {
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
         metrics.add_source(store_metrics);
-        let (requests, measured) = (store_requests.clone(), registry.clone());
-        metrics.add_source(move || requests.samples(&measured));
-        let measured = registry.clone();
-        metrics.add_histograms(move || store_requests.times(&measured));
+        measure_store(&metrics, &registry, store_requests);
         let gates = feature_gates(&config.registry);
         metrics.add_source(move || gates.clone());
         let calls = outbound.clone();
         metrics.add_source(move || conversion_samples(calls.stats()));
         metrics.add_histograms(move || conversion_times(outbound.stats()));
-        let admitting = registry.clone();
-        metrics.add_histograms(move || admission_times(admitting.admission()));
-        let AdmissionCounts { webhooks: webhook_stats, pod_security } = admission_counts;
-        metrics.add_source(move || pod_security_samples(&pod_security));
-        let webhooks = webhook_stats.clone();
-        metrics.add_source(move || webhook_samples(&webhooks));
-        metrics.add_histograms(move || webhook_times(&webhook_stats));
+        measure_admission(&metrics, &registry, admission_counts);
         let defined = extensions.clone();
         metrics.add_source(move || program_samples(defined.program_stats()));
         let Tokens { all: tokens, foreign, authorizers } = tokens;
@@ -104,12 +95,7 @@ impl PipelineParts {
         if let Some(peers) = peers {
             metrics.add_source(move || peer_samples(&peers));
         }
-        let surfaces = registry.clone();
-        metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
-        let surfaces = registry.clone();
-        metrics.deprecate(move |group, version, plural| {
-            surfaces.surface().lookup(group, version, plural)?.version.deprecation().map(ToOwned::to_owned)
-        });
+        name_resources(&metrics, &registry);
 
         let documentation = Arc::new(documents::documentation(builtin::catalogue(), builtin::schemas(), others));
         let issuer = tokens.issuer().clone();
@@ -156,6 +142,34 @@ impl StoredDefinitions for FollowedDefinitions {
     }
 }
 
+/// Adds the metrics of requests to the store.
+fn measure_store(metrics: &Metrics, registry: &Arc<Registry>, requests: Arc<StoreRequests>) {
+    let (counted, measured) = (requests.clone(), registry.clone());
+    metrics.add_source(move || counted.samples(&measured));
+    let measured = registry.clone();
+    metrics.add_histograms(move || requests.times(&measured));
+}
+
+/// Adds the metrics of admission.
+fn measure_admission(metrics: &Metrics, registry: &Arc<Registry>, counts: AdmissionCounts) {
+    let admitting = registry.clone();
+    metrics.add_histograms(move || admission_times(admitting.admission()));
+    let AdmissionCounts { webhooks, pod_security } = counts;
+    metrics.add_source(move || pod_security_samples(&pod_security));
+    let called = webhooks.clone();
+    metrics.add_source(move || webhook_samples(&called));
+    metrics.add_histograms(move || webhook_times(&webhooks));
+}
+
+/// Has the metrics of requests know which resources are served, and which versions of them are deprecated.
+fn name_resources(metrics: &Metrics, registry: &Arc<Registry>) {
+    let surfaces = registry.clone();
+    metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
+    let surfaces = registry.clone();
+    metrics.deprecate(move |group, version, plural| {
+        surfaces.surface().lookup(group, version, plural)?.version.deprecation().map(ToOwned::to_owned)
+    });
+}
 /// Metrics of requests that a watchdog names when they hold a thread, with what it finds.
 fn watched_metrics(supervisor: Supervisor) -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());

@@ -1,4 +1,6 @@
-//! `kubernetes_build_info`: the release that this server behaves like, and how it was built, as `/version` says it.
+//! `kubernetes_build_info`: the release that this server behaves like, and how it was built.
+//!
+//! The labels have the values of `/version`.
 
 use super::source::{MetricKind, Sample};
 use crate::version;

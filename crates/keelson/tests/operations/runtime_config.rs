@@ -1,4 +1,6 @@
 //! `--runtime-config`: the versions of built-in groups that clients find, by default and where settings name them.
+//!
+//! Objects of a version that is off are kept.
 
 use keelson_server::Config;
 use keelson_testkit::{ProcessServer, ProcessServerBuilder, TestServer};

@@ -258,7 +258,7 @@ async fn idle_connections_use_up_no_descriptors() {
 
 /// How long a request may have a thread of the runtime work at a time, in seconds. A build that is not optimized takes many times
 /// as long, on a slow machine more: there the bound only tells work of seconds from work of milliseconds.
-const LONGEST_POLL: &str = if cfg!(debug_assertions) { "1.0" } else { "0.01" };
+const LONGEST_POLL: &str = if cfg!(debug_assertions) { "1" } else { "0.01" };
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const JSON_PATCH: &str = "application/json-patch+json";

@@ -116,7 +116,7 @@ pub(crate) fn kinds(document: &Value, schema: &Value) -> Vec<(String, String)> {
     named.collect()
 }
 
-/// Why a value does not fit a schema, with the place of it. Null stands for a field that has no value.
+/// The reason for which a value does not fit a schema, with its place. Null stands for a field that has no value.
 pub(crate) fn misfit(document: &Value, schema: &Value, value: &Value, place: &str) -> Option<String> {
     let schema = resolved(document, schema);
     if value.is_null() {
@@ -247,6 +247,10 @@ pub(crate) fn renamed(object: &Value, name: &str) -> Value {
         if let Some(value) = object["metadata"].get(kept) {
             metadata.insert(kept.to_owned(), value.clone());
         }
+    }
+    // It stands for a field that the kind no longer has, and the server counts it.
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.remove("deprecated.daemonset.template.generation");
     }
     let fields = object.as_object_mut().unwrap();
     fields.insert("metadata".to_owned(), Value::Object(metadata));

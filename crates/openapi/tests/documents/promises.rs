@@ -1,4 +1,6 @@
 //! The documents say what the API does: in both encodings, with the fields, defaults and answers that it has.
+//!
+//! The server is asked in the tests of the whole program.
 
 use super::*;
 

@@ -21,6 +21,8 @@ static BUCKETS: Buckets = Buckets::of_durations(&[
 ]);
 /// The most places in the store that are counted one by one. Further ones are counted together.
 const MOST_PLACES: usize = 5_000;
+/// Places that hold the places of several resources, beside those of groups.
+const NESTED: [&str; 1] = ["services"];
 /// The beginning of all keys of objects.
 const ROOT: &str = "/registry/";
 
@@ -119,7 +121,7 @@ fn place_of(key: &str) -> &str {
     let Some(path) = key.strip_prefix(ROOT) else { return "" };
     let end = |from: usize| path[from..].find('/').map_or(path.len(), |end| from + end);
     let first = end(0);
-    let holds_others = path[..first].contains('.') || &path[..first] == "services";
+    let holds_others = path[..first].contains('.') || NESTED.contains(&&path[..first]);
     if holds_others && first < path.len() { &path[..end(first + 1)] } else { &path[..first] }
 }
 

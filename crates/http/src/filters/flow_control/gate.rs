@@ -40,7 +40,7 @@ struct State {
     executing: u64,
     /// Requests that were given seats.
     dispatched: u64,
-    /// How long those waited that were given seats, how long those that were not, and how long the first held them.
+    /// The times of waiting for seats, of waiting in vain, and of holding seats.
     waits: Times,
     vain_waits: Times,
     executions: Times,
