@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
 mod answers;
+mod apply;
 mod changes;
 mod columns;
 mod costly;
