@@ -7,6 +7,7 @@
 mod access_metrics;
 mod access_webhooks;
 mod admission;
+mod apply;
 mod asked_of_updates;
 mod authenticators;
 mod bootstrap;
