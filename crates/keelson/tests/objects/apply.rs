@@ -119,3 +119,39 @@ async fn a_whole_number_is_one_however_it_is_written() {
         patch(&raw, &by_a, APPLY, &whole.to_string().replace("\"REPLICAS\"", fraction), 500).await;
     }
 }
+
+/// A config map of 860 kB, whose owner makes it larger than the store takes.
+fn large(name: &str) -> Value {
+    let data: Map<String, Value> = (0..9_999).map(|at| (format!("key-{at:060}"), json!("0123456789abcdef"))).collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_is_too_large_with_its_owners_is_stored_without_them() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let one = format!("{CONFIG_MAPS}/large");
+    let made = raw.post(CONFIG_MAPS, &large("large")).await.expect(201).json();
+    assert_eq!(made["metadata"]["managedFields"], Value::Null);
+    let read = raw.get(&*one).await.expect(200).json();
+    assert_eq!((&read["metadata"], read["data"].as_object().unwrap().len()), (&made["metadata"], 9_999));
+    // Without owners a patch adds none, and an apply would add one for all fields.
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    let patched = raw.patch(&*one, MERGE, &labelled).await.expect(200).json();
+    assert_eq!(patched["metadata"]["managedFields"], Value::Null);
+    let applied = raw.patch(format!("{one}?fieldManager=m"), APPLY, &large("large")).await.expect(413).json();
+    assert!(applied["message"].as_str().unwrap().contains("--max-object-bytes"), "{applied}");
+
+    // One that grows until it has no room for them.
+    let mut small = large("grows");
+    let data = small["data"].as_object_mut().unwrap();
+    let removed: Vec<_> = data.keys().take(300).cloned().collect();
+    removed.iter().for_each(|key| drop(data.remove(key)));
+    let made = raw.post(CONFIG_MAPS, &small).await.expect(201).json();
+    assert_eq!(made["metadata"]["managedFields"].as_array().map(Vec::len), Some(1));
+    let grown = raw.put(format!("{CONFIG_MAPS}/grows"), &large("grows")).await.expect(200).json();
+    assert_eq!((&grown["metadata"]["managedFields"], grown["data"].as_object().unwrap().len()), (&Value::Null, 9_999));
+    let revision = &grown["metadata"]["resourceVersion"];
+    let again = raw.put(format!("{CONFIG_MAPS}/grows"), &large("grows")).await.expect(200).json();
+    assert_eq!(&again["metadata"]["resourceVersion"], revision, "what changes nothing writes nothing");
+}

@@ -17,7 +17,7 @@ use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written
 use crate::admission::WriteOptions;
 use crate::companions::Companions;
 use crate::quota::{Charged, Settled};
-use crate::registry::{Registry, note_store_works, store_error};
+use crate::registry::{Registry, is_too_large, note_store_works, store_error};
 use crate::target::Target;
 
 /// How often a commit is tried again because its guards changed in between.
@@ -68,6 +68,28 @@ pub(super) struct Plan<'p> {
     companions: Companions,
 }
 
+impl Plan<'_> {
+    /// The stored object, if the write would leave it unchanged.
+    fn changes_nothing(&self) -> Option<Written> {
+        let (Content::Put(encoded), Some(live)) = (&self.content, self.live) else { return None };
+        let is_same = !live.rewritten && *encoded.object() == live.object;
+        is_same.then(|| Written::new(encoded.object().clone(), Some(live.revision), Effect::Updated))
+    }
+
+    /// Drops the managed fields, which can be as large as the rest of the object, as upstream does with an object that is too large.
+    /// Returns true if there were any.
+    fn drop_managed_fields(&mut self) -> bool {
+        let Content::Put(encoded) = &self.content else { return false };
+        if self.request.keeps_owners {
+            return false;
+        }
+        let (mut object, Some(_)) = encoded.object().decode_apart(Revision::ZERO) else { return false };
+        object.remove_meta("resourceVersion");
+        self.content = Content::Put(ManagedObject::stored(object).encode(self.request.target));
+        true
+    }
+}
+
 impl Registry {
     /// Commits a change of an object of this collection that is `live`, or rehearses it.
     ///
@@ -94,18 +116,18 @@ impl Registry {
                 (Content::Put(new.encode(request.target)), guards, None)
             }
         };
-        if let (Content::Put(encoded), Some(live)) = (&content, live)
-            && !live.rewritten
-            && *encoded.object() == live.object
-        {
-            let same = encoded.object().clone();
-            return Ok(Commit::Done(Written::new(same, Some(live.revision), Effect::Updated)));
-        }
         let relative_key = request.target.relative_key(&name);
         let key = StoreKey::new(format!("{}{relative_key}", collection.prefix()));
         let mut plan = Plan { request, collection, live, relative_key, key, content, companions };
         for _ in 0..GUARD_ATTEMPTS {
-            match self.attempt(&plan, &guards).await? {
+            if let Some(written) = plan.changes_nothing() {
+                return Ok(Commit::Done(written));
+            }
+            let attempt = match self.attempt(&plan, &guards).await {
+                Err(error) if is_too_large(&error) && plan.drop_managed_fields() => continue,
+                attempt => attempt?,
+            };
+            match attempt {
                 Attempt::Ended(commit) => return Ok(commit),
                 // They are made from the cache, so let it see what changed.
                 Attempt::GuardsChanged | Attempt::QuotasChanged if live.is_none() => {
