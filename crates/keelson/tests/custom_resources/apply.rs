@@ -1,4 +1,6 @@
 //! Server-side apply to custom resources: objects, maps and lists that it empties, and nulls with and without a default.
+//!
+//! Each state is applied twice, and the second apply changes nothing.
 
 use keelson_testkit::{Raw, TestServer, definition_version};
 use serde_json::{Value, json};

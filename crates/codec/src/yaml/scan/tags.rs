@@ -1,6 +1,6 @@
 //! Tags, anchors and directives.
 //!
-//! They are scanned to the end, so that a text is refused for what is wrong with it. Anchors have no name here, since nothing refers to one.
+//! They are scanned to the end, so that a text is refused for what is wrong with it. Anchors have no name here: nothing refers to one.
 
 use std::borrow::Cow;
 
