@@ -2,35 +2,47 @@
 //!
 //! Kubernetes reads and writes YAML 1.1 as `go-yaml` v2 understands it: `yes` is a boolean, `0644` is octal, and keys
 //! come in a natural order. Clients have files that depend on it, so the rules of [`scalar`] and the layout of the
-//! writer are the same here. Two things are refused because no honest request needs them: aliases, which let a short
-//! text stand for a huge one, and more than one document.
+//! writer are the same here. Three things are refused: aliases, which let a short text stand for a huge one, merge keys, which are of
+//! no use without them, and more than one document, of which upstream reads the first and drops the others.
+
+use std::fmt;
 
 use keelson_meta::json::Value;
-use thiserror::Error;
 
 use crate::json::Parsed;
 
 mod emit;
 mod glance;
-mod input;
 mod list;
 mod order;
 mod read;
 mod scalar;
+mod scan;
 mod style;
 mod tape;
+mod text;
 
 pub use list::ListWriter;
 
 /// Why a text is not YAML that can be an object.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("yaml: line {line}: {problem}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlError {
-    /// The line, counted from one.
+    /// The line, counted from one; 0 where none is known.
     pub line: usize,
     /// What is wrong there.
     pub problem: String,
 }
+
+impl fmt::Display for YamlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "yaml: {}", self.problem),
+            line => write!(f, "yaml: line {line}: {}", self.problem),
+        }
+    }
+}
+
+impl std::error::Error for YamlError {}
 
 /// Reads the one document of a text; an empty text is null. Keys that are not strings become the strings JSON needs.
 ///

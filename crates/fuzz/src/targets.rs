@@ -30,6 +30,7 @@ pub fn all() -> &'static [Target] {
     &[
         bytes::JSON,
         bytes::YAML,
+        bytes::YAML_TEXT,
         bytes::PROTOBUF,
         bytes::STORED,
         bytes::SCHEMA,

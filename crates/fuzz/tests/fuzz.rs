@@ -38,6 +38,7 @@ macro_rules! targets {
 targets! {
     json "json",
     yaml "yaml",
+    yaml_text "yaml-text",
     protobuf "protobuf",
     stored "stored",
     schema "schema",

@@ -31,6 +31,17 @@ pub use size::{about_bytes, about_bytes_of_members};
 pub use to_value::to_value;
 pub use value_kind::ValueKind;
 
+/// The integer that Go writes for a float, if the float has no fraction and the integer fits.
+#[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
+pub fn integral(number: f64) -> Option<i64> {
+    /// Whole numbers below this are exact as floats. Of larger ones Go writes the shortest digits that read as the same float.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() != 0.0 || !number.is_finite() {
+        return None;
+    }
+    if number.abs() < EXACT { Some(number as i64) } else { number.to_string().parse().ok() }
+}
+
 /// A JSON value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Value {
@@ -60,6 +71,20 @@ impl Value {
                 }
                 map.iter_mut().for_each(|(_, value)| value.sort_all_keys());
             }
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::String(_) => {}
+        }
+    }
+
+    /// Makes an integer of each float in it that has no fraction and fits, as Go does when it writes JSON and reads it again.
+    pub fn make_floats_whole(&mut self) {
+        match self {
+            Self::Number(number) if number.is_f64() => {
+                if let Some(whole) = number.as_f64().and_then(integral) {
+                    *self = whole.into();
+                }
+            }
+            Self::Array(items) => items.iter_mut().for_each(Self::make_floats_whole),
+            Self::Object(map) => map.values_mut().for_each(Self::make_floats_whole),
             Self::Null | Self::Bool(_) | Self::Number(_) | Self::String(_) => {}
         }
     }

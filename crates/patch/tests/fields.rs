@@ -202,7 +202,7 @@ fn removed_fields_go_with_what_is_below_them() {
         "f:containers": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}, "k:{\"name\":\"b\"}": {"f:image": {}}},
         "f:securityContext": {"f:runAsUser": {}},
     }));
-    let expected = json!({"hostname": "h", "containers": [{"name": "b"}], "securityContext": null});
+    let expected = json!({"hostname": "h", "containers": [{"name": "b"}], "securityContext": {}});
     assert_eq!(remove(pod_spec(), &pod, &fields), expected);
     let named = with_named_fields(&fields, pod_spec());
     let expected = json!({

@@ -200,6 +200,48 @@ fn items_and_entries_that_are_given_up_go_with_what_nobody_owns() {
 }
 
 #[test]
+fn an_item_that_an_update_repeats_is_its_own() {
+    let mut live = Live::new();
+    let mut wanted = config("i:1", None);
+    let containers = "/spec/template/spec/containers";
+    *wanted.pointer_mut(containers).unwrap() = json!([{"name": "c", "image": "i:1"}, {"name": "d", "image": "d:1"}]);
+    live.apply("one", &wanted, NOON, false);
+    let with = |live: &Live, items: Value| {
+        let mut after = live.object.clone();
+        *after.pointer_mut(containers).unwrap() = items;
+        after
+    };
+    let twice = json!([{"name": "c", "image": "i:1"}, {"name": "d", "image": "d:1"}, {"name": "c", "image": "i:2"}]);
+    live.update("up", with(&live, twice), NOON);
+    let items = |fields: Value| json!({"f:spec": {"f:template": {"f:spec": {"f:containers": fields}}}});
+    let fields = |live: &Live, name: &str| {
+        live.owners.get(&Manager::updates(name, V1, "")).map(|owned| owned.fields.to_fields_v1())
+    };
+    assert_eq!(fields(&live, "up"), Some(items(json!({"k:{\"name\":\"c\"}": {}}))));
+    let conflicts = live.try_apply("one", &wanted, LATER, false).unwrap_err();
+    assert_eq!(conflicts.0.len(), 1, "{conflicts}");
+    let once = json!([{"name": "c", "image": "i:2"}, {"name": "d", "image": "d:1"}]);
+    live.update("down", with(&live, once), NOON);
+    let whole = items(json!({"k:{\"name\":\"c\"}": {".": {}, "f:image": {}, "f:name": {}}}));
+    assert_eq!((fields(&live, "up"), fields(&live, "down")), (None, Some(whole)));
+}
+
+#[test]
+fn an_object_that_loses_its_fields_stays_if_it_is_applied() {
+    let mut live = Live::new();
+    let mut wanted = config("i:1", None);
+    wanted["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}});
+    wanted["metadata"]["labels"] = json!({"a": "b"});
+    live.apply("one", &wanted, NOON, false);
+    wanted["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {}});
+    wanted["metadata"]["labels"] = json!({});
+    assert!(live.apply("one", &wanted, LATER, false));
+    assert_eq!(live.object["spec"]["strategy"], wanted["spec"]["strategy"]);
+    assert_eq!(live.object["metadata"]["labels"], json!({}));
+    assert!(!live.apply("one", &wanted, LATER, false));
+}
+
+#[test]
 fn updates_take_what_they_change() {
     let mut live = Live::new();
     live.apply("one", &config("i:1", Some(2)), NOON, false);

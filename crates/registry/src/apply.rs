@@ -40,7 +40,9 @@ impl Registry {
         options: &PatchOptions,
     ) -> Result<Written, ApiError> {
         let object = document(patch)?;
-        let request = WriteRequest::new(target, name, caller, WriteOptions::Patch(options));
+        let options_of = WriteOptions::Patch(options);
+        // Without owners, the next apply would find all fields owned by `before-first-apply`.
+        let request = WriteRequest { keeps_owners: true, ..WriteRequest::new(target, name, caller, options_of) };
         let force = options.force.unwrap_or_default();
         let mut apply = Apply {
             target,

@@ -378,6 +378,15 @@ pub(crate) fn note_store_works() {
     }
 }
 
+/// etcd's words for a write that is too large.
+const ETCD_TOO_LARGE: &str = "etcdserver: request is too large";
+
+/// Returns true for the answer to a write that the store refused for its size.
+pub(crate) fn is_too_large(error: &ApiError) -> bool {
+    let is_etcds = matches!(error, ApiError::Unclassified(message) if message == ETCD_TOO_LARGE);
+    is_etcds || matches!(error, ApiError::ObjectTooLarge { .. })
+}
+
 /// What a client reads when the store fails. The operator finds the cause in the log.
 pub(crate) fn store_error(error: StoreError) -> ApiError {
     match error {
@@ -406,7 +415,7 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
         // The reference server passes etcd's words on, and clients know them.
         StoreError::TooLarge(cause) => {
             warn_repeated!(""; %cause, "a write was refused for its size");
-            ApiError::Unclassified("etcdserver: request is too large".to_owned())
+            ApiError::Unclassified(ETCD_TOO_LARGE.to_owned())
         }
         StoreError::Corrupt(cause) => {
             error_repeated!(""; %cause, "the store is damaged");

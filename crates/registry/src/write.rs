@@ -82,11 +82,13 @@ pub(crate) struct WriteRequest<'w> {
     pub(crate) of_collection: bool,
     /// What has to hold in the store when the object is written, besides.
     pub(crate) conditions: Vec<Compare>,
+    /// True for a write that fails if the object is too large with its managed fields; other writes drop these then.
+    pub(crate) keeps_owners: bool,
 }
 
 impl<'w> WriteRequest<'w> {
     pub(crate) fn new(target: &'w Target, name: &'w str, caller: &'w Caller, options: WriteOptions<'w>) -> Self {
-        Self { target, name, caller, options, of_collection: false, conditions: Vec::new() }
+        Self { target, name, caller, options, of_collection: false, conditions: Vec::new(), keeps_owners: false }
     }
 }
 

@@ -37,6 +37,8 @@ pub struct WalkOptions {
 impl WalkOptions {
     /// Only check: the object stays as it is.
     pub const CHECK: Self = Self { prune: false, normalise: false, defaults: false };
+    /// Fill in defaults alone, in a custom resource also for nulls that are no values of their own.
+    pub const DEFAULTS: Self = Self { prune: false, normalise: false, defaults: true };
     /// What is done to an object that a client sends, before it is stored.
     pub const STORE: Self = Self { prune: true, normalise: true, defaults: true };
 }
@@ -229,7 +231,8 @@ impl Walker<'_> {
                         false => scalar::is_left_out(field, value),
                         true => structural::is_left_out(field, value),
                     };
-                    if self.options.normalise && left_out {
+                    let makes_way = || of_custom && self.options.defaults && field.default_json().is_some();
+                    if left_out && (self.options.normalise || makes_way()) {
                         DROPPED
                     } else {
                         found.filled += usize::from(field.filled());

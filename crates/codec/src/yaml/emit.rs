@@ -4,12 +4,14 @@
 //! past column 80. Strings are plain when they can be, literal blocks when they have line breaks, quoted otherwise.
 
 use std::borrow::Cow;
+use std::fmt;
+
+use keelson_meta::json::integral;
 
 use keelson_meta::control_characters::acts;
 
 use super::glance::{Look, ODD, SPACE, Verdict, look};
 use super::order;
-use super::scalar::integral;
 use super::style::{Style, is_break, must_escape, style};
 use super::tape::{Kind, Tape, TapeIndex};
 
@@ -438,7 +440,8 @@ fn number_text(number: &str) -> Cow<'_, str> {
     integral(float).map_or_else(|| float_text(float), |int| int.to_string()).into()
 }
 
-fn float_text(float: f64) -> String {
+/// A float in the shortest form that reads back.
+pub(super) fn float_text(float: impl fmt::Display + fmt::LowerExp) -> String {
     let scientific = format!("{float:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
         return scientific;
@@ -448,6 +451,6 @@ fn float_text(float: f64) -> String {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
         }
-        Ok(_) | Err(_) => format!("{float}"),
+        Ok(_) | Err(_) => float.to_string(),
     }
 }

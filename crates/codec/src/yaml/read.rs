@@ -1,62 +1,53 @@
-//! From YAML events to a value tree.
+//! From the tokens of a YAML text to a value tree.
 //!
-//! Plain scalars are resolved as `go-yaml` does, in `scalar.rs`. Anchors and aliases are refused, so that a document can't
-//! become larger than its text.
+//! The grammar is YAML 1.1 as `go-yaml` v2 reads it, and errors have its words. Plain scalars get their types in `scalar.rs`. Anchors
+//! and aliases are refused, so that a document can't become larger than its text.
 
 use std::borrow::Cow;
 
 use keelson_meta::go_format::quote;
-use keelson_meta::json::{Entry, Map, Number, Slot, Text, Value};
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use keelson_meta::json::{Entry, Map, Number, Slot, Text, Value, integral};
 
 use super::YamlError;
-use super::input::{Ahead, BoundedInput, document_start};
-use super::scalar::{Meaning, integral, meaning};
+use super::emit::float_text;
+use super::scalar::{Meaning, meaning};
+use super::scan::{Scanner, Token};
+use super::text::{Mark, check_characters};
 use crate::json::{Duplicates, MAX_DEPTH, Parsed};
 use crate::room::{Rest, count_any};
 
-/// YAML 1.1 takes no collection of more than 1,024 characters for a key; this is what is said of one that is far larger.
-const TOO_FAR_AHEAD: &str = "could not find expected ':'";
-
 /// How many members of a mapping are collected before a map is made of them.
 const LARGE_MAPPING: usize = 4096;
+/// The prefix of the tags of YAML itself.
+const CORE: &str = "tag:yaml.org,2002:";
+/// The most handles of tags that a document has. Each tag is compared with them.
+const MAX_HANDLES: usize = 64;
+/// The tag of what is merged into the mapping around it.
+const MERGE: &str = "<<";
 
 /// Reads the only document of the text.
 pub(super) fn document(text: &str) -> Result<Parsed, YamlError> {
-    let text = match document_start(text) {
-        "" => Cow::Borrowed(text),
-        start => Cow::Owned([start, text.trim_start_matches('\u{feff}')].concat()),
-    };
-    let ahead = Ahead::default();
-    let parser = Parser::new(BoundedInput::new(&text, ahead.clone()));
-    let (duplicates, members, keys) = (Duplicates::default(), Vec::new(), Vec::new());
-    let mut reader = Reader { text: text.as_ref(), parser, ahead, duplicates, members, keys };
-    let mut value = None;
-    loop {
-        let (event, at) = reader.next()?;
-        match event {
-            Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
-            Event::DocumentStart(_) if value.is_some() => return Err(problem(at, "more than one document")),
-            Event::DocumentStart(_) => {
-                let (first, at) = reader.next()?;
-                value = Some(reader.value(first, at, 0)?);
-            }
-            Event::StreamEnd => break,
-            Event::Alias(_)
-            | Event::Scalar(..)
-            | Event::SequenceStart(..)
-            | Event::SequenceEnd
-            | Event::MappingStart(..)
-            | Event::MappingEnd => return Err(problem(at, "content outside of a document")),
-        }
+    check_characters(text)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.starts_with('\u{feff}') {
+        return Err(YamlError { line: 0, problem: "found a second byte order mark".to_owned() });
     }
-    Ok(Parsed { value: value.unwrap_or_default(), duplicates: reader.duplicates.into_messages() })
+    let mut reader = Reader {
+        scanner: Scanner::new(text),
+        handles: Vec::new(),
+        duplicates: Duplicates::default(),
+        members: Vec::new(),
+        keys: Vec::new(),
+    };
+    let value = reader.document()?;
+    reader.end()?;
+    Ok(Parsed { value, duplicates: reader.duplicates.into_messages() })
 }
 
-struct Reader<'a> {
-    text: &'a str,
-    parser: Parser<'a, BoundedInput<'a>>,
-    ahead: Ahead,
+struct Reader<'t> {
+    scanner: Scanner<'t>,
+    /// The prefixes that directives give to handles of tags.
+    handles: Vec<(&'t str, Cow<'t, str>)>,
     duplicates: Duplicates,
     /// Members of the mappings that are being read. Each takes its own off the end when all are known.
     members: Vec<Slot>,
@@ -64,111 +55,363 @@ struct Reader<'a> {
     keys: Vec<Stands>,
 }
 
-impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, Marker), YamlError> {
-        self.ahead.start();
-        match self.parser.next_event() {
-            Some(Ok((event, span))) if !self.ahead.is_exceeded() => Ok((event, span.start)),
-            Some(Ok((_, span))) => Err(problem(span.start, TOO_FAR_AHEAD)),
-            Some(Err(error)) if self.ahead.is_exceeded() => Err(problem(*error.marker(), TOO_FAR_AHEAD)),
-            Some(Err(error)) => Err(problem(*error.marker(), error.info())),
-            None => Err(YamlError { line: 1, problem: "unexpected end of the text".to_owned() }),
+/// The position of a value, which limits its style.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In a collection in flow style: nothing in block style.
+    Flow,
+    /// Anything but a sequence that is not indented.
+    Block,
+    /// Anything: the key or the value of a mapping in block style.
+    Member,
+}
+
+impl<'t> Reader<'t> {
+    /// The document; null for a text without one.
+    fn document(&mut self) -> Result<Value, YamlError> {
+        let (token, _) = self.scanner.peek()?;
+        match token {
+            Token::StreamEnd => return Ok(Value::Null),
+            Token::Version(..) | Token::TagHandle { .. } | Token::DocumentStart => self.directives()?,
+            _ => return self.value(Place::Block, 0),
         }
+        let (token, mark) = self.scanner.take()?;
+        if token != Token::DocumentStart {
+            return Err(misplaced(mark, "did not find expected <document start>"));
+        }
+        if self.is_between_documents()? { Ok(Value::Null) } else { self.value(Place::Block, 0) }
     }
 
-    fn value(&mut self, event: Event<'a>, at: Marker, depth: usize) -> Result<Value, YamlError> {
-        if depth > MAX_DEPTH {
-            return Err(problem(at, "exceeded max depth"));
-        }
-        match event {
-            Event::Scalar(text, style, 0, tag) => scalar(text, style, tag.as_deref(), at),
-            Event::SequenceStart(0, _) => self.sequence(at, depth + 1),
-            Event::MappingStart(0, _) => self.mapping(at, depth + 1),
-            Event::Alias(_) | Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => {
-                Err(problem(at, "anchors and aliases are not supported"))
+    fn directives(&mut self) -> Result<(), YamlError> {
+        let mut has_version = false;
+        loop {
+            let (token, mark) = self.scanner.peek()?;
+            match token {
+                Token::Version(..) if has_version => {
+                    return Err(misplaced(mark, "found duplicate %YAML directive"));
+                }
+                Token::Version(1, 1) => has_version = true,
+                Token::Version(..) => return Err(misplaced(mark, "found incompatible YAML document")),
+                Token::TagHandle { handle, prefix } => {
+                    if self.handles.iter().any(|(known, _)| known == handle) {
+                        return Err(misplaced(mark, "found duplicate %TAG directive"));
+                    }
+                    if self.handles.len() == MAX_HANDLES {
+                        return Err(problem(mark, "too many %TAG directives"));
+                    }
+                    self.handles.push((*handle, prefix.clone()));
+                }
+                _ => return Ok(()),
             }
-            Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd
-            | Event::SequenceEnd
-            | Event::MappingEnd => Err(problem(at, "expected a value")),
+            self.scanner.take()?;
         }
     }
 
-    fn sequence(&mut self, opened: Marker, depth: usize) -> Result<Value, YamlError> {
+    fn is_between_documents(&mut self) -> Result<bool, YamlError> {
+        let (token, _) = self.scanner.peek()?;
+        Ok(matches!(
+            token,
+            Token::Version(..) | Token::TagHandle { .. } | Token::DocumentStart | Token::DocumentEnd | Token::StreamEnd
+        ))
+    }
+
+    /// Checks that nothing stands behind the document but empty documents.
+    fn end(&mut self) -> Result<(), YamlError> {
+        let mut begins = false;
+        loop {
+            match self.scanner.take()? {
+                (Token::StreamEnd, _) => return Ok(()),
+                (Token::DocumentEnd, _) => begins = false,
+                (Token::DocumentStart, _) => begins = true,
+                (_, mark) if begins => return Err(problem(mark, "more than one document")),
+                (_, mark) => return Err(misplaced(mark, "did not find expected <document start>")),
+            }
+        }
+    }
+
+    /// The value that begins with the next token.
+    fn value(&mut self, place: Place, depth: usize) -> Result<Value, YamlError> {
+        let tag = self.tag()?;
+        let (token, mark) = self.scanner.peek()?;
+        if depth > MAX_DEPTH {
+            return Err(problem(mark, "exceeded max depth"));
+        }
+        let is_block = place != Place::Flow;
+        match token {
+            Token::Entry if place == Place::Member => self.entries(mark, depth + 1, false),
+            Token::Scalar { .. } => {
+                let (token, mark) = self.scanner.take()?;
+                let Token::Scalar { text, is_plain } = token else { return Ok(Value::Null) };
+                scalar(text, is_plain, tag.as_deref(), mark)
+            }
+            Token::FlowSequenceStart => self.flow_sequence(depth + 1),
+            Token::FlowMappingStart => self.flow_mapping(depth + 1),
+            Token::SequenceStart if is_block => {
+                self.scanner.take()?;
+                self.entries(mark, depth + 1, true)
+            }
+            Token::MappingStart if is_block => self.mapping(depth + 1),
+            _ if tag.is_some() => scalar(Cow::Borrowed(""), true, tag.as_deref(), mark),
+            _ => Err(misplaced(mark, "did not find expected node content")),
+        }
+    }
+
+    /// The tag of the value that comes next, if it has one, in full.
+    fn tag(&mut self) -> Result<Option<Cow<'t, str>>, YamlError> {
+        let unsupported = |mark| Err(problem(mark, "anchors and aliases are not supported"));
+        match self.scanner.peek()? {
+            (Token::Anchor, mark) => return unsupported(mark),
+            (Token::Tag { .. }, _) => {}
+            _ => return Ok(None),
+        }
+        let (token, mark) = self.scanner.take()?;
+        if let (Token::Anchor, mark) = self.scanner.peek()? {
+            return unsupported(mark);
+        }
+        let Token::Tag { handle, suffix } = token else { return Ok(None) };
+        let known = self.handles.iter().find(|(known, _)| *known == handle).map(|(_, prefix)| &**prefix);
+        let prefix = match (known, handle) {
+            (_, "") => return Ok(Some(suffix)),
+            (Some(prefix), _) => prefix,
+            (None, "!") => "!",
+            (None, "!!") => CORE,
+            (None, _) => return Err(misplaced(mark, "found undefined tag handle")),
+        };
+        Ok(Some([prefix, &suffix].concat().into()))
+    }
+
+    /// The entries of a sequence in block style; one that is not indented has no end of its own.
+    fn entries(&mut self, opened: Mark, depth: usize, is_indented: bool) -> Result<Value, YamlError> {
         let mut array = Vec::new();
         loop {
-            let (event, at) = self.next()?;
-            if matches!(event, Event::SequenceEnd) {
-                array.shrink_to_fit();
-                return Ok(Value::Array(array));
+            match self.scanner.peek()? {
+                (Token::Entry, _) => {}
+                (Token::BlockEnd, _) if is_indented => {
+                    self.scanner.take()?;
+                    break;
+                }
+                (_, mark) if is_indented => return Err(misplaced(mark, "did not find expected '-' indicator")),
+                _ => break,
             }
+            self.scanner.take()?;
+            let (token, at) = self.scanner.peek()?;
+            let is_empty = match token {
+                Token::Entry | Token::BlockEnd => true,
+                Token::Key | Token::Value => !is_indented,
+                _ => false,
+            };
             self.rest(opened, at).make_room(&mut array, ends_of_elements);
-            array.push(self.value(event, at, depth)?);
+            array.push(if is_empty { Value::Null } else { self.value(Place::Block, depth)? });
         }
+        array.shrink_to_fit();
+        Ok(Value::Array(array))
     }
 
-    /// What is not read yet of a collection.
-    fn rest(&self, opened: Marker, at: Marker) -> Rest<'a> {
-        // Markers count characters. In a text of long ones that is a place before the one that is meant, and more is counted.
-        Rest::new(self.text.as_bytes(), opened.index(), at.index())
+    fn flow_sequence(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let (_, opened) = self.scanner.take()?;
+        let mut array = Vec::new();
+        while self.goes_on(array.is_empty(), &Token::FlowSequenceEnd, "did not find expected ',' or ']'")? {
+            let (token, at) = self.scanner.peek()?;
+            let is_pair = *token == Token::Key;
+            self.rest(opened, at).make_room(&mut array, ends_of_elements);
+            array.push(if is_pair { self.pair(depth + 1)? } else { self.value(Place::Flow, depth)? });
+        }
+        array.shrink_to_fit();
+        Ok(Value::Array(array))
     }
 
-    fn mapping(&mut self, opened: Marker, depth: usize) -> Result<Value, YamlError> {
-        let start = self.members.len();
-        // What comes behind so many members goes into the map at once, so that keys that come again and again take no room.
-        let mut large: Option<Map> = None;
-        while let Some(member) = self.member(depth)? {
-            match &mut large {
-                Some(map) => {
-                    if map.is_full() {
-                        map.reserve(self.rest(opened, member.stands.at).count(map.len(), ends_of_elements));
-                    }
-                    self.insert(map, member);
-                }
-                None => {
-                    self.members.push(Slot::new(member.name, member.value));
-                    self.keys.push(member.stands);
-                    if self.members.len() - start == LARGE_MAPPING {
-                        large = Some(self.collect(start));
-                    }
-                }
+    /// Returns true if a collection in flow style has one more element. Its end is taken.
+    fn goes_on(&mut self, is_first: bool, end: &Token<'_>, problem: &str) -> Result<bool, YamlError> {
+        let (token, mark) = self.scanner.peek()?;
+        if token != end && !is_first {
+            if *token != Token::FlowEntry {
+                return Err(misplaced(mark, problem));
+            }
+            self.scanner.take()?;
+        }
+        let goes_on = self.scanner.peek()?.0 != end;
+        if !goes_on {
+            self.scanner.take()?;
+        }
+        Ok(goes_on)
+    }
+
+    /// A mapping of one member that stands in a sequence in flow style.
+    fn pair(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let (_, mark) = self.scanner.take()?;
+        let mut map = Map::new();
+        let name = match self.scanner.peek()?.0 {
+            Token::Value | Token::FlowEntry | Token::FlowSequenceEnd => return Err(problem(mark, NULL_KEY)),
+            _ => self.name(Place::Flow)?,
+        };
+        let (value, _) = self.flow_value(&Token::FlowSequenceEnd, depth)?;
+        map.insert(name.text, value);
+        Ok(Value::Object(map))
+    }
+
+    /// The value behind a key in flow style, and where it stands; null if there is none before the end of the collection.
+    fn flow_value(&mut self, end: &Token<'_>, depth: usize) -> Result<(Value, Mark), YamlError> {
+        if *self.scanner.peek()?.0 == Token::Value {
+            self.scanner.take()?;
+            let (token, at) = self.scanner.peek()?;
+            if *token != Token::FlowEntry && token != end {
+                return Ok((self.value(Place::Flow, depth)?, at));
             }
         }
-        Ok(Value::Object(match large {
-            Some(map) => map,
-            None => self.collect(start),
-        }))
+        Ok((Value::Null, self.scanner.peek()?.1))
     }
 
-    /// The next member of a mapping; `None` at the end of the mapping.
-    fn member(&mut self, depth: usize) -> Result<Option<Member>, YamlError> {
-        let (event, at) = self.next()?;
-        let key = match event {
-            Event::MappingEnd => return Ok(None),
-            Event::Scalar(text, style, 0, tag) => scalar(text, style, tag.as_deref(), at)?,
-            Event::Alias(_) | Event::Scalar(..) => return Err(problem(at, "anchors and aliases are not supported")),
-            _ => return Err(problem(at, "a key must be a scalar")),
+    fn flow_mapping(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let (_, opened) = self.scanner.take()?;
+        let mut mapping = self.begin(opened);
+        while self.goes_on(mapping.is_empty(self), &Token::FlowMappingEnd, "did not find expected ',' or '}'")? {
+            let (token, mark) = self.scanner.peek()?;
+            // Only what the scanner took for a key has a value.
+            let has_value = *token == Token::Key;
+            if has_value {
+                self.scanner.take()?;
+                if matches!(self.scanner.peek()?.0, Token::Value | Token::FlowEntry | Token::FlowMappingEnd) {
+                    return Err(problem(mark, NULL_KEY));
+                }
+            }
+            let name = self.name(Place::Flow)?;
+            let (value, at) = match has_value {
+                true => self.flow_value(&Token::FlowMappingEnd, depth)?,
+                false => (Value::Null, self.scanner.peek()?.1),
+            };
+            let stands = name.stands(at);
+            self.add(&mut mapping, name.text, value, stands);
+        }
+        Ok(self.finish(mapping))
+    }
+
+    fn mapping(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let (_, opened) = self.scanner.take()?;
+        let mut mapping = self.begin(opened);
+        loop {
+            match self.scanner.take()? {
+                (Token::BlockEnd, _) => return Ok(self.finish(mapping)),
+                (Token::Key, _) => {}
+                (_, mark) => return Err(misplaced(mark, "did not find expected key")),
+            }
+            let (token, mark) = self.scanner.peek()?;
+            if matches!(token, Token::Key | Token::Value | Token::BlockEnd) {
+                return Err(problem(mark, NULL_KEY));
+            }
+            let name = self.name(Place::Member)?;
+            let (value, at) = self.block_value(depth)?;
+            let stands = name.stands(at);
+            self.add(&mut mapping, name.text, value, stands);
+        }
+    }
+
+    /// The value behind a key in block style, and where it stands; null if there is none.
+    fn block_value(&mut self, depth: usize) -> Result<(Value, Mark), YamlError> {
+        let (token, mark) = self.scanner.peek()?;
+        if *token != Token::Value {
+            return Ok((Value::Null, mark));
+        }
+        self.scanner.take()?;
+        match self.scanner.peek()? {
+            (Token::Key | Token::Value | Token::BlockEnd, _) => Ok((Value::Null, mark)),
+            (_, at) => Ok((self.value(Place::Member, depth)?, at)),
+        }
+    }
+
+    /// The key of a member.
+    fn name(&mut self, place: Place) -> Result<Name, YamlError> {
+        let tag = self.tag()?;
+        let (token, mark) = self.scanner.peek()?;
+        let is_scalar = matches!(token, Token::Scalar { .. });
+        let is_collection = match token {
+            Token::FlowSequenceStart | Token::FlowMappingStart => true,
+            Token::SequenceStart | Token::MappingStart => place != Place::Flow,
+            Token::Entry => place == Place::Member,
+            _ => false,
         };
-        let stands = Stands { at, is_text: key.is_string() };
-        let name = name_of(key, at)?;
-        let (event, at) = self.next()?;
-        let value = self.value(event, at, depth)?;
-        Ok(Some(Member { name, value, stands }))
+        if is_collection {
+            return Err(problem(mark, "a key must be a scalar"));
+        }
+        if !is_scalar && tag.is_none() {
+            return Err(misplaced(mark, "did not find expected node content"));
+        }
+        let (text, is_plain) = match is_scalar.then(|| self.scanner.take()).transpose()? {
+            Some((Token::Scalar { text, is_plain }, _)) => (text, is_plain),
+            _ => (Cow::Borrowed(""), true),
+        };
+        let is_merge =
+            text == MERGE && (is_plain && tag.is_none() || tag.as_deref().and_then(core_tag) == Some("merge"));
+        if is_merge {
+            return Err(problem(mark, "merge keys are not supported"));
+        }
+        let (resolved, text) = resolve(text, is_plain, tag.as_deref(), mark)?;
+        let name = match resolved {
+            Meaning::Text | Meaning::Timestamp | Meaning::Merge => {
+                return Ok(Name { text: text.into(), at: mark, is_text: true });
+            }
+            Meaning::Null => return Err(problem(mark, NULL_KEY)),
+            Meaning::Unsigned(_) => return Err(problem(mark, &format!("JSON cannot have the key `{text}`"))),
+            Meaning::Bool(value) => value.to_string(),
+            Meaning::Int(number) => number.to_string(),
+            Meaning::Float(number) => float_key(number),
+        };
+        Ok(Name { text: name.into(), at: mark, is_text: false })
     }
 
-    fn insert(&self, map: &mut Map, member: Member) {
-        match map.entry(member.name) {
+    /// The part of a collection that is not read yet.
+    fn rest(&self, opened: Mark, at: Mark) -> Rest<'t> {
+        Rest::new(self.scanner.text().as_bytes(), opened.at, at.at)
+    }
+}
+
+/// A mapping that is being read.
+struct Mapping {
+    opened: Mark,
+    /// The index of its first member among those of all mappings.
+    start: usize,
+    /// Members beyond [`LARGE_MAPPING`] go into this map at once, so that repeated keys take no room.
+    large: Option<Map>,
+}
+
+impl Mapping {
+    fn is_empty(&self, reader: &Reader<'_>) -> bool {
+        self.large.is_none() && reader.members.len() == self.start
+    }
+}
+
+impl Reader<'_> {
+    fn begin(&self, opened: Mark) -> Mapping {
+        Mapping { opened, start: self.members.len(), large: None }
+    }
+
+    fn add(&mut self, mapping: &mut Mapping, name: Text, value: Value, stands: Stands) {
+        let Some(map) = &mut mapping.large else {
+            self.members.push(Slot::new(name, value));
+            self.keys.push(stands);
+            if self.members.len() - mapping.start == LARGE_MAPPING {
+                mapping.large = Some(self.collect(mapping.start));
+            }
+            return;
+        };
+        if map.is_full() {
+            map.reserve(self.rest(mapping.opened, stands.at).count(map.len(), ends_of_elements));
+        }
+        match map.entry(name) {
             Entry::Vacant(entry) => {
-                entry.insert(member.value);
+                entry.insert(value);
             }
             Entry::Occupied(mut entry) => {
-                member.stands.note(entry.key(), &self.duplicates);
-                entry.insert(member.value);
+                stands.note(entry.key(), &self.duplicates);
+                entry.insert(value);
             }
         }
+    }
+
+    fn finish(&mut self, mapping: Mapping) -> Value {
+        Value::Object(match mapping.large {
+            Some(map) => map,
+            None => self.collect(mapping.start),
+        })
     }
 
     /// The mapping of which the members from `start` on were read.
@@ -181,25 +424,33 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A member of a mapping.
-struct Member {
-    name: Text,
-    value: Value,
-    stands: Stands,
+/// A key.
+struct Name {
+    text: Text,
+    at: Mark,
+    /// True for a key that is a string: `go-yaml` quotes such a key when it reports it as a duplicate.
+    is_text: bool,
 }
 
-/// Where a key stands, and whether it is a text there: `go-yaml` names keys so when they come twice.
+impl Name {
+    fn stands(&self, value: Mark) -> Stands {
+        Stands { at: self.at, line: value.line_number(), is_text: self.is_text }
+    }
+}
+
+/// The place of a key, and the line of its value, which names a duplicate.
 struct Stands {
-    at: Marker,
+    at: Mark,
+    line: usize,
     is_text: bool,
 }
 
 impl Stands {
     /// Notes that the key came before.
     fn note(&self, key: &str, duplicates: &Duplicates) {
-        duplicates.note(self.at.index(), || {
+        duplicates.note(self.at.index, || {
             let shown = if self.is_text { quote(key) } else { key.to_owned() };
-            format!("line {}: key {shown} already set in map", self.at.line())
+            format!("line {}: key {shown} already set in map", self.line)
         });
     }
 }
@@ -209,28 +460,21 @@ fn ends_of_elements(text: &[u8]) -> usize {
     count_any(text, *b",\n")
 }
 
-/// JSON keys are strings: other scalars become what JSON would print for them.
-fn name_of(key: Value, at: Marker) -> Result<Text, YamlError> {
-    match key {
-        Value::String(text) => Ok(text),
-        Value::Null => Err(problem(at, "a key must not be null")),
-        other => Ok(other.to_string().into()),
+const NULL_KEY: &str = "a key must not be null";
+
+/// A float as it stands in a key, which Go prints with single precision.
+#[expect(clippy::cast_possible_truncation, reason = "Go rounds it, too")]
+fn float_key(number: f64) -> String {
+    match number as f32 {
+        single if single.is_nan() => ".nan".to_owned(),
+        f32::INFINITY => ".inf".to_owned(),
+        f32::NEG_INFINITY => "-.inf".to_owned(),
+        single => float_text(single),
     }
 }
 
-fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, at: Marker) -> Result<Value, YamlError> {
-    let tag = tag.map(core_tag);
-    let resolved = match tag {
-        None if style == ScalarStyle::Plain => meaning(&text),
-        None | Some(None | Some("str")) => Meaning::Text,
-        Some(Some("binary")) => return Err(problem(at, "the tag !!binary is not supported")),
-        Some(Some(_)) => meaning(&text),
-    };
-    if let Some(Some(wanted)) = tag
-        && !fits(wanted, resolved)
-    {
-        return Err(problem(at, &format!("cannot decode `{text}` as a !!{wanted}")));
-    }
+fn scalar(text: Cow<'_, str>, is_plain: bool, tag: Option<&str>, at: Mark) -> Result<Value, YamlError> {
+    let (resolved, text) = resolve(text, is_plain, tag, at)?;
     match resolved {
         Meaning::Null => Ok(Value::Null),
         Meaning::Bool(value) => Ok(Value::Bool(value)),
@@ -239,14 +483,36 @@ fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, at: Marker)
         Meaning::Float(number) => json_number(number)
             .map(Value::Number)
             .ok_or_else(|| problem(at, &format!("JSON cannot hold the number `{text}`"))),
-        Meaning::Merge => Err(problem(at, "merge keys are not supported")),
-        Meaning::Timestamp | Meaning::Text => Ok(Value::from(text)),
+        Meaning::Timestamp | Meaning::Merge | Meaning::Text => Ok(Value::from(text)),
     }
 }
 
-/// The name of a tag of the core schema, `None` for a tag of someone else, which leaves text as it is.
-fn core_tag(tag: &Tag) -> Option<&str> {
-    tag.is_yaml_core_schema().then_some(tag.suffix.as_str())
+/// The meaning of a scalar with this tag.
+fn resolve<'s>(
+    text: Cow<'s, str>,
+    is_plain: bool,
+    tag: Option<&str>,
+    at: Mark,
+) -> Result<(Meaning, Cow<'s, str>), YamlError> {
+    let resolved = match tag.map(core_tag) {
+        None if is_plain => meaning(&text),
+        Some(Some("binary")) => return Err(problem(at, "the tag !!binary is not supported")),
+        Some(Some(wanted @ ("null" | "bool" | "int" | "float" | "timestamp"))) => {
+            let found = meaning(&text);
+            if !fits(wanted, found) {
+                return Err(problem(at, &format!("cannot decode `{text}` as a !!{wanted}")));
+            }
+            found
+        }
+        // Tags of applications leave the text as it is.
+        None | Some(_) => Meaning::Text,
+    };
+    Ok((resolved, text))
+}
+
+/// The name of a tag of YAML itself.
+fn core_tag(tag: &str) -> Option<&str> {
+    tag.strip_prefix(CORE)
 }
 
 fn fits(tag: &str, meaning: Meaning) -> bool {
@@ -254,9 +520,8 @@ fn fits(tag: &str, meaning: Meaning) -> bool {
         "null" => meaning == Meaning::Null,
         "bool" => matches!(meaning, Meaning::Bool(_)),
         "int" => matches!(meaning, Meaning::Int(_) | Meaning::Unsigned(_)),
-        "float" => matches!(meaning, Meaning::Int(_) | Meaning::Unsigned(_) | Meaning::Float(_)),
-        "timestamp" => meaning == Meaning::Timestamp,
-        _ => meaning == Meaning::Text,
+        "float" => matches!(meaning, Meaning::Int(_) | Meaning::Float(_)),
+        _ => meaning == Meaning::Timestamp,
     }
 }
 
@@ -265,6 +530,11 @@ fn json_number(number: f64) -> Option<Number> {
     integral(number).map(Number::from).or_else(|| Number::from_f64(number))
 }
 
-fn problem(at: Marker, problem: &str) -> YamlError {
-    YamlError { line: at.line(), problem: problem.to_owned() }
+fn problem(at: Mark, problem: &str) -> YamlError {
+    YamlError { line: at.line_number(), problem: problem.to_owned() }
+}
+
+/// The error about a token that stands where another has to: `go-yaml` counts lines from zero here.
+fn misplaced(at: Mark, problem: &str) -> YamlError {
+    YamlError { line: at.line, problem: problem.to_owned() }
 }

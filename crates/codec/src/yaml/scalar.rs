@@ -63,14 +63,6 @@ fn is_sixtieth(group: &str) -> bool {
     }
 }
 
-/// The integer a float stands for, if it has no fraction and fits.
-#[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
-pub(super) fn integral(number: f64) -> Option<i64> {
-    /// 2^63: every float below it fits an `i64`.
-    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    (number.fract() == 0.0 && number.abs() < LIMIT).then_some(number as i64)
-}
-
 /// A text that starts with a sign or a digit.
 fn number(text: &str) -> Meaning {
     if is_timestamp(text) {

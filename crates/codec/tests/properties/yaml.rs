@@ -3,7 +3,7 @@
 //! Documents of other writers are in the unit tests of the reader.
 
 use keelson_codec::yaml::{self, ListWriter};
-use keelson_meta::json::{Value, json};
+use keelson_meta::json::{Value, integral, json};
 use keelson_meta::{ListHead, ListMeta, Revision};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,8 +15,7 @@ use crate::strategies::value;
 fn as_go_has_it(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
-            let float = number.as_f64().unwrap();
-            if float.fract() == 0.0 && float.abs() < 2f64.powi(63) { json!(float as i64) } else { number.into() }
+            integral(number.as_f64().unwrap()).map_or(number.into(), Value::from)
         }
         Value::Array(items) => items.into_iter().map(as_go_has_it).collect(),
         Value::Object(map) => map.into_iter().map(|(key, value)| (key, as_go_has_it(value))).collect(),
@@ -198,6 +197,104 @@ fn plain_text_gets_the_types_of_go_yaml() {
 }
 
 #[test]
+fn plain_scalars_are_what_the_table_says() {
+    let table: Value = serde_json::from_str(include_str!("../scalars.json")).unwrap();
+    for row in table.as_array().unwrap() {
+        let (text, value) = (row[0].as_str().unwrap(), &row[1]);
+        reads(&format!("a: {text}\n"), &json!({ "a": value }));
+        reads(&format!("- {text}\n"), &json!([value]));
+        for quoted in [format!("'{text}'"), format!("\"{text}\"")] {
+            reads(&format!("a: {quoted}\n"), &json!({ "a": text }));
+        }
+        // A text is written so that it stays one, as a key too.
+        for object in [json!({ "a": text }), json!({ text: "a" }), json!([text])] {
+            let written = yaml::to_vec(&object);
+            assert_eq!(yaml::parse(&written).unwrap().value, object, "{}", String::from_utf8_lossy(&written));
+        }
+        if value.as_str().is_none() {
+            writes(&json!({ "a": text }), &format!("a: \"{text}\"\n"));
+        }
+    }
+}
+
+#[test]
+fn the_layout_is_that_of_yaml_1_1() {
+    reads("a: -0\nb: -0.0\nc: 1e400\n", &json!({"a": 0, "b": 0, "c": "1e400"}));
+    // No line break is made up, and those of other systems are some.
+    reads("a: |\n  x", &json!({"a": "x"}));
+    reads("a: |\r\n  x\r\n  w\r\n", &json!({"a": "x\nw\n"}));
+    reads("a: |\n  x\n\n\n", &json!({"a": "x\n"}));
+    reads("a: |+\n  x\n\n", &json!({"a": "x\n\n"}));
+    reads("a: >-\n  x\n  w\n\n   z\n  w\n", &json!({"a": "x w\n\n z\nw"}));
+    reads("a: |2\n   x\n", &json!({"a": " x\n"}));
+    reads("a: x\u{85}  w\n", &json!({"a": "x w"}));
+    reads("a: \"x\u{2028}  w\"\n", &json!({"a": "x\u{2028}w"}));
+    // Quotes and flow collections go on wherever the next line begins.
+    reads("a: \"x\nw\"\n", &json!({"a": "x w"}));
+    reads("a: 'x\n\n  w'\n", &json!({"a": "x\nw"}));
+    reads("a: \"x \\\n   w\\tz\"\n", &json!({"a": "x w\tz"}));
+    reads("a: [x,\nw\n]\nb: {c: d\n}\n", &json!({"a": ["x", "w"], "b": {"c": "d"}}));
+    // Tabs separate, but indent nothing.
+    reads("a:\tx\n", &json!({"a": "x"}));
+    reads("a: \"\tx\"\nb: [\tx\t]\n", &json!({"a": "\tx", "b": ["x"]}));
+    fails("\ta: x\n", "yaml: found character that cannot start any token");
+    fails("a: x\n\t\nb: w\n", "yaml: line 2: found a tab character that violates indentation");
+    // Keys and pairs.
+    reads("{a, b: , \"c\":d, e: f}", &json!({"a": null, "b": null, "c": "d", "e": "f"}));
+    reads("[a: b, {c: d}]", &json!([{"a": "b"}, {"c": "d"}]));
+    reads("? a\n: b\n? c\n", &json!({"a": "b", "c": null}));
+    reads("a:\n- x\n- w\nb:\n  - z\n", &json!({"a": ["x", "w"], "b": ["z"]}));
+    reads("- - x\n  - w\n-\n- a: b\n  c: d\n", &json!([["x", "w"], null, {"a": "b", "c": "d"}]));
+    reads("1e10: a\n0x10: b\n.inf: c\n", &json!({"1e+10": "a", "16": "b", ".inf": "c"}));
+    // Documents.
+    reads("---\na: x\n---\n", &json!({"a": "x"}));
+    reads("a: x\n...\n---\n...\n", &json!({"a": "x"}));
+    reads("%YAML 1.1\n%TAG !e! tag:example.com,2026:\n---\na: !e!x 1\n", &json!({"a": "1"}));
+    reads("\u{feff}a: x\n", &json!({"a": "x"}));
+    reads("a: <<\nb: [<<]\n\"<<\": c\n", &json!({"a": "<<", "b": ["<<"], "<<": "c"}));
+    reads(
+        "a: ! 1\nb: !<tag:yaml.org,2002:str> 2\nc: !!float 3\nd: !!str\n",
+        &json!({"a": "1", "b": "2", "c": 3, "d": ""}),
+    );
+}
+
+#[test]
+fn what_is_no_yaml_1_1_is_refused_in_the_words_of_go_yaml() {
+    for (text, expected) in [
+        ("a: b: c\n", "yaml: mapping values are not allowed in this context"),
+        ("x: y\na: b: c\n", "yaml: line 2: mapping values are not allowed in this context"),
+        ("a: [x\n", "yaml: line 1: did not find expected ',' or ']'"),
+        ("a: {x\n", "yaml: line 1: did not find expected ',' or '}'"),
+        ("a: [x,, y]\n", "yaml: did not find expected node content"),
+        ("a: \"x\n", "yaml: line 2: found unexpected end of stream"),
+        ("a: \"\\/\"\n", "yaml: found unknown escape character"),
+        ("a: \"\\ud83d\"\n", "yaml: found invalid Unicode character escape code"),
+        ("a: \"\\xz0\"\n", "yaml: did not find expected hexdecimal number"),
+        ("a: [|\n  x]\n", "yaml: found character that cannot start any token"),
+        ("a: @x\n", "yaml: found character that cannot start any token"),
+        ("a: x\nb\nc: d\n", "yaml: line 3: could not find expected ':'"),
+        ("a: x\n - y: z\n", "yaml: line 2: mapping values are not allowed in this context"),
+        ("a: [x]\n  b: c\n", "yaml: line 1: did not find expected key"),
+        ("- a\nb: c\n", "yaml: line 1: did not find expected '-' indicator"),
+        ("a: |x\n", "yaml: did not find expected comment or line break"),
+        ("a: |0\n", "yaml: found an indentation indicator equal to 0"),
+        ("a: |\n\tx\n", "yaml: line 2: found a tab character where an indentation space is expected"),
+        ("a: \u{1}\n", "yaml: control characters are not allowed"),
+        ("\u{feff}\u{feff}a: x\n", "yaml: found a second byte order mark"),
+        ("a: x\u{7f}\n", "yaml: control characters are not allowed"),
+        ("%YAML 1.2\n---\na: b\n", "yaml: found incompatible YAML document"),
+        ("%FOO\n---\na: b\n", "yaml: found unknown directive name"),
+        ("a: !e!x y\n", "yaml: found undefined tag handle"),
+        ("{a: b} c\n", "yaml: did not find expected <document start>"),
+    ] {
+        fails(text, expected);
+    }
+    let key = "k".repeat(1025);
+    fails(&format!("a: b\n{key}: c\n"), "yaml: line 2: could not find expected ':'");
+    reads(&format!("{}: c\n", &key[..1000]), &json!({ &key[..1000]: "c" }));
+}
+
+#[test]
 fn keys_that_are_no_texts_and_come_twice_are_reported_as_they_are() {
     let parsed = yaml::parse(b"{1: a, 1: b, true: c, \"true\": d}").unwrap();
     assert_eq!(parsed.duplicates, ["line 1: key 1 already set in map", "line 1: key \"true\" already set in map"]);
@@ -213,9 +310,15 @@ fn keys_that_come_twice_are_reported() {
 #[test]
 fn what_cannot_be_an_object_is_refused() {
     fails("a: &x 1\nb: *x\n", "yaml: line 1: anchors and aliases are not supported");
-    fails("a: 1\n---\nb: 2\n", "yaml: line 2: more than one document");
+    fails("a: 1\n---\nb: 2\n", "yaml: line 3: more than one document");
     fails("a: .inf\n", "yaml: line 1: JSON cannot hold the number `.inf`");
     fails("a:\n  <<: {b: 1}\n", "yaml: line 2: merge keys are not supported");
+    fails("!!null x\n", "yaml: line 1: cannot decode `x` as a !!null");
+    fails("~: x\n", "yaml: line 1: a key must not be null");
+    fails("? {a: b}\n: c\n", "yaml: line 1: a key must be a scalar");
+    fails("a: !!binary eA==\n", "yaml: line 1: the tag !!binary is not supported");
+    assert!(yaml::parse("? ".repeat(100_000).as_bytes()).is_err());
+    assert!(yaml::parse("- ".repeat(100_000).as_bytes()).is_err());
     fails("? [a]\n: b\n", "yaml: line 1: a key must be a scalar");
     fails("a: !!int x\n", "yaml: line 1: cannot decode `x` as a !!int");
     assert!(yaml::parse(b"a: b: c\n").is_err());

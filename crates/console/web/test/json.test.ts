@@ -3,6 +3,7 @@ import test from 'node:test';
 import { copied, isSame, jsonText, NumberText, numberOf, readJson } from '../src/lib/json';
 import { objectOf, yamlOf } from '../src/lib/text';
 import type { Json } from '../src/api/types';
+import scalars from '../../../codec/tests/scalars.json';
 
 const NUMBERS = [
   '0',
@@ -50,6 +51,34 @@ test('numbers of YAML are those of JSON, or refused', async () => {
   assert.equal(await read('"1.0"'), '{"a":"1.0"}');
   for (const bad of ['.inf', '.nan', '-.inf']) await assert.rejects(() => read(bad), /is no number of JSON/);
   assert.equal(jsonText(await objectOf('1: a\n2.50: b\n')), '{"1":"a","2.5":"b"}');
+});
+
+test('a plain scalar of YAML is what it is for the server, and a text stays one', async () => {
+  for (const [text, value] of scalars as [string, Json][]) {
+    assert.deepEqual(JSON.parse(jsonText(await objectOf(`a: ${text}\n`))), { a: value }, text);
+    for (const one of [{ a: text }, { [text]: 'a' }]) {
+      const written = await yamlOf(one);
+      if (typeof value !== 'string') assert.equal(written.includes('"'), true, text);
+      assert.deepEqual(await objectOf(written), one, written);
+    }
+  }
+});
+
+test('characters that are none of YAML, or line breaks for others, are escaped', async () => {
+  const escapes = {
+    '\u0085': '\\N',
+    '\u2028': '\\L',
+    '\u2029': '\\P',
+    '\x7f': '\\x7F',
+    '\ufeff': '\\uFEFF',
+    '\x01': '\\x01',
+  };
+  for (const [char, escape] of Object.entries(escapes)) {
+    assert.equal(await yamlOf({ a: `x${char}"\\y` }), `a: "x${escape}\\"\\\\y"\n`);
+    assert.deepEqual(await objectOf(`a: "x${escape}y"\n`), { a: `x${char}y` });
+  }
+  assert.equal(await yamlOf({ a: '\tx\ny\n' }), 'a: "\\tx\\ny\\n"\n');
+  assert.equal(await yamlOf({ a: 'x\n\ty\n' }), 'a: |\n  x\n  \ty\n');
 });
 
 test('a key is a key, whatever objects inherit by its name', async () => {

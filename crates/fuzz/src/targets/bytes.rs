@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use keelson_codec::{StoredObject, json, pretty, yaml};
-use keelson_meta::json::Value;
+use keelson_meta::json::{Map, Value};
 use keelson_meta::{Object, Revision};
 use keelson_schema::{Schemas, WalkOptions, WalkReport};
 
@@ -132,6 +132,12 @@ pub(super) const YAML: Target = Target {
         "%YAML 1.1\n",
         "\u{feff}",
         "\u{85}",
+        "\u{2028}",
+        "\\\n",
+        "\r\n",
+        "!e!x ",
+        "%TAG !e! x:\n",
+        "|\n\n  \t",
         "a: ",
     ],
     check: |input| match yaml::parse(input) {
@@ -149,6 +155,39 @@ pub(super) const YAML: Target = Target {
             form(&parsed.value)
         }
         Err(error) => refused(&error.problem),
+    },
+};
+
+pub(super) const YAML_TEXT: Target = Target {
+    name: "yaml-text",
+    seeds: &[
+        b"0o14",
+        b"<<",
+        b"a: b # c\n  d\n",
+        b" x \ny\t\n\n",
+        "\u{85}\u{2028}\u{7f}\u{feff}".as_bytes(),
+        b"- |+\n\tx",
+    ],
+    words: &[
+        ": ", " #", "\n", "\n ", " \n", "\t", "- ", "? ", "---", "...", "0X1f", "1_0", ".5", "~", "yes", "'", "\"",
+        "\u{2029}", "%",
+    ],
+    check: |input| {
+        let text = String::from_utf8_lossy(input);
+        let mut value = Map::new();
+        value.insert(&*text, Value::Array(vec![Value::from(&*text)]));
+        value.insert("text of a member", &*text);
+        let value = Value::Object(value);
+        let written = yaml::to_vec(&value);
+        let read = yaml::parse(&written).map(|parsed| parsed.value);
+        assert_eq!(read, Ok(value), "a text is written as {}", String::from_utf8_lossy(&written));
+        // The style is what follows the key.
+        written
+            .iter()
+            .rev()
+            .take(8)
+            .filter(|byte| !byte.is_ascii_alphanumeric())
+            .fold(0, |kind, byte| kind << 8 | u64::from(*byte))
     },
 };
 

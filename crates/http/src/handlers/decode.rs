@@ -178,13 +178,14 @@ impl Encoding {
     fn parse(self, bytes: &[u8], default: (&str, &str)) -> Result<Parsed, String> {
         match self {
             Self::Json => json::parse(bytes).map_err(|error| format!("{NO_VERSION}json parse error: {error}")),
+            Self::Yaml if bytes.is_empty() => Err("Object 'Kind' is missing in ''".to_owned()),
             // Upstream turns YAML into JSON first, with the keys in alphabetical order: faults are found in that order.
             Self::Yaml => yaml::parse(bytes)
                 .map(|mut parsed| {
                     parsed.value.sort_all_keys();
                     parsed
                 })
-                .map_err(|error| format!("{NO_VERSION}yaml parse error: {error}")),
+                .map_err(|error| error.to_string()),
             Self::Protobuf => keelson_protobuf::decode_with_default(bytes, default)
                 .map(|decoded| Parsed { value: decoded.object.into_value(), duplicates: Vec::new() })
                 .map_err(|error| format!("{NO_VERSION}{error}")),

@@ -5,7 +5,8 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
 use keelson_access::audit::{AuditRecord, Body};
-use keelson_codec::{json, yaml};
+use keelson_codec::json::{self, Parsed};
+use keelson_codec::yaml;
 use keelson_meta::error::MediaTypes;
 use keelson_meta::json::{Value, ValueKind};
 use keelson_meta::options::{self, FieldValidation, PatchOptions, Query};
@@ -69,16 +70,21 @@ pub(super) async fn document(
     if kind == PatchKind::Apply {
         return match parsed {
             // Most of what is applied is JSON, which is YAML as well; what it says twice is only found in that.
-            Ok(parsed) if parsed.duplicates.is_empty() => {
-                Ok(Patch { kind, document: parsed.value, faults: Vec::new() })
+            Ok(Parsed { value: mut document, duplicates }) if duplicates.is_empty() => {
+                document.make_floats_whole();
+                Ok(Patch { kind, document, faults: Vec::new() })
             }
             Ok(_) | Err(_) => applied(&body, validation),
         };
     }
     match parsed {
-        Ok(parsed) => {
-            refuse_other_forms(kind, &parsed.value, validation)?;
-            Ok(Patch { kind, document: parsed.value, faults: parsed.duplicates })
+        Ok(Parsed { value: mut document, duplicates: faults }) => {
+            refuse_other_forms(kind, &document, validation)?;
+            if kind == PatchKind::Strategic {
+                // Upstream decodes it without its schema, so that a whole number is one however it is written.
+                document.make_floats_whole();
+            }
+            Ok(Patch { kind, document, faults })
         }
         Err(error) => Err(ApiError::BadRequest(match (kind, validation) {
             (PatchKind::Merge, FieldValidation::Ignore) => BAD_MERGE_PATCH.to_owned(),

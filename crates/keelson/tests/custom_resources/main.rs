@@ -6,6 +6,7 @@
 
 mod again;
 mod answers;
+mod apply;
 mod changes;
 mod columns;
 mod costly;

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use http::Method;
 use keelson_testkit::{Call, Raw, TestServer};
 use serde_json::{Value, json};
 
@@ -197,6 +198,35 @@ async fn keys_that_come_twice_in_yaml_are_named_by_their_lines() {
 }
 
 /// Upstream turns YAML into JSON with sorted keys before it reads it.
+async fn post_yaml(raw: &Raw, body: &str, code: u16) -> (Value, Vec<String>) {
+    send(raw.call(Method::POST, CONFIG_MAPS), YAML, body, code).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn yaml_is_read_as_kubectl_reads_it() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let head = |name: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n");
+    let data = "data:\n  a: \"quoted\n  text\"\n  b:\t'0o14'\n  c: <<\n  d: |\n    no line break";
+    let (made, _) = post_yaml(&raw, &(head("a") + data), 201).await;
+    assert_eq!(made["data"], json!({"a": "quoted text", "b": "0o14", "c": "<<", "d": "no line break"}));
+    let (made, _) = post_yaml(&raw, &format!("---\n{}data: {{a: b,\nc: d\n}}\n---\n", head("b")), 201).await;
+    assert_eq!(made["data"], json!({"a": "b", "c": "d"}));
+    // It is written so that it reads the same.
+    let written = raw.get(format!("{CONFIG_MAPS}/a")).header("accept", YAML).await.expect(200).text();
+    assert!(written.contains("  b: \"0o14\"\n  c: \"<<\"\n"), "{written}");
+    let unrecognized = "the object provided is unrecognized (must be of type ConfigMap)";
+    for (body, problem) in [
+        ("", "Object 'Kind' is missing in '' (<empty>)"),
+        ("a: \u{1}\n", "yaml: control characters are not allowed (613a20010a)"),
+        ("a: [|\n", "yaml: found character that cannot start any token (613a205b7c0a)"),
+        ("x: y\na: \"\\/\"\n", "yaml: line 2: found unknown escape character (783a20790a613a20225c2f220a)"),
+        ("a: b\n---\nc: d\n", "yaml: line 3: more than one document (613a20620a2d2d2d0a633a20640a)"),
+    ] {
+        assert_eq!(post_yaml(&raw, body, 400).await.0["message"], format!("{unrecognized}: {problem}"), "{body:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_in_yaml_are_found_in_alphabetical_order() {
     let server = TestServer::start().await;

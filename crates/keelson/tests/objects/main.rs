@@ -8,6 +8,7 @@ mod access_metrics;
 mod access_webhooks;
 mod admission;
 mod admission_table;
+mod apply;
 mod asked_of_updates;
 mod authenticators;
 mod bootstrap;

@@ -14,7 +14,7 @@ use super::conflict::{Conflict, Conflicts};
 use super::element::PathElement;
 use super::extract::{extract, extract_text};
 use super::listing::Hidden;
-use super::merge::merge;
+use super::merge::{lay_again, merge};
 use super::named::with_named_fields;
 use super::owned::Fields;
 use super::owners::{Manager, Owned, Owners};
@@ -91,13 +91,13 @@ pub fn update<'a>(
     let keeps = comparisons.at(writer.version).is_some_and(|changes| owners.keeps(writer.manager, changes));
     let losses = comparisons.losses(&owners, keeps.then_some(writer.manager));
     owners.take(losses);
-    let mut taken = FieldSet::new();
-    if let Some(changes) = comparisons.take(writer.version) {
-        taken = changes.added;
+    // An item that an update repeats is both removed and added, so removed fields are not subtracted here.
+    let taken = comparisons.take(writer.version).map(|changes| {
+        let mut taken = changes.added;
         taken.extend(changes.modified);
-        taken.subtract(&changes.removed);
-    }
-    if !taken.is_empty() {
+        taken
+    });
+    if let Some(taken) = taken.filter(|taken| !taken.is_empty()) {
         let time = writer.now.map(str::to_owned);
         match owners.0.get_mut(writer.manager) {
             Some(owned) if keeps => owned.time = time,
@@ -151,7 +151,11 @@ pub fn apply<'a>(
             all.subtract_with_below(&kept);
             let now = Owned { fields: all.into(), version: writer.version.to_owned(), time: None };
             owners.0.insert(writer.manager.clone(), now);
-            prune(versions, &owners, writer, merged, last)
+            let mut pruned = prune(versions, &owners, writer, merged, last);
+            // An empty list has no fields and went with its items. An object that was emptied may be applied as null. The second of
+            // two equal applies would bring both back.
+            lay_again(schema, &mut pruned, applied);
+            pruned
         }
         _ => merged,
     };

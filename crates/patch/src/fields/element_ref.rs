@@ -11,8 +11,8 @@ use super::element::PathElement;
 pub(super) enum PathElementRef<'v> {
     /// A field of an object or an entry of a map.
     Field(&'v str),
-    /// The item of a list that has these values in these fields, which are sorted by name.
-    Key { names: &'v [&'v str], values: &'v [&'v Value] },
+    /// The item of a list that has these values in these fields, which are sorted by name, and leaves the others out.
+    Key { names: &'v [&'v str], values: &'v [Option<&'v Value>] },
     /// The item of a set that is this value.
     Value(&'v Value),
 }
@@ -23,11 +23,19 @@ impl PathElementRef<'_> {
         match self {
             Self::Field(name) => PathElement::field(name),
             Self::Key { names, values } => {
-                PathElement::key(names.iter().zip(values).map(|(name, value)| ((*name).into(), (*value).clone())))
+                PathElement::key(key_fields(names, values).map(|(name, value)| (name.into(), value.clone())))
             }
             Self::Value(value) => PathElement::value(value.clone()),
         }
     }
+}
+
+/// The key fields that an item has.
+pub(super) fn key_fields<'v>(
+    names: &'v [&'v str],
+    values: &'v [Option<&'v Value>],
+) -> impl Iterator<Item = (&'v str, &'v Value)> + Clone {
+    names.iter().zip(values).filter_map(|(name, value)| Some((*name, (*value)?)))
 }
 
 /// The value of these key fields.

@@ -22,8 +22,6 @@ pub(super) enum NoIdentity {
     NullItem,
     #[error("associative list with keys may not have non-map elements")]
     NotAnObject,
-    #[error("associative list with keys has an element that omits key field {0:?} (and doesn't have default value)")]
-    NoKey(String),
     #[error(
         "associative list with keys has an element that omits all key fields [{0}] (and doesn't have default values for any \
          key fields)"
@@ -39,9 +37,13 @@ pub(super) enum NoIdentity {
     NotAssociative,
 }
 
+/// The value of one key field of an item; `None` if the item leaves it out and it has no default. Such an item differs from each that
+/// has the field.
+pub(super) type KeyValue<'k> = Option<&'k Value>;
+
 /// What tells the items of one list apart.
 pub(super) enum Keys<'a> {
-    /// The values of fields. In declared order, as a client is told which one is missing, and their names sorted.
+    /// The values of key fields; an item has at least one. In declared order, as messages name them, and their names sorted.
     Fields { declared: Vec<KeyField<'a>>, names: Vec<&'a str> },
     /// They themselves.
     Value,
@@ -88,11 +90,11 @@ impl<'a> Keys<'a> {
     }
 
     /// Appends the values by which an item is told apart.
-    fn identify<'k>(&'k self, item: &'k Value, values: &mut Vec<&'k Value>) -> Result<(), NoIdentity> {
+    fn identify<'k>(&'k self, item: &'k Value, values: &mut Vec<KeyValue<'k>>) -> Result<(), NoIdentity> {
         match self {
             Self::Fields { declared, .. } => {
                 let start = values.len();
-                values.resize(start + declared.len(), &NULL);
+                values.resize(start + declared.len(), None);
                 identify_by(declared, item, &mut values[start..]).inspect_err(|_| values.truncate(start))
             }
             Self::Value => match item {
@@ -100,7 +102,7 @@ impl<'a> Keys<'a> {
                 Value::Array(_) => Err(NoIdentity::ListInSet),
                 Value::Null => Err(NoIdentity::NullInSet),
                 Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                    values.push(item);
+                    values.push(Some(item));
                     Ok(())
                 }
             },
@@ -120,44 +122,54 @@ impl<'a> Keys<'a> {
         left.len() == right.len() && left.iter().zip(right).all(&mut are_same)
     }
 
-    fn step<'k>(&'k self, identity: &'k [&'k Value]) -> PathElementRef<'k> {
+    fn step<'k>(&'k self, identity: &'k [KeyValue<'k>]) -> PathElementRef<'k> {
         match (self, identity) {
             (Self::Fields { names, .. }, values) => PathElementRef::Key { names, values },
-            (_, [value, ..]) => PathElementRef::Value(value),
-            (_, []) => PathElementRef::Value(&NULL),
+            (_, [Some(value), ..]) => PathElementRef::Value(value),
+            (_, [None, ..] | []) => PathElementRef::Value(&NULL),
         }
     }
 }
 
-fn identify_by<'k>(fields: &'k [KeyField<'_>], item: &'k Value, values: &mut [&'k Value]) -> Result<(), NoIdentity> {
+fn identify_by<'k>(fields: &'k [KeyField<'_>], item: &'k Value, values: &mut [KeyValue<'k>]) -> Result<(), NoIdentity> {
     let members = match item {
         Value::Object(members) => members,
         Value::Null => return Err(NoIdentity::NullItem),
         _ => return Err(NoIdentity::NotAnObject),
     };
-    let value = |field: &'k KeyField<'_>| members.get(field.name).or(field.default.as_ref());
     for field in fields {
-        values[field.place] = value(field).ok_or_else(|| {
-            if fields.iter().any(|other| value(other).is_some()) {
-                return NoIdentity::NoKey(field.name.to_owned());
-            }
-            let names: Vec<String> = fields.iter().map(|field| go_format::quote(field.name)).collect();
-            NoIdentity::NoKeys(names.join(" "))
-        })?;
+        values[field.place] = members.get(field.name).or(field.default.as_ref());
     }
-    Ok(())
+    if values.iter().any(Option::is_some) {
+        return Ok(());
+    }
+    let names: Vec<String> = fields.iter().map(|field| go_format::quote(field.name)).collect();
+    Err(NoIdentity::NoKeys(names.join(" ")))
 }
 
 /// The order of identities of one list, which is that of their path elements.
-pub(super) fn order_identities(left: &[&Value], right: &[&Value]) -> Ordering {
-    let mut orders = left.iter().zip(right).map(|(left, right)| order(left, right));
-    orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+pub(super) fn order_identities(left: &[KeyValue<'_>], right: &[KeyValue<'_>]) -> Ordering {
+    let differing = left.iter().zip(right).enumerate().find_map(|(place, pair)| {
+        let order = match pair {
+            (Some(left), Some(right)) => order(left, right),
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => order_of_shorter(&left[place..]),
+            (Some(_), None) => order_of_shorter(&right[place..]).reverse(),
+        };
+        Some(order).filter(|order| order.is_ne())
+    });
+    differing.unwrap_or(Ordering::Equal)
+}
+
+/// The order of an identity against one that has a field here which it leaves out: by the name of its next field, if it has one.
+fn order_of_shorter(rest: &[KeyValue<'_>]) -> Ordering {
+    if rest.iter().any(Option::is_some) { Ordering::Greater } else { Ordering::Less }
 }
 
 /// The items of a list with their identities, sorted by them; equal ones stay in the order of the list.
 pub(super) struct Items<'k, 'v> {
     keys: &'k Keys<'k>,
-    values: Vec<&'k Value>,
+    values: Vec<KeyValue<'k>>,
     /// Where in the list each item stands.
     places: Vec<usize>,
     items: Vec<&'v Value>,
@@ -191,7 +203,7 @@ impl<'k, 'v: 'k> Items<'k, 'v> {
                     if !goes_on(place, error) {
                         break;
                     }
-                    values.resize(values.len() + width, &NULL);
+                    values.resize(values.len() + width, None);
                 }
             }
         }
@@ -202,13 +214,13 @@ impl<'k, 'v: 'k> Items<'k, 'v> {
     }
 
     /// By what an item is told apart, by its place in the list.
-    pub(super) fn identity_at(&self, place: usize) -> &[&'k Value] {
+    pub(super) fn identity_at(&self, place: usize) -> &[KeyValue<'k>] {
         let width = self.keys.width();
         &self.values[place * width..(place + 1) * width]
     }
 
     /// The same, by its place in the order of identities.
-    pub(super) fn identity(&self, index: usize) -> &[&'k Value] {
+    pub(super) fn identity(&self, index: usize) -> &[KeyValue<'k>] {
         self.identity_at(self.places[index])
     }
 

@@ -12,29 +12,45 @@ use super::view::{View, Walk};
 /// The object with everything that `applied` says in it: values are replaced, objects and lists that are owned by their
 /// parts are merged. Cost: proportional to both.
 ///
-/// Nothing goes away: null in `applied` does not remove an object or a list that has something in it. Items stand in the
+/// Nothing goes away: null in `applied` does not remove an object or a list that has something in it, or that can't
+/// be null. Items stand in the
 /// order of `applied`, those that only `object` has between them, near where they were.
 pub fn merge<'a>(schema: impl FieldSchema<'a>, object: &Value, applied: &Value) -> Value {
     // Most of it stays, and a copy of the whole is cheaper than one put together of copies of its parts.
     let mut merged = object.clone();
-    lay(View::Known(schema), &mut merged, applied);
+    lay(View::Known(schema), &mut merged, applied, Nulls::AsApplied);
     merged
 }
 
-fn lay<'a>(view: View<impl FieldSchema<'a>>, object: &mut Value, applied: &Value) {
+/// Lays an applied object again over the result of a merge from which fields were removed since. Empty lists and nulls that went with
+/// these fields come back, but no null that the schema does not take.
+pub(super) fn lay_again<'a>(schema: impl FieldSchema<'a>, object: &mut Value, applied: &Value) {
+    lay(View::Known(schema), object, applied, Nulls::WhereTaken);
+}
+
+/// The nulls that are added as new members.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    /// All nulls; validation may refuse them later.
+    AsApplied,
+    /// Only nulls that the schema takes.
+    WhereTaken,
+}
+
+fn lay<'a>(view: View<impl FieldSchema<'a>>, object: &mut Value, applied: &Value, nulls: Nulls) {
     match (view.walk(applied), &mut *object, applied) {
-        (Walk::Members, Value::Object(members), Value::Object(applied)) => lay_members(view, members, applied),
+        (Walk::Members, Value::Object(members), Value::Object(applied)) => lay_members(view, members, applied, nulls),
         (Walk::Items, Value::Array(items), Value::Array(applied)) if !items.is_empty() => {
-            lay_items(view, items, applied);
+            lay_items(view, items, applied, nulls);
         }
-        (Walk::Members, Value::Object(members), Value::Null) if !members.is_empty() => {}
-        (Walk::Items, Value::Array(items), Value::Null) if !items.is_empty() => {}
+        (Walk::Members, Value::Object(members), Value::Null) if !members.is_empty() || !view.takes_null() => {}
+        (Walk::Items, Value::Array(items), Value::Null) if !items.is_empty() || !view.takes_null() => {}
         (_, Value::String(text), Value::String(applied)) if text == applied => {}
         (_, object, applied) => *object = applied.clone(),
     }
 }
 
-fn lay_members<'a>(view: View<impl FieldSchema<'a>>, object: &mut Map, applied: &Map) {
+fn lay_members<'a>(view: View<impl FieldSchema<'a>>, object: &mut Map, applied: &Map, nulls: Nulls) {
     let (mut next, mut shared, mut near) = (applied.iter().peekable(), 0, 0);
     for (name, value) in object.iter_mut() {
         let partner = match next.next_if(|(other, _)| *other == name) {
@@ -43,11 +59,12 @@ fn lay_members<'a>(view: View<impl FieldSchema<'a>>, object: &mut Map, applied: 
         };
         if let Some(partner) = partner {
             shared += 1;
-            lay(view.member_near(name, &mut near).0, value, partner);
+            lay(view.member_near(name, &mut near).0, value, partner, nulls);
         }
     }
     for (name, value) in applied.iter().filter(|_| shared < applied.len()) {
-        if !object.contains_key(name) {
+        let mut is_taken = || !value.is_null() || view.member_near(name, &mut near).0.takes_null();
+        if !object.contains_key(name) && (nulls == Nulls::AsApplied || is_taken()) {
             object.insert(name, value.clone());
         }
     }
@@ -59,10 +76,10 @@ struct Live {
     applied: Option<usize>,
 }
 
-fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, applied: &[Value]) {
+fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, applied: &[Value], nulls: Nulls) {
     let keys = Keys::of(view);
     if keys.are_in_step(object, applied) {
-        object.iter_mut().zip(applied).for_each(|(item, applied)| lay(view.items(), item, applied));
+        object.iter_mut().zip(applied).for_each(|(item, applied)| lay(view.items(), item, applied, nulls));
         return;
     }
     let places = places(&keys, object, applied);
@@ -75,7 +92,7 @@ fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, appl
     let merged = applied.iter().zip(&partners).map(|(item, partners)| match partners[..] {
         [partner] => {
             let mut merged = object[partner].take();
-            lay(view.items(), &mut merged, item);
+            lay(view.items(), &mut merged, item, nulls);
             merged
         }
         // What was there more than once is replaced.

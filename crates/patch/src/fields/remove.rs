@@ -12,15 +12,12 @@ use super::view::View;
 
 /// The object without these fields and everything below them. Cost: proportional to the object.
 ///
-/// An object or a list in it that loses its last part becomes null; the object itself stays one.
+/// An object or a list that loses its last part stays, and is empty: null would be another value, which many fields do not take.
 pub fn remove<'a>(schema: impl FieldSchema<'a>, object: &Value, fields: &FieldSet) -> Value {
     if fields.is_empty() {
         return object.clone();
     }
-    match walk(View::Known(schema), object, fields) {
-        Value::Null => Value::Object(Map::new()),
-        left => left,
-    }
+    walk(View::Known(schema), object, fields)
 }
 
 fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) -> Value {
@@ -32,11 +29,12 @@ fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) 
                 let kept = part(view.member_near(name, &mut near).0, PathElementRef::Field(name), value, fields);
                 left.extend(kept.map(|kept| (name, kept)));
             }
-            if left.is_empty() { Value::Null } else { left.into() }
+            left.into()
         }
         (Granularity::Set | Granularity::KeyedList, Value::Array(list)) => items(view, list, fields),
         // Fields below what is now owned as one go with it.
-        (_, Value::Object(_) | Value::Array(_)) => Value::Null,
+        (_, Value::Object(_)) => Map::new().into(),
+        (_, Value::Array(_)) => Vec::<Value>::new().into(),
         (_, scalar) => scalar.clone(),
     }
 }
@@ -52,9 +50,7 @@ fn items<'a>(view: View<impl FieldSchema<'a>>, list: &[Value], fields: &FieldSet
         }
     }
     // What has no identity is nobody's to take away.
-    let left = parts.into_iter().zip(list).filter_map(|(part, item)| part.unwrap_or_else(|| Some(item.clone())));
-    let left: Vec<_> = left.collect();
-    if left.is_empty() { Value::Null } else { left.into() }
+    parts.into_iter().zip(list).filter_map(|(part, item)| part.unwrap_or_else(|| Some(item.clone()))).collect()
 }
 
 /// What is left of one part; `None` if it goes as a whole.

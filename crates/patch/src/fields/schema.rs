@@ -22,6 +22,10 @@ pub trait FieldSchema<'a>: Copy {
     fn keys(self) -> impl Iterator<Item = &'a str>;
     /// The value that a key field of the items of this list has when it is absent.
     fn key_default(self, key: &str) -> Option<Value>;
+    /// Returns true if null is a value here.
+    fn takes_null(self) -> bool {
+        true
+    }
     /// Whether it may have said otherwise when an owner was noted.
     fn may_change(self) -> bool {
         false
@@ -121,6 +125,10 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
 
     fn keys(self) -> impl Iterator<Item = &'a str> {
         self.list_keys()
+    }
+
+    fn takes_null(self) -> bool {
+        !self.is_structural() || self.nullable() || self.of() == Type::Any
     }
 
     fn may_change(self) -> bool {

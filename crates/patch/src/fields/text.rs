@@ -10,7 +10,7 @@ use keelson_meta::json::{Map, Value};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::element::PathElement;
-use super::element_ref::{PathElementRef, key_object};
+use super::element_ref::{PathElementRef, key_fields, key_object};
 use super::set::{FieldSet, Node};
 
 /// The member that makes a field with members below it a member itself.
@@ -234,7 +234,7 @@ pub(super) fn write_step(step: PathElementRef<'_>, out: &mut String) {
             out.push('"');
         }
         PathElementRef::Field(name) => write_json(&format!("f:{name}"), out),
-        PathElementRef::Key { names, values } => write_key(names.iter().copied().zip(values.iter().copied()), out),
+        PathElementRef::Key { names, values } => write_key(key_fields(names, values), out),
         PathElementRef::Value(value) if write_simple("\"v:", value, out) => out.push('"'),
         PathElementRef::Value(value) => write_json(&format!("v:{}", go_format::json(value)), out),
     }

@@ -31,6 +31,13 @@ impl<'a, S: FieldSchema<'a>> View<S> {
         }
     }
 
+    pub(super) fn takes_null(self) -> bool {
+        match self {
+            Self::Known(schema) => schema.takes_null(),
+            Self::Deduced => true,
+        }
+    }
+
     /// How the value is walked; null may stand for any object.
     pub(super) fn walk(self, value: &Value) -> Walk {
         match (self.form(), value) {

@@ -62,8 +62,8 @@ fn identity<'a, S: FieldSchema<'a>>(list: S, item: &Value) -> Option<PathElement
         }
         (Granularity::KeyedList, Value::Object(members)) => {
             let value = |key| members.get(key).cloned().or_else(|| list.key_default(key));
-            let keys: Option<Vec<_>> = list.keys().map(|key| Some((key.into(), value(key)?))).collect();
-            Some(PathElement::key(keys?))
+            let keys: Vec<_> = list.keys().filter_map(|key| Some((key.into(), value(key)?))).collect();
+            (!keys.is_empty()).then(|| PathElement::key(keys))
         }
         _ => None,
     }

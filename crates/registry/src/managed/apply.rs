@@ -12,7 +12,7 @@ use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
 use keelson_patch::fields::{
     self, BEFORE_FIRST_APPLY, Conflicts, Duplicates, Manager, Owners, Versions as _, validate,
 };
-use keelson_schema::SchemaRef;
+use keelson_schema::{SchemaRef, WalkOptions, WalkReport};
 
 use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, lend};
 use crate::intake::conform;
@@ -181,12 +181,11 @@ fn check_kind(kind: &GroupVersionKind, applied: &Value) -> Result<(), ApiError> 
     Err(ApiError::BadRequest(format!("invalid object type: {}", in_go(&stated))))
 }
 
-/// The object with the shape of its kind: typed, defaults filled in, and without the nulls that removal left. `applied` is what was
-/// sent, by which upstream names what does not fit.
+/// The object with the shape of its kind: typed, and with its defaults. `applied` is what was sent, by which upstream names what does
+/// not fit.
 fn fit(target: &Target, applied: &Value, object: Value) -> Result<Object, ApiError> {
     let kind = target.kind();
-    refuse_nulls(target, &object)?;
-    let mut object = object_of(object);
+    let mut object = object_of(replace_nulls(target, object)?);
     conform(target, kind, &mut object, &[], FieldValidation::Ignore).map_err(|fault| {
         let (name, kind) = (identity(applied, kind), in_go(kind));
         ApiError::Unclassified(format!(
@@ -197,16 +196,23 @@ fn fit(target: &Target, applied: &Value, object: Value) -> Result<Object, ApiErr
     Ok(object)
 }
 
-/// As upstream has it, a null that is applied to a field of a custom resource that takes none is no absent field.
+/// The object with the defaults of the fields that are null in it and take no null. As upstream has it, a null that is applied to such
+/// a field of a custom resource is no absent field where there is no default.
 ///
 /// # Errors
-/// 422 with each of them.
-fn refuse_nulls(target: &Target, object: &Value) -> Result<(), ApiError> {
-    let Some(rules) = target.version.structural().filter(|_| has_null(object)) else { return Ok(()) };
+/// 422 with each of those.
+fn replace_nulls(target: &Target, object: Value) -> Result<Value, ApiError> {
+    let Some((rules, schema)) = target.version.structural().zip(target.version.schema()) else { return Ok(object) };
+    if !has_null(&object) {
+        return Ok(object);
+    }
+    let mut object = object_of(object);
+    schema.walk(&mut object, &mut WalkReport::default(), WalkOptions::DEFAULTS);
+    let object = object.into_value();
     let is_null = |fault: &FieldError| matches!(&fault.kind, FieldErrorKind::TypeInvalid { value } if value.as_str() == Some("null"));
-    let errors: Vec<FieldError> = rules.judge(object, None, None).faults.into_iter().filter(is_null).collect();
+    let errors: Vec<FieldError> = rules.judge(&object, None, None).faults.into_iter().filter(is_null).collect();
     if errors.is_empty() {
-        return Ok(());
+        return Ok(object);
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     Err(ApiError::Invalid { kind: target.group_kind(), name, errors })

@@ -17,7 +17,7 @@ use super::{read_back, room};
 use crate::admission::WriteOptions;
 use crate::companions::Companions;
 use crate::quota::{Charged, Settled};
-use crate::registry::{Registry, note_store_works, store_error};
+use crate::registry::{Registry, is_too_large, note_store_works, store_error};
 use crate::target::Target;
 
 /// How often a commit is tried again because its guards changed in between.
@@ -55,6 +55,14 @@ impl Content {
             Self::Remove(last) => last,
         }
     }
+
+    /// The object as it is read once it is written, where that has more.
+    fn completed(&self, target: &Target, collection: &Collection) -> Option<StoredObject> {
+        match self {
+            Self::Put(encoded) => read_back::completed(target, collection, encoded),
+            Self::Remove(_) => None,
+        }
+    }
 }
 
 /// A write of which all is known but the guards.
@@ -74,6 +82,31 @@ impl Plan<'_> {
     /// The object as the client is shown it.
     fn shown(&self) -> StoredObject {
         self.completed.as_ref().unwrap_or(self.content.object()).clone()
+    }
+
+    /// The stored object, if the write would leave it unchanged.
+    fn changes_nothing(&self) -> Option<Written> {
+        let (Content::Put(encoded), Some(live)) = (&self.content, self.live) else { return None };
+        let unchanged = |object: &StoredObject| Written::new(object.clone(), Some(live.revision), Effect::Updated);
+        if !live.rewritten && *encoded.object() == live.object {
+            return Some(unchanged(encoded.object()));
+        }
+        let read = self.completed.as_ref()?;
+        read_back::is_stored(self.request.target, self.collection, read, live).then(|| unchanged(read))
+    }
+
+    /// Drops the managed fields, which can be as large as the rest of the object, as upstream does with an object that is too large.
+    /// Returns true if there were any.
+    fn drop_managed_fields(&mut self) -> bool {
+        let Content::Put(encoded) = &self.content else { return false };
+        if self.request.keeps_owners {
+            return false;
+        }
+        let (mut object, Some(_)) = encoded.object().decode_apart(Revision::ZERO) else { return false };
+        object.remove_meta("resourceVersion");
+        self.content = Content::Put(ManagedObject::stored(object).encode(self.request.target));
+        self.completed = self.content.completed(self.request.target, self.collection);
+        true
     }
 }
 
@@ -103,27 +136,19 @@ impl Registry {
                 (Content::Put(new.encode(request.target)), guards, None)
             }
         };
-        if let (Content::Put(encoded), Some(live)) = (&content, live)
-            && !live.rewritten
-            && *encoded.object() == live.object
-        {
-            let same = encoded.object().clone();
-            return Ok(Commit::Done(Written::new(same, Some(live.revision), Effect::Updated)));
-        }
-        let completed = match &content {
-            Content::Put(encoded) => read_back::completed(request.target, collection, encoded),
-            Content::Remove(_) => None,
-        };
-        if let (Some(read), Some(live)) = (&completed, live)
-            && read_back::is_stored(request.target, collection, read, live)
-        {
-            return Ok(Commit::Done(Written::new(read.clone(), Some(live.revision), Effect::Updated)));
-        }
+        let completed = content.completed(request.target, collection);
         let relative_key = request.target.relative_key(&name);
         let key = StoreKey::new(format!("{}{relative_key}", collection.prefix()));
         let mut plan = Plan { request, collection, live, relative_key, key, content, completed, companions };
         for _ in 0..GUARD_ATTEMPTS {
-            match self.attempt(&plan, &guards).await? {
+            if let Some(written) = plan.changes_nothing() {
+                return Ok(Commit::Done(written));
+            }
+            let attempt = match self.attempt(&plan, &guards).await {
+                Err(error) if is_too_large(&error) && plan.drop_managed_fields() => continue,
+                attempt => attempt?,
+            };
+            match attempt {
                 Attempt::Ended(commit) => return Ok(commit),
                 // They are made from the cache, so let it see what changed.
                 Attempt::GuardsChanged | Attempt::QuotasChanged if live.is_none() => {

@@ -2,14 +2,11 @@
 //! sent. What does not fit its type is no fault here: [`Structural`](crate::Structural) tells of it, together with all else that is
 //! wrong with a value.
 
-use keelson_meta::json::{Map, Number, Value};
+use keelson_meta::json::{Map, Value};
 
 use super::{DROPPED, Path, Stop, UNDECLARED, Walker};
 use crate::layout::Type;
 use crate::schemas::{SchemaRef, object_meta};
-
-/// Whole numbers below this are exact as floats, and written as integers.
-const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Whether a field with this value is left out: null stands for an absent one, unless it is a value of its own.
 pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
@@ -87,21 +84,8 @@ impl Walker<'_> {
 
     /// Keeps a value and all in it; a whole number is written as one.
     pub(super) fn keep(&self, value: &mut Value) {
-        match value {
-            Value::Number(number) if self.options.normalise && number.is_f64() => {
-                if let Some(whole) = whole(number) {
-                    *value = Value::from(whole);
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.keep(item)),
-            Value::Object(map) => map.values_mut().for_each(|member| self.keep(member)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        if self.options.normalise {
+            value.make_floats_whole();
         }
     }
-}
-
-/// The integer that a number is, whichever way it was written.
-#[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
-fn whole(number: &Number) -> Option<i64> {
-    number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT).map(|float| float as i64)
 }

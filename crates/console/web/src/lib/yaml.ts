@@ -2,6 +2,7 @@
 
 import { isScalar, parseDocument, stringify, type ScalarTag, type Tags, visit } from 'yaml';
 import type { Json, JsonObject } from '../api/types';
+import { needsQuotes, numberIn, quoted } from './scalar';
 
 /** Numbers that keep their digits, which are those of `lib/json.ts`: this file is loaded without it. */
 export interface Numbers {
@@ -17,22 +18,41 @@ export function toYaml(value: unknown, numbers: Numbers): string {
     resolve: (text) => text,
     stringify: (node) => numbers.textOf(node.value) ?? '',
   };
+  const text: ScalarTag = {
+    tag: 'tag:yaml.org,2002:str',
+    default: true,
+    identify: (one) => typeof one === 'string' && (needsQuotes(one) || PLAIN.test(one)),
+    resolve: (text) => text,
+    stringify: (node) => quoted(String(node.value)),
+  };
   return stringify(value, {
     indentSeq: false,
     lineWidth: 0,
     aliasDuplicateObjects: false,
     version: '1.1',
-    customTags: (all) => [tag, ...all],
+    customTags: (all) => [tag, text, ...all],
   });
-}
-
-/** Times stay texts, and numbers have one base, as in what kubectl reads. */
-function tags(all: Tags): Tags {
-  return all.filter((tag) => typeof tag === 'string' || (!tag.tag.endsWith(':timestamp') && tag.format !== 'TIME'));
 }
 
 /** A number as JSON writes it. */
 const PLAIN = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/;
+
+/** Numbers as kubectl reads them, and those of JSON that are too large for it. */
+const NUMBER: ScalarTag = {
+  tag: 'tag:yaml.org,2002:int',
+  default: true,
+  test: /^(?:[-+\d][\w.+-]*|\.\d[\d.eE+-]*)$/,
+  resolve: (text) => numberIn(text) ?? (PLAIN.test(text) ? Number(text) : text),
+};
+
+/** Times stay texts, as in what kubectl reads, and so does the key that merges elsewhere. */
+function tags(all: Tags): Tags {
+  const others = all.filter((tag) => typeof tag === 'string' || !/:(?:int|float|timestamp|merge)$/.test(tag.tag));
+  const words = all.filter(
+    (tag) => typeof tag !== 'string' && /:float$/.test(tag.tag) && tag.test?.test('.inf') === true,
+  );
+  return [...others, ...words, NUMBER, { ...NUMBER, tag: 'tag:yaml.org,2002:float' }];
+}
 
 /** The object that the text is of; an error says what is wrong with the text. */
 export function fromYaml(text: string, numbers: Numbers): JsonObject {
