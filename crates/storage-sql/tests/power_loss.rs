@@ -289,7 +289,7 @@ async fn a_full_disk_is_left_by_deleting() {
         matches!(taken, CommitError::Compare { index: 0, .. }),
         "a name that is taken is no matter of room: {taken}"
     );
-    store.commit(Transaction { relieves: true, ..put("/lease", "x") }).await.unwrap();
+    store.commit(Transaction { relief: Relief::Upkeep, ..put("/lease", "x") }).await.unwrap();
     let before = disk.room(directory.path()).unwrap().free;
     delete_all(&store, count).await;
     until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
@@ -384,7 +384,7 @@ async fn keep_up(store: &SqliteStore) -> usize {
     let mut number = 0;
     for _ in 0..20_000 {
         let small = Transaction::default().put(StoreKey::new(format!("/upkeep/{number}")), vec![7; 4000]);
-        match store.commit(Transaction { relieves: true, ..small }).await {
+        match store.commit(Transaction { relief: Relief::Upkeep, ..small }).await {
             Ok(_) => number += 1,
             // Replaced versions are given up first.
             Err(CommitError::Store(StoreError::Unavailable(_))) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -414,7 +414,7 @@ async fn upkeep_leaves_room_for_deletions() {
         let renewal = || async {
             let key = StoreKey::new("/upkeep/1");
             let same = Transaction::default().when(key.clone(), Condition::Exists).put(key, vec![8; 4000]);
-            match store.commit(Transaction { relieves: true, ..same }).await {
+            match store.commit(Transaction { relief: Relief::Upkeep, ..same }).await {
                 Ok(_) => Some(()),
                 Err(CommitError::Store(StoreError::Unavailable(_))) => None,
                 Err(other) => panic!("{other}"),

@@ -27,6 +27,6 @@ pub use key::{StoreKey, behind};
 pub use pages::{pages, pages_from};
 pub use probe::StoreProbe;
 pub use store::{
-    CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store,
+    CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Relief, Scan, ScanRequest, Store,
     StoreError, StoreEvent, Tail, TailBatch, Transaction, Write,
 };

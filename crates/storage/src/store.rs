@@ -30,9 +30,22 @@ pub struct Transaction {
     pub compares: Vec<Compare>,
     /// What is written when all compares hold.
     pub writes: Vec<Write>,
-    /// True for puts that lead to more room or keep the cluster alive: the next step of a deletion, the renewal of a lease.
-    /// A store that is full takes such a transaction, and one that puts nothing, as long as its reserve lasts.
-    pub relieves: bool,
+    /// The reason for which a store that is full takes its puts.
+    pub relief: Relief,
+}
+
+/// A reason for which a store that is full takes puts, from those that it bounds most to those that it bounds least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Relief {
+    /// None: the puts need room.
+    #[default]
+    None,
+    /// They keep the cluster alive, as the renewal of a lease does, or make an object smaller.
+    Upkeep,
+    /// They bring a deletion forward that has begun.
+    Step,
+    /// They begin a deletion. An object is marked once and grows by some bytes that no client chooses, so this needs no bound.
+    Mark,
 }
 
 impl Transaction {
@@ -59,7 +72,13 @@ impl Transaction {
 
     /// Returns true for a transaction that a full store takes.
     pub fn needs_no_room(&self) -> bool {
-        self.relieves || self.writes.iter().all(|write| matches!(write, Write::Delete { .. }))
+        self.relief() != Relief::None
+    }
+
+    /// The reason for which a full store takes it. A transaction that puts nothing needs none.
+    pub fn relief(&self) -> Relief {
+        let puts_nothing = self.writes.iter().all(|write| matches!(write, Write::Delete { .. }));
+        if puts_nothing { Relief::Mark } else { self.relief }
     }
 }
 

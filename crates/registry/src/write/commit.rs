@@ -155,7 +155,7 @@ impl Registry {
             }
         };
         let removes = matches!(write, Write::Delete { .. });
-        let mut transaction = Transaction { compares, writes: vec![write], relieves: room::relieves(plan) };
+        let mut transaction = Transaction { compares, writes: vec![write], relief: room::relief(plan) };
         companions.join(&mut transaction);
         let committed = match (companions.charges(), request.target.namespace.as_deref()) {
             ([], _) | (_, None) => self.store().commit(transaction).await,

@@ -205,7 +205,7 @@ impl Space {
     pub(crate) fn admit(&self, transaction: &Transaction, group: Puts, puts: Puts) -> Result<(), StoreError> {
         let Some(shortage) = &self.shortage else { return Ok(()) };
         let admitted = if transaction.needs_no_room() {
-            self.budget.check(group, puts).map_err(|exceeded| exceeded.error(shortage))
+            self.budget.check(group, puts, transaction.relief()).map_err(|exceeded| exceeded.error(shortage))
         } else {
             Err(StoreError::Full(shortage.to_string()))
         };
