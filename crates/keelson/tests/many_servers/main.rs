@@ -12,6 +12,7 @@ mod custom_migrations;
 mod definitions;
 mod engines;
 mod etcd_members;
+mod exchanged;
 mod history;
 mod identity;
 mod keys;
