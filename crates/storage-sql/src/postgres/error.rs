@@ -43,7 +43,7 @@ pub enum PostgresError {
         known: i32,
     },
     /// There is no store where one was to be read.
-    #[error("there is no keelson store in the database")]
+    #[error("there is no keelson store in the database: restore a backup of it")]
     NoStore,
     /// The database can't hold every name.
     #[error("the database's encoding is {0}, and names need UTF8: create it with ENCODING 'UTF8' TEMPLATE template0")]

@@ -15,12 +15,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
 use super::config::{CONNECT_TIMEOUT, PostgresConfig, beginning_with};
 use super::error::{Meaning, Trouble, lacks_password, login_hint, meaning, store_error, text};
 use super::seen::Seen;
-use super::settle::settle;
+use super::settle::{exchanged, settle};
 use super::setup;
 use super::statements::Query;
 use super::stats::{PostgresCounters, count};
@@ -236,6 +237,8 @@ async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
             tracing::warn!(missing, "a function was missing in the database and has been made again");
             Ok(prepare().await?)
         }
+        // They were there when the store was opened.
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Err(exchanged("no tables of keelson")),
         prepared => Ok(prepared?),
     }
 }

@@ -13,6 +13,9 @@ use super::statements::number;
 /// The steps from each form of the tables to the next. The newest form is their number.
 const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
 
+/// Tables that newer code has beside a form's own, by name. Older code does not mind them.
+const TABLES: [(&str, &str); 1] = [("keelson_name", include_str!("name.sql"))];
+
 /// Functions that newer code needs beside a form's own, by name. Older code does not mind them, so they are no step.
 const FUNCTIONS: [(&str, &str); 1] = [("keelson_commit_3", include_str!("commit_3.sql"))];
 
@@ -45,6 +48,14 @@ pub(crate) async fn prepare(client: &Client, least: Revision, existing: bool) ->
     for (name, sql) in FUNCTIONS {
         if one(client, &format!("SELECT to_regproc('{name}') IS NULL")).await? {
             run(client, sql).await?;
+        }
+    }
+    // A role that may make no tables leaves the store without a name.
+    if one(client, "SELECT has_schema_privilege(current_schema(), 'CREATE')").await? {
+        for (name, sql) in TABLES {
+            if one(client, &format!("SELECT to_regclass('{name}') IS NULL")).await? {
+                run(client, sql).await?;
+            }
         }
     }
     note_home(client, &cluster).await?;
