@@ -205,6 +205,9 @@ pub enum StoreError {
     /// An etcd without room, in its own words, which clients know.
     #[error("etcd has no room: {0}")]
     EtcdFull(String),
+    /// The engine answers reads and takes no writes, deletions included, before an operator changes that: why, and how.
+    #[error("the store takes no writes: {0}")]
+    ReadOnly(String),
     /// A limit of the engine's forbids a write, which has not happened; a retry does not help.
     #[error("the store does not take this write: {0}")]
     TooLarge(String),
@@ -224,6 +227,20 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns true where the engine works and refuses puts before an operator changes something.
+    pub const fn refuses_puts(&self) -> bool {
+        match self {
+            Self::Full(_) | Self::EtcdFull(_) | Self::ReadOnly(_) => true,
+            Self::Unavailable(_)
+            | Self::Future { .. }
+            | Self::Compacted { .. }
+            | Self::Unknown(_)
+            | Self::TooLarge(_)
+            | Self::AboveLimit { .. }
+            | Self::Corrupt(_) => false,
+        }
+    }
+
     /// Whether the same call may work later, and may be made again without a look at what the last one did.
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -232,6 +249,7 @@ impl StoreError {
             | Self::Unknown(_)
             | Self::Full(_)
             | Self::EtcdFull(_)
+            | Self::ReadOnly(_)
             | Self::TooLarge(_)
             | Self::AboveLimit { .. }
             | Self::Corrupt(_) => false,

@@ -178,13 +178,15 @@ pub(crate) enum Trouble {
     Doubt(String),
     /// The database is not as it must be, and will not be soon unless somebody changes it: why.
     Unready(String),
+    /// No server takes writes, and none that is read-only may be used: why.
+    ReadOnly(String),
 }
 
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Sql(error) => f.write_str(&text(error)),
-            Self::Doubt(why) | Self::Unready(why) => f.write_str(why),
+            Self::Doubt(why) | Self::Unready(why) | Self::ReadOnly(why) => f.write_str(why),
         }
     }
 }
