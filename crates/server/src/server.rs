@@ -259,6 +259,8 @@ impl Prepared {
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
         supervisor.watch_threads(&stopping);
+        let noting = Arc::downgrade(&self.fenced);
+        let refusal = move || noting.upgrade().and_then(|store| store.refusal());
         let (probe, probing) = StoreProbe::start(self.fenced);
         let told = stopping.clone();
         background.spawn("store-probe", async move {
@@ -286,7 +288,13 @@ impl Prepared {
         background.spawn("api-services", self.aggregator.clone().run(stopping.clone()));
         let starting = controllers::spawn(&config, &registry, &self.keys, place, parts, &background);
 
-        let standing = store_check(&config.store, fence.clone(), probe);
+        let standing = (store_check(&config.store, fence.clone(), probe), refusal);
+        let health = health(&supervisor, standing, cache_check(&registry), &starting, &stopping);
+        let told = stopping.clone();
+        let (readiness, following) = Readiness::follow(health.ready.clone(), config.server_id.clone(), addr);
+        background.spawn_finite("readiness", async move {
+            let _: Option<()> = told.run_until_cancelled_owned(following).await;
+        });
         let parts = PipelineParts {
             supervisor: supervisor.clone(),
             registry: registry.clone(),

@@ -29,6 +29,9 @@ use crate::seen::Seen;
 use crate::version::{EtcdVersion, OLDEST_USABLE};
 use crate::{compact, outcome, read, scan, transaction, watch as tail};
 
+/// The state of an etcd without room, and the way out.
+const WAY_OUT: &str = "it refuses what puts anything, and takes deletions; delete objects, let the server compact, defragment each \
+    member (etcdctl defrag), and disarm the alarm (etcdctl alarm disarm)";
 /// What stands for the version of an etcd that does not tell it.
 const UNTOLD: &str = "untold";
 
@@ -220,11 +223,7 @@ impl Shared {
     /// etcd has refused a write for want of room.
     fn ran_full(&self, cause: &str) {
         if !self.client.counters().full.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                cause,
-                "etcd has no room: it refuses what puts anything, and takes deletions; compact it (the server goes on doing so), \
-                 defragment each member (etcdctl defrag), and disarm the alarm (etcdctl alarm disarm)"
-            );
+            tracing::error!(cause, "etcd has no room: {WAY_OUT}");
         }
     }
 
@@ -333,6 +332,10 @@ impl Store for EtcdStore {
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.shared.sure().await?;
         self.shared.leases.expire(now, &self.shared.client).await.map_err(Failure::into_store_error)
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.shared.client.counters().full.load(Ordering::Relaxed).then(|| format!("etcd has no room: {WAY_OUT}"))
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -70,6 +70,11 @@ impl Transaction {
         self
     }
 
+    /// Returns true for a transaction that deletes something and puts nothing.
+    pub fn deletes_only(&self) -> bool {
+        !self.writes.is_empty() && self.writes.iter().all(|write| matches!(write, Write::Delete { .. }))
+    }
+
     /// Returns true for a transaction that a full store takes.
     pub fn needs_no_room(&self) -> bool {
         self.relief() != Relief::None
@@ -388,6 +393,11 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes the keys whose time to live ended at or before `now`, as ordinary deletes with revisions and events.
     /// Returns how many.
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError>;
+
+    /// The reason for which the engine, which works, refuses new data, and the way out. Known from the last write.
+    fn refusal(&self) -> Option<String> {
+        None
+    }
 
     /// Checks that the engine answers and takes writes. One without room that takes deletions is well: making room needs it.
     async fn check(&self) -> Result<(), StoreError>;

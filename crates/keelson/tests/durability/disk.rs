@@ -125,6 +125,9 @@ async fn a_full_store_is_left_by_deleting() {
         settled(async || raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"more": "x"}})).await).await,
     );
     assert_eq!(metric(&raw, "keelson_store_full").await, 1.0);
+    let why = raw.get("/readyz/store").await.expect(200).text();
+    assert!(why.starts_with("ok\nwarning: the store is full: ") && why.contains("delete objects"), "{why}");
+    assert!(until_ready(&raw, 200).await.contains("warn: store has a warning: ask /readyz/store"));
     // The write that meets the full disk, and for which the reserve is given up, is to be tried again.
     let taken = loop {
         match raw.post(CONFIG_MAPS, &large("full-1")).await {

@@ -24,6 +24,7 @@ mod migrations;
 mod mixed;
 mod outages;
 mod quotas;
+mod roomless;
 mod settings;
 mod sizes;
 mod storage_states;

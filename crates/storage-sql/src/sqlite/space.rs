@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use keelson_meta::Revision;
 use keelson_storage::crowd::{Superseded, raise};
 use keelson_storage::{StoreError, Transaction};
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::watch;
 
@@ -52,6 +53,8 @@ pub struct SpaceGauges {
     cuts: AtomicU64,
     refused: AtomicU64,
     full: AtomicBool,
+    /// The reason for which new data is refused.
+    refusal: Mutex<Option<String>>,
 }
 
 /// The values of [`SpaceGauges`] at one moment.
@@ -76,6 +79,11 @@ pub struct SpaceStats {
 }
 
 impl SpaceGauges {
+    /// The reason for which new data is refused, while it is.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.refusal.lock().clone()
+    }
+
     /// Reads the current values.
     pub fn read(&self) -> SpaceStats {
         let of = |gauge: &AtomicU64| gauge.load(Ordering::Relaxed);
@@ -342,6 +350,9 @@ impl Space {
             (Some(_), Some(_)) | (None, None) => {}
         }
         self.gauges.full.store(shortage.is_some(), Ordering::Relaxed);
+        if self.shortage != shortage {
+            *self.gauges.refusal.lock() = shortage.as_ref().map(|why| format!("the store is full: {why}"));
+        }
         self.shortage = shortage;
     }
 

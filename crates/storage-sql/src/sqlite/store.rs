@@ -330,6 +330,10 @@ impl Store for SqliteStore {
         }
     }
 
+    fn refusal(&self) -> Option<String> {
+        self.shared.gauges.refusal()
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         self.ask(|answer| Job::Check { answer }).await?
     }
