@@ -15,6 +15,7 @@ mod log;
 mod losses;
 mod mark;
 mod open;
+mod place;
 mod private;
 mod read;
 mod readers;

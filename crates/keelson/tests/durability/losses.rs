@@ -386,3 +386,50 @@ async fn a_key_that_others_may_read_gets_a_warning_with_the_command_that_helps()
     let log = server.log();
     assert!(log.contains(&format!("run: chmod 600 {}", key.display())), "{log}");
 }
+
+/// A file of the store that is moved away or replaced under a running server: nothing is acknowledged that would end with the process,
+/// all that is there is served, and everything goes on when the file is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_replaced_under_a_running_server_is_written_no_more() {
+    let server = ProcessServer::builder(KEELSON).start().await;
+    let raw = server.raw();
+    create(&raw, "kept", 3).await;
+    let away = server.data_dir().join("away");
+    for (file, finding) in
+        [("keelson.db", "was removed"), ("keelson.db", "was replaced"), ("keelson.db-wal", "was removed")]
+    {
+        let path = server.data_dir().join(file);
+        fs::rename(&path, &away).unwrap();
+        if finding == "was replaced" {
+            fs::copy(&away, &path).unwrap();
+        }
+        let refused = raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "lost"}})).await.expect(503);
+        assert_eq!(refused.header("retry-after"), "1");
+        let ready = async |wanted: u16| {
+            while raw.get("/readyz").await.status != wanted {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, ready(500)).await.expect("it is not ready");
+        let why = raw.get("/readyz/store").await.expect(500).text();
+        assert!(
+            why.contains(&format!("{file} {finding}")) && why.contains("put that file back under its name"),
+            "{why}"
+        );
+        let kept = list(&raw, CONFIG_MAPS, "").await;
+        assert_eq!(items(&kept).iter().filter(|item| item["metadata"]["name"] != "kube-root-ca.crt").count(), 3);
+        fs::rename(&away, &path).unwrap();
+        tokio::time::timeout(PATIENCE, ready(200)).await.expect("it is ready again");
+    }
+    raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "more"}})).await.expect(201);
+    assert!(server.log().contains("while this server has it open: nothing is written"), "{}", server.log());
+}
+
+/// A client that starts when the server says so finds it ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_says_it_is_ready_is_ready() {
+    let directory = TempDir::new().unwrap();
+    let served = start(&directory.path().join("data"), &[]).await.unwrap();
+    served.raw().await.get("/readyz").await.expect(200);
+    served.kill().await;
+}

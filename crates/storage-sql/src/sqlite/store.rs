@@ -59,13 +59,15 @@ struct OnDisk {
     space: Space,
     checkpoints: Option<Checkpoints>,
     mark: Option<MarkFile>,
+    noting: Option<Noting>,
+    places: Option<Places>,
     lock: Option<DirectoryLock>,
 }
 
 impl OnDisk {
     /// Of a store in memory.
     const fn none(space: Space) -> Self {
-        Self { space, checkpoints: None, mark: None, lock: None }
+        Self { space, checkpoints: None, mark: None, noting: None, places: None, lock: None }
     }
 }
 
@@ -152,10 +154,17 @@ impl SqliteStore {
                 };
                 let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes, &supervisor)
                     .map_err(OpenError::io(directory.as_path()))?;
+                checkpoints.bound(reserve.bytes());
+                let places = Places::note(&directory).map_err(OpenError::io(directory.as_path()))?;
                 let readers = Readers::pool(pool);
                 let allowance = Allowance { quota: quota_bytes, history: history_bytes };
                 let space = Space::new(allowance, Some(reserve));
-                let on_disk = OnDisk { space, checkpoints: Some(checkpoints), mark, lock: Some(lock) };
+                let (mark, noting) = match noted {
+                    Noted::Whole(mark) => (Some(mark), None),
+                    Noted::Pending(noting) => (None, Some(noting)),
+                };
+                let (checkpoints, places, lock) = (Some(checkpoints), Some(places), Some(lock));
+                let on_disk = OnDisk { space, checkpoints, mark, noting, places, lock };
                 Self::start(&directory, connection, readers, recent_bytes, on_disk, &supervisor)
             }
         }
@@ -171,7 +180,7 @@ impl SqliteStore {
         connection: Arc<Mutex<Connection>>,
         readers: Readers,
         recent_bytes: usize,
-        OnDisk { space, checkpoints, mark, lock }: OnDisk,
+        OnDisk { space, checkpoints, mark, noting, places, lock }: OnDisk,
         supervisor: &Supervisor,
     ) -> Result<Self, OpenError> {
         let (revision, oldest, shrinks) = {
@@ -197,6 +206,8 @@ impl SqliteStore {
             newest,
             checkpoints,
             mark,
+            noting,
+            places,
             supervisor: supervisor.clone(),
             committing: false,
             full: false,

@@ -20,6 +20,8 @@ use crate::sqlite::error::{disk_full, stopped, store_error};
 use crate::sqlite::expiry::{self, Expired};
 use crate::sqlite::losses;
 use crate::sqlite::mark::MarkFile;
+use crate::sqlite::noting::Noting;
+use crate::sqlite::place::Places;
 use crate::sqlite::schema::Fact;
 use crate::sqlite::shrink;
 use crate::sqlite::space::{Pages, Space};
@@ -92,6 +94,10 @@ pub(crate) struct Writer {
     pub(crate) checkpoints: Option<Checkpoints>,
     /// Records the newest acknowledged revision. None in memory.
     pub(crate) mark: Option<MarkFile>,
+    /// The rest of the note that the store is open, as long as the disk has no room for it.
+    pub(crate) noting: Option<Noting>,
+    /// The files under their names. None in memory.
+    pub(crate) places: Option<Places>,
     /// Is told when nothing can be written any more.
     pub(crate) supervisor: Supervisor,
     /// Whether a group is being made durable, so that a failure leaves open whether it is.
@@ -125,7 +131,10 @@ impl Writer {
         }
         // ORDER: the thread that moves the log has ended before the last of it is moved here.
         self.checkpoints = None;
+        let is_in_place = self.places.as_ref().is_none_or(|places| places.check().is_ok());
+        // Files that no name leads to stay as they are, to be copied.
         if self.failed.is_none()
+            && is_in_place
             && let Err(error) = losses::end(&self.connection.lock(), self.mark.take())
         {
             tracing::warn!(%error, "the store's log stays beside its file; the next start moves it");
@@ -136,6 +145,9 @@ impl Writer {
     fn do_group(&mut self, waiting: &mut VecDeque<Job>) {
         if let Some(reason) = &self.failed {
             return waiting.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(reason.clone())));
+        }
+        if let Some(Err(why)) = self.places.as_ref().map(Places::check) {
+            return waiting.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(why.clone())));
         }
         let connection = self.connection.clone();
         let connection = connection.lock();
