@@ -324,6 +324,52 @@ async fn a_store_on_a_full_disk_opens_and_is_left_by_deleting() {
     compactor.abort();
 }
 
+/// A start without room to note that the store is open takes no writes before there is some. A log without the note would look like one
+/// of an earlier time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_after_a_start_without_room_for_its_note_loses_nothing() {
+    let (directory, crashed) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let disk = FragileDisk::below(directory.path());
+    let config = || SqliteConfig { reserve_bytes: Some(0), ..on_disk(&directory, &disk) };
+    let store = SqliteStore::open(config()).unwrap();
+    store.commit(put("/kept", "x")).await.unwrap();
+    drop(store);
+    disk.set(DiskFault::Full);
+    let store = SqliteStore::open(config()).unwrap();
+    assert!(store.commit(put("/refused", "x")).await.is_err() && store.check().await.is_err());
+    disk.set(DiskFault::None);
+    store.check().await.unwrap();
+    store.commit(put("/later", "x")).await.unwrap();
+    // As kill -9 leaves the files.
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), crashed.path().join(entry.file_name())).unwrap();
+    }
+    let found = SqliteStore::open(SqliteConfig::directory(crashed.path())).unwrap();
+    assert_eq!(left_in(&found).await, 2);
+    // And a log that is lost is missed, as always.
+    drop(found);
+    std::fs::copy(directory.path().join("keelson.db"), crashed.path().join("keelson.db")).unwrap();
+    std::fs::copy(directory.path().join("keelson.db-mark"), crashed.path().join("keelson.db-mark")).unwrap();
+    let lost = SqliteStore::open(SqliteConfig::directory(crashed.path())).map(|_| ());
+    assert!(matches!(lost, Err(OpenError::Lost { .. })), "{lost:?}");
+}
+
+/// The reserve that is asked for is larger than half of the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_with_a_large_reserve_is_left_by_deleting() {
+    let directory = TempDir::new().unwrap();
+    let disk = small_disk(&directory);
+    let config = SqliteConfig { reserve_bytes: Some(SMALL_DISK / 8 * 5), ..on_disk(&directory, &disk) };
+    let store = Arc::new(SqliteStore::open(config).unwrap());
+    let compactor = compacting(&store);
+    let (count, _) = fill(&store).await;
+    delete_all(&store, count).await;
+    until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
+    store.commit(large("/more")).await.unwrap();
+    compactor.abort();
+}
+
 async fn left_in(store: &SqliteStore) -> usize {
     let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
     store.range(range).await.unwrap().entries.len()

@@ -222,6 +222,11 @@ impl Space {
         })
     }
 
+    /// The size of the reserve when it is held, in bytes; 0 for none.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        self.reserve.as_ref().map_or(0, Reserve::bytes)
+    }
+
     pub(crate) const fn is_full(&self) -> bool {
         self.shortage.is_some()
     }
@@ -309,9 +314,7 @@ impl Space {
     /// The free bytes of the disk. Takes the reserve if the disk has room for it.
     fn outside(&mut self) -> Option<u64> {
         let reserve = self.reserve.as_mut()?;
-        if !reserve.is_held() {
-            reserve.take();
-        }
+        reserve.keep();
         reserve.room().ok().map(|room| room.free)
     }
 

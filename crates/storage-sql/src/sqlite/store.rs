@@ -147,12 +147,7 @@ impl SqliteStore {
                 schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
-                // The pages that the log adds to the database must fit into the reserve.
-                let log_bytes = match usize::try_from(reserve.bytes() / 2) {
-                    Ok(most) if most > 0 => log_bytes.min(most),
-                    Ok(_) | Err(_) => log_bytes,
-                };
-                let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes, &supervisor)
+                let mut checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes, &supervisor)
                     .map_err(OpenError::io(directory.as_path()))?;
                 checkpoints.bound(reserve.bytes());
                 let places = Places::note(&directory).map_err(OpenError::io(directory.as_path()))?;

@@ -187,6 +187,7 @@ impl Writer {
             self.space.measure(connection, revision);
         }
         if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.bound(self.space.reserve_bytes());
             let bytes = bytes as usize + steps * STEP_LOG_BYTES;
             if is_last && std::mem::take(&mut self.shrunk) {
                 checkpoints.now(connection);
