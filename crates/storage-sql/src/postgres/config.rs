@@ -6,7 +6,9 @@
 use std::fs;
 use std::time::Duration;
 
+use bytes::Bytes;
 use keelson_meta::Revision;
+use keelson_storage::StoreKey;
 use keelson_supervision::Supervisor;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
@@ -38,6 +40,8 @@ pub struct PostgresConfig {
     pub least_revision: Revision,
     /// Refuses a database without tables, rather than to make them.
     pub existing: bool,
+    /// The first object of a store that is made, in one step with its tables.
+    pub first: Option<(StoreKey, Bytes)>,
     /// Is told when a task of the store dies.
     pub supervisor: Supervisor,
 }
@@ -82,6 +86,7 @@ impl PostgresConfig {
             recent_bytes: 8 * 1024 * 1024,
             least_revision: Revision::ZERO,
             existing: false,
+            first: None,
             supervisor: Supervisor::default(),
         })
     }

@@ -3,7 +3,9 @@
 //! Servers that start at the same time take turns here. A copy (a restored dump, another cluster) begins a history of its
 //! own above the one that it was taken from, so that no client ever sees a revision go back.
 
+use bytes::Bytes;
 use keelson_meta::Revision;
+use keelson_storage::StoreKey;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
@@ -27,7 +29,12 @@ const OLDEST_SERVER: i32 = 130_000;
 
 /// Makes the tables and functions ready, and raises the newest revision to at least `least`. A database without tables is refused
 /// where they have to be there already.
-pub(crate) async fn prepare(client: &Client, least: Revision, existing: bool) -> Result<(), PostgresError> {
+pub(crate) async fn prepare(
+    client: &Client,
+    least: Revision,
+    existing: bool,
+    first: Option<&(StoreKey, Bytes)>,
+) -> Result<(), PostgresError> {
     check_server(client).await?;
     let cluster = cluster(client).await?;
     if one(client, "SELECT current_setting('transaction_read_only') = 'on'").await? {
@@ -46,6 +53,9 @@ pub(crate) async fn prepare(client: &Client, least: Revision, existing: bool) ->
     }
     for sql in &STEPS[step..] {
         run(client, sql).await?;
+    }
+    if let Some(first) = first.filter(|_| !formed) {
+        put_first(client, first).await?;
     }
     run(client, &format!("UPDATE keelson_state SET format = {known} WHERE format <> {known}")).await?;
     for (name, sql) in FUNCTIONS {

@@ -125,7 +125,7 @@ impl SqliteStore {
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
         let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, existing, .. } = config;
-        let SqliteConfig { quota_bytes, history_bytes, reserve_bytes, disk, supervisor, .. } = config;
+        let SqliteConfig { quota_bytes, history_bytes, reserve_bytes, disk, supervisor, first, .. } = config;
         match path {
             SqlitePath::InMemory => {
                 let mut connection = open_memory()?;
@@ -143,7 +143,8 @@ impl SqliteStore {
                 }
                 let lock = DirectoryLock::take(&directory)?;
                 let mut reserve = Reserve::find(&directory, disk, reserve_bytes);
-                let (mut connection, mark) = open_roomy(&directory, accept_loss, &mut reserve)?;
+                let (mut connection, noted) =
+                    open_roomy(&directory, Opening { accept_loss, first: first.as_ref() }, &mut reserve)?;
                 schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
