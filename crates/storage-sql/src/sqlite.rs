@@ -14,6 +14,7 @@ mod index;
 mod log;
 mod losses;
 mod mark;
+mod noting;
 mod open;
 mod place;
 mod private;

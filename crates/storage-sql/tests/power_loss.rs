@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keelson_meta::Revision;
-use keelson_storage::{CommitError, Condition, Disk, RangeRequest, Store, StoreError, StoreKey, Transaction};
+use keelson_storage::{CommitError, Condition, Disk, RangeRequest, Relief, Store, StoreError, StoreKey, Transaction};
 use keelson_storage_sql::{OpenError, SpaceStats, SqliteConfig, SqliteStore};
 use keelson_supervision::Supervisor;
 use keelson_teststores::{DiskFault, FragileDisk};

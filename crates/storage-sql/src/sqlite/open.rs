@@ -20,7 +20,8 @@ use crate::sqlite::error::OpenError;
 use crate::sqlite::index;
 use crate::sqlite::losses::Losses;
 use crate::sqlite::mark::MarkFile;
-use crate::sqlite::private;
+use crate::sqlite::noting::Noting;
+use crate::sqlite::private::{self, beside};
 use crate::sqlite::reserve::Reserve;
 use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
 use crate::sqlite::shrink;
@@ -242,7 +243,7 @@ pub(crate) fn open_roomy(
     directory: &Path,
     how: Opening<'_>,
     reserve: &mut Reserve,
-) -> Result<(Connection, Option<MarkFile>), OpenError> {
+) -> Result<(Connection, Noted), OpenError> {
     // The log is moved into the database, and the index of the log is made anew.
     if reserve.is_held() && reserve.room().is_ok_and(|room| room.free < reserve.bytes() / 2) {
         tracing::warn!("the disk is almost full: its reserve is given up to start");
@@ -257,6 +258,11 @@ pub(crate) fn open_roomy(
         }
         opened => opened,
     }?;
+    let mut mark = noting.make(&opened)?;
+    if mark.is_none() && reserve.is_held() {
+        reserve.give_up();
+        mark = noting.make(&opened)?;
+    }
     let kept = match i64::try_from(reserve.bytes()) {
         Ok(bytes) if bytes > 0 => bytes.min(LOG_KEPT_BYTES),
         Ok(_) | Err(_) => LOG_KEPT_BYTES,
@@ -266,12 +272,24 @@ pub(crate) fn open_roomy(
     if let Err(error) = make_shrinkable(&opened, &file, reserve) {
         tracing::warn!(%error, "the file of the store could not be brought to a form that gives room back to the disk");
     }
-    if let Some(mark) = &mut mark {
-        // The log may have started over.
-        mark.note(schema::newest_revision(&opened).map_err(OpenError::sqlite(&file))?);
-    }
+    let noted = match mark {
+        Some(mut mark) => {
+            // The log may have started over.
+            mark.note(schema::newest_revision(&opened).map_err(OpenError::sqlite(&file))?);
+            Noted::Whole(mark)
+        }
+        None => Noted::Pending(noting),
+    };
     reserve.take();
-    Ok((opened, mark))
+    Ok((opened, noted))
+}
+
+/// The result of noting that the store is open.
+pub(crate) enum Noted {
+    /// All of it is noted.
+    Whole(MarkFile),
+    /// The disk has no room for all of it.
+    Pending(Noting),
 }
 
 /// Brings a small file of an older release to the form that gives room back to the disk.
@@ -355,7 +373,7 @@ fn open_writer(directory: &Path, how: Opening<'_>) -> Result<(Connection, Noting
     end_begun(directory, how)?;
     // A new file must be in its directory after a power loss, not only have its content.
     sync_directory(directory)?;
-    Ok((connection, mark))
+    Ok((connection, noting))
 }
 
 /// Moves all of the log into the database, so that the next write starts it over.
@@ -372,7 +390,7 @@ pub(crate) fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
 pub(crate) fn open_memory() -> Result<Connection, OpenError> {
     let name = Path::new(":memory:");
     let mut connection = Connection::open_in_memory().map_err(OpenError::sqlite(name))?;
-    prepare_database(&mut connection, name)?;
+    prepare_database(&mut connection, name, None)?;
     keep_statements(&connection).map_err(OpenError::sqlite(name))?;
     Ok(connection)
 }

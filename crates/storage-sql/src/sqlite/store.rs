@@ -26,7 +26,11 @@ use crate::recent::Recent;
 use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::error::{OpenError, stopped};
 use crate::sqlite::mark::MarkFile;
-use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_roomy};
+use crate::sqlite::noting::Noting;
+use crate::sqlite::open::{
+    DirectoryLock, Noted, Opening, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_roomy,
+};
+use crate::sqlite::place::Places;
 use crate::sqlite::read;
 use crate::sqlite::readers::Readers;
 use crate::sqlite::reserve::Reserve;

@@ -151,6 +151,9 @@ impl Writer {
         }
         let connection = self.connection.clone();
         let connection = connection.lock();
+        if let Err(why) = self.note_open(&connection) {
+            return waiting.drain(..).for_each(|job| job.fail(&why));
+        }
         let mut group = Group::behind(*self.newest.borrow());
         let mut done = Vec::with_capacity(waiting.len());
         match self.write_group(&connection, &mut group, waiting, &mut done) {
@@ -163,6 +166,26 @@ impl Writer {
                 }
                 done.into_iter().for_each(|done| done.fail(&error));
             }
+        }
+    }
+
+    /// Tries again to note that the store is open, where the disk had no room for all of it.
+    ///
+    /// # Errors
+    /// When nothing may be written before it is made.
+    fn note_open(&mut self, connection: &Connection) -> Result<(), StoreError> {
+        let Some(noting) = &mut self.noting else { return Ok(()) };
+        if noting.may_write() && self.space.is_full() {
+            return Ok(());
+        }
+        match noting.make(connection) {
+            Ok(Some(mark)) => {
+                (self.mark, self.noting) = (Some(mark), None);
+                Ok(())
+            }
+            Ok(None) if noting.may_write() => Ok(()),
+            Ok(None) => Err(self.make_room(connection)),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }
     }
 
