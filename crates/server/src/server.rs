@@ -42,6 +42,7 @@ use crate::notices::Notices;
 use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
+use crate::readiness::Readiness;
 use crate::registry::{outbound_of, registry_of};
 use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
@@ -94,6 +95,7 @@ pub struct RunningServer {
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
     starting: Starting,
+    readiness: Readiness,
     store: Arc<dyn Store>,
     fence: Arc<Fence>,
     /// Whether others use the store too, so that it is not this server's to close.
@@ -303,7 +305,7 @@ impl Prepared {
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,
-            health: health(&supervisor, standing, cache_check(&registry), &starting, &stopping),
+            health,
             store_metrics: self.metrics,
             auditor: audit.auditor.clone(),
             reads: file_reads(reads, &self.keys, self.peer_access.as_ref(), &audit),
@@ -315,7 +317,7 @@ impl Prepared {
         let listener = listener::serve(self.port, self.keys.tls(), Arc::new(pipeline), limits(&config, &registry));
         self.keys.clone().follow(&outbound, kubeconfig.clone().map(|path| (path, url(addr))), &background);
         let serving = Serving::start(stopping, background, listener);
-        tracing::info!(server_id = config.server_id, %addr, "the server is ready");
+        tracing::info!(server_id = config.server_id, %addr, "the server listens");
         RunningServer {
             addr,
             server_id: config.server_id,
@@ -324,6 +326,7 @@ impl Prepared {
             registry,
             outbound,
             starting,
+            readiness,
             store,
             fence,
             shared: matches!(config.store, StoreConfig::Shared(_)),
@@ -376,10 +379,9 @@ impl RunningServer {
         self.starting.bootstrap.finished().await;
     }
 
-    /// Waits until it has published in which versions it stores, before which nothing is written. What could not be published is
-    /// tried again, and `/readyz` names it.
-    pub async fn published(&self) {
-        Starting::may_write(self.starting.publication.clone()).await;
+    /// Waits until `/readyz` is 200 for the first time.
+    pub async fn ready(&self) {
+        self.readiness.reached().await;
     }
 
     /// Waits until another process has started under this server's name, and tells what to do about it. This server writes
