@@ -1,4 +1,4 @@
-//! The moment from which on `/readyz` is 200, for the log and for whoever has started the server.
+//! The moment from which on `/readyz` is 200, for the log and for the caller that started the server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// The pause between two looks at the checks of a server that starts.
 const POLL: Duration = Duration::from_millis(10);
-/// How long a start may take before the log names what it waits for.
+/// The time that a start may take before the log names the checks that it waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Becomes true when the server is ready for the first time.

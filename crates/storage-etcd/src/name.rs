@@ -1,7 +1,7 @@
 //! The name of a store: a random number under a key of keelson's own, by which another store in its place is known.
 //!
 //! The number of an etcd follows from the addresses of its members, so an etcd whose data was emptied or exchanged has the number of the
-//! one before. What such an etcd holds is not believed: to clients it would look as if all their objects had been deleted.
+//! one before. Its content is not believed: to clients all of their objects would seem deleted.
 //!
 //! Invariant: after an interruption nothing is read or written before the name was read again.
 
@@ -29,7 +29,7 @@ const STILL_FOREIGN: Duration = Duration::from_millis(500);
 /// The number of interruptions of a store that has to be looked at before each call.
 const ALWAYS: u64 = u64::MAX;
 
-/// What is known of the name.
+/// The name as far as it is known.
 #[derive(Debug)]
 pub(crate) struct StoreName {
     /// Empty as long as etcd has none: it is written before the first put of an object.
@@ -129,7 +129,7 @@ impl Shared {
     /// The answer to a question, of the store that was opened: the connection on which it came may have been made for it.
     ///
     /// # Errors
-    /// Those of the question, and as [`sure`](Self::sure).
+    /// As the question, and as [`sure`](Self::sure).
     pub(crate) async fn surely<T>(&self, asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.sure().await?;
         let connections = self.client.connections();

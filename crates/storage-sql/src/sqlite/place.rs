@@ -1,5 +1,5 @@
-//! The files of an open store under their names. A store whose files were removed or exchanged goes on in files that no name leads to,
-//! and what it acknowledged then would end with the process.
+//! The files of an open store under their names. A store whose files were removed or exchanged continues in files that no name leads to,
+//! and its later writes would end with the process.
 
 use std::fs::{File, Metadata};
 use std::io;
