@@ -26,7 +26,7 @@ const ACCEPTED: u64 = 1_000_000_000;
 /// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// It is refused, and this is among what it says.
+    /// It is refused, and this is in its message; alternatives are separated by a bar.
     Refused(&'static str),
     /// It serves all objects, and accepts the kubeconfig and the token of before.
     Whole,
@@ -43,7 +43,8 @@ const ALL: [Expected; 5] = [Whole; 5];
 
 #[rustfmt::skip]
 const TABLE: [Row; 20] = [
-    ("keelson.db", [GONE, GONE, Refused("malformed"), Refused("of different times"), LOST]),
+    // The place of the cut decides whether a page or a row is missed.
+    ("keelson.db", [GONE, GONE, Refused("malformed|the store is damaged"), Refused("of different times"), LOST]),
     ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("is of another store, or of an earlier time")]),
     ("keelson.db-mark", [
         Refused("is missing"), Refused("is damaged"), Refused("is damaged"), Whole, Refused("are of different stores"),
@@ -203,7 +204,7 @@ impl Lab {
         self.damage(&data, file, damage);
         match (start(&data, &[]).await, expected) {
             (Err(text), Refused(part)) => {
-                assert!(text.contains(part), "{what}: {text}");
+                assert!(part.split('|').any(|part| text.contains(part)), "{what}: {text}");
                 assert!(!text.contains("panicked"), "{what}: {text}");
             }
             (Ok(served), Whole) => {
