@@ -1,4 +1,6 @@
 //! The moment from which on `/readyz` is 200, for the log and for the caller that started the server.
+//!
+//! Knows the checks alone, which tell nothing when they change, so it asks them again and again until all pass.
 
 use std::net::SocketAddr;
 use std::time::Duration;

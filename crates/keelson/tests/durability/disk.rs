@@ -177,10 +177,37 @@ async fn settled(call: impl AsyncFn() -> Answer) -> Answer {
     }
 }
 
+/// The number of objects whose deletion begins when the budget is used up.
+const LATE: usize = 10;
+
+async fn make_late(raw: &Raw) {
+    for number in 0..LATE {
+        let late = json!({"metadata": {"name": format!("late-{number}"), "finalizers": ["example.com/hold", "example.com/wait"]}});
+        raw.post(CONFIG_MAPS, &late).await.expect(201);
+    }
+}
+
+/// Deletions begin when the budget is used up, and each that ends makes room for the steps of another.
+async fn check_deletions_go_on(raw: &Raw) {
+    let merge = "application/merge-patch+json";
+    for number in 0..LATE {
+        settled(async || raw.delete(format!("{CONFIG_MAPS}/late-{number}")).await).await.expect(200);
+        let marked = raw.get(format!("{CONFIG_MAPS}/late-{number}")).await.expect(200).json();
+        assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
+    }
+    settled(async || raw.delete(format!("{CONFIG_MAPS}/full-0")).await).await.expect(200);
+    for finalizers in [json!(["example.com/wait"]), json!(null)] {
+        for number in 0..LATE {
+            let step = json!({"metadata": {"finalizers": finalizers}});
+            settled(async || raw.patch(format!("{CONFIG_MAPS}/late-{number}"), merge, &step).await).await.expect(200);
+        }
+    }
+    raw.get(format!("{CONFIG_MAPS}/late-0")).await.expect(404);
+}
+
 /// What clients may still add to a full store ends before the room for deletions does.
 async fn check_upkeep_is_bounded(server: &TestServer) {
     const HELD: usize = 40;
-    const LATE: usize = 10;
     let (raw, merge) = (server.raw(), "application/merge-patch+json");
     until_ready(&raw, 200).await;
     let small = |name: &str| json!({"metadata": {"name": name}, "data": {"text": "x".repeat(1000)}});
@@ -189,10 +216,7 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
         let held = json!({"metadata": {"name": format!("held-{number}"), "finalizers": ["example.com/hold"]}});
         raw.post(CONFIG_MAPS, &held).await.expect(201);
     }
-    for number in 0..LATE {
-        let late = json!({"metadata": {"name": format!("late-{number}"), "finalizers": ["example.com/hold", "example.com/wait"]}});
-        raw.post(CONFIG_MAPS, &late).await.expect(201);
-    }
+    make_late(&raw).await;
     let nodes = "/api/v1/namespaces/kube-node-lease";
     let hard = json!({"count/configmaps": "100", "count/leases.coordination.k8s.io": "100"});
     let quota = json!({"metadata": {"name": "count"}, "spec": {"hard": hard}});
@@ -241,20 +265,7 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
     let (rounds, refused) = tokio::time::timeout(PATIENCE, grown).await.expect("growth has an end");
     assert!(rounds <= 10, "{rounds} rounds of 280 KB");
     check_refusal(refused);
-    // Deletions begin all the same, and each that ends makes room for the steps of another.
-    for number in 0..LATE {
-        settled(async || raw.delete(format!("{CONFIG_MAPS}/late-{number}")).await).await.expect(200);
-        let marked = raw.get(format!("{CONFIG_MAPS}/late-{number}")).await.expect(200).json();
-        assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
-    }
-    settled(async || raw.delete(format!("{CONFIG_MAPS}/full-0")).await).await.expect(200);
-    for finalizers in [json!(["example.com/wait"]), json!(null)] {
-        for number in 0..LATE {
-            let step = json!({"metadata": {"finalizers": finalizers}});
-            settled(async || raw.patch(format!("{CONFIG_MAPS}/late-{number}"), merge, &step).await).await.expect(200);
-        }
-    }
-    raw.get(format!("{CONFIG_MAPS}/late-0")).await.expect(404);
+    check_deletions_go_on(&raw).await;
     for number in 0..HELD {
         let free = json!({"metadata": {"finalizers": null}});
         settled(async || raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &free).await).await.expect(200);

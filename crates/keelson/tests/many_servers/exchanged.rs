@@ -1,4 +1,6 @@
 //! A store that was emptied or exchanged under a running server: to clients it is away, and never a cluster without objects.
+//!
+//! The engines alone are tested in their own crates.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Servers that start on a store which answers and refuses writes: an etcd without room, and a PostgreSQL that is read-only.
+//!
+//! The embedded store without room is in `durability/disk.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
