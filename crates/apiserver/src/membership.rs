@@ -13,7 +13,7 @@ use keelson_controllers::Observations;
 use keelson_meta::{Clock, Random, Revision};
 use keelson_registry::Registry;
 use keelson_storage::{
-    CommitError, Condition, Fence, FencedStore, Identity, KeyValue, RangeRequest, Store, StoreError, StoreKey,
+    CommitError, Condition, Fence, FencedStore, Identity, KeyValue, RangeRequest, Relief, Store, StoreError, StoreKey,
     Transaction,
 };
 use keelson_supervision::{Supervisor, warn_repeated};
@@ -269,7 +269,7 @@ impl Membership {
         let record = Bytes::from(serde_json::to_vec(&record).expect("a record of texts and numbers is written"));
         let write = Transaction::default().when(self.key.clone(), condition).put(self.key.clone(), record);
         // A full store takes it: a server that can't renew its record writes nothing more.
-        let write = Transaction { relieves: true, ..write };
+        let write = Transaction { relief: Relief::Upkeep, ..write };
         let written = self.store.commit(write).await?;
         self.hold(written.revisions[0], now);
         Ok(())

@@ -4,6 +4,8 @@
 //! compares it in every transaction. A server that finds its lease gone or too old registers anew; what it was about to write
 //! meanwhile is refused. Of two processes of one name the later holds the lease: the earlier finds it so, and gives way for
 //! good. The lease of a server that stops is deleted at once; those of servers that died are collected (`servers`).
+//!
+//! A store that answers and takes no puts keeps no server from starting: it registers as soon as there is room, and serves until then.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -85,10 +87,11 @@ pub struct IdentityLease {
 }
 
 impl IdentityLease {
-    /// Writes the identity of this server, in place of that of an earlier process of its name, be it dead or not.
+    /// Writes the identity of this server, in place of that of an earlier process of its name, be it dead or not. Where the store
+    /// takes no puts, that is left to [`run`](Self::run).
     ///
     /// # Errors
-    /// 503 when the store can't be written; no lease is left behind then, unless the store stays away.
+    /// 503 when the store is away; no lease is left behind then, unless it stays away.
     pub async fn register(
         registry: Arc<Registry>,
         fence: Arc<Fence>,
@@ -99,13 +102,18 @@ impl IdentityLease {
         let key = identity_key(&config.server_id)?;
         let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
         let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };
-        match lease.take(Namesake::Replace).await {
-            Ok(()) => Ok(lease),
-            Err(error) => {
-                lease.withdraw().await;
-                Err(error)
-            }
-        }
+        let Err(error) = lease.take(Namesake::Replace).await else { return Ok(lease) };
+        let Some(why) = lease.fence.refusal() else {
+            lease.withdraw().await;
+            return Err(error);
+        };
+        lease.fence.lose();
+        tracing::error!(
+            server_id = lease.config.server_id,
+            why,
+            "this server starts without its identity, which the store does not take: it serves reads, and passes on what only deletes"
+        );
+        Ok(lease)
     }
 
     /// By what this process is told from others of its name.
@@ -171,7 +179,11 @@ impl IdentityLease {
     }
 
     async fn step(&mut self) -> Result<(), ApiError> {
-        let Some(held) = self.held.clone() else { return self.take(Namesake::GiveWay).await };
+        let Some(held) = self.held.clone() else {
+            // An earlier process of this name may have left a lease that could not be written over.
+            let namesake = if self.registration == 0 { Namesake::Replace } else { Namesake::GiveWay };
+            return self.take(namesake).await;
+        };
         let now = self.client.now();
         if leases::end(&held.object).is_none_or(|end| end <= now) {
             return self.lost("it was not renewed in time").await;

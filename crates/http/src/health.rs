@@ -20,6 +20,9 @@ pub type CheckResult = Result<(), String>;
 /// Checks with their names and what they found.
 type Group = Arc<dyn Fn() -> Vec<(String, CheckResult)> + Send + Sync>;
 
+/// What there is to say of a check that passes, if anything.
+type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// Checks by name, in the order in which they are told.
 #[derive(Clone, Default)]
 pub struct HealthChecks {
@@ -28,6 +31,8 @@ pub struct HealthChecks {
     included: Vec<(String, String)>,
     /// Checks whose names are known only when they are asked.
     groups: Vec<Group>,
+    /// What to say of checks that pass.
+    notes: Vec<(String, Note)>,
 }
 
 /// The checks of each endpoint.
@@ -109,6 +114,17 @@ impl HealthChecks {
         self
     }
 
+    /// Adds a note to a check, for the path of the check: a reason to act while it passes.
+    #[must_use]
+    pub fn note(mut self, check: impl Into<String>, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.notes.push((check.into(), Arc::new(note)));
+        self
+    }
+
+    fn noted(&self, name: &str) -> Option<String> {
+        self.notes.iter().filter(|(check, _)| check == name).find_map(|(_, note)| note())
+    }
+
     /// Adds checks that come and go, such as one for each task that runs. Each can be asked by its name; among all checks only
     /// those that fail are told, behind the others, since which there are differs from server to server.
     #[must_use]
@@ -136,6 +152,12 @@ impl HealthChecks {
         })
     }
 
+    /// The names of the checks that fail now.
+    pub fn failing(&self) -> Vec<String> {
+        let asked = self.ask(|_| true).into_iter();
+        asked.filter(|(_, result)| matches!(result, Some(Err(_)))).map(|(name, _)| name).collect()
+    }
+
     /// Asks all checks whose names are wanted.
     fn ask(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Option<CheckResult>)> {
         let own = self.checks.iter().map(|(name, check)| (name.clone(), is_wanted(name).then(|| check())));
@@ -155,7 +177,10 @@ impl HealthChecks {
         match self.ask(|asked| asked == name).into_iter().find_map(|(_, result)| result) {
             None => HealthAnswer { code: StatusCode::NOT_FOUND, text: "404 page not found\n".to_owned() },
             Some(result) => match result {
-                Ok(()) => HealthAnswer { code: StatusCode::OK, text: "ok".to_owned() },
+                Ok(()) => {
+                    let note = self.noted(name).map(|note| format!("\nwarning: {note}\n"));
+                    HealthAnswer { code: StatusCode::OK, text: format!("ok{}", note.unwrap_or_default()) }
+                }
                 Err(reason) => {
                     log_failure(name, &reason);
                     let text = format!("internal server error: {reason}\n");
@@ -197,6 +222,10 @@ impl HealthChecks {
             let unknown = unknown.join(", ");
             let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {unknown}");
         }
+        let has_warning = |name: &&String| verbose && !is_excluded(name) && self.noted(name).is_some();
+        for name in asked.iter().map(|(name, _)| name).filter(has_warning) {
+            let _ = writeln!(text, "warn: {name} has a warning: ask /{endpoint}/{name}");
+        }
         match (healthy, verbose) {
             (false, _) => {
                 let text = format!("{text}{endpoint} check failed\n");
@@ -236,6 +265,20 @@ mod tests {
             "verbose=true&exclude=storage",
             Some((200, "[+]ping ok\n[+]log ok\n[+]storage excluded: ok\nhealthz check passed\n")),
         );
+    }
+
+    #[test]
+    fn a_note_is_on_the_path_of_its_check_alone() {
+        let well = HealthChecks::new().add("store", || Ok(())).note("store", || Some("it is full".to_owned()));
+        let health = Health { live: HealthChecks::new(), well: well.clone(), ready: well.clone() };
+        let answer = |path: &str, query: &str| health.answer(path, query).unwrap();
+        assert_eq!(answer("/readyz", "").text, "ok");
+        let verbose = "[+]ping ok\n[+]store ok\nwarn: store has a warning: ask /readyz/store\nreadyz check passed\n";
+        assert_eq!(answer("/readyz", "verbose").text, verbose);
+        let own = answer("/readyz/store", "");
+        assert_eq!((own.code.as_u16(), &*own.text), (200, "ok\nwarning: it is full\n"));
+        assert!(well.failing().is_empty());
+        assert_eq!(well.add("disk", || Err("gone".to_owned())).failing(), ["disk"]);
     }
 
     #[test]

@@ -27,8 +27,8 @@ use crate::storage_versions::StorageVersions;
 /// before its process is ended as it is.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 
-/// How long a server may take to publish what it stores before it is announced all the same.
-const PUBLICATION_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take to be ready before it is announced all the same.
+const READY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often the lease of a server is renewed at least while it stands, or more often.
 const RENEWALS_IN_A_LEASE: u32 = 3;
@@ -60,9 +60,9 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let Some(server) = start(config, &mut signals).await? else { return Ok(()) };
     let announced = async {
-        // It answers already. Whoever reads that it is ready may write.
-        let _ = tokio::time::timeout(PUBLICATION_PATIENCE, server.published()).await;
-        announce(&server, &data_dir, told);
+        // It answers already.
+        let is_ready = tokio::time::timeout(READY_PATIENCE, server.ready()).await.is_ok();
+        announce(&server, &data_dir, told, is_ready);
         std::future::pending::<()>().await;
     };
     let fault = tokio::select! {
@@ -242,11 +242,17 @@ struct Announced {
 }
 
 /// What whoever starts a server wants to know. It goes to standard output, and to standard error where that is the log of audit.
-fn announce(server: &RunningServer, data_dir: &std::path::Path, told: Announced) {
+fn announce(server: &RunningServer, data_dir: &std::path::Path, told: Announced, is_ready: bool) {
     let (url, addr) = (server.url(), server.addr());
     let everywhere = if addr.ip().is_unspecified() { format!(", listening on {addr}") } else { String::new() };
     let mut lines = vec![
-        format!("keelson is ready on {url}{everywhere}"),
+        if is_ready {
+            format!("keelson is ready on {url}{everywhere}")
+        } else {
+            format!(
+                "keelson listens on {url}{everywhere} and is not ready yet: {url}/readyz?verbose names what it waits for"
+            )
+        },
         format!("  server id:  {}", server.server_id()),
         format!("  data:       {}", data_dir.display()),
     ];

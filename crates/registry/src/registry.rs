@@ -394,7 +394,7 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
         StoreError::Compacted { .. } => {
             ApiError::Expired { message: keelson_meta::error::ExpiredKind::ListRevision, continue_token: None }
         }
-        StoreError::Unavailable(cause) => {
+        StoreError::Unavailable(cause) | StoreError::ReadOnly(cause) => {
             if let Some(due) = STORE_FAILURES.failed("") {
                 tracing::warn!(%cause, repeats = due.repeats, "the store is unavailable");
             }

@@ -51,10 +51,10 @@ pub async fn copy_store(
     {
         // ORDER: before its revisions are raised, which a copy that is refused must not do: watches of servers that run on
         // the target end by it. The store is closed again, since some can be opened once at a time.
-        let target = to.open_at_least(Revision::ZERO, &unwatched).await.context("opening the target")?.store;
+        let target = to.open_target(Revision::ZERO, &unwatched).await.context("opening the target")?.store;
         copy::check_target(&*target).await?;
     }
-    let target = to.open_at_least(least, &unwatched).await.context("opening the target")?.store;
+    let target = to.open_target(least, &unwatched).await.context("opening the target")?.store;
     let now = SystemTime::now();
     Ok(copy::copy(&*source, &*target, |key| expiry(builtin::catalogue(), key, now), report).await?)
 }

@@ -139,22 +139,33 @@ pub(crate) fn warn_of_other_store(config: &Config) {
     }
 }
 
-/// Opens the store of a server. One in which the servers of the data directory kept their objects has to be there, and to hold some.
+/// Opens the store of a server. Where the servers of the data directory kept their objects in a store that lasts, it has to be there, and
+/// to hold some, be it that one or another: a mistyped name is no new cluster.
 ///
 /// # Errors
 /// When it can't be opened, or is gone or empty and that is not accepted.
 pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
     let (store, room, accept) = (&config.store, &config.store_room, config.accept_loss);
-    let noted = config.data_dir.as_deref().and_then(|data_dir| {
-        NotedStore::read(data_dir).filter(|noted| NotedStore::of(store, data_dir).as_ref() == Some(noted))
+    let both = config.data_dir.as_deref().and_then(|data_dir| {
+        let (noted, now) = (NotedStore::read(data_dir)?, NotedStore::of(store, data_dir)?);
+        // A store in memory is always a new one.
+        (noted != NotedStore::Memory && now != NotedStore::Memory).then_some((noted, now))
     });
-    let Some(noted) = noted.filter(|noted| *noted != NotedStore::Memory) else {
+    let Some((noted, now)) = both else {
         return store.open(least, false, supervisor, room, accept).await;
     };
     let lost = || {
+        let (holds_none, way) = if noted == now {
+            ("it holds none".to_owned(), "restore a backup there")
+        } else {
+            (
+                format!("{now} holds none"),
+                "name that store with --store, or copy its objects with `keelson storage copy`",
+            )
+        };
         format!(
-            "the servers of this data directory kept their objects in {noted}, and it holds none: restore a backup there, or start with \
-             --accept-loss to begin with an empty store"
+            "the servers of this data directory kept their objects in {noted}, and {holds_none}: {way}, or start with --accept-loss to \
+             begin with an empty store"
         )
     };
     let opened = match store.open(least, !accept, supervisor, room, accept).await {
@@ -165,7 +176,7 @@ pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Su
         return Ok(opened);
     }
     ensure!(accept, lost());
-    tracing::warn!(store = %noted, "beginning with an empty store; the one of before is gone");
+    tracing::warn!(store = %now, before = %noted, "beginning with an empty store in place of the one of before");
     // Some stores can be opened once at a time, and closing one waits for its threads.
     tokio::task::spawn_blocking(|| drop(opened)).await?;
     store.open(Revision::new(ACCEPTED_LOSS_MARGIN), false, supervisor, room, accept).await

@@ -47,10 +47,14 @@ const HOOKS: [(&str, &str); 14] = [
     ("poststarthook/kube-apiserver-autoregistration", "automatic-api-services"),
 ];
 
-/// The checks of a server over a store and a cache, which say how these are.
+/// The checks of a server over a store and a cache, which say how these are. `refusal` is the reason for which a store that works
+/// refuses new data: a server of it is ready, since making room needs it.
 pub(crate) fn health(
     supervisor: &Supervisor,
-    store: impl Fn() -> CheckResult + Send + Sync + 'static,
+    (store, refusal): (
+        impl Fn() -> CheckResult + Send + Sync + 'static,
+        impl Fn() -> Option<String> + Clone + Send + Sync + 'static,
+    ),
     cache: impl Fn() -> CheckResult + Send + Sync + 'static,
     starting: &Starting,
     stopping: &CancellationToken,
@@ -62,6 +66,7 @@ pub(crate) fn health(
     let store = Arc::new(store);
     let [named_store, etcd, readiness] = [store.clone(), store.clone(), store];
     let well = shared.add(STORE, move || named_store()).add(ETCD, move || etcd()).add_runtime(supervisor.clone());
+    let well = well.note(STORE, refusal.clone()).note(ETCD, refusal);
     let well = well.add(CACHE, cache).add(STORAGE_READINESS, move || readiness());
     // The cache hears nothing of a store that is away, and answers all the same.
     let well = [ETCD, CACHE, STORAGE_READINESS].into_iter().fold(well, |well, part| well.including(STORE, part));

@@ -19,6 +19,7 @@ mod peer_access;
 mod peers;
 mod pipeline;
 mod probe;
+mod readiness;
 mod registry;
 mod remote;
 mod rights;

@@ -42,6 +42,7 @@ use crate::notices::Notices;
 use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
+use crate::readiness::Readiness;
 use crate::registry::{AdmissionCounts, outbound_of, registry_of};
 use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
@@ -95,6 +96,7 @@ pub struct RunningServer {
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
     starting: Starting,
+    readiness: Readiness,
     store: Arc<dyn Store>,
     fence: Arc<Fence>,
     /// Whether others use the store too, so that it is not this server's to close.
@@ -262,6 +264,8 @@ impl Prepared {
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
         supervisor.watch_threads(&stopping);
+        let noting = Arc::downgrade(&self.fenced);
+        let refusal = move || noting.upgrade().and_then(|store| store.refusal());
         let (probe, probing) = StoreProbe::start(self.fenced);
         let told = stopping.clone();
         background.spawn("store-probe", async move {
@@ -289,7 +293,13 @@ impl Prepared {
         background.spawn("api-services", self.aggregator.clone().run(stopping.clone()));
         let starting = controllers::spawn(&config, &registry, &self.keys, place, parts, &background);
 
-        let standing = store_check(&config.store, fence.clone(), probe);
+        let standing = (store_check(&config.store, fence.clone(), probe), refusal);
+        let health = health(&supervisor, standing, cache_check(&registry), &starting, &stopping);
+        let told = stopping.clone();
+        let (readiness, following) = Readiness::follow(health.ready.clone(), config.server_id.clone(), addr);
+        background.spawn_finite("readiness", async move {
+            let _: Option<()> = told.run_until_cancelled_owned(following).await;
+        });
         let parts = PipelineParts {
             supervisor: supervisor.clone(),
             registry: registry.clone(),
@@ -298,7 +308,7 @@ impl Prepared {
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,
-            health: health(&supervisor, standing, cache_check(&registry), &starting, &stopping),
+            health,
             store_metrics: self.metrics,
             store_requests: self.store_requests,
             auditor: audit.auditor.clone(),
@@ -311,7 +321,7 @@ impl Prepared {
         let listener = listener::serve(self.port, self.keys.tls(), Arc::new(pipeline), limits(&config, &registry));
         self.keys.clone().follow(&outbound, kubeconfig.clone().map(|path| (path, url(addr))), &background);
         let serving = Serving::start(stopping, background, listener);
-        tracing::info!(server_id = config.server_id, %addr, "the server is ready");
+        tracing::info!(server_id = config.server_id, %addr, "the server listens");
         RunningServer {
             addr,
             server_id: config.server_id,
@@ -320,6 +330,7 @@ impl Prepared {
             registry,
             outbound,
             starting,
+            readiness,
             store,
             fence,
             shared: matches!(config.store, StoreConfig::Shared(_)),
@@ -372,10 +383,9 @@ impl RunningServer {
         self.starting.bootstrap.finished().await;
     }
 
-    /// Waits until it has published in which versions it stores, before which nothing is written. What could not be published is
-    /// tried again, and `/readyz` names it.
-    pub async fn published(&self) {
-        Starting::may_write(self.starting.publication.clone()).await;
+    /// Waits until `/readyz` is 200 for the first time.
+    pub async fn ready(&self) {
+        self.readiness.reached().await;
     }
 
     /// Waits until another process has started under this server's name, and tells what to do about it. This server writes

@@ -164,9 +164,13 @@ impl StoreConfig {
         room: &StoreRoom,
         accept_loss: bool,
     ) -> anyhow::Result<Opened> {
-        let opened = self.open_with(Opening { least, accept_loss, existing }, supervisor, room).await?;
+        let how = Opening { least, accept_loss, existing, is_target: false };
+        let opened = self.open_with(how, supervisor, room).await?;
         let unfinished = copy::is_unfinished(&*opened.store).await.context("looking into the store")?;
-        ensure!(!unfinished, "a copy into this store did not finish: give `keelson storage copy` again");
+        ensure!(
+            !unfinished,
+            "a copy into this store did not finish: give `keelson storage copy` again, or remove the store to begin with an empty one"
+        );
         Ok(opened)
     }
 
@@ -178,17 +182,19 @@ impl StoreConfig {
         self.open_with(Opening { existing: true, ..Opening::default() }, supervisor, &StoreRoom::default()).await
     }
 
-    /// Opens the store, be it whole or an unfinished copy, and raises its newest revision to at least `least`, where its
-    /// engine can: etcd's revisions only count.
+    /// Opens the store for a copy, be it whole or an unfinished copy, and raises its newest revision to at least `least`, where its
+    /// engine can: etcd's revisions only count. One that is made is an unfinished copy from its first moment.
     ///
     /// # Errors
     /// When it can't be opened.
-    pub(crate) async fn open_at_least(&self, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
-        self.open_with(Opening { least, ..Opening::default() }, supervisor, &StoreRoom::default()).await
+    pub(crate) async fn open_target(&self, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
+        let how = Opening { least, is_target: true, ..Opening::default() };
+        self.open_with(how, supervisor, &StoreRoom::default()).await
     }
 
     async fn open_with(&self, how: Opening, supervisor: &Supervisor, room: &StoreRoom) -> anyhow::Result<Opened> {
-        let Opening { least, accept_loss, existing } = how;
+        let Opening { least, accept_loss, existing, is_target } = how;
+        let first = is_target.then(copy::unfinished);
         Ok(match self {
             Self::Memory => {
                 let store =
@@ -201,6 +207,7 @@ impl StoreConfig {
                 settings.least_revision = least;
                 settings.accept_loss = accept_loss;
                 settings.existing = existing;
+                settings.first = first;
                 settings.supervisor = supervisor.clone();
                 (settings.quota_bytes, settings.history_bytes) = (room.quota, room.history_bytes);
                 (settings.reserve_bytes, settings.disk) = (room.reserve, room.disk.clone());
@@ -213,6 +220,7 @@ impl StoreConfig {
                 let mut config = (**config).clone();
                 config.least_revision = least;
                 config.existing = existing;
+                config.first = first;
                 config.supervisor = supervisor.clone();
                 let store = PostgresStore::open(config).await.context("opening the store in PostgreSQL")?;
                 let counters = store.counters();
@@ -237,6 +245,8 @@ struct Opening {
     accept_loss: bool,
     /// Refuses to make a store that is not there.
     existing: bool,
+    /// A copy goes into it.
+    is_target: bool,
 }
 
 /// Names the kind of store and where it is; never a password.

@@ -137,6 +137,10 @@ pub(crate) struct Client {
     timeout: Duration,
     compression: bool,
     counters: Arc<EtcdCounters>,
+    /// The number of connections that were made: the next one may lead to an etcd that holds something else.
+    connections: Arc<AtomicU64>,
+    /// The number of times that a member or a watch was lost.
+    losses: AtomicU64,
 }
 
 /// An open stream of watches.
@@ -154,7 +158,8 @@ pub(crate) struct WatchStream {
 impl Client {
     /// Prepares connections; the first call makes them.
     pub(crate) fn new(config: &EtcdConfig, counters: Arc<EtcdCounters>) -> Result<Self, OpenError> {
-        let members = connect::members(config)?;
+        let connections = Arc::<AtomicU64>::default();
+        let members = connect::members(config, &connections)?;
         let first = match config.order {
             Order::Given => 0,
             Order::Any => usize::try_from(config.random.u64() % members.len().max(1) as u64).unwrap_or(0),
@@ -166,6 +171,8 @@ impl Client {
             timeout: config.timeout,
             compression: config.compression,
             counters,
+            connections,
+            losses: AtomicU64::new(0),
         })
     }
 
@@ -249,6 +256,7 @@ impl Client {
     /// Uses another member from now on, unless that has happened already: this one is of no use.
     pub(crate) fn turn_from(&self, place: usize, cause: &str) {
         self.members[place].complain(cause);
+        self.interrupted();
         let next = (place + 1) % self.members.len();
         if next == place {
             return;
@@ -258,6 +266,21 @@ impl Client {
             let (from, to) = (&self.members[place].endpoint, &self.members[next].endpoint);
             warn_repeated!(to; %from, %to, %cause, "turning to another etcd member");
         }
+    }
+
+    /// Counts an interruption, after which etcd may hold something else.
+    pub(crate) fn interrupted(&self) {
+        self.losses.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The number of connections that were made so far.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Acquire)
+    }
+
+    /// The number of moments so far behind which etcd may hold something else.
+    pub(crate) fn interruptions(&self) -> u64 {
+        self.connections() + self.losses.load(Ordering::Acquire)
     }
 
     /// How long a call may take.

@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -50,13 +50,18 @@ impl Connector {
     }
 }
 
-/// Prepares the connections to all members of a configuration.
-pub(crate) fn members(config: &EtcdConfig) -> Result<Vec<Member>, OpenError> {
+/// Prepares the connections to all members of a configuration. Each one that is made is counted.
+pub(crate) fn members(config: &EtcdConfig, made: &Arc<AtomicU64>) -> Result<Vec<Member>, OpenError> {
     let tls = config.tls.as_ref().map(tls_config).transpose()?;
-    config.endpoints.iter().map(|endpoint| member(config, endpoint, tls.clone())).collect()
+    config.endpoints.iter().map(|endpoint| member(config, endpoint, tls.clone(), made)).collect()
 }
 
-fn member(config: &EtcdConfig, endpoint: &str, tls: Option<ClientTlsConfig>) -> Result<Member, OpenError> {
+fn member(
+    config: &EtcdConfig,
+    endpoint: &str,
+    tls: Option<ClientTlsConfig>,
+    made: &Arc<AtomicU64>,
+) -> Result<Member, OpenError> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{endpoint}");
     let refused = |error: tonic::transport::Error| {
@@ -81,7 +86,7 @@ fn member(config: &EtcdConfig, endpoint: &str, tls: Option<ClientTlsConfig>) -> 
         Order::Given => 0,
         Order::Any => usize::try_from(config.random.u64() >> 33).unwrap_or(0),
     };
-    let dial = Dial { turn: Arc::new(AtomicUsize::new(first)) };
+    let dial = Dial { turn: Arc::new(AtomicUsize::new(first)), made: made.clone() };
     Ok(Member::new(url, Connector { prepared, dial }))
 }
 
@@ -90,6 +95,8 @@ fn member(config: &EtcdConfig, endpoint: &str, tls: Option<ClientTlsConfig>) -> 
 #[derive(Clone)]
 struct Dial {
     turn: Arc<AtomicUsize>,
+    /// Counts the connections.
+    made: Arc<AtomicU64>,
 }
 
 impl Service<Uri> for Dial {
@@ -103,6 +110,7 @@ impl Service<Uri> for Dial {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let made = self.made.clone();
         Box::pin(async move {
             // An IPv6 address stands in brackets.
             let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
@@ -112,7 +120,10 @@ impl Service<Uri> for Dial {
                 .collect();
             let first = turn % addresses.len().max(1);
             addresses.rotate_left(first);
-            connect_to_one(&addresses).await.map(TokioIo::new)
+            let stream = connect_to_one(&addresses).await?;
+            // ORDER: before anything is sent on it.
+            made.fetch_add(1, Ordering::AcqRel);
+            Ok(TokioIo::new(stream))
         })
     }
 }
@@ -183,7 +194,9 @@ mod tests {
             assert_eq!(connect_to_one(&addresses).await.unwrap().peer_addr().unwrap(), expected);
         }
         assert_eq!(connect_to_one(&[dead]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-        let none = Dial { turn: Arc::default() }.call(Uri::from_static("http://nowhere.invalid:1")).await;
+        let none = Dial { turn: Arc::default(), made: Arc::default() }
+            .call(Uri::from_static("http://nowhere.invalid:1"))
+            .await;
         assert!(none.unwrap_err().to_string().starts_with("the name nowhere.invalid has no address: "));
     }
 
@@ -191,6 +204,6 @@ mod tests {
     async fn addresses_of_ipv6_are_dialled_without_their_brackets() {
         let Ok(listener) = TcpListener::bind("[::1]:0").await else { return };
         let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        assert!(Dial { turn: Arc::default() }.call(uri).await.is_ok());
+        assert!(Dial { turn: Arc::default(), made: Arc::default() }.call(uri).await.is_ok());
     }
 }

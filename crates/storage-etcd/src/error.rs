@@ -33,8 +33,10 @@ pub(crate) enum Failure {
         /// Whether etcd may have seen the request.
         sent: bool,
     },
-    /// etcd is at an older state than it was.
+    /// etcd is at an older state than it was, or holds another store.
     SetBack,
+    /// Another store, or none, is in the place of the one that was opened: the finding, with the way out.
+    Exchanged(String),
     /// An answer that etcd does not give.
     Nonsense(String),
 }
@@ -48,7 +50,9 @@ impl Failure {
     /// What the store's users are told. Revisions are the caller's to add: here they are unknown.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
-            Self::Unavailable { cause, .. } | Self::Exhausted(cause) => StoreError::Unavailable(cause),
+            Self::Unavailable { cause, .. } | Self::Exhausted(cause) | Self::Exchanged(cause) => {
+                StoreError::Unavailable(cause)
+            }
             Self::NoSpace(cause) => StoreError::EtcdFull(cause),
             Self::Refused(cause) => StoreError::Unavailable(format!("etcd refuses: {cause}")),
             Self::TokenEnded => StoreError::Unavailable("etcd does not accept its own token".to_owned()),

@@ -7,6 +7,8 @@ use keelson_storage::StoreKey;
 
 /// What the prefix of the configuration stands in for.
 const ROOT: &str = "/registry";
+/// The beginning of all keys of the store.
+const ALL: &str = "/registry/";
 
 /// The key by which API servers of all makes agree who compacts: its version counts compactions, its value is the revision
 /// that was last compacted to. It lies outside every prefix, as upstream has it.
@@ -20,6 +22,8 @@ const TICK: &str = "tick";
 const RAISED: &str = "raised";
 /// Holds the number of the store's format, where it is not the first. Below [`RESERVED`].
 const FORMAT: &str = "format";
+/// Holds the name of the store. Below [`RESERVED`].
+const NAME: &str = "name";
 
 /// Turns keys of the store into keys of etcd and back.
 #[derive(Clone, Debug)]
@@ -64,6 +68,16 @@ impl Keys {
     /// The key that says which format the store has.
     pub(crate) fn format(&self) -> Vec<u8> {
         format!("{}{RESERVED}{FORMAT}", self.prefix).into_bytes()
+    }
+
+    /// The key that holds the name of the store.
+    pub(crate) fn name(&self) -> Vec<u8> {
+        format!("{}{RESERVED}{NAME}", self.prefix).into_bytes()
+    }
+
+    /// The ranges of all keys that hold objects.
+    pub(crate) fn objects(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.segments(&StoreKey::new(ALL), &StoreKey::prefix_end(ALL))
     }
 
     /// Whether a key of etcd is keelson's own and holds no object.

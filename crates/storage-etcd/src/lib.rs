@@ -16,6 +16,7 @@ mod keys;
 mod lease;
 mod login;
 mod member;
+mod name;
 mod outcome;
 mod proto;
 mod read;

@@ -174,7 +174,7 @@ mod tests {
     use crate::EtcdConfig;
 
     fn member() -> Member {
-        crate::connect::members(&EtcdConfig::new(["127.0.0.1:1"])).unwrap().remove(0)
+        crate::connect::members(&EtcdConfig::new(["127.0.0.1:1"]), &std::sync::Arc::default()).unwrap().remove(0)
     }
 
     /// What fifty learn who wait for a member that is found like this, how long they wait, at the most half a minute, and how

@@ -27,7 +27,7 @@ pub(crate) async fn get(shared: &Shared, key: &StoreKey) -> Result<Option<KeyVal
     let request = proto::RangeRequest { key: shared.keys.encode(key), ..proto::RangeRequest::default() };
     let before = shared.seen.highest();
     let answer: RangeResponse = shared.client.call(RANGE, request).await.map_err(Failure::into_store_error)?;
-    if let Err(failure) = shared.seen.saw(before, answer.header.unwrap_or_default().revision) {
+    if let Err(failure) = shared.seen.saw(before, answer.header.unwrap_or_default()) {
         return Err(shared.told(failure).await);
     }
     Ok(answer.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)))
@@ -71,7 +71,7 @@ async fn try_count(shared: &Shared, request: &RangeRequest) -> Result<u64, Failu
         let ask = proto::RangeRequest { key, range_end, revision: at, count_only: true, ..Default::default() };
         let before = shared.seen.highest();
         let answer: RangeResponse = shared.client.call(RANGE, ask).await?;
-        shared.seen.saw(before, answer.header.unwrap_or_default().revision)?;
+        shared.seen.saw(before, answer.header.unwrap_or_default())?;
         total += answer.count.max(0).unsigned_abs();
         if at == 0 {
             at = answer.header.unwrap_or_default().revision;
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
         let before = seen.highest();
         if at > 0 {
             let page: RangeResponse = client.call(RANGE, self.ask(at)).await?;
-            seen.saw(before, page.header.unwrap_or_default().revision)?;
+            seen.saw(before, page.header.unwrap_or_default())?;
             return Ok((page, from_etcd(at), at));
         }
         let mut success = vec![Request::Range(self.ask(0)).into()];
@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
         let mut answer: TxnResponse = client.call(READ_TXN, request).await?;
         let header = answer.header.unwrap_or_default();
         let at = header.revision;
-        seen.saw(before, at)?;
+        seen.saw(before, header)?;
         let seen = housekeeping(at, header.cluster_id, answer.responses.get(1..).unwrap_or_default());
         let newest = revisions.settle(client, keys, seen).await?;
         match answer.responses.first_mut().and_then(|part| part.response.take()) {

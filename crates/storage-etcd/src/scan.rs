@@ -56,9 +56,13 @@ struct Reading {
 
 impl Reading {
     async fn next(mut self) -> Result<Option<(Vec<KeyValue>, Self)>, StoreError> {
+        self.shared.sure().await?;
         self.shared.revisions.check(self.at)?;
         while !self.segments.is_empty() {
-            match self.read().await {
+            let connections = self.shared.client.connections();
+            let page = self.read().await;
+            self.shared.still_sure(connections).await?;
+            match page {
                 Ok(entries) if entries.is_empty() => {}
                 Ok(entries) => return Ok(Some((entries, self))),
                 Err(failure @ Failure::SetBack) => return Err(self.shared.told(failure).await),
@@ -80,7 +84,7 @@ impl Reading {
         let ask = proto::RangeRequest { key, range_end, limit, revision, ..proto::RangeRequest::default() };
         let before = self.shared.seen.highest();
         let page: RangeResponse = self.shared.client.call(RANGE, ask).await?;
-        self.shared.seen.saw(before, page.header.unwrap_or_default().revision)?;
+        self.shared.seen.saw(before, page.header.unwrap_or_default())?;
         let ends = page.kvs.first().zip(page.kvs.last()).map(|(first, last)| (&*first.key, &*last.key));
         let counted = usize::try_from(page.count).unwrap_or_default();
         self.reach.learn(&Told { range: (&from, &to), ends, keys: (page.kvs.len(), self.page), counted });

@@ -5,6 +5,7 @@
 //! revision, or lacks a witness, was set back. Whoever finds it raises etcd's revision above all it has seen, writes again what
 //! was written in the place of what was lost, so that the revision of a lost version is that of no other one, and compacts what
 //! is below: every watch and token from before is told to list anew. Several servers may find it at once and all raise.
+//! An etcd that was emptied, or that holds another store, is not raised and not believed (`name.rs`).
 //!
 //! Invariant: no revision is told that is smaller than one that was told before.
 
@@ -23,11 +24,12 @@ use crate::client::{PUT, RANGE, TXN};
 use crate::compact;
 use crate::error::Failure;
 use crate::keys::Keys;
+use crate::name;
 use crate::proto::{
-    Compare, CompareResult, CompareTarget, CompareWith, PutRequest, PutResponse, RangeRequest, RangeResponse, Request,
-    TxnRequest, TxnResponse,
+    Compare, CompareResult, CompareTarget, CompareWith, KeyValue, PutRequest, PutResponse, RangeRequest, RangeResponse,
+    Request, ResponseHeader, TxnRequest, TxnResponse,
 };
-use crate::revision::to_etcd;
+use crate::revision::{self, to_etcd};
 use crate::store::Shared;
 
 /// How many of the newest changes are remembered, and how many older ones.
@@ -50,6 +52,8 @@ const MOST_AGAIN: i64 = 10_000;
 /// What was seen.
 #[derive(Debug)]
 pub(crate) struct Seen {
+    /// The number of the etcd that the store was opened on.
+    cluster: u64,
     /// The newest revision that etcd has told.
     highest: AtomicI64,
     witnesses: Mutex<Witnesses>,
@@ -82,9 +86,19 @@ enum Standing {
     SetBack { common: i64 },
 }
 
+/// The trace of a change in etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trace {
+    There,
+    Gone,
+    /// The revision can't be read any more, so the change may have been there.
+    Compacted,
+}
+
 impl Seen {
-    pub(crate) fn new(highest: i64) -> Self {
+    pub(crate) fn new(cluster: u64, highest: i64) -> Self {
         Self {
+            cluster,
             highest: AtomicI64::new(highest),
             witnesses: Mutex::default(),
             times: watch::Sender::new(0),
@@ -97,15 +111,15 @@ impl Seen {
         self.highest.load(Ordering::Acquire)
     }
 
-    /// Takes note of the revision of an answer to a question that was asked when `before` was the newest.
+    /// Takes note of the header of an answer to a question that was asked when `before` was the newest revision.
     ///
     /// # Errors
-    /// When etcd was set back.
-    pub(crate) fn saw(&self, before: i64, revision: i64) -> Result<(), Failure> {
-        if revision < before {
+    /// When etcd was set back, or another one answers.
+    pub(crate) fn saw(&self, before: i64, header: ResponseHeader) -> Result<(), Failure> {
+        if header.revision < before || header.cluster_id != self.cluster {
             return Err(Failure::SetBack);
         }
-        self.highest.fetch_max(revision, Ordering::AcqRel);
+        self.highest.fetch_max(header.revision, Ordering::AcqRel);
         Ok(())
     }
 
@@ -165,11 +179,16 @@ impl Shared {
     /// Looks whether etcd still has what was seen, which it may have lost while it could not be reached.
     ///
     /// # Errors
-    /// When it was set back, which is mended then; the caller begins anew.
+    /// When it was set back, or holds another store; the caller begins anew once that is mended.
     pub(crate) async fn recognise(&self) -> Result<(), Failure> {
+        if let Some(known) = self.name.known()
+            && name::read(&self.client, &self.keys).await?.as_deref() != Some(known)
+        {
+            return Err(Failure::SetBack);
+        }
         let newest = self.seen.witnesses.lock().newest.back().cloned();
         match newest {
-            Some(witness) if !self.stands(&witness).await? => Err(Failure::SetBack),
+            Some(witness) if self.trace(&witness).await? == Trace::Gone => Err(Failure::SetBack),
             Some(_) | None => Ok(()),
         }
     }
@@ -200,9 +219,12 @@ impl Shared {
     }
 
     async fn raise(&self) -> Result<(), Failure> {
-        let at = self.newest_of_etcd().await?;
-        let highest = self.seen.highest();
-        let Standing::SetBack { common } = self.judge(at).await? else { return Ok(()) };
+        let found = revision::read(&self.client, &self.keys, 0).await?;
+        let (at, highest) = (found.at, self.seen.highest());
+        let (standing, is_proven) = self.judge(at).await?;
+        // ORDER: before anything is written. It may be the data of others.
+        self.check_name(found.cluster, is_proven).await?;
+        let Standing::SetBack { common } = standing else { return Ok(()) };
         tracing::error!(
             seen = highest,
             has = at,
@@ -212,6 +234,7 @@ impl Shared {
         );
         let raised = self.raise_above(highest.max(at) + MARGIN).await?;
         let again = self.write_again(common, at).await?;
+        self.name_again().await;
         let begins = self.newest_of_etcd().await?.max(raised);
         self.revisions.begin_at(begins);
         self.leases().forget();
@@ -228,32 +251,33 @@ impl Shared {
         Ok(())
     }
 
-    /// How an etcd whose newest revision is `at` stands to what was seen.
-    async fn judge(&self, at: i64) -> Result<Standing, Failure> {
+    /// Compares an etcd whose newest revision is `at` with the changes that were seen. Returns also whether one of them is there.
+    async fn judge(&self, at: i64) -> Result<(Standing, bool), Failure> {
         let witnesses: Vec<Witness> = {
             let witnesses = self.seen.witnesses.lock();
             witnesses.older.iter().chain(&witnesses.newest).rev().cloned().collect()
         };
         let mut lost = at < self.seen.highest();
         for witness in witnesses {
-            if self.stands(&witness).await? {
-                return Ok(if lost { Standing::SetBack { common: witness.revision } } else { Standing::Same });
+            let trace = self.trace(&witness).await?;
+            if trace != Trace::Gone {
+                let standing = if lost { Standing::SetBack { common: witness.revision } } else { Standing::Same };
+                return Ok((standing, trace == Trace::There));
             }
             lost = true;
         }
-        Ok(if lost { Standing::SetBack { common: 0 } } else { Standing::Same })
+        Ok((if lost { Standing::SetBack { common: 0 } } else { Standing::Same }, false))
     }
 
-    /// Whether a change is still there, or compacted.
-    async fn stands(&self, witness: &Witness) -> Result<bool, Failure> {
+    async fn trace(&self, witness: &Witness) -> Result<Trace, Failure> {
         let request = RangeRequest { key: witness.key.clone(), revision: witness.revision, ..RangeRequest::default() };
         match self.client.call::<_, RangeResponse>(RANGE, request).await {
             Ok(answer) => {
-                let found = answer.kvs.first();
-                Ok(found.is_some_and(|kv| kv.mod_revision == witness.revision && hash(&kv.value) == witness.value))
+                let is_it = |kv: &KeyValue| kv.mod_revision == witness.revision && hash(&kv.value) == witness.value;
+                Ok(if answer.kvs.first().is_some_and(is_it) { Trace::There } else { Trace::Gone })
             }
-            Err(Failure::Compacted) => Ok(true),
-            Err(Failure::Future) => Ok(false),
+            Err(Failure::Compacted) => Ok(Trace::Compacted),
+            Err(Failure::Future) => Ok(Trace::Gone),
             Err(other) => Err(other),
         }
     }
@@ -346,7 +370,7 @@ mod tests {
 
     #[test]
     fn old_changes_are_remembered_ever_farther_apart() {
-        let (seen, keys) = (Seen::new(1), Keys::new("/registry".to_owned()));
+        let (seen, keys) = (Seen::new(7, 1), Keys::new("/registry".to_owned()));
         for revision in 2..=10_000 {
             seen.told(&keys, &[put(revision)]);
             // Another tail tells of it again.
@@ -362,11 +386,13 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_older_than_what_was_known_when_it_was_asked_for_shows_it() {
-        let seen = Seen::new(5);
-        seen.saw(5, 9).unwrap();
+        let seen = Seen::new(7, 5);
+        let header = |revision| ResponseHeader { cluster_id: 7, revision };
+        seen.saw(5, header(9)).unwrap();
         // It was asked for before the 9 came.
-        seen.saw(5, 6).unwrap();
-        assert_eq!(seen.saw(9, 8), Err(Failure::SetBack));
+        seen.saw(5, header(6)).unwrap();
+        assert_eq!(seen.saw(9, header(8)), Err(Failure::SetBack));
+        assert_eq!(seen.saw(9, ResponseHeader { cluster_id: 8, revision: 10 }), Err(Failure::SetBack));
         assert_eq!(seen.highest(), 9);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use keelson_meta::{Clock, Revision};
+use keelson_meta::{Clock, Random, Revision};
 use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreKey, Tail,
     Transaction, Write,
@@ -22,12 +22,16 @@ use crate::error::{Failure, OpenError};
 use crate::format::{self, FORMAT};
 use crate::keys::Keys;
 use crate::lease::Leases;
-use crate::proto::TxnResponse;
+use crate::name::{self, StoreName};
+use crate::proto::{ResponseHeader, TxnResponse};
 use crate::revision::{self, Housekeeping, Revisions, explain, from_etcd, to_etcd};
 use crate::seen::Seen;
 use crate::version::{EtcdVersion, OLDEST_USABLE};
 use crate::{compact, outcome, read, scan, transaction, watch as tail};
 
+/// The state of an etcd without room, and the way out.
+const WAY_OUT: &str = "it refuses what puts anything, and takes deletions; delete objects, let the server compact, defragment each \
+    member (etcdctl defrag), and disarm the alarm (etcdctl alarm disarm)";
 /// What stands for the version of an etcd that does not tell it.
 const UNTOLD: &str = "untold";
 
@@ -47,10 +51,12 @@ pub(crate) struct Shared {
     pub(crate) seen: Seen,
     /// The number of the etcd that the store was opened on.
     pub(crate) cluster: u64,
+    pub(crate) name: StoreName,
     /// When etcd last said that this user may not compact.
     pub(crate) may_not_compact: Mutex<Option<Instant>>,
     leases: Leases,
     clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
 }
 
 impl EtcdStore {
@@ -84,17 +90,22 @@ impl EtcdStore {
             let (endpoints, prefix) = (client.endpoints(), config.prefix);
             return Err(OpenError::NewerFormat { endpoints, prefix, found, known: FORMAT });
         }
+        // ORDER: the interruptions before the name, so that one in between leads to another look.
+        let interruptions = client.interruptions();
+        let name = StoreName::new(name::read(&client, &keys).await.map_err(refused)?, interruptions);
         tracing::info!(endpoints = %client.endpoints(), %version, prefix = %config.prefix, "etcd is open");
         let shared = Shared {
             leases: Leases::new(&config.prefix),
             cluster: seen.cluster,
-            seen: Seen::new(seen.at),
+            name,
+            seen: Seen::new(seen.cluster, seen.at),
             may_not_compact: Mutex::default(),
             client,
             keys,
             revisions: Revisions::default(),
             wanted: watch::Sender::new(Revision::ZERO),
             clock: config.clock,
+            random: config.random,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -138,13 +149,13 @@ impl EtcdStore {
             let before = self.shared.seen.highest();
             match client.call::<_, TxnResponse>(method, request).await {
                 Ok(answer) => {
-                    let revision = answer.header.unwrap_or_default().revision;
-                    let Err(failure) = self.shared.seen.saw(before, revision) else {
+                    let Err(failure) = self.shared.seen.saw(before, answer.header.unwrap_or_default()) else {
                         return Ok(Sent::Answered(answer));
                     };
                     // It has taken effect on an etcd that is raised now; whatever it wrote has another revision then.
                     let why = self.shared.told(failure).await;
-                    if transaction.writes.is_empty() {
+                    // In an etcd that holds another store it has no meaning.
+                    if transaction.writes.is_empty() || self.shared.sure().await.is_err() {
                         return Err(why.into());
                     }
                     return outcome::find(&self.shared, transaction, before, why.to_string()).await.map(Sent::FoundOut);
@@ -176,6 +187,15 @@ enum Sent {
     FoundOut(Committed),
 }
 
+impl Sent {
+    const fn wrote(&self) -> bool {
+        match self {
+            Self::Answered(answer) => answer.succeeded,
+            Self::FoundOut(_) => true,
+        }
+    }
+}
+
 impl Shared {
     /// The newest revision that tails must reach, by a read that sees every acknowledged commit.
     async fn newest(&self) -> Result<Revision, StoreError> {
@@ -192,12 +212,9 @@ impl Shared {
     async fn seen(&self, revision: i64) -> Result<Housekeeping, StoreError> {
         let before = self.seen.highest();
         let seen = revision::read(&self.client, &self.keys, revision).await.map_err(Failure::into_store_error)?;
-        if seen.cluster != self.cluster {
-            return Err(self.other_cluster());
-        }
-        if revision == 0
-            && let Err(failure) = self.seen.saw(before, seen.at)
-        {
+        // An older revision is read for what was seen before.
+        let at = if revision == 0 { seen.at } else { before };
+        if let Err(failure) = self.seen.saw(before, ResponseHeader { cluster_id: seen.cluster, revision: at }) {
             return Err(self.told(failure).await);
         }
         Ok(seen)
@@ -206,11 +223,7 @@ impl Shared {
     /// etcd has refused a write for want of room.
     fn ran_full(&self, cause: &str) {
         if !self.client.counters().full.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                cause,
-                "etcd has no room: it refuses what puts anything, and takes deletions; compact it (the server goes on doing so), \
-                 defragment each member (etcdctl defrag), and disarm the alarm (etcdctl alarm disarm)"
-            );
+            tracing::error!(cause, "etcd has no room: {WAY_OUT}");
         }
     }
 
@@ -230,12 +243,6 @@ impl Shared {
         self.revisions.settle(&self.client, &self.keys, seen).await.map_err(Failure::into_store_error)
     }
 
-    /// Another etcd answers than the one that was opened: its revisions mean nothing here.
-    pub(crate) fn other_cluster(&self) -> StoreError {
-        let endpoints = self.client.endpoints();
-        StoreError::Corrupt(format!("another etcd answers at {endpoints} than when the server started; start it again"))
-    }
-
     async fn explained(&self, failure: Failure, requested: Revision) -> StoreError {
         explain(failure, requested, &self.client, &self.keys, &self.revisions).await
     }
@@ -244,7 +251,21 @@ impl Shared {
 #[async_trait]
 impl Store for EtcdStore {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
-        let answer = match self.try_commit(&transaction).await? {
+        self.shared.sure().await?;
+        if transaction.writes.iter().any(|write| matches!(write, Write::Put { .. })) {
+            self.shared.ensure_named(&*self.shared.random).await;
+        }
+        let connections = self.shared.client.connections();
+        let sent = self.try_commit(&transaction).await;
+        if let Err(why) = self.shared.still_sure(connections).await {
+            return Err(match sent {
+                Ok(sent) if sent.wrote() && !transaction.writes.is_empty() => {
+                    StoreError::Unknown(why.to_string()).into()
+                }
+                Ok(_) | Err(_) => why.into(),
+            });
+        }
+        let answer = match sent? {
             Sent::Answered(answer) => answer,
             Sent::FoundOut(committed) => return Ok(committed),
         };
@@ -265,11 +286,11 @@ impl Store for EtcdStore {
     }
 
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError> {
-        read::get(&self.shared, key).await
+        self.shared.surely(read::get(&self.shared, key)).await
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
-        read::range(&self.shared, request).await
+        self.shared.surely(read::range(&self.shared, request)).await
     }
 
     fn scan(&self, request: ScanRequest) -> Option<Scan> {
@@ -277,20 +298,21 @@ impl Store for EtcdStore {
     }
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
-        read::count(&self.shared, request).await
+        self.shared.surely(read::count(&self.shared, request)).await
     }
 
     async fn current_revision(&self) -> Result<Revision, StoreError> {
-        self.shared.newest().await
+        self.shared.surely(self.shared.newest()).await
     }
 
     async fn oldest_revision(&self) -> Result<Revision, StoreError> {
         let Shared { client, keys, revisions, .. } = &*self.shared;
-        revisions.oldest(client, keys).await.map_err(Failure::into_store_error)
+        let oldest = async { revisions.oldest(client, keys).await.map_err(Failure::into_store_error) };
+        self.shared.surely(oldest).await
     }
 
     async fn tail(&self, after: Revision) -> Result<Tail, StoreError> {
-        let seen = self.shared.seen(0).await?;
+        let seen = self.shared.surely(self.shared.seen(0)).await?;
         if to_etcd(after) > seen.at {
             return Err(self.shared.explained(Failure::Future, after).await);
         }
@@ -303,16 +325,22 @@ impl Store for EtcdStore {
     }
 
     async fn compact(&self, oldest: Revision) -> Result<(), StoreError> {
+        self.shared.sure().await?;
         compact::compact(&self.shared, oldest).await
     }
 
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
+        self.shared.sure().await?;
         self.shared.leases.expire(now, &self.shared.client).await.map_err(Failure::into_store_error)
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.shared.client.counters().full.load(Ordering::Relaxed).then(|| format!("etcd has no room: {WAY_OUT}"))
     }
 
     async fn check(&self) -> Result<(), StoreError> {
         // An etcd without room answers, and takes deletions.
-        self.shared.seen(0).await.map(|_| ())
+        self.shared.surely(self.shared.seen(0)).await.map(|_| ())
     }
 }
 

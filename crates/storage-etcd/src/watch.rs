@@ -126,6 +126,8 @@ impl Driver {
             }
             Action::Close { cause } => {
                 count(&self.shared.client.counters().watches_broken);
+                // ORDER: before another watch is opened. The etcd that answers next may hold something else.
+                self.shared.client.interrupted();
                 warn_repeated!(""; %cause, "the watch on etcd has broken; opening another");
                 self.stream = None;
             }
@@ -246,7 +248,7 @@ impl Driver {
             End::Future { position } => {
                 explain(Failure::Future, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await
             }
-            End::OtherCluster => shared.other_cluster(),
+            End::OtherCluster => shared.told(Failure::SetBack).await,
             End::Failed(failure) => failure.into_store_error(),
         }
     }

@@ -1,5 +1,5 @@
 //! A volume's snapshot that is put back under running servers: they notice, go on above what they had shown, and have everybody
-//! begin anew.
+//! begin anew. Data that is gone, or of another store, is not served.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -141,4 +141,101 @@ async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
     let page = read(&late).await;
     let revisions: Vec<_> = page.entries.iter().map(|entry| entry.revision > newest).collect();
     assert_eq!(revisions, [true, false, true], "what was written since is written again, and nothing else");
+}
+
+/// Every call on an etcd that holds something else fails with these words, and the store says the same of its health.
+async fn check_refused(store: &EtcdStore, words: &str) {
+    let refusal = async {
+        loop {
+            match store.current_revision().await {
+                Err(StoreError::Unavailable(text)) if text.contains(words) => return,
+                Err(StoreError::Unavailable(_)) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    timeout(PATIENCE, refusal).await.unwrap();
+    let found = store.range(everything(None)).await;
+    assert!(matches!(&found, Err(StoreError::Unavailable(text)) if text.contains(words)), "{found:?}");
+    let found = store.get(&key("kept")).await;
+    assert!(matches!(&found, Err(StoreError::Unavailable(text)) if text.contains(words)), "{found:?}");
+    let found = store.commit(put("new", "x")).await;
+    let Err(CommitError::Store(StoreError::Unavailable(text))) = &found else { panic!("{found:?}") };
+    assert!(text.contains(words) && text.contains("put its data back"), "{text}");
+    assert!(store.check().await.is_err() && store.compact(Revision::new(1)).await.is_err());
+}
+
+/// A tail is refused, since the store is not there.
+async fn check_silent(store: &EtcdStore, after: Revision) {
+    match store.tail(after).await {
+        Err(StoreError::Unavailable(_)) => {}
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_etcd_that_was_emptied_is_not_taken_for_a_store_without_objects() {
+    let Some(mut server) = EtcdServer::start() else { return };
+    let store = open(&server, "/registry").await;
+    commit(&store, put("gone", "1")).await;
+    let kept = commit(&store, put("kept", "1")).await;
+    let mut tail = store.tail(kept).await.unwrap();
+    tokio::task::block_in_place(|| {
+        server.kill();
+        server.copy_data();
+        server.remove_data();
+        server.start_again();
+    });
+    check_refused(&store, "holds no objects").await;
+    check_silent(&store, kept).await;
+    // Others begin with it, and write more than was lost: no number shows the exchange any more.
+    let other = open(&server, "/registry").await;
+    while commit(&other, put("other", "x")).await <= kept.next().next() {}
+    commit(&other, put("kept", "1")).await;
+    check_refused(&store, "holds another store").await;
+    check_silent(&store, kept).await;
+    assert!(other.get(&key("new")).await.unwrap().is_none(), "nothing is written into it");
+
+    // The data comes back, and the store continues where it was.
+    tokio::task::block_in_place(|| set_back(&mut server));
+    revision(&store).await;
+    assert_eq!(read(&store).await.entries.len(), 2);
+    let next = commit(&store, put("next", "1")).await;
+    let events = follow(&store, kept, next).await;
+    assert_eq!(events.iter().map(|event| event.key.clone()).collect::<Vec<_>>(), [key("next")]);
+    // A tail from before continues too, or ends as broken.
+    match timeout(PATIENCE, tail.next()).await.unwrap().unwrap() {
+        Ok(batch) => assert!(batch.events.iter().all(|event| event.value.is_some()), "{batch:?}"),
+        Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
+    }
+}
+
+/// The etcd was away, and has more revisions than before when it comes back: only the name shows what it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_store_with_higher_revisions_is_noticed_by_its_name() {
+    let Some(mut server) = EtcdServer::start() else { return };
+    let way = LossyWay::to(server.port());
+    let url = format!("etcd://127.0.0.1:{}/registry", way.port());
+    let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
+    let kept = commit(&store, put("kept", "1")).await;
+    let mut tail = store.tail(kept).await.unwrap();
+    way.close();
+    tokio::task::block_in_place(|| {
+        server.kill();
+        server.remove_data();
+        server.start_again();
+    });
+    let other = open(&server, "/registry").await;
+    let mut newest = kept;
+    for number in 0..LOST {
+        newest = commit(&other, put("other", number.to_string())).await;
+    }
+    assert!(newest > kept);
+    // A compaction sends caches to load everything anew.
+    other.compact(newest).await.unwrap();
+    way.mend();
+    check_refused(&store, "holds another store").await;
+    check_silent(&store, kept).await;
+    let told = tokio::time::timeout(std::time::Duration::from_millis(300), tail.next()).await;
+    assert!(matches!(told, Err(_) | Ok(Some(Err(StoreError::Unavailable(_))))), "{told:?}");
 }

@@ -8,6 +8,7 @@
 //! the highest revision that was ever seen and the newest changes tell a restored or exchanged database, or a replica that had
 //! missed commits, from the one that this server knows.
 
+mod access;
 mod batch;
 mod config;
 mod error;

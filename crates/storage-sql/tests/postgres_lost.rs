@@ -306,3 +306,44 @@ async fn a_read_that_nobody_waits_for_any_more_holds_no_connection() {
     locking.batch_execute("COMMIT").await.unwrap();
     assert_eq!(store.range(everything(None, None)).await.unwrap().entries.len(), 1);
 }
+
+/// The database is dropped, and another store is begun under its name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_was_made_anew_is_not_taken_for_the_one_before() {
+    let Some(server) = PostgresServer::start() else { return };
+    let url = server.create_database("case");
+    let store = open(&url).await;
+    let mut seen = Revision::ZERO;
+    for number in 0..3 {
+        seen = commit(&store, put("kept", &number.to_string())).await;
+    }
+    let refused = |words: &'static str| {
+        let store = &store;
+        async move {
+            let asked = async {
+                loop {
+                    match store.current_revision().await {
+                        Err(StoreError::Unavailable(text)) if text.contains(words) => return text,
+                        Err(StoreError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
+                        other => panic!("{other:?}"),
+                    }
+                }
+            };
+            let text = tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
+            assert!(text.contains("restore its backup, or stop all servers"), "{text}");
+            assert!(store.range(everything(None, None)).await.is_err() && store.get(&key("kept")).await.is_err());
+            assert!(store.commit(put("mine", "x")).await.is_err() && store.tail(seen).await.is_err());
+        }
+    };
+    server.sql("postgres", "DROP DATABASE \"case\" WITH (FORCE)");
+    server.create_database("case");
+    refused("holds no tables of keelson").await;
+    // Another server begins with it, and writes more than there was.
+    let other = open(&url).await;
+    for number in 0..10 {
+        commit(&other, put("other", &number.to_string())).await;
+    }
+    refused("holds another store").await;
+    assert!(other.get(&key("mine")).await.unwrap().is_none(), "nothing is written into it");
+    assert!(other.current_revision().await.unwrap().get() < RAISED, "nor is it raised");
+}

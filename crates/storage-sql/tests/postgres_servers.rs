@@ -538,10 +538,37 @@ async fn a_server_that_is_read_only_is_not_well_until_it_takes_writes() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     check_refusing(&store, "PostgreSQL is read-only").await;
+    // New connections lead there too, and a server that starts reads what is there.
+    end_connections(&server, "case");
+    let started = open(&url).await;
+    for store in [&store, &started] {
+        let found = async {
+            while store.get(&key("a")).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), found).await.expect("reads go on");
+        assert_eq!(store.range(everything(None, None)).await.unwrap().entries.len(), 1);
+        let refused = store.commit(put("b", "1")).await.unwrap_err();
+        assert!(matches!(refused, CommitError::Store(StoreError::ReadOnly(_))), "{refused}");
+    }
     set("");
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while store.commit(put("c", "1")).await.is_err() {
         assert!(tokio::time::Instant::now() < deadline, "it takes writes again");
     }
     check_taking(&store).await;
+}
+
+/// A standby may lack what was acknowledged: reads do not go there, and the error says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_read_from_a_standby() {
+    let Some(mut first) = PostgresServer::start() else { return };
+    let second = first.asynchronous_replica();
+    let url = format!("postgres://keelson@127.0.0.1:{},127.0.0.1:{}/keelson", first.port(), second.port());
+    let store = open(&url).await;
+    commit(&store, put("a", "1")).await;
+    tokio::task::block_in_place(|| first.kill());
+    let refused = store.get(&key("a")).await.unwrap_err();
+    assert!(refused.to_string().contains("it is a standby"), "{refused}");
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keelson_meta::Revision;
-use keelson_storage::{CommitError, Condition, Disk, RangeRequest, Store, StoreError, StoreKey, Transaction};
+use keelson_storage::{CommitError, Condition, Disk, RangeRequest, Relief, Store, StoreError, StoreKey, Transaction};
 use keelson_storage_sql::{OpenError, SpaceStats, SqliteConfig, SqliteStore};
 use keelson_supervision::Supervisor;
 use keelson_teststores::{DiskFault, FragileDisk};
@@ -289,7 +289,7 @@ async fn a_full_disk_is_left_by_deleting() {
         matches!(taken, CommitError::Compare { index: 0, .. }),
         "a name that is taken is no matter of room: {taken}"
     );
-    store.commit(Transaction { relieves: true, ..put("/lease", "x") }).await.unwrap();
+    store.commit(Transaction { relief: Relief::Upkeep, ..put("/lease", "x") }).await.unwrap();
     let before = disk.room(directory.path()).unwrap().free;
     delete_all(&store, count).await;
     until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
@@ -321,6 +321,52 @@ async fn a_store_on_a_full_disk_opens_and_is_left_by_deleting() {
     until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
     store.commit(large("/more")).await.unwrap();
     assert_eq!(left_in(&store).await, 1);
+    compactor.abort();
+}
+
+/// A start without room to note that the store is open takes no writes before there is some. A log without the note would look like one
+/// of an earlier time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_after_a_start_without_room_for_its_note_loses_nothing() {
+    let (directory, crashed) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let disk = FragileDisk::below(directory.path());
+    let config = || SqliteConfig { reserve_bytes: Some(0), ..on_disk(&directory, &disk) };
+    let store = SqliteStore::open(config()).unwrap();
+    store.commit(put("/kept", "x")).await.unwrap();
+    drop(store);
+    disk.set(DiskFault::Full);
+    let store = SqliteStore::open(config()).unwrap();
+    assert!(store.commit(put("/refused", "x")).await.is_err() && store.check().await.is_err());
+    disk.set(DiskFault::None);
+    store.check().await.unwrap();
+    store.commit(put("/later", "x")).await.unwrap();
+    // As kill -9 leaves the files.
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), crashed.path().join(entry.file_name())).unwrap();
+    }
+    let found = SqliteStore::open(SqliteConfig::directory(crashed.path())).unwrap();
+    assert_eq!(left_in(&found).await, 2);
+    // And a log that is lost is missed, as always.
+    drop(found);
+    std::fs::copy(directory.path().join("keelson.db"), crashed.path().join("keelson.db")).unwrap();
+    std::fs::copy(directory.path().join("keelson.db-mark"), crashed.path().join("keelson.db-mark")).unwrap();
+    let lost = SqliteStore::open(SqliteConfig::directory(crashed.path())).map(|_| ());
+    assert!(matches!(lost, Err(OpenError::Lost { .. })), "{lost:?}");
+}
+
+/// The reserve that is asked for is larger than half of the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_with_a_large_reserve_is_left_by_deleting() {
+    let directory = TempDir::new().unwrap();
+    let disk = small_disk(&directory);
+    let config = SqliteConfig { reserve_bytes: Some(SMALL_DISK / 8 * 5), ..on_disk(&directory, &disk) };
+    let store = Arc::new(SqliteStore::open(config).unwrap());
+    let compactor = compacting(&store);
+    let (count, _) = fill(&store).await;
+    delete_all(&store, count).await;
+    until("the room comes back", || async { (!store.gauges().read().full).then_some(()) }).await;
+    store.commit(large("/more")).await.unwrap();
     compactor.abort();
 }
 
@@ -384,7 +430,7 @@ async fn keep_up(store: &SqliteStore) -> usize {
     let mut number = 0;
     for _ in 0..20_000 {
         let small = Transaction::default().put(StoreKey::new(format!("/upkeep/{number}")), vec![7; 4000]);
-        match store.commit(Transaction { relieves: true, ..small }).await {
+        match store.commit(Transaction { relief: Relief::Upkeep, ..small }).await {
             Ok(_) => number += 1,
             // Replaced versions are given up first.
             Err(CommitError::Store(StoreError::Unavailable(_))) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -414,7 +460,7 @@ async fn upkeep_leaves_room_for_deletions() {
         let renewal = || async {
             let key = StoreKey::new("/upkeep/1");
             let same = Transaction::default().when(key.clone(), Condition::Exists).put(key, vec![8; 4000]);
-            match store.commit(Transaction { relieves: true, ..same }).await {
+            match store.commit(Transaction { relief: Relief::Upkeep, ..same }).await {
                 Ok(_) => Some(()),
                 Err(CommitError::Store(StoreError::Unavailable(_))) => None,
                 Err(other) => panic!("{other}"),

@@ -2,7 +2,8 @@
 //!
 //! A pass reads the source in pages at one revision and writes what the target has otherwise; passes are repeated until one
 //! finds no difference and the source stands still. So a copy that was interrupted goes on by beginning again, and the last
-//! pass is the proof. A mark in the target says that a copy into it is not finished: no server starts on such a store.
+//! pass is the proof. A mark in the target says that a copy into it is not finished: no server starts on such a store. A store that is
+//! made for a copy is made with the mark.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,6 +21,8 @@ use crate::store::{CommitError, KeyValue, RangeRequest, Store, StoreError, Trans
 const EVERYTHING: &str = "/registry/";
 /// The key that says that a copy into a store is not finished.
 const MARK: &str = "/registry/keelson/unfinished-copy";
+/// The value of that key, for people.
+const MARK_TEXT: &[u8] = b"a copy into this store is not finished";
 /// How many keys a page has.
 const PAGE: usize = 500;
 /// How many writes one transaction has at the most; etcd takes 128 operations.
@@ -72,6 +75,11 @@ pub enum CopyError {
 /// When the store can't be read.
 pub async fn is_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.get(&StoreKey::new(MARK)).await?.is_some())
+}
+
+/// The first object of a store that is made for a copy: with it, no server takes the store for a whole one.
+pub fn unfinished() -> (StoreKey, Bytes) {
+    (StoreKey::new(MARK), Bytes::from_static(MARK_TEXT))
 }
 
 /// Whether a store can be copied: it is whole.
@@ -145,7 +153,7 @@ async fn begin(to: &dyn Store) -> Result<(), CopyError> {
     if is_unfinished(to).await.map_err(CopyError::Target)? {
         return Ok(());
     }
-    write(to, Transaction::default().put(StoreKey::new(MARK), "a copy into this store is not finished")).await
+    write(to, Transaction::default().put(StoreKey::new(MARK), MARK_TEXT)).await
 }
 
 async fn write(to: &dyn Store, transaction: Transaction) -> Result<(), CopyError> {

@@ -3,6 +3,9 @@
 //! Every transaction compares the key of the server's identity as well, so that a server that was paused for too long, or
 //! was declared dead, can't write what others no longer expect. Knows keys and revisions; what an identity is, who renews it
 //! and who declares a server dead is decided above.
+//!
+//! A store without room refuses the identity itself, which is a put. While it does, transactions that only delete pass without one:
+//! they make the room. Each compares what it deletes, and the refusal, which is recent, shows that the server is not a paused one.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,10 +16,12 @@ use tokio::sync::{Notify, watch};
 
 use crate::guarded::{CommitGuard, GuardedStore};
 use crate::key::StoreKey;
-use crate::store::{CommitError, Committed, Condition, Store, StoreError, Transaction};
+use crate::store::{CommitError, Committed, Condition, Store, StoreError, Transaction, Write};
 
 /// How long a write that met a changed identity waits to hear whether it was only renewed.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(1);
+/// The time for which a refusal of the identity counts. A server without one tries more often than that.
+const REFUSAL_COUNTS: Duration = Duration::from_secs(30);
 /// How often a write is tried again because the identity was renewed under it. Renewals are seconds apart.
 const ATTEMPTS: usize = 4;
 
@@ -52,6 +57,8 @@ pub struct Fence {
     /// The revision of the identity that a write did not find as it expected.
     doubt: Mutex<Option<Revision>>,
     doubted: Notify,
+    /// The last refusal of this server's identity by a store that takes no puts, and its time.
+    refusal: Mutex<Option<(SystemTime, String)>>,
     /// Where this server's identity is written: the one key that is written without comparing it.
     own: StoreKey,
     clock: Arc<dyn Clock>,
@@ -61,7 +68,8 @@ impl Fence {
     /// A fence that is open until the first [`Fence::hold`]. The key `own`, of the identity itself, is never fenced.
     pub fn new(own: StoreKey, clock: Arc<dyn Clock>) -> Self {
         let standing = watch::Sender::new(Standing::Starting);
-        Self { standing, doubt: Mutex::default(), doubted: Notify::new(), own, clock }
+        let (doubt, refusal) = (Mutex::default(), Mutex::default());
+        Self { standing, doubt, doubted: Notify::new(), refusal, own, clock }
     }
 
     /// The identity is written as told.
@@ -77,6 +85,10 @@ impl Fence {
     /// The identity is another's for good. Writes are refused, with this reason, whatever comes.
     pub fn close(&self, why: impl Into<String>) {
         self.stand(Standing::Closed(why.into()));
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(&*self.standing.borrow(), Standing::Closed(_))
     }
 
     /// Waits until the fence is closed for good, and tells why.
@@ -135,7 +147,31 @@ impl Fence {
         }
     }
 
-    /// Whether writes pass.
+    /// The reason for which the store refuses this server's identity, while it takes no puts.
+    pub fn refusal(&self) -> Option<String> {
+        let refusal = self.refusal.lock();
+        let (since, why) = refusal.as_ref()?;
+        let counts = self.clock.now() < *since + REFUSAL_COUNTS;
+        counts.then(|| why.clone())
+    }
+
+    /// Notes whether the store took this server's identity.
+    fn note(&self, committed: &Result<Committed, CommitError>) {
+        let refusal = match committed {
+            Err(CommitError::Store(error)) if error.refuses_puts() => Some((self.clock.now(), error.to_string())),
+            Ok(_) | Err(CommitError::Compare { .. }) => None,
+            // It says nothing of either.
+            Err(CommitError::Store(_)) => return,
+        };
+        *self.refusal.lock() = refusal;
+    }
+
+    /// Returns true for a deletion that passes without an identity, since the store has no room for one.
+    fn makes_room(&self, transaction: &Transaction) -> bool {
+        transaction.deletes_only() && self.refusal().is_some()
+    }
+
+    /// Checks that writes pass, or deletions where the store refuses all else.
     ///
     /// # Errors
     /// Says why they do not.
@@ -143,6 +179,7 @@ impl Fence {
         match &*self.standing.borrow() {
             Standing::Starting => Ok(()),
             Standing::Held(identity) if self.clock.now() < identity.until => Ok(()),
+            Standing::Held(_) | Standing::Lost if self.refusal().is_some() => Ok(()),
             Standing::Held(_) | Standing::Lost => Err(lost()),
             Standing::Closed(why) => Err(closed(why)),
         }
@@ -206,10 +243,20 @@ impl FencedStore {
 impl CommitGuard for Arc<Fence> {
     async fn commit(&self, store: &dyn Store, transaction: Transaction) -> Result<Committed, CommitError> {
         if self.exempts(&transaction) {
-            return store.commit(transaction).await;
+            let is_put = transaction.writes.iter().any(|write| matches!(write, Write::Put { .. }));
+            let committed = store.commit(transaction).await;
+            if is_put {
+                self.note(&committed);
+            }
+            return committed;
         }
-        let Some(mut identity) = self.identity()? else {
-            return store.commit(transaction).await;
+        let mut identity = match self.identity() {
+            Ok(Some(identity)) => identity,
+            Ok(None) => return store.commit(transaction).await,
+            Err(_) if !self.is_closed() && self.makes_room(&transaction) => {
+                return store.commit(transaction).await;
+            }
+            Err(error) => return Err(error.into()),
         };
         for _ in 0..ATTEMPTS {
             // Last, so that a client hears of its own conflict first.
@@ -222,6 +269,10 @@ impl CommitGuard for Arc<Fence> {
             }
         }
         Err(lost().into())
+    }
+
+    fn refusal(&self) -> Option<String> {
+        Fence::refusal(self)
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -381,5 +432,45 @@ mod tests {
         assert_eq!(server.fence.closed().await, "another has this name");
         let doubted = tokio::time::timeout(Duration::from_secs(1), server.fence.doubted()).await;
         assert!(doubted.is_err(), "nobody is to register it anew");
+    }
+
+    /// A store that takes no puts, as an etcd without room.
+    struct Roomless;
+
+    impl CommitGuard for Roomless {
+        async fn commit(&self, store: &dyn Store, transaction: Transaction) -> Result<Committed, CommitError> {
+            if transaction.writes.iter().any(|write| matches!(write, Write::Put { .. })) {
+                return Err(StoreError::EtcdFull("no room".to_owned()).into());
+            }
+            store.commit(transaction).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_without_room_for_the_identity_takes_deletions() {
+        let memory = MemoryStore::new();
+        let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+        for key in ["/a", "/b", "/c"] {
+            memory.commit(Transaction::default().put(StoreKey::new(key), "x")).await.unwrap();
+        }
+        let fence = Arc::new(Fence::new(Server::key(), clock.clone()));
+        let full: Arc<dyn Store> = Arc::new(GuardedStore::behind(Arc::new(memory.clone()), Roomless));
+        let fenced = FencedStore::new(full, fence.clone());
+        let delete = |key: &str| fenced.commit(Transaction::default().delete(StoreKey::new(key)));
+        fence.lose();
+        assert!(delete("/a").await.is_err(), "nothing shows that there is no room");
+        fenced.commit(Transaction::default().put(Server::key(), "me")).await.unwrap_err();
+        assert!(fence.refusal().is_some_and(|why| why.contains("no room")));
+        fenced.check().await.unwrap();
+        delete("/a").await.unwrap();
+        let mixed = Transaction::default().delete(StoreKey::new("/b")).put(StoreKey::new("/d"), "x");
+        fenced.commit(mixed).await.unwrap_err();
+        // A server that was paused meanwhile knows nothing of the store any more.
+        clock.advance(REFUSAL_COUNTS);
+        assert!(delete("/b").await.is_err() && fenced.check().await.is_err());
+        fenced.commit(Transaction::default().put(Server::key(), "me")).await.unwrap_err();
+        delete("/b").await.unwrap();
+        fence.close("another has this name");
+        assert!(delete("/c").await.is_err());
     }
 }

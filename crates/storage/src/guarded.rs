@@ -26,6 +26,11 @@ pub trait CommitGuard: Send + Sync + 'static {
         transaction: Transaction,
     ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
 
+    /// The reason for which it refuses new data, beside those of the store.
+    fn refusal(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it lets anything through.
     ///
     /// # Errors
@@ -128,6 +133,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
 
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.store.expire(now).await
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.store.refusal().or_else(|| self.guard.refusal())
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -29,6 +29,6 @@ pub use meter::{StoreMeter, StoreOperation};
 pub use pages::{pages, pages_from};
 pub use probe::StoreProbe;
 pub use store::{
-    CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store,
+    CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Relief, Scan, ScanRequest, Store,
     StoreError, StoreEvent, Tail, TailBatch, Transaction, Write,
 };

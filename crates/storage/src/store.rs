@@ -30,9 +30,22 @@ pub struct Transaction {
     pub compares: Vec<Compare>,
     /// What is written when all compares hold.
     pub writes: Vec<Write>,
-    /// True for puts that lead to more room or keep the cluster alive: the next step of a deletion, the renewal of a lease.
-    /// A store that is full takes such a transaction, and one that puts nothing, as long as its reserve lasts.
-    pub relieves: bool,
+    /// The reason for which a store that is full takes its puts.
+    pub relief: Relief,
+}
+
+/// A reason for which a store that is full takes puts, from those that it bounds most to those that it bounds least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Relief {
+    /// None: the puts need room.
+    #[default]
+    None,
+    /// They keep the cluster alive, as the renewal of a lease does, or make an object smaller.
+    Upkeep,
+    /// They bring a deletion forward that has begun.
+    Step,
+    /// They begin a deletion. An object is marked once and grows by some bytes that no client chooses, so this needs no bound.
+    Mark,
 }
 
 impl Transaction {
@@ -57,9 +70,20 @@ impl Transaction {
         self
     }
 
+    /// Returns true for a transaction that deletes something and puts nothing.
+    pub fn deletes_only(&self) -> bool {
+        !self.writes.is_empty() && self.writes.iter().all(|write| matches!(write, Write::Delete { .. }))
+    }
+
     /// Returns true for a transaction that a full store takes.
     pub fn needs_no_room(&self) -> bool {
-        self.relieves || self.writes.iter().all(|write| matches!(write, Write::Delete { .. }))
+        self.relief() != Relief::None
+    }
+
+    /// The reason for which a full store takes it. A transaction that puts nothing needs none.
+    pub fn relief(&self) -> Relief {
+        let puts_nothing = self.writes.iter().all(|write| matches!(write, Write::Delete { .. }));
+        if puts_nothing { Relief::Mark } else { self.relief }
     }
 }
 
@@ -186,6 +210,9 @@ pub enum StoreError {
     /// An etcd without room, in its own words, which clients know.
     #[error("etcd has no room: {0}")]
     EtcdFull(String),
+    /// The engine answers reads and takes no writes, deletions included, before an operator changes that: why, and how.
+    #[error("the store takes no writes: {0}")]
+    ReadOnly(String),
     /// A limit of the engine's forbids a write, which has not happened; a retry does not help.
     #[error("the store does not take this write: {0}")]
     TooLarge(String),
@@ -205,6 +232,20 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns true where the engine works and refuses puts before an operator changes something.
+    pub const fn refuses_puts(&self) -> bool {
+        match self {
+            Self::Full(_) | Self::EtcdFull(_) | Self::ReadOnly(_) => true,
+            Self::Unavailable(_)
+            | Self::Future { .. }
+            | Self::Compacted { .. }
+            | Self::Unknown(_)
+            | Self::TooLarge(_)
+            | Self::AboveLimit { .. }
+            | Self::Corrupt(_) => false,
+        }
+    }
+
     /// Whether the same call may work later, and may be made again without a look at what the last one did.
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -213,6 +254,7 @@ impl StoreError {
             | Self::Unknown(_)
             | Self::Full(_)
             | Self::EtcdFull(_)
+            | Self::ReadOnly(_)
             | Self::TooLarge(_)
             | Self::AboveLimit { .. }
             | Self::Corrupt(_) => false,
@@ -356,6 +398,11 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes the keys whose time to live ended at or before `now`, as ordinary deletes with revisions and events.
     /// Returns how many.
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError>;
+
+    /// The reason for which the engine, which works, refuses new data, and the way out. Known from the last write.
+    fn refusal(&self) -> Option<String> {
+        None
+    }
 
     /// Checks that the engine answers and takes writes. One without room that takes deletions is well: making room needs it.
     async fn check(&self) -> Result<(), StoreError>;

@@ -81,6 +81,16 @@ impl TestServerBuilder {
         self.try_start().await.unwrap_or_else(|error| panic!("the server did not start: {error}"))
     }
 
+    /// Starts it where what every cluster has can't be made: it answers when this returns, and may not be ready.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start_unready(self) -> TestServer {
+        let started = listen(&self.config).await.map_err(|error| format!("{error:#}"));
+        let (running, endpoint) = started.unwrap_or_else(|error| panic!("the server did not start: {error}"));
+        TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory }
+    }
+
     /// Starts it, or tells why it does not start, as an operator is told.
     ///
     /// # Errors
@@ -183,8 +193,13 @@ impl TestServer {
 }
 
 async fn start(config: &Config) -> anyhow::Result<(RunningServer, Endpoint)> {
-    let running = Server::start(config.clone()).await?;
+    let (running, endpoint) = listen(config).await?;
     running.bootstrapped().await;
+    Ok((running, endpoint))
+}
+
+async fn listen(config: &Config) -> anyhow::Result<(RunningServer, Endpoint)> {
+    let running = Server::start(config.clone()).await?;
     let kubeconfig = running.kubeconfig().expect("the builder gave the server a data directory");
     let endpoint = Endpoint::from_kubeconfig(kubeconfig).await.unwrap_or_else(|error| panic!("{error:#}"));
     Ok((running, endpoint))

@@ -271,6 +271,15 @@ impl EtcdServer {
         self.copy("copied", "data");
     }
 
+    /// Removes all of its data, after a [`kill`](Self::kill): it starts again as an empty etcd of the same number.
+    ///
+    /// # Panics
+    /// When the data can't be removed.
+    pub fn remove_data(&self) {
+        assert!(!self.guarded.runs(), "it still writes its data");
+        std::fs::remove_dir_all(self.guarded.directory().join("data")).expect("its directory is ours");
+    }
+
     fn copy(&self, from: &str, to: &str) {
         assert!(!self.guarded.runs(), "it still writes its data");
         let [from, to] = [from, to].map(|name| self.guarded.directory().join(name));

@@ -47,6 +47,33 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     assert!(revision(&created) > revision(&restored));
 }
 
+/// A restore that was killed leaves a part of a store, which no start takes for an empty one, and the next restore goes over it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_that_was_interrupted_is_refused_and_given_again() {
+    let server = start().await;
+    server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": "kept"}})).await.expect(201);
+    let directory = TempDir::new().unwrap();
+    let (file, data) = (directory.path().join("copy.db"), directory.path().join("data"));
+    let (name, data_dir) = (file.to_str().unwrap(), data.to_str().unwrap());
+    let (done, text) = run(["storage", "backup", name, "--data-dir", server.data_dir().to_str().unwrap()]);
+    assert!(done, "{text}");
+    std::fs::create_dir(&data).unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    for (name, content) in
+        [("keelson.db.partial", &whole[..whole.len() / 2]), ("keelson.db.partial-journal", &whole[..100])]
+    {
+        std::fs::write(data.join(name), content).unwrap();
+    }
+    let (started, text) = run(["serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir]);
+    assert!(!started && text.contains("did not finish: give `keelson storage restore` again"), "{text}");
+    assert!(!data.join("keelson.db").exists() && !data.join("pki").exists());
+    let (done, text) = run(["storage", "restore", name, "--data-dir", data_dir]);
+    assert!(done, "{text}");
+    let restored = ProcessServer::builder(KEELSON).data_dir(&data).start().await;
+    restored.raw().get(format!("{CONFIG_MAPS}/kept")).await.expect(200);
+    assert!(!data.join("keelson.db.partial-journal").exists());
+}
+
 /// The restored objects are those of one revision of the lost server, while the backup was taken.
 async fn check_one_moment(lost: &ProcessServer, restored: &serde_json::Value, earliest: u64, latest: u64) {
     let restored = read(restored);

@@ -125,6 +125,9 @@ async fn a_full_store_is_left_by_deleting() {
         settled(async || raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"more": "x"}})).await).await,
     );
     assert_eq!(metric(&raw, "keelson_store_full").await, 1.0);
+    let why = raw.get("/readyz/store").await.expect(200).text();
+    assert!(why.starts_with("ok\nwarning: the store is full: ") && why.contains("delete objects"), "{why}");
+    assert!(until_ready(&raw, 200).await.contains("warn: store has a warning: ask /readyz/store"));
     // The write that meets the full disk, and for which the reserve is given up, is to be tried again.
     let taken = loop {
         match raw.post(CONFIG_MAPS, &large("full-1")).await {
@@ -174,6 +177,34 @@ async fn settled(call: impl AsyncFn() -> Answer) -> Answer {
     }
 }
 
+/// The number of objects whose deletion begins when the budget is used up.
+const LATE: usize = 10;
+
+async fn make_late(raw: &Raw) {
+    for number in 0..LATE {
+        let late = json!({"metadata": {"name": format!("late-{number}"), "finalizers": ["example.com/hold", "example.com/wait"]}});
+        raw.post(CONFIG_MAPS, &late).await.expect(201);
+    }
+}
+
+/// Deletions begin when the budget is used up, and each that ends makes room for the steps of another.
+async fn check_deletions_go_on(raw: &Raw) {
+    let merge = "application/merge-patch+json";
+    for number in 0..LATE {
+        settled(async || raw.delete(format!("{CONFIG_MAPS}/late-{number}")).await).await.expect(200);
+        let marked = raw.get(format!("{CONFIG_MAPS}/late-{number}")).await.expect(200).json();
+        assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
+    }
+    settled(async || raw.delete(format!("{CONFIG_MAPS}/full-0")).await).await.expect(200);
+    for finalizers in [json!(["example.com/wait"]), json!(null)] {
+        for number in 0..LATE {
+            let step = json!({"metadata": {"finalizers": finalizers}});
+            settled(async || raw.patch(format!("{CONFIG_MAPS}/late-{number}"), merge, &step).await).await.expect(200);
+        }
+    }
+    raw.get(format!("{CONFIG_MAPS}/late-0")).await.expect(404);
+}
+
 /// What clients may still add to a full store ends before the room for deletions does.
 async fn check_upkeep_is_bounded(server: &TestServer) {
     const HELD: usize = 40;
@@ -185,6 +216,7 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
         let held = json!({"metadata": {"name": format!("held-{number}"), "finalizers": ["example.com/hold"]}});
         raw.post(CONFIG_MAPS, &held).await.expect(201);
     }
+    make_late(&raw).await;
     let nodes = "/api/v1/namespaces/kube-node-lease";
     let hard = json!({"count/configmaps": "100", "count/leases.coordination.k8s.io": "100"});
     let quota = json!({"metadata": {"name": "count"}, "spec": {"hard": hard}});
@@ -233,11 +265,12 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
     let (rounds, refused) = tokio::time::timeout(PATIENCE, grown).await.expect("growth has an end");
     assert!(rounds <= 10, "{rounds} rounds of 280 KB");
     check_refusal(refused);
+    check_deletions_go_on(&raw).await;
     for number in 0..HELD {
         let free = json!({"metadata": {"finalizers": null}});
         settled(async || raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &free).await).await.expect(200);
     }
-    for number in 0..count {
+    for number in 1..count {
         settled(async || raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await).await.expect(200);
     }
     until_metric(&raw, "keelson_store_full", 0.0).await;

@@ -145,11 +145,56 @@ async fn nobody_serves_a_copy_that_is_not_finished_until_it_is() {
     assert_eq!(objects(&server.raw()).await.0, made);
 }
 
+/// A copy that is killed as soon as there is something at its target leaves a store that no server takes for a new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_is_killed_at_its_beginning_leaves_no_empty_store() {
+    let (data, source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let from = SqliteStore::open(SqliteConfig::directory(source.path())).unwrap();
+    for thousand in 0..20 {
+        let key = |number| StoreKey::new(format!("/registry/configmaps/default/{thousand:02}-{number:03}"));
+        let puts = (0..1000).fold(Transaction::default(), |puts, number| puts.put(key(number), "{}"));
+        from.commit(puts).await.unwrap();
+    }
+    drop(from);
+    let (file, to) = (target.path().join("keelson.db"), sqlite(&target));
+    let mut copying = Command::new(KEELSON).args(["storage", "copy", &sqlite(&source), &to]).spawn().unwrap();
+    while file.metadata().map_or(0, |found| found.len()) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    copying.kill().await.unwrap();
+    let data_dir = data.path().to_str().unwrap();
+    let (done, text) = keelson(&["serve", "--bind", "127.0.0.1:0", "--data-dir", data_dir, "--store", &to]).await;
+    assert!(
+        !done && text.contains("a copy into this store did not finish: give `keelson storage copy` again"),
+        "{text}"
+    );
+    let (done, text) = copy(&sqlite(&source), &to).await;
+    assert!(done && text.contains("copied 20000 objects"), "{text}");
+}
+
+/// The tables of a database that is made for a copy are marked with their first row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_made_for_a_copy_is_an_unfinished_one_from_its_first_moment() {
+    let Some(postgres) = PostgresServer::shared() else { return };
+    let (url, data) = (postgres.create_database("unfinished"), TempDir::new().unwrap());
+    let mut config = PostgresConfig::from_url(&url).unwrap();
+    config.first = Some(keelson_storage::copy::unfinished());
+    // As a copy that was killed right behind it.
+    drop(PostgresStore::open(config.clone()).await.unwrap());
+    let serve = ["serve", "--bind", "127.0.0.1:0", "--data-dir", data.path().to_str().unwrap(), "--store", &url];
+    let (done, text) = keelson(&serve).await;
+    assert!(!done && text.contains("a copy into this store did not finish"), "{text}");
+    // It is put once.
+    let store = PostgresStore::open(config).await.unwrap();
+    assert_eq!(store.current_revision().await.unwrap().get(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_copied_over_objects_or_from_a_store_in_use() {
     let (data, source, target) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
     let (from, to) = (sqlite(&source), sqlite(&target));
-    for (store, name) in [(&from, "source"), (&to, "target")] {
+    let other_data = TempDir::new().unwrap();
+    for (store, name, data) in [(&from, "source", &other_data), (&to, "target", &data)] {
         let mut server = serve(store, data.path()).await;
         server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": name}})).await.expect(201);
         assert!(server.terminate().await.success());
@@ -302,6 +347,17 @@ async fn a_store_elsewhere_that_is_gone_is_not_begun_anew_unless_that_is_accepte
         let revision: u64 = made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         assert!(revision > 1_000_000_000, "{made}");
     }
+    // A mistyped store is none either, and nothing is made there.
+    let data = TempDir::new().unwrap();
+    let mut server = serve(&file, data.path()).await;
+    assert!(server.terminate().await.success());
+    let (name, typo) = (data.path().to_str().unwrap(), elsewhere.path().join("typo"));
+    let typed = format!("sqlite:{}", typo.display());
+    for other in [typed.as_str(), &postgres.create_database("typo"), &format!("{etcd_url}/typo")] {
+        let (done, text) = keelson(&["serve", "--bind", "127.0.0.1:0", "--data-dir", name, "--store", other]).await;
+        assert!(!done && text.contains("holds none: name that store with --store, or copy its objects"), "{text}");
+    }
+    assert!(!typo.exists());
     // etcd makes nothing when it is opened; another prefix is another store.
     let data = TempDir::new().unwrap();
     let name = data.path().to_str().unwrap();

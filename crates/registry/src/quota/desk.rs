@@ -390,7 +390,7 @@ impl Merged {
             transaction.writes.extend(member.transaction.writes.iter().cloned());
         }
         let of_members = transaction.writes.len();
-        transaction.relieves = members.iter().all(|member| member.transaction.needs_no_room());
+        transaction.relief = members.iter().map(|member| member.transaction.relief()).min().unwrap_or_default();
         Self { transaction, stands_for, of_members }
     }
 

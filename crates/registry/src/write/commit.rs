@@ -9,7 +9,7 @@ use std::sync::Arc;
 use keelson_cache::{Collection, Entry};
 use keelson_codec::stored::{Checked, StoredObject};
 use keelson_meta::{ApiError, Revision};
-use keelson_storage::{CommitError, Compare, Condition, KeyValue, StoreKey, Transaction, Write};
+use keelson_storage::{CommitError, Compare, Condition, KeyValue, Relief, StoreKey, Transaction, Write};
 use keelson_supervision::warn_repeated;
 
 use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written};
@@ -180,8 +180,8 @@ impl Registry {
         if request.caller.is_dry_run() {
             return self.rehearse_commit(plan).await.map(Attempt::Ended);
         }
-        let relieves = room::relieves(plan);
-        if !relieves {
+        let relief = room::relief(plan);
+        if relief == Relief::None {
             self.check_growth(plan)?;
         }
         let key = plan.key.clone();
@@ -205,7 +205,7 @@ impl Registry {
             }
         };
         let removes = matches!(write, Write::Delete { .. });
-        let mut transaction = Transaction { compares, writes: vec![write], relieves };
+        let mut transaction = Transaction { compares, writes: vec![write], relief };
         companions.join(&mut transaction);
         let committed = match (companions.charges(), request.target.namespace.as_deref()) {
             ([], _) | (_, None) => self.store().commit(transaction).await,

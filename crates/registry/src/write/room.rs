@@ -4,9 +4,13 @@
 //! server itself writes. A server that can't renew its lease writes nothing more, one that can't announce its address is not found, and
 //! controllers would take nodes for lost. The store bounds what all of these add together.
 
+use keelson_storage::Relief;
+
 use super::commit::{Content, Plan};
 use crate::admission::WriteOptions;
 
+/// The most bytes that the mark of a deletion adds to an object: its time, its grace period, a finalizer for its dependents.
+const MARK_BYTES: usize = 1024;
 /// The most bytes that an update may add to an object that is being deleted: conditions, and the end of containers.
 const DELETION_BYTES: usize = 8 * 1024;
 /// The largest object of upkeep, in bytes.
@@ -16,17 +20,26 @@ const SMALL_GROWTH_BYTES: usize = 1024;
 /// The namespaces in which servers, nodes and controllers make leases.
 const UPKEEP_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
 
-/// Returns true for a write that makes room or keeps the cluster alive.
-pub(super) fn relieves(plan: &Plan<'_>) -> bool {
-    let Content::Put(new) = &plan.content else { return true };
+/// The reason for which a full store takes a write that makes room or keeps the cluster alive.
+pub(super) fn relief(plan: &Plan<'_>) -> Relief {
+    let Content::Put(new) = &plan.content else { return Relief::Mark };
     let (size, target) = (new.object().size(), plan.request.target);
     let (by_server, keeps_alive) = (plan.request.caller.is_server(), target.strategy().keeps_alive());
     let Some(live) = plan.live else {
         let is_there = target.namespace.as_deref().is_some_and(|name| UPKEEP_NAMESPACES.contains(&name));
-        return size <= SMALL_BYTES && (by_server || keeps_alive && is_there);
+        let is_upkeep = size <= SMALL_BYTES && (by_server || keeps_alive && is_there);
+        return if is_upkeep { Relief::Upkeep } else { Relief::None };
     };
     let before = live.object.size();
-    let is_deleted = live.terminating || matches!(plan.request.options, WriteOptions::Delete(_));
     let is_upkeep = (by_server || keeps_alive) && size <= SMALL_BYTES && size <= before + SMALL_GROWTH_BYTES;
-    size < before || is_upkeep || is_deleted && size <= before + DELETION_BYTES
+    let is_deletion = matches!(plan.request.options, WriteOptions::Delete(_));
+    if is_deletion && !live.terminating && size <= before + MARK_BYTES {
+        Relief::Mark
+    } else if (live.terminating || is_deletion) && size <= before + DELETION_BYTES {
+        Relief::Step
+    } else if size < before || is_upkeep {
+        Relief::Upkeep
+    } else {
+        Relief::None
+    }
 }

@@ -6,7 +6,9 @@
 use std::fs;
 use std::time::Duration;
 
+use bytes::Bytes;
 use keelson_meta::Revision;
+use keelson_storage::StoreKey;
 use keelson_supervision::Supervisor;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
@@ -38,6 +40,8 @@ pub struct PostgresConfig {
     pub least_revision: Revision,
     /// Refuses a database without tables, rather than to make them.
     pub existing: bool,
+    /// The first object of a store that is made, in one step with its tables.
+    pub first: Option<(StoreKey, Bytes)>,
     /// Is told when a task of the store dies.
     pub supervisor: Supervisor,
 }
@@ -48,8 +52,8 @@ impl PostgresConfig {
     ///
     /// The parameters are libpq's: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`,
     /// `sslcert`, `sslkey`, `connect_timeout`, `application_name`, `options`, `keepalives*`, `tcp_user_timeout`,
-    /// `load_balance_hosts`. Of several hosts the first that takes writes is used, as with
-    /// `target_session_attrs=read-write`.
+    /// `load_balance_hosts`. Of several hosts the first that takes writes is used, as with `target_session_attrs=read-write`. Reads
+    /// also go to a primary that is read-only while there is none.
     ///
     /// # Errors
     /// When the URL can't be understood, or a certificate that it names can't be read.
@@ -82,6 +86,7 @@ impl PostgresConfig {
             recent_bytes: 8 * 1024 * 1024,
             least_revision: Revision::ZERO,
             existing: false,
+            first: None,
             supervisor: Supervisor::default(),
         })
     }
@@ -144,19 +149,29 @@ pub(crate) fn beginning_with(first: usize, settings: &Config) -> Config {
     let hosts = settings.get_hosts().len();
     let mut next = Config::new();
     for place in (0..hosts).map(|place| (first + place) % hosts) {
-        match &settings.get_hosts()[place] {
-            Host::Tcp(name) => next.host(name),
-            #[cfg(unix)]
-            Host::Unix(path) => next.host_path(path),
-        };
-        if let Some(address) = settings.get_hostaddrs().get(place) {
-            next.hostaddr(*address);
-        }
-        // One port may stand for all hosts.
-        if let Some(port) = settings.get_ports().get(place).or(settings.get_ports().first()) {
-            next.port(*port);
-        }
+        add_host(settings, place, &mut next);
     }
+    copy_but_hosts(settings, &mut next);
+    next
+}
+
+fn add_host(settings: &Config, place: usize, to: &mut Config) {
+    match &settings.get_hosts()[place] {
+        Host::Tcp(name) => to.host(name),
+        #[cfg(unix)]
+        Host::Unix(path) => to.host_path(path),
+    };
+    if let Some(address) = settings.get_hostaddrs().get(place) {
+        to.hostaddr(*address);
+    }
+    // One port may stand for all hosts.
+    if let Some(port) = settings.get_ports().get(place).or(settings.get_ports().first()) {
+        to.port(*port);
+    }
+}
+
+/// Copies all settings but the hosts with their addresses and ports.
+fn copy_but_hosts(settings: &Config, next: &mut Config) {
     settings.get_user().map(|user| next.user(user));
     settings.get_password().map(|password| next.password(password));
     settings.get_dbname().map(|name| next.dbname(name));
@@ -173,7 +188,15 @@ pub(crate) fn beginning_with(first: usize, settings: &Config) -> Config {
         .target_session_attrs(settings.get_target_session_attrs())
         .channel_binding(settings.get_channel_binding())
         .load_balance_hosts(settings.get_load_balance_hosts());
-    next
+}
+
+/// Settings with one of the hosts alone, counted from 0.
+pub(crate) fn alone(host: usize, settings: &Config) -> Config {
+    let mut only = Config::new();
+    let turned = beginning_with(host, settings);
+    copy_but_hosts(&turned, &mut only);
+    add_host(&turned, 0, &mut only);
+    only
 }
 
 /// What the URL says about TLS.
@@ -250,6 +273,9 @@ mod tests {
         let host = |place: usize| settings.get_hosts()[place].clone();
         assert_eq!(second.get_hosts(), [host(1), host(2), host(0)]);
         assert_eq!(beginning_with(2, &second), settings);
+        let third = alone(2, &settings);
+        assert_eq!((third.get_ports(), third.get_hosts()), (&[3][..], &[host(2)][..]));
+        assert_eq!(third.get_password(), settings.get_password());
         let one_port = PostgresConfig::from_url("postgres:///db?host=a&host=/run&port=5").unwrap().connection;
         assert_eq!(beginning_with(1, &one_port).get_ports(), [5, 5]);
     }

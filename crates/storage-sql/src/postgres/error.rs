@@ -43,7 +43,7 @@ pub enum PostgresError {
         known: i32,
     },
     /// There is no store where one was to be read.
-    #[error("there is no keelson store in the database")]
+    #[error("there is no keelson store in the database: restore a backup of it")]
     NoStore,
     /// The database can't hold every name.
     #[error("the database's encoding is {0}, and names need UTF8: create it with ENCODING 'UTF8' TEMPLATE template0")]
@@ -178,13 +178,15 @@ pub(crate) enum Trouble {
     Doubt(String),
     /// The database is not as it must be, and will not be soon unless somebody changes it: why.
     Unready(String),
+    /// No server takes writes, and none that is read-only may be used: why.
+    ReadOnly(String),
 }
 
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Sql(error) => f.write_str(&text(error)),
-            Self::Doubt(why) | Self::Unready(why) => f.write_str(why),
+            Self::Doubt(why) | Self::Unready(why) | Self::ReadOnly(why) => f.write_str(why),
         }
     }
 }

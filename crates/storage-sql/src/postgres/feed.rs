@@ -12,6 +12,7 @@ use keelson_storage::StoreError;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Error;
 
+use super::access::Purpose;
 use super::error::Trouble;
 use super::read;
 use super::session::{Link, SHORT, Session};
@@ -27,7 +28,7 @@ const IN_STEP: Duration = Duration::from_millis(10);
 
 /// Follows the table until the store is dropped.
 pub(crate) async fn follow(shared: Arc<Shared>) {
-    let link = Link::new(shared.connector.clone(), SHORT);
+    let link = Link::new(shared.connector.clone(), SHORT, Purpose::Read);
     let mut listening: Option<Arc<Session>> = None;
     let mut pause = PAUSES.0;
     loop {

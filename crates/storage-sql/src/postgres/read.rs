@@ -172,6 +172,7 @@ mod tests {
     use tokio_postgres::{Client, SimpleQueryMessage};
 
     use super::*;
+    use crate::postgres::access::Purpose;
     use crate::postgres::config::PostgresConfig;
     use crate::postgres::session::Connector;
     use crate::postgres::setup;
@@ -202,8 +203,8 @@ mod tests {
         let Some(server) = PostgresServer::shared() else { return };
         let config = PostgresConfig::from_url(&server.create_database("plans")).unwrap();
         let connector = Connector::new(&config);
-        let (client, _driver) = connector.connect().await.unwrap();
-        setup::prepare(&client, Revision::ZERO, false).await.unwrap();
+        let (client, _driver) = connector.connect(Purpose::Write).await.unwrap();
+        setup::prepare(&client, Revision::ZERO, false, None).await.unwrap();
         let fill = "INSERT INTO keelson_history SELECT n, '/registry/pods/' || lpad(n::text, 6, '0'), NULL, false, 'v' \
             FROM generate_series(2, 20001) n; UPDATE keelson_state SET revision = 20001";
         client.batch_execute(fill).await.unwrap();

@@ -43,7 +43,7 @@ impl Refusal {
 
 /// The error of a write that found no server which takes writes.
 pub(crate) fn read_only(cause: &str) -> StoreError {
-    StoreError::Unavailable(format!(
+    StoreError::ReadOnly(format!(
         "PostgreSQL is read-only ({cause}); set default_transaction_read_only to off, or let a primary take connections"
     ))
 }

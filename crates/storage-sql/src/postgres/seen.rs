@@ -60,6 +60,8 @@ pub(crate) struct Seen {
 
 struct DatabaseIdentity {
     incarnation: i64,
+    /// The name of the store, which outlives incarnations. None where an older release made it.
+    name: Option<String>,
     line: Line,
     timeline: Timeline,
     max_bytes: usize,
@@ -72,6 +74,7 @@ impl Seen {
         Self {
             known: Mutex::new(DatabaseIdentity {
                 incarnation: 0,
+                name: None,
                 line: Line::default(),
                 timeline,
                 max_bytes: recent_bytes,
@@ -145,12 +148,12 @@ impl Seen {
 
     /// What a database must hold to be the one that is known.
     pub(crate) fn expected(&self) -> Expected {
-        let (incarnation, line, highest, newest) = {
-            let known = self.known.lock();
-            // ORDER: before the database is asked. What is seen later it may not have had yet.
-            (known.incarnation, known.line.clone(), self.highest(), known.timeline.newest_events(WITNESSES))
-        };
-        Expected { incarnation, line, highest, witnesses: newest.into_iter().map(Witness::from).collect() }
+        let known = self.known.lock();
+        // ORDER: before the database is asked. What is seen later it may not have had yet.
+        let (highest, newest) = (self.highest(), known.timeline.newest_events(WITNESSES));
+        let (incarnation, name, line) = (known.incarnation, known.name.clone(), known.line.clone());
+        drop(known);
+        Expected { incarnation, name, line, highest, witnesses: newest.into_iter().map(Witness::from).collect() }
     }
 
     /// The database is the one that is known, perhaps on another server. Returns the generation of sessions with it, or
@@ -183,6 +186,9 @@ impl Seen {
         let newest = timeline.newest();
         known.timeline = timeline;
         known.incarnation = found.state.incarnation;
+        if found.name.is_some() {
+            known.name.clone_from(&found.name);
+        }
         known.line = found.line.clone();
         self.saw(found.state.revision);
         if expected.highest > Revision::ZERO {
@@ -215,6 +221,7 @@ impl From<StoreEvent> for Witness {
 /// What a database must hold to be the one that is known.
 pub(crate) struct Expected {
     pub(crate) incarnation: i64,
+    pub(crate) name: Option<String>,
     pub(crate) line: Line,
     pub(crate) highest: Revision,
     /// Ascending.
@@ -225,6 +232,7 @@ pub(crate) struct Expected {
 pub(crate) struct Found {
     pub(crate) state: State,
     pub(crate) line: Line,
+    pub(crate) name: Option<String>,
     /// Those of the witnesses' revisions that it has.
     pub(crate) rows: Vec<Witness>,
 }
@@ -240,6 +248,8 @@ pub(crate) enum Verdict {
     Lost(Loss),
     /// A primary from before the last failover.
     Outdated,
+    /// Another store.
+    Foreign,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -257,6 +267,9 @@ pub(crate) struct Loss {
 impl Expected {
     pub(crate) fn judge(&self, found: &Found) -> Verdict {
         let state = found.state;
+        if self.name.is_some() && found.name.is_some() && self.name != found.name {
+            return Verdict::Foreign;
+        }
         let differs = state.incarnation != self.incarnation;
         if differs && (self.highest == Revision::ZERO || state.oldest > self.highest) {
             return Verdict::Another;
@@ -271,6 +284,9 @@ impl Expected {
         let first_lost = lost.first().map(|lost| lost.revision);
         let before = self.witnesses.iter().take_while(|witness| Some(witness.revision) != first_lost);
         let common = before.filter(|witness| found.rows.contains(witness)).last();
+        if common.is_none() && self.name.is_some() && found.name.is_none() {
+            return Verdict::Foreign;
+        }
         Verdict::Lost(Loss {
             seen: self.highest,
             has: state.revision,
@@ -303,7 +319,7 @@ mod tests {
 
     fn expected() -> Expected {
         let witnesses = vec![put(8, "a"), put(9, "b")];
-        Expected { incarnation: 1, line: line(2), highest: Revision::new(10), witnesses }
+        Expected { incarnation: 1, name: None, line: line(2), highest: Revision::new(10), witnesses }
     }
 
     fn line(number: i32) -> Line {
@@ -312,7 +328,7 @@ mod tests {
 
     fn found(incarnation: i64, (revision, oldest): (u64, u64), rows: Vec<Witness>) -> Found {
         let state = State { incarnation, revision: Revision::new(revision), oldest: Revision::new(oldest) };
-        Found { state, line: line(2), rows }
+        Found { state, line: line(2), name: None, rows }
     }
 
     fn check(found: &Found, verdict: Option<&Verdict>) {
@@ -363,6 +379,28 @@ mod tests {
         // What is like it behind the first that is not says nothing, and neither does what was compacted.
         assert_eq!(common(&found(1, (90, 0), vec![put(8, "z"), put(9, "b")])), 0);
         assert_eq!(common(&found(1, (90, 8), vec![put(9, "c")])), 0);
+    }
+
+    #[test]
+    fn a_store_of_another_name_is_not_believed_whatever_it_holds() {
+        let named = |name: Option<&str>| name.map(str::to_owned);
+        let mut known = expected();
+        known.name = named(Some("one"));
+        for (name, found, verdict) in [
+            (Some("one"), found(1, (10, 0), vec![put(8, "a"), put(9, "b")]), Some(Verdict::Same)),
+            (Some("two"), found(1, (10, 0), vec![put(8, "a"), put(9, "b")]), Some(Verdict::Foreign)),
+            (Some("two"), found(2, (90, 11), vec![]), Some(Verdict::Foreign)),
+            // A backup that an older release made has no name. Something of it must be known, or it says that it is raised.
+            (None, found(1, (9, 0), vec![]), Some(Verdict::Foreign)),
+            (None, found(1, (9, 0), vec![put(8, "a")]), None),
+            (None, found(2, (90, 11), vec![]), Some(Verdict::Another)),
+        ] {
+            let given = known.judge(&Found { name: named(name), ..found });
+            match verdict {
+                Some(verdict) => assert_eq!(given, verdict, "{name:?}"),
+                None => assert!(matches!(given, Verdict::Lost(_)), "{given:?}"),
+            }
+        }
     }
 
     #[test]

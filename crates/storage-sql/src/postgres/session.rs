@@ -15,12 +15,15 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
-use super::config::{CONNECT_TIMEOUT, PostgresConfig, beginning_with};
+use super::access::Purpose;
+use super::config::{CONNECT_TIMEOUT, PostgresConfig};
 use super::error::{Meaning, Trouble, lacks_password, login_hint, meaning, store_error, text};
+use super::refusal;
 use super::seen::Seen;
-use super::settle::settle;
+use super::settle::{exchanged, settle};
 use super::setup;
 use super::statements::Query;
 use super::stats::{PostgresCounters, count};
@@ -108,9 +111,26 @@ impl Session {
     }
 }
 
+/// The reason for which there is no session.
+pub(crate) struct Unreached {
+    pub(crate) why: String,
+    /// True where a server was reached that takes no writes.
+    is_read_only: bool,
+}
+
+impl Unreached {
+    fn error(&self) -> StoreError {
+        if self.is_read_only {
+            refusal::read_only(&self.why)
+        } else {
+            StoreError::Unavailable(format!("cannot connect to PostgreSQL: {}", self.why))
+        }
+    }
+}
+
 /// What sessions are made with.
 pub(crate) struct Connector {
-    config: Config,
+    pub(super) config: Config,
     tls: Tls,
     /// The host that is tried first. One that takes a connection and says nothing, or what can't be believed, gives way to the
     /// next, so that it does not stand before the others.
@@ -138,9 +158,13 @@ impl Connector {
         }
     }
 
-    /// A connection that is set up, without our statements.
-    pub(crate) async fn connect(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
-        let config = beginning_with(self.first_host.load(Ordering::Relaxed), &self.config);
+    /// The host that is tried first.
+    pub(super) fn first_host(&self) -> usize {
+        self.first_host.load(Ordering::Relaxed)
+    }
+
+    /// A connection by these settings that is set up, without our statements.
+    pub(super) async fn dial(&self, config: &Config) -> Result<(Client, Driver), tokio_postgres::Error> {
         let (client, mut connection) = config.connect(self.tls.clone()).await?;
         let (hint, own_writer) = (self.hint.clone(), self.own_writer.clone());
         let driver = tokio::spawn(async move {
@@ -159,8 +183,8 @@ impl Connector {
         Ok((client, driver))
     }
 
-    async fn session(&self) -> Result<Session, Trouble> {
-        let (client, driver) = self.connect().await?;
+    async fn session(&self, purpose: Purpose) -> Result<Session, Trouble> {
+        let (client, driver) = self.connect(purpose).await?;
         let (statements, process) = try_join(statements(&client), process(&client)).await?;
         let mut session =
             Session { client, statements, driver, generation: 0, process, abandoned: AtomicBool::new(false) };
@@ -169,35 +193,38 @@ impl Connector {
     }
 
     /// Tries until there is a session or patience has ended. Says why there is none.
-    pub(crate) async fn patiently<T, E, F>(&self, attempt: impl Fn() -> F) -> Result<T, String>
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, Unreached>
     where
-        E: Into<Trouble>,
-        F: Future<Output = Result<T, E>>,
+        F: Future<Output = Result<T, Trouble>>,
     {
         let deadline = Instant::now() + self.patience();
         let mut pause = PAUSES.0;
         loop {
             let first = self.first_host.load(Ordering::Relaxed);
-            let made = timeout(self.longest_attempt(), attempt()).await.map(|made| made.map_err(Into::into));
-            let why = match made {
+            let mut is_read_only = false;
+            let why = match timeout(self.longest_attempt(), attempt()).await {
                 Ok(Ok(made)) => return Ok(made),
                 Ok(Err(Trouble::Sql(error))) if is_final(&error) => {
                     let hint = login_hint(&error).map(|hint| format!("; {hint}")).unwrap_or_default();
-                    return Err(format!("{}{hint}", text(&error)));
+                    return Err(Unreached { why: format!("{}{hint}", text(&error)), is_read_only });
                 }
                 Ok(Err(Trouble::Sql(error))) => text(&error),
                 Ok(Err(Trouble::Doubt(why))) => {
                     self.pass_over(first);
                     why
                 }
-                Ok(Err(Trouble::Unready(why))) => return Err(why),
+                Ok(Err(Trouble::Unready(why))) => return Err(Unreached { why, is_read_only }),
+                Ok(Err(Trouble::ReadOnly(why))) => {
+                    is_read_only = true;
+                    why
+                }
                 Err(_) => {
                     self.pass_over(first);
                     "it takes connections and does not answer".to_owned()
                 }
             };
             if Instant::now() + pause > deadline {
-                return Err(why);
+                return Err(Unreached { why, is_read_only });
             }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
@@ -230,12 +257,14 @@ async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
     let prepare = || try_join_all(Query::ALL.map(|query| client.prepare(query.sql())));
     match prepare().await {
         Err(error) if meaning(&error) == Meaning::Incomplete => {
-            let ready = setup::prepare(client, Revision::ZERO, true).await;
+            let ready = setup::prepare(client, Revision::ZERO, true, None).await;
             let missing = text(&error);
             ready.map_err(|error| Trouble::Unready(format!("{missing}, and it can't be made: {error}")))?;
             tracing::warn!(missing, "a function was missing in the database and has been made again");
             Ok(prepare().await?)
         }
+        // They were there when the store was opened.
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Err(exchanged("no tables of keelson")),
         prepared => Ok(prepared?),
     }
 }
@@ -268,6 +297,7 @@ pub(crate) struct Link {
     connector: Arc<Connector>,
     /// How long an answer is waited for.
     answer: Duration,
+    purpose: Purpose,
     held: Mutex<Held>,
 }
 
@@ -279,8 +309,8 @@ struct Held {
 }
 
 impl Link {
-    pub(crate) fn new(connector: Arc<Connector>, answer: Duration) -> Self {
-        Self { connector, answer, held: Mutex::default() }
+    pub(crate) fn new(connector: Arc<Connector>, answer: Duration, purpose: Purpose) -> Self {
+        Self { connector, answer, purpose, held: Mutex::default() }
     }
 
     /// The session, made if need be.
@@ -296,14 +326,14 @@ impl Link {
         {
             return Err(error.clone());
         }
-        match self.connector.patiently(|| self.connector.session()).await {
+        match self.connector.patiently(|| self.connector.session(self.purpose)).await {
             Ok(session) => {
                 let session = Arc::new(session);
                 *held = Held { session: Some(session.clone()), failed: None };
                 Ok(session)
             }
-            Err(why) => {
-                let error = StoreError::Unavailable(format!("cannot connect to PostgreSQL: {why}"));
+            Err(unreached) => {
+                let error = unreached.error();
                 *held = Held { session: None, failed: Some((Instant::now(), error.clone())) };
                 Err(error)
             }
@@ -343,7 +373,7 @@ impl Link {
                     sleep(PAUSES.0).await;
                     continue;
                 }
-                Ok(Err(Trouble::Unready(why))) => return Err(StoreError::Unavailable(why)),
+                Ok(Err(Trouble::Unready(why) | Trouble::ReadOnly(why))) => return Err(StoreError::Unavailable(why)),
                 Err(_) => {
                     session.abandon();
                     return Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {:?}", self.answer)));
@@ -374,7 +404,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
         let size = size.max(1);
-        let links = (0..size).map(|_| Link::new(connector.clone(), LONG)).collect();
+        let links = (0..size).map(|_| Link::new(connector.clone(), LONG, Purpose::Read)).collect();
         Self { idle: Arc::new(parking_lot::Mutex::new(links)), permits: Arc::new(Semaphore::new(size)), size }
     }
 

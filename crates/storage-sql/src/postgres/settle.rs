@@ -4,8 +4,11 @@
 //! revision go back, and every watch and token from before is told to list anew. What others have written in the place of
 //! what was lost is written again above it, so that a resourceVersion of a lost version is that of no other one. Several
 //! servers may find it at once: one of them raises, the others find another history above what they saw, or raise again.
+//! A database that was emptied, or that holds another store, is not raised and not believed.
 
 use keelson_meta::Revision;
+use keelson_supervision::error_repeated;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::error::Trouble;
@@ -57,12 +60,12 @@ const EXCHANGE: &str = "UPDATE keelson_state SET incarnation = hashtextextended(
 
 /// Settles a session. Returns its generation.
 pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCounters) -> Result<u64, Trouble> {
-    let line = line(session).await?;
+    let (line, name) = (line(session).await?, name(session).await?);
     for _ in 0..LOOKS {
         let expected = seen.expected();
         let revisions: Vec<i64> = expected.witnesses.iter().map(|witness| number(witness.revision)).collect();
         let (state, rows) = read::witnesses(session, &revisions).await?;
-        let found = Found { state, line: line.clone(), rows };
+        let found = Found { state, line: line.clone(), rows, name: name.clone() };
         let settled = match expected.judge(&found) {
             Verdict::Same => seen.stand(&expected, &found.line),
             Verdict::Another => {
@@ -74,6 +77,8 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
                 let whole = state.incarnation == found.state.incarnation && state.oldest <= begin;
                 whole.then(|| seen.adopt(&expected, &found, begin, changes)).flatten()
             }
+            Verdict::Lost(_) if !holds_objects(session).await? => return Err(exchanged("no objects")),
+            Verdict::Foreign => return Err(exchanged("another store")),
             Verdict::Lost(loss) => {
                 raise(session, &found, &loss, counters).await?;
                 None
@@ -91,6 +96,30 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
         }
     }
     Err(Trouble::Doubt("its history is exchanged again and again".to_owned()))
+}
+
+/// The refusal of a database in which something else is than this server has read.
+pub(super) fn exchanged(holds: &str) -> Trouble {
+    let why = format!(
+        "the database holds {holds} in place of the store that this server has read: restore its backup, or stop all servers, and start \
+         them again to go on with what is there now"
+    );
+    error_repeated!(""; "{why}; requests are refused until then");
+    Trouble::Unready(why)
+}
+
+/// The name of the store. An older release made none.
+async fn name(session: &Session) -> Result<Option<String>, Trouble> {
+    match session.client.query_opt("SELECT name FROM keelson_name", &[]).await {
+        Ok(row) => Ok(row.map(|row| row.try_get(0)).transpose()?),
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn holds_objects(session: &Session) -> Result<bool, Trouble> {
+    let statement = "SELECT EXISTS (SELECT 1 FROM keelson_history WHERE NOT deleted)";
+    Ok(session.client.query_one(statement, &[]).await?.try_get(0)?)
 }
 
 async fn line(session: &Session) -> Result<Line, Trouble> {

@@ -3,7 +3,9 @@
 //! Servers that start at the same time take turns here. A copy (a restored dump, another cluster) begins a history of its
 //! own above the one that it was taken from, so that no client ever sees a revision go back.
 
+use bytes::Bytes;
 use keelson_meta::Revision;
+use keelson_storage::StoreKey;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
@@ -12,6 +14,9 @@ use super::statements::number;
 
 /// The steps from each form of the tables to the next. The newest form is their number.
 const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
+
+/// Tables that newer code has beside a form's own, by name. Older code does not mind them.
+const TABLES: [(&str, &str); 1] = [("keelson_name", include_str!("name.sql"))];
 
 /// Functions that newer code needs beside a form's own, by name. Older code does not mind them, so they are no step.
 const FUNCTIONS: [(&str, &str); 1] = [("keelson_commit_3", include_str!("commit_3.sql"))];
@@ -24,9 +29,17 @@ const OLDEST_SERVER: i32 = 130_000;
 
 /// Makes the tables and functions ready, and raises the newest revision to at least `least`. A database without tables is refused
 /// where they have to be there already.
-pub(crate) async fn prepare(client: &Client, least: Revision, existing: bool) -> Result<(), PostgresError> {
+pub(crate) async fn prepare(
+    client: &Client,
+    least: Revision,
+    existing: bool,
+    first: Option<&(StoreKey, Bytes)>,
+) -> Result<(), PostgresError> {
     check_server(client).await?;
     let cluster = cluster(client).await?;
+    if one(client, "SELECT current_setting('transaction_read_only') = 'on'").await? {
+        return check_read_only(client, least, &cluster).await;
+    }
     run(client, &format!("BEGIN; SELECT pg_advisory_xact_lock({SETUP_LOCK}, 0)")).await?;
     let formed: bool = one(client, "SELECT to_regclass('keelson_state') IS NOT NULL").await?;
     if existing && !formed {
@@ -41,10 +54,21 @@ pub(crate) async fn prepare(client: &Client, least: Revision, existing: bool) ->
     for sql in &STEPS[step..] {
         run(client, sql).await?;
     }
+    if let Some(first) = first.filter(|_| !formed) {
+        put_first(client, first).await?;
+    }
     run(client, &format!("UPDATE keelson_state SET format = {known} WHERE format <> {known}")).await?;
     for (name, sql) in FUNCTIONS {
         if one(client, &format!("SELECT to_regproc('{name}') IS NULL")).await? {
             run(client, sql).await?;
+        }
+    }
+    // A role that may make no tables leaves the store without a name.
+    if one(client, "SELECT has_schema_privilege(current_schema(), 'CREATE')").await? {
+        for (name, sql) in TABLES {
+            if one(client, &format!("SELECT to_regclass('{name}') IS NULL")).await? {
+                run(client, sql).await?;
+            }
         }
     }
     note_home(client, &cluster).await?;
@@ -52,6 +76,41 @@ pub(crate) async fn prepare(client: &Client, least: Revision, existing: bool) ->
     run(client, &format!("UPDATE keelson_state SET revision = {least}, oldest = {least} WHERE revision < {least}"))
         .await?;
     run(client, "COMMIT").await
+}
+
+/// Puts the first object of a new store.
+async fn put_first(client: &Client, (key, value): &(StoreKey, Bytes)) -> Result<(), PostgresError> {
+    let statement = "WITH raised AS (UPDATE keelson_state SET revision = revision + 1 RETURNING revision) \
+        INSERT INTO keelson_history (revision, path, previous, deleted, value) \
+        SELECT raised.revision, $1, NULL, false, $2 FROM raised";
+    let put = client.execute(statement, &[&key.as_str(), &&value[..]]).await;
+    put.map(|_| ()).map_err(|error| failed(&error))
+}
+
+/// Looks whether a database that takes no writes needs none before its tables can be used.
+async fn check_read_only(client: &Client, least: Revision, cluster: &str) -> Result<(), PostgresError> {
+    let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
+    if one(client, "SELECT to_regclass('keelson_state') IS NULL").await? {
+        return Err(PostgresError::NoStore);
+    }
+    let found: i32 = one(client, "SELECT format FROM keelson_state").await?;
+    if found > known {
+        return Err(PostgresError::NewerFormat { found, known });
+    }
+    let mut is_whole = found == known && home(client, cluster).await?.is_none();
+    for (name, _) in FUNCTIONS {
+        let is_there: bool = one(client, &format!("SELECT to_regproc('{name}') IS NOT NULL")).await?;
+        is_whole &= is_there;
+    }
+    let newest: i64 = one(client, "SELECT revision FROM keelson_state").await?;
+    if !is_whole || newest < number(least) {
+        return Err(PostgresError::Statement(
+            "the server is read-only, and the tables have to be brought up to date first: set default_transaction_read_only to off"
+                .to_owned(),
+        ));
+    }
+    tracing::warn!("PostgreSQL is read-only: what is there is served, and every write is refused");
+    Ok(())
 }
 
 async fn check_server(client: &Client) -> Result<(), PostgresError> {
@@ -88,18 +147,21 @@ async fn cluster(client: &Client) -> Result<String, PostgresError> {
 
 /// Notes where the tables are, and begins a new history when they were made elsewhere.
 async fn note_home(client: &Client, cluster: &str) -> Result<(), PostgresError> {
-    let table: String = one(client, "SELECT 'keelson_state'::regclass::oid::text").await?;
-    let here = format!("{cluster}/{table}");
-    let home: String = one(client, "SELECT home FROM keelson_state").await?;
-    if home == here {
-        return Ok(());
-    }
+    let Some((home, here)) = home(client, cluster).await? else { return Ok(()) };
     if !home.is_empty() {
         let begins: i64 = one(client, "SELECT keelson_restored()").await?;
         tracing::warn!(revision = begins, "the database is a copy: its history goes on at a higher revision");
     }
     let noted = client.execute("UPDATE keelson_state SET home = $1", &[&here]).await;
     noted.map(|_| ()).map_err(|error| failed(&error))
+}
+
+/// The noted home of the tables and the one where they are; none where both are the same.
+async fn home(client: &Client, cluster: &str) -> Result<Option<(String, String)>, PostgresError> {
+    let table: String = one(client, "SELECT 'keelson_state'::regclass::oid::text").await?;
+    let here = format!("{cluster}/{table}");
+    let home: String = one(client, "SELECT home FROM keelson_state").await?;
+    Ok((home != here).then_some((home, here)))
 }
 
 async fn run(client: &Client, statements: &str) -> Result<(), PostgresError> {

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Purpose;
 use super::config::PostgresConfig;
 use super::error::{PostgresError, Trouble, stopped, unheard};
 use super::feed;
@@ -95,14 +96,14 @@ impl PostgresStore {
     /// When the database can't be reached within some seconds, was written by a newer keelson, or refuses.
     pub async fn open(config: PostgresConfig) -> Result<Self, PostgresError> {
         let connector = Arc::new(Connector::new(&config));
-        let connected = connector.patiently(|| connector.connect()).await;
-        let (client, driver) = connected.map_err(PostgresError::Connect)?;
-        setup::prepare(&client, config.least_revision, config.existing).await?;
+        let connected = connector.patiently(|| connector.connect(Purpose::Read)).await;
+        let (client, driver) = connected.map_err(|unreached| PostgresError::Connect(unreached.why))?;
+        setup::prepare(&client, config.least_revision, config.existing, config.first.as_ref()).await?;
         drop((client, driver));
         let shared = Arc::new(Shared {
-            front: Link::new(connector.clone(), SHORT),
+            front: Link::new(connector.clone(), SHORT, Purpose::Read),
             readers: Pool::new(&connector, config.readers),
-            maintenance: Link::new(connector.clone(), LONG),
+            maintenance: Link::new(connector.clone(), LONG, Purpose::Write),
             refusal: Refusal::default(),
             turn: watch::Sender::default(),
             connector,
@@ -209,6 +210,10 @@ impl Store for PostgresStore {
 
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.end(i64::try_from(unix_seconds(now)).unwrap_or(i64::MAX)).await
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.shared.refusal.check().err().map(|error| error.to_string())
     }
 
     async fn check(&self) -> Result<(), StoreError> {

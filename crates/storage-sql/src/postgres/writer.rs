@@ -18,6 +18,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Client, Row};
 
+use super::access::Purpose;
 use super::batch::{Arguments, Outcome, Waves, outcome};
 use super::error::{Meaning, meaning, store_error, text};
 use super::refusal;
@@ -73,7 +74,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// Works until the store is dropped and everything that waited is done.
     pub(crate) async fn run(mut self) {
-        let link = Link::new(self.shared.connector.clone(), ANSWER);
+        let link = Link::new(self.shared.connector.clone(), ANSWER, Purpose::Write);
         let mut waiting = VecDeque::new();
         loop {
             if waiting.is_empty() {
@@ -170,6 +171,7 @@ impl Writer {
             let session = match (link.session().await, read_only.take()) {
                 (Ok(session), _) => session,
                 (Err(_), Some(cause)) => return Err(Failure::Refused(refusal::read_only(&cause))),
+                (Err(error @ StoreError::ReadOnly(_)), None) => return Err(Failure::Refused(error)),
                 (Err(error), None) => return Err(Failure::Group(error)),
             };
             let seen = self.shared.seen();

@@ -15,12 +15,11 @@ use crate::sqlite::check;
 use crate::sqlite::error::OpenError;
 use crate::sqlite::losses::{self, Losses};
 use crate::sqlite::mark::MARK;
-use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, check_there, open_other, sync_directory};
+use crate::sqlite::open::{
+    DATABASE_FILE, DirectoryLock, LOG, PARTIAL, check_format, check_there, open_other, sync_directory,
+};
 use crate::sqlite::private::{self, beside};
 use crate::sqlite::schema;
-
-/// What the name of a file ends in while the file is not whole.
-const PARTIAL: &str = ".partial";
 
 /// Copies the store in `data_dir`, whether or not a server runs on it, to `file`, which appears when the copy is whole
 /// and durable, readable by its owner alone.
@@ -34,7 +33,7 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     refuse_existing(file)?;
     let source = open_whole(data_dir)?;
     let partial = beside(file, PARTIAL);
-    remove_if_there(&partial)?;
+    remove_partial(&partial)?;
     whole_or_absent(&partial, || {
         copy(&source, &partial)?;
         // A copy of what is damaged would only be found out when it is needed.
@@ -98,8 +97,11 @@ fn restore_into(data_dir: &Path, source: &Connection, bump: u64) -> Result<Revis
     let (target, marked) = (data_dir.join(DATABASE_FILE), beside(&data_dir.join(DATABASE_FILE), MARK));
     for entry in fs::read_dir(data_dir).map_err(OpenError::io(data_dir))? {
         let name = entry.map_err(OpenError::io(data_dir))?.file_name();
-        // The database, its log and its index, whichever of them is left. The mark of the lost store says which revisions it gave out.
-        if name.to_string_lossy().starts_with(DATABASE_FILE) && Some(name.as_os_str()) != marked.file_name() {
+        // The database, its log and its index, whichever of them is left. The mark of the lost store says which revisions it gave out,
+        // and a part of a store is of a restore that was interrupted.
+        let is_of_store = name.to_string_lossy().starts_with(DATABASE_FILE);
+        let is_partial = name.to_string_lossy().starts_with(&format!("{DATABASE_FILE}{PARTIAL}"));
+        if is_of_store && !is_partial && Some(name.as_os_str()) != marked.file_name() {
             return Err(OpenError::HoldsStore {
                 directory: data_dir.into(),
                 file: name.to_string_lossy().into_owned(),
@@ -108,6 +110,7 @@ fn restore_into(data_dir: &Path, source: &Connection, bump: u64) -> Result<Revis
     }
     let given_out = losses::marked_revision(data_dir)?.unwrap_or(Revision::ZERO);
     let partial = beside(&target, PARTIAL);
+    remove_partial(&partial)?;
     whole_or_absent(&partial, || {
         copy(source, &partial)?;
         refuse_damaged(&partial)?;
@@ -146,7 +149,7 @@ fn refuse_damaged(file: &Path) -> Result<(), OpenError> {
 fn whole_or_absent<T>(partial: &Path, make: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
     make().inspect_err(|_| {
         // The first error is the one to be told; what is left behind is only in the way.
-        let _ = remove_if_there(partial);
+        let _ = remove_partial(partial);
     })
 }
 
@@ -183,6 +186,12 @@ fn refuse_existing(file: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(OpenError::io(file)(error)),
     }
+}
+
+/// Removes a file that is not whole, and what SQLite keeps beside it: a journal would be rolled back into the next one of its name.
+fn remove_partial(partial: &Path) -> Result<(), OpenError> {
+    ["-journal", LOG, "-shm"].iter().try_for_each(|end| remove_if_there(&beside(partial, end)))?;
+    remove_if_there(partial)
 }
 
 fn remove_if_there(file: &Path) -> Result<(), OpenError> {

@@ -25,6 +25,8 @@ const PART_WHEN_FULL: usize = 4;
 pub(crate) struct Checkpoints {
     /// A checkpoint begins when about this many bytes have been appended to the log.
     begin_at: usize,
+    /// The most that it is, whatever the reserve.
+    most: usize,
     appended: usize,
     running: bool,
     begin: Option<SyncSender<()>>,
@@ -48,7 +50,24 @@ impl Checkpoints {
                 }
             }
         })?;
-        Ok(Self { begin_at, appended: 0, running: false, begin: Some(begin), done, thread: Some(thread), closing })
+        Ok(Self {
+            begin_at,
+            most: begin_at,
+            appended: 0,
+            running: false,
+            begin: Some(begin),
+            done,
+            thread: Some(thread),
+            closing,
+        })
+    }
+
+    /// Keeps the log to what a reserve of so many bytes has room for: a checkpoint adds its pages to the database.
+    pub(crate) fn bound(&mut self, reserve: u64) {
+        self.begin_at = match usize::try_from(reserve / 2) {
+            Ok(part) if part > 0 => part.min(self.most),
+            Ok(_) | Err(_) => self.most,
+        };
     }
 
     /// Takes note of what a group has written, and begins or ends a checkpoint when it is time. Called between groups

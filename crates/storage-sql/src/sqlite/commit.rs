@@ -107,6 +107,7 @@ impl Group {
         match read::newest(connection, &key)? {
             Some(Newest { bytes: Some(bytes), .. }) => {
                 self.superseded += bytes;
+                self.puts.replace(bytes);
                 self.append(connection, StoreEvent { key, revision: self.revision, value: None })
             }
             Some(_) | None => Ok(self.revision),

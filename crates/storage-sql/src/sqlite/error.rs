@@ -89,6 +89,24 @@ pub enum OpenError {
         /// The loss, and the sign of it.
         finding: String,
     },
+    /// A restore was interrupted.
+    #[error(
+        "a restore into {} did not finish: give `keelson storage restore` again, or remove {}{} from it to begin with an empty store",
+        directory.display(), crate::sqlite::open::DATABASE_FILE, crate::sqlite::open::PARTIAL
+    )]
+    UnfinishedRestore {
+        /// The data directory.
+        directory: PathBuf,
+    },
+    /// A copy was interrupted before it had made its store.
+    #[error(
+        "a copy into this store did not finish: give `keelson storage copy` again, or remove {} to begin with an empty one",
+        directory.display()
+    )]
+    UnfinishedCopy {
+        /// The data directory.
+        directory: PathBuf,
+    },
     /// There is no store where one was to be read.
     #[error("there is no embedded store in {}: {} is {}", directory.display(), crate::sqlite::open::DATABASE_FILE, absent(*empty))]
     NoStore {
@@ -145,6 +163,8 @@ impl From<OpenError> for StoreError {
             | OpenError::Io { .. }
             | OpenError::HoldsStore { .. }
             | OpenError::NoStore { .. }
+            | OpenError::UnfinishedRestore { .. }
+            | OpenError::UnfinishedCopy { .. }
             | OpenError::Exists { .. } => Self::Unavailable(error.to_string()),
             OpenError::NewerFormat { .. }
             | OpenError::NotAStore { .. }

@@ -6,18 +6,18 @@
 //!
 //! A store whose loss is accepted continues at a revision above every one that it can have given out.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use keelson_meta::Revision;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::error::OpenError;
 use crate::sqlite::log::{self, Salts};
 use crate::sqlite::mark::{Found, MARK, Mark, MarkFile};
-use crate::sqlite::open::{DATABASE_FILE, LOG, empty_log, sync_directory};
+use crate::sqlite::noting::{self, Noting};
+use crate::sqlite::open::{DATABASE_FILE, LOG, empty_log};
 use crate::sqlite::private::beside;
 use crate::sqlite::schema::{self, Fact};
 
@@ -120,7 +120,8 @@ impl Losses {
     }
 
     fn finding(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
-        let was_open = Fact::Open.get(connection)? != Revision::ZERO;
+        let open = Fact::Open.get(connection)?;
+        let was_open = open != Revision::ZERO;
         let (store, start) = (Fact::Store.get(connection)?.get(), Fact::Starts.get(connection)?.get());
         let newest = schema::newest_revision(connection)?;
         let mark = self.mark.mark();
@@ -139,7 +140,7 @@ impl Losses {
                 "it ends at revision {newest}, and writes up to revision {} were acknowledged",
                 mark.revision
             )),
-            None if was_open => Some(format!(
+            None if was_open && open != noting::UNMARKED => Some(format!(
                 "its server did not stop in order, and {DATABASE_FILE}{MARK}, which records the newest acknowledged revision, is {}",
                 if self.mark == Found::Nothing { "missing" } else { "damaged" }
             )),
@@ -160,11 +161,11 @@ impl Losses {
         self.accepted = true;
     }
 
-    /// Raises the revision where a loss was accepted, and says in the database and in the mark that a server has the store open.
+    /// Raises the revision where a loss was accepted. The caller still has to note that a server has the store open.
     ///
     /// # Errors
-    /// When that can't be made durable. A full disk is no error: the store is opened without a mark.
-    pub(crate) fn begin(self, connection: &mut Connection) -> Result<Option<MarkFile>, OpenError> {
+    /// When the raise can't be made durable.
+    pub(crate) fn begin(self, connection: &mut Connection) -> Result<Noting, OpenError> {
         let database = self.directory.join(DATABASE_FILE);
         let sqlite = || OpenError::sqlite(&database);
         let newest = schema::newest_revision(connection).map_err(sqlite())?;
@@ -174,29 +175,9 @@ impl Losses {
             schema::raise_revision(connection, least).map_err(sqlite())?;
             tracing::warn!(revision = %least, "revisions go on above all that can have been given out before the loss");
         }
-        let revision = schema::newest_revision(connection).map_err(sqlite())?;
         let store = known_or_random(connection).map_err(sqlite())?;
         let before = Fact::Starts.get(connection).map_err(sqlite())?.get();
-        let path = beside(&database, MARK);
-        // ORDER: the mark is durable before the database says that there is one.
-        let mut file = match MarkFile::make(&path, Mark { store, start: before, revision, log: None }) {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                warn_unnoted(&error);
-                forget_mark(connection, &path);
-                return Ok(None);
-            }
-            made => made.map_err(OpenError::io(&path))?,
-        };
-        sync_directory(&self.directory)?;
-        match say_open(connection, store, before + 1) {
-            Ok(()) => {
-                let wal = beside(&database, LOG);
-                file.follow(before + 1, File::open(&wal).map_err(OpenError::io(&wal))?);
-            }
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => warn_unnoted(&error),
-            Err(error) => return Err(sqlite()(error)),
-        }
-        Ok(Some(file))
+        Ok(Noting::new(self.directory, store, before + 1))
     }
 }
 
@@ -253,35 +234,6 @@ fn without_log(database: &Path) -> rusqlite::Result<Connection> {
     let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
-}
-
-fn warn_unnoted(error: &dyn std::fmt::Display) {
-    tracing::warn!(%error, "the store can't note that it is open; a loss of its log would not be noticed");
-}
-
-/// Takes away the mark of an earlier start, whose log this one does not keep to. The database does not expect it any more. Where the disk
-/// has no room to say so, the mark stays.
-fn forget_mark(connection: &Connection, path: &Path) {
-    // ORDER: a mark that the database expects and that is missing is a loss.
-    let forgotten = forget(connection, false).is_ok();
-    if forgotten
-        && let Err(error) = std::fs::remove_file(path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!(%error, mark = %path.display(), "a mark that is too old stays beside the store");
-    }
-}
-
-/// Says in the database that it is open, in its file too and not in the log alone. The log has a frame from then on.
-fn say_open(connection: &mut Connection, store: u64, start: u64) -> rusqlite::Result<()> {
-    let transaction = connection.transaction()?;
-    Fact::Store.set(&transaction, Revision::new(store))?;
-    for fact in [Fact::Starts, Fact::Open] {
-        fact.set(&transaction, Revision::new(start))?;
-    }
-    transaction.commit()?;
-    // ORDER: the log keeps its frames; one that was cut to nothing here would look like a lost one after a crash.
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
 /// Says that the store was closed in order, and moves all of the log into the database.

@@ -8,8 +8,9 @@ use std::io::{ErrorKind, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use keelson_meta::Revision;
-use keelson_storage::{Disk, SystemDisk};
+use keelson_storage::{Disk, StoreKey, SystemDisk};
 use keelson_supervision::Supervisor;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -19,7 +20,8 @@ use crate::sqlite::error::OpenError;
 use crate::sqlite::index;
 use crate::sqlite::losses::Losses;
 use crate::sqlite::mark::MarkFile;
-use crate::sqlite::private;
+use crate::sqlite::noting::Noting;
+use crate::sqlite::private::{self, beside};
 use crate::sqlite::reserve::Reserve;
 use crate::sqlite::schema::{self, APPLICATION_ID, FORMAT, PAGE_SIZE};
 use crate::sqlite::shrink;
@@ -32,6 +34,11 @@ const LOCK_FILE: &str = "keelson.lock";
 
 /// What the name of the database's log ends in.
 pub(crate) const LOG: &str = "-wal";
+
+/// The end of the name of a file that is not whole yet.
+pub(crate) const PARTIAL: &str = ".partial";
+/// The end of the name of the file that notes a copy which has not made its store yet.
+const COPIED: &str = ".copied";
 
 /// How long a statement waits for another process's lock (a backup's, for a moment), in milliseconds.
 const BUSY_TIMEOUT_MS: u64 = 5_000;
@@ -91,6 +98,8 @@ pub struct SqliteConfig {
     pub accept_loss: bool,
     /// Refuses a directory without a store, rather than to make an empty one.
     pub existing: bool,
+    /// The first object of a store that is made, in one step with it.
+    pub first: Option<(StoreKey, Bytes)>,
     /// Is told when the store can't go on: its writer has died, or the disk has failed.
     pub supervisor: Supervisor,
 }
@@ -111,6 +120,7 @@ impl SqliteConfig {
             disk: Arc::new(SystemDisk),
             accept_loss: false,
             existing: false,
+            first: None,
             supervisor: Supervisor::default(),
         }
     }
@@ -220,26 +230,39 @@ fn note_process(file: &mut File) -> std::io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
+/// The settings of an opening.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening<'a> {
+    pub(crate) accept_loss: bool,
+    /// The first object of a store that is made.
+    pub(crate) first: Option<&'a (StoreKey, Bytes)>,
+}
+
 /// Opens the writer's connection, also on a full disk: the reserve has the room for that. Takes the reserve if the disk has room.
 pub(crate) fn open_roomy(
     directory: &Path,
-    accept_loss: bool,
+    how: Opening<'_>,
     reserve: &mut Reserve,
-) -> Result<(Connection, Option<MarkFile>), OpenError> {
+) -> Result<(Connection, Noted), OpenError> {
     // The log is moved into the database, and the index of the log is made anew.
     if reserve.is_held() && reserve.room().is_ok_and(|room| room.free < reserve.bytes() / 2) {
         tracing::warn!("the disk is almost full: its reserve is given up to start");
         reserve.give_up();
     }
-    let (opened, mut mark) = match open_writer(directory, accept_loss) {
+    let (opened, mut noting) = match open_writer(directory, how) {
         Err(OpenError::Sqlite { source, .. })
             if source.sqlite_error_code() == Some(ErrorCode::DiskFull) && reserve.is_held() =>
         {
             reserve.give_up();
-            open_writer(directory, accept_loss)
+            open_writer(directory, how)
         }
         opened => opened,
     }?;
+    let mut mark = noting.make(&opened)?;
+    if mark.is_none() && reserve.is_held() {
+        reserve.give_up();
+        mark = noting.make(&opened)?;
+    }
     let kept = match i64::try_from(reserve.bytes()) {
         Ok(bytes) if bytes > 0 => bytes.min(LOG_KEPT_BYTES),
         Ok(_) | Err(_) => LOG_KEPT_BYTES,
@@ -249,12 +272,24 @@ pub(crate) fn open_roomy(
     if let Err(error) = make_shrinkable(&opened, &file, reserve) {
         tracing::warn!(%error, "the file of the store could not be brought to a form that gives room back to the disk");
     }
-    if let Some(mark) = &mut mark {
-        // The log may have started over.
-        mark.note(schema::newest_revision(&opened).map_err(OpenError::sqlite(&file))?);
-    }
+    let noted = match mark {
+        Some(mut mark) => {
+            // The log may have started over.
+            mark.note(schema::newest_revision(&opened).map_err(OpenError::sqlite(&file))?);
+            Noted::Whole(mark)
+        }
+        None => Noted::Pending(noting),
+    };
     reserve.take();
-    Ok((opened, mark))
+    Ok((opened, noted))
+}
+
+/// The result of noting that the store is open.
+pub(crate) enum Noted {
+    /// All of it is noted.
+    Whole(MarkFile),
+    /// The disk has no room for all of it.
+    Pending(Noting),
 }
 
 /// Brings a small file of an older release to the form that gives room back to the disk.
@@ -282,16 +317,44 @@ pub(crate) fn check_there(directory: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Opens the writer's connection to the database in a directory, and makes the database if it is absent. Returns the file with its mark
-/// too, unless the disk has no room for one.
-pub(crate) fn open_writer(directory: &Path, accept_loss: bool) -> Result<(Connection, Option<MarkFile>), OpenError> {
+/// Refuses a directory in which a restore or a copy was interrupted before there was a store. Notes a copy that begins.
+fn check_begun(directory: &Path, how: Opening<'_>) -> Result<(), OpenError> {
+    let file = directory.join(DATABASE_FILE);
+    let (is_made, copied) = (file.metadata().is_ok_and(|found| found.len() > 0), beside(&file, COPIED));
+    if !is_made && beside(&file, PARTIAL).exists() {
+        return Err(OpenError::UnfinishedRestore { directory: directory.into() });
+    }
+    if how.first.is_none() && copied.exists() {
+        return Err(OpenError::UnfinishedCopy { directory: directory.into() });
+    }
+    if how.first.is_some() && !is_made {
+        // ORDER: before the database, whose first transaction may be cut off.
+        private::open_file(&copied).map_err(OpenError::io(&copied))?;
+        sync_directory(directory)?;
+    }
+    Ok(())
+}
+
+/// Takes the note of a copy away: the store that was made says so itself.
+fn end_begun(directory: &Path, how: Opening<'_>) -> Result<(), OpenError> {
+    let copied = beside(&directory.join(DATABASE_FILE), COPIED);
+    match how.first.map(|_| std::fs::remove_file(&copied)) {
+        Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(OpenError::io(copied)(error)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Opens the writer's connection to the database in a directory, and makes the database if it is absent. That it is open is still to be
+/// noted.
+fn open_writer(directory: &Path, how: Opening<'_>) -> Result<(Connection, Noting), OpenError> {
     let file = directory.join(DATABASE_FILE);
     let sqlite = || OpenError::sqlite(&file);
-    let mut losses = Losses::before_opening(directory, accept_loss)?;
+    check_begun(directory, how)?;
+    let mut losses = Losses::before_opening(directory, how.accept_loss)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     private::prepare_database(&file).map_err(OpenError::io(&file))?;
     let mut connection = Connection::open_with_flags(&file, flags).map_err(sqlite())?;
-    prepare_database(&mut connection, &file)?;
+    prepare_database(&mut connection, &file, how.first)?;
     set_up(&connection, WRITER_CACHE_KIB).map_err(sqlite())?;
     losses.check_content(&connection)?;
     let is_current = schema::format(&connection).map_err(sqlite())? == FORMAT;
@@ -306,10 +369,11 @@ pub(crate) fn open_writer(directory: &Path, accept_loss: bool) -> Result<(Connec
         schema::bring_up(&mut connection).map_err(sqlite())?;
         index::check_with(&connection, open_other(directory)?).map_err(sqlite())?;
     }
-    let mark = losses.begin(&mut connection)?;
+    let noting = losses.begin(&mut connection)?;
+    end_begun(directory, how)?;
     // A new file must be in its directory after a power loss, not only have its content.
     sync_directory(directory)?;
-    Ok((connection, mark))
+    Ok((connection, noting))
 }
 
 /// Moves all of the log into the database, so that the next write starts it over.
@@ -326,7 +390,7 @@ pub(crate) fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
 pub(crate) fn open_memory() -> Result<Connection, OpenError> {
     let name = Path::new(":memory:");
     let mut connection = Connection::open_in_memory().map_err(OpenError::sqlite(name))?;
-    prepare_database(&mut connection, name)?;
+    prepare_database(&mut connection, name, None)?;
     keep_statements(&connection).map_err(OpenError::sqlite(name))?;
     Ok(connection)
 }
@@ -341,7 +405,11 @@ pub(crate) fn open_other(directory: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Checks that the file is a store in a form that we know, and makes an empty file one.
-fn prepare_database(connection: &mut Connection, file: &Path) -> Result<(), OpenError> {
+fn prepare_database(
+    connection: &mut Connection,
+    file: &Path,
+    first: Option<&(StoreKey, Bytes)>,
+) -> Result<(), OpenError> {
     let sqlite = || OpenError::sqlite(file);
     connection.busy_timeout(std::time::Duration::from_millis(BUSY_TIMEOUT_MS)).map_err(sqlite())?;
     let tables: i64 = connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(
@@ -359,7 +427,7 @@ fn prepare_database(connection: &mut Connection, file: &Path) -> Result<(), Open
         // The size of pages can only be chosen before anything is written.
         connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(sqlite())?;
         shrink::prepare(connection).map_err(sqlite())?;
-        return schema::create(connection).map_err(sqlite());
+        return schema::create(connection, first).map_err(sqlite());
     }
     check_format(connection, file)
 }

@@ -1,9 +1,11 @@
 //! The budget of the puts that a full store takes: steps of deletions, and upkeep.
 //!
 //! They share the last room with deletions. So what they add to the live data is counted from the start of a shortage, and what they
-//! write from one compaction to the next: replaced versions take room until then. Deletions are not counted and have the rest.
+//! write from one compaction to the next: replaced versions take room until then. Deletions have the rest, and what they take away from
+//! the live data may be added again. Upkeep may add the budget, and steps of deletions as much again, so that neither keeps deletions
+//! from their end. The mark that begins a deletion is always taken.
 
-use keelson_storage::{StoreError, Write};
+use keelson_storage::{Relief, StoreError, Write};
 
 /// The part of the reserve that the puts may add to the live data: a quarter.
 const RESERVE_PART: u64 = 4;
@@ -20,7 +22,7 @@ const ROW_BYTES: u64 = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Puts {
     written: u64,
-    /// The bytes of the live versions that they replace.
+    /// The bytes of the live versions that they replace, and of those that are deleted beside them.
     replaced: u64,
 }
 
@@ -38,7 +40,7 @@ impl Puts {
         Self { written: writes.iter().map(of).sum(), replaced: 0 }
     }
 
-    /// One of the puts replaces a live version of so many bytes.
+    /// A live version of so many bytes is replaced or deleted.
     pub(crate) const fn replace(&mut self, bytes: u64) {
         self.replaced += bytes + ROW_BYTES;
     }
@@ -103,11 +105,16 @@ impl Budget {
     }
 
     /// Checks puts that come behind others of the same group.
-    pub(crate) const fn check(&self, group: Puts, puts: Puts) -> Result<(), Exceeded> {
+    pub(crate) const fn check(&self, group: Puts, puts: Puts, relief: Relief) -> Result<(), Exceeded> {
         let all = group.and(puts);
         let grown = (self.grown + all.written).saturating_sub(all.replaced);
+        let most_grown = match relief {
+            Relief::None | Relief::Upkeep => self.bytes,
+            Relief::Step => 2 * self.bytes,
+            Relief::Mark => u64::MAX,
+        };
         let most = if puts.written <= SMALL_BYTES { 2 * self.bytes } else { self.bytes };
-        if puts.written > puts.replaced && grown > self.bytes {
+        if puts.written > puts.replaced && grown > most_grown {
             Err(Exceeded::Growth)
         } else if puts.written > 0 && self.written + group.written >= most {
             Err(Exceeded::Writes)
@@ -141,23 +148,54 @@ mod tests {
     fn growth_is_counted_for_the_whole_shortage_and_writes_up_to_a_compaction() {
         let mut budget = Budget::of(None, None);
         let half = Puts { written: SMALLEST / 2, replaced: 0 };
-        assert_eq!(budget.check(half.and(half), half), Err(Exceeded::Growth), "a group counts as a whole");
+        assert_eq!(
+            budget.check(half.and(half), half, Relief::Upkeep),
+            Err(Exceeded::Growth),
+            "a group counts as a whole"
+        );
         budget.spend(half);
-        assert_eq!(budget.check(NONE, half), Ok(()));
+        assert_eq!(budget.check(NONE, half, Relief::Upkeep), Ok(()));
         budget.spend(half);
         let (renewal, smaller) = (Puts { written: 9, replaced: 9 }, Puts { written: 600, replaced: 700 });
         let large = Puts { written: SMALLEST, replaced: SMALLEST };
-        assert_eq!(budget.check(NONE, NONE), Ok(()), "deletions pass");
-        assert_eq!(budget.check(NONE, large), Err(Exceeded::Writes));
-        assert_eq!(budget.check(NONE, renewal), Ok(()), "a large one does not keep it back");
+        assert_eq!(budget.check(NONE, NONE, Relief::Upkeep), Ok(()), "deletions pass");
+        assert_eq!(budget.check(NONE, large, Relief::Upkeep), Err(Exceeded::Writes));
+        assert_eq!(budget.check(NONE, renewal, Relief::Upkeep), Ok(()), "a large one does not keep it back");
         budget.spend(large);
-        assert_eq!(budget.check(NONE, renewal), Err(Exceeded::Writes));
+        assert_eq!(budget.check(NONE, renewal, Relief::Upkeep), Err(Exceeded::Writes));
         budget.compacted();
-        assert_eq!(budget.check(NONE, renewal), Ok(()));
-        assert_eq!(budget.check(NONE, Puts { written: 10, replaced: 9 }), Err(Exceeded::Growth));
+        assert_eq!(budget.check(NONE, renewal, Relief::Upkeep), Ok(()));
+        assert_eq!(budget.check(NONE, Puts { written: 10, replaced: 9 }, Relief::Upkeep), Err(Exceeded::Growth));
         budget.spend(smaller);
-        assert_eq!(budget.check(NONE, Puts { written: 10, replaced: 9 }), Ok(()), "what was made smaller counts");
+        assert_eq!(
+            budget.check(NONE, Puts { written: 10, replaced: 9 }, Relief::Upkeep),
+            Ok(()),
+            "what was made smaller counts"
+        );
         budget.begin();
-        assert_eq!(budget.check(half, half), Ok(()));
+        assert_eq!(budget.check(half, half, Relief::Upkeep), Ok(()));
+    }
+
+    #[test]
+    fn deletions_go_on_when_upkeep_has_used_its_budget() {
+        let mut budget = Budget::of(None, None);
+        let (grown, step) = (Puts { written: SMALLEST, replaced: 0 }, Puts { written: 20, replaced: 9 });
+        budget.spend(grown);
+        budget.compacted();
+        for (relief, expected) in
+            [(Relief::Upkeep, Err(Exceeded::Growth)), (Relief::Step, Ok(())), (Relief::Mark, Ok(()))]
+        {
+            assert_eq!(budget.check(NONE, step, relief), expected, "{relief:?}");
+        }
+        budget.spend(grown);
+        budget.compacted();
+        assert_eq!(budget.check(NONE, step, Relief::Step), Err(Exceeded::Growth));
+        assert_eq!(budget.check(NONE, step, Relief::Mark), Ok(()));
+        // The bytes of deleted objects may be added again.
+        let mut deleted = NONE;
+        deleted.replace(5000);
+        budget.spend(deleted);
+        assert_eq!(budget.check(NONE, step, Relief::Step), Ok(()));
+        assert_eq!(budget.check(NONE, step, Relief::Upkeep), Err(Exceeded::Growth));
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use keelson_storage::{Disk, DiskRoom};
 use keelson_supervision::warn_repeated;
 
+use crate::sqlite::open::{DATABASE_FILE, LOG};
 use crate::sqlite::private;
 
 /// The file in the data directory.
@@ -20,12 +21,19 @@ const RESERVE_FILE: &str = "keelson.reserve";
 const PART: u64 = 16;
 const SMALLEST: u64 = 4 * 1024 * 1024;
 const LARGEST: u64 = 64 * 1024 * 1024;
+/// The most that it takes of the room that the store can have, whatever is asked for: an eighth. The log is kept as long as the reserve,
+/// and twice the reserve must be free before a full store has room again, so five eighths are left for objects.
+const MOST_PART: u64 = 8;
+/// The smallest reserve on a disk with less room than that, in bytes.
+const LEAST: u64 = 1024 * 1024;
 
 /// The reserve of one data directory.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
+    /// Its size where the disk has room for that.
+    wanted: u64,
     bytes: u64,
     held: bool,
     /// True when it was given up, by this process or one before, and is not taken again.
@@ -37,10 +45,28 @@ impl Reserve {
     /// part of the disk.
     pub(crate) fn find(directory: &Path, disk: Arc<dyn Disk>, bytes: Option<u64>) -> Self {
         let size = || disk.room(directory).map_or(SMALLEST, |room| (room.total / PART).clamp(SMALLEST, LARGEST));
-        let bytes = bytes.unwrap_or_else(size);
+        let wanted = bytes.unwrap_or_else(size);
         let length = std::fs::metadata(directory.join(RESERVE_FILE)).ok().map(|found| found.len());
-        let held = bytes > 0 && length.is_some_and(|length| length >= bytes);
-        Self { directory: directory.to_owned(), disk, bytes, held, spent: bytes > 0 && length == Some(0) }
+        let spent = wanted > 0 && length == Some(0);
+        let mut reserve = Self { directory: directory.to_owned(), disk, wanted, bytes: wanted, held: false, spent };
+        reserve.fit();
+        reserve.held = reserve.bytes > 0 && length.is_some_and(|length| length >= reserve.bytes);
+        if bytes.is_some() && reserve.bytes < wanted {
+            tracing::warn!(
+                wanted,
+                bytes = reserve.bytes,
+                "--store-reserve asks for more than an eighth of the room that the store has on its disk, and gets that"
+            );
+        }
+        reserve
+    }
+
+    /// Decides its size by the room that the store can have: what is free, and what its own files take.
+    fn fit(&mut self) {
+        let Ok(room) = self.room() else { return };
+        let length = |name: &str| std::fs::metadata(self.directory.join(name)).map_or(0, |found| found.len());
+        let own = length(DATABASE_FILE) + length(&format!("{DATABASE_FILE}{LOG}")) + length(RESERVE_FILE);
+        self.bytes = self.wanted.min(((room.free + own) / MOST_PART).max(LEAST));
     }
 
     /// Its size when it is held, in bytes.
@@ -65,6 +91,9 @@ impl Reserve {
     /// Takes the reserve where the disk has room for it and as much again. One that is there gets blocks
     /// where it has none, as a copy of the directory may have left it, and its size where it has another.
     pub(crate) fn take(&mut self) {
+        if !self.held {
+            self.fit();
+        }
         let needed = if self.held { 0 } else { 2 * self.bytes };
         if self.bytes == 0 || !self.room().is_ok_and(|room| room.free >= needed) {
             return;
@@ -83,6 +112,22 @@ impl Reserve {
             }
             // The disk may have room all the same.
             Err(error) => warn_repeated!(""; %error, "the reserve on the disk can't be taken"),
+        }
+    }
+
+    /// Takes the reserve where it is not held, and its whole size where a smaller one is held and the disk has room for all of it.
+    pub(crate) fn keep(&mut self) {
+        let before = self.bytes;
+        if self.held && before < self.wanted {
+            self.fit();
+            let has_room = self.room().is_ok_and(|room| room.free >= 2 * self.wanted);
+            if self.bytes == self.wanted && has_room {
+                self.take();
+            } else {
+                self.bytes = before;
+            }
+        } else if !self.held {
+            self.take();
         }
     }
 
@@ -175,23 +220,46 @@ mod tests {
     #[test]
     fn the_reserve_is_a_part_of_the_disk_within_bounds() {
         let directory = TempDir::new().unwrap();
-        for (total, bytes) in [(0, SMALLEST), (80 << 20, 5 << 20), (1 << 40, LARGEST)] {
-            assert_eq!(reserve(&directory, total, 0).bytes(), bytes);
+        for (total, bytes) in [(32 << 20, SMALLEST), (80 << 20, 5 << 20), (1 << 40, LARGEST)] {
+            assert_eq!(reserve(&directory, total, total).bytes(), bytes);
         }
+    }
+
+    #[test]
+    fn a_reserve_leaves_room_for_objects_whatever_is_asked_for() {
+        let directory = TempDir::new().unwrap();
+        let find = |wanted: u64, free: u64| {
+            let disk = Arc::new(Sized(DiskRoom { total: 80 << 20, free }));
+            Reserve::find(directory.path(), disk, Some(wanted))
+        };
+        assert_eq!(find(70 << 20, 80 << 20).bytes(), 10 << 20);
+        assert_eq!(find(0, 80 << 20).bytes(), 0);
+        // Others have filled the disk since it was given up: it is taken as it fits, and whole when they go.
+        let mut spent = find(8 << 20, 80 << 20);
+        spent.take();
+        spent.give_up();
+        spent.disk = Arc::new(Sized(DiskRoom { total: 80 << 20, free: 16 << 20 }));
+        spent.keep();
+        assert_eq!((spent.is_held(), spent.is_spent(), spent.bytes()), (true, false, 2 << 20));
+        spent.keep();
+        assert_eq!(spent.bytes(), 2 << 20);
+        spent.disk = Arc::new(Sized(DiskRoom { total: 80 << 20, free: 70 << 20 }));
+        spent.keep();
+        assert_eq!((spent.is_held(), spent.bytes()), (true, 8 << 20));
     }
 
     #[test]
     fn the_reserve_outlives_the_process_and_is_taken_where_there_is_room() {
         let directory = TempDir::new().unwrap();
-        let mut short = reserve(&directory, 80 << 20, 9 << 20);
+        let mut short = reserve(&directory, 80 << 20, 1 << 20);
         short.take();
         assert!(!short.is_held() && !short.is_spent());
-        let mut first = reserve(&directory, 80 << 20, 10 << 20);
+        let mut first = reserve(&directory, 80 << 20, 48 << 20);
         first.take();
-        assert!(first.is_held() && reserve(&directory, 80 << 20, 0).is_held());
+        assert!(first.is_held() && first.bytes() == 5 << 20 && reserve(&directory, 80 << 20, 43 << 20).is_held());
         first.give_up();
         assert!(!first.is_held() && first.is_spent());
-        let mut next = reserve(&directory, 80 << 20, 10 << 20);
+        let mut next = reserve(&directory, 80 << 20, 48 << 20);
         assert!(!next.is_held() && next.is_spent(), "a restart does not make it room for anything else");
         next.take();
         assert!(next.is_held() && !next.is_spent());

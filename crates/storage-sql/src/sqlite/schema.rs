@@ -7,7 +7,9 @@
 //! Invariant: behind the revision up to which rows are counted, every revision has its row, and up to it there are as many rows
 //! as were counted. So a row that is gone is noticed, wherever it was.
 
+use bytes::Bytes;
 use keelson_meta::Revision;
+use keelson_storage::StoreKey;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use crate::sqlite::sum::{self, Damage};
@@ -124,12 +126,18 @@ impl Fact {
     }
 }
 
-/// Makes the tables of a new store.
-pub(crate) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Makes the tables of a new store, with its first object if there is to be one.
+pub(crate) fn create(connection: &mut Connection, first: Option<&(StoreKey, Bytes)>) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     transaction.execute_batch(TABLES)?;
     Fact::Floor.set(&transaction, FIRST_REVISION)?;
     Fact::Counted.set(&transaction, FIRST_REVISION)?;
+    if let Some((key, value)) = first {
+        let revision = FIRST_REVISION.next();
+        let sum = sum::of_row(revision, key.as_str(), Some(value));
+        let row = params![number(revision), key.as_str(), &value[..], sum];
+        transaction.execute("INSERT INTO history (revision, path, value, sum) VALUES (?1, ?2, ?3, ?4)", row)?;
+    }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()

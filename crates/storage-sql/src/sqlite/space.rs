@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use keelson_meta::Revision;
 use keelson_storage::crowd::{Superseded, raise};
 use keelson_storage::{StoreError, Transaction};
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::watch;
 
@@ -54,6 +55,8 @@ pub struct SpaceGauges {
     full: AtomicBool,
     /// The bytes that are left for new data, and one more; 0 before the first measurement.
     left: AtomicU64,
+    /// The reason for which new data is refused.
+    refusal: Mutex<Option<String>>,
 }
 
 /// The values of [`SpaceGauges`] at one moment.
@@ -81,6 +84,11 @@ impl SpaceGauges {
     /// The bytes that are left for new data; `None` before the first measurement.
     pub(crate) fn free(&self) -> Option<u64> {
         self.left.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The reason for which new data is refused, while it is.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.refusal.lock().clone()
     }
 
     /// Reads the current values.
@@ -212,13 +220,18 @@ impl Space {
     pub(crate) fn admit(&self, transaction: &Transaction, group: Puts, puts: Puts) -> Result<(), StoreError> {
         let Some(shortage) = &self.shortage else { return Ok(()) };
         let admitted = if transaction.needs_no_room() {
-            self.budget.check(group, puts).map_err(|exceeded| exceeded.error(shortage))
+            self.budget.check(group, puts, transaction.relief()).map_err(|exceeded| exceeded.error(shortage))
         } else {
             Err(StoreError::Full(shortage.to_string()))
         };
         admitted.inspect_err(|_| {
             self.gauges.refused.fetch_add(1, Ordering::Relaxed);
         })
+    }
+
+    /// The size of the reserve when it is held, in bytes; 0 for none.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        self.reserve.as_ref().map_or(0, Reserve::bytes)
     }
 
     pub(crate) const fn is_full(&self) -> bool {
@@ -309,9 +322,7 @@ impl Space {
     /// The free bytes of the disk. Takes the reserve if the disk has room for it.
     fn outside(&mut self) -> Option<u64> {
         let reserve = self.reserve.as_mut()?;
-        if !reserve.is_held() {
-            reserve.take();
-        }
+        reserve.keep();
         reserve.room().ok().map(|room| room.free)
     }
 
@@ -350,6 +361,9 @@ impl Space {
             (Some(_), Some(_)) | (None, None) => {}
         }
         self.gauges.full.store(shortage.is_some(), Ordering::Relaxed);
+        if self.shortage != shortage {
+            *self.gauges.refusal.lock() = shortage.as_ref().map(|why| format!("the store is full: {why}"));
+        }
         self.shortage = shortage;
     }
 

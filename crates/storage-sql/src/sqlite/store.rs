@@ -26,7 +26,11 @@ use crate::recent::Recent;
 use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::error::{OpenError, stopped};
 use crate::sqlite::mark::MarkFile;
-use crate::sqlite::open::{DirectoryLock, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_roomy};
+use crate::sqlite::noting::Noting;
+use crate::sqlite::open::{
+    DirectoryLock, Noted, Opening, SqliteConfig, SqlitePath, check_there, open_memory, open_other, open_roomy,
+};
+use crate::sqlite::place::Places;
 use crate::sqlite::read;
 use crate::sqlite::readers::Readers;
 use crate::sqlite::reserve::Reserve;
@@ -59,13 +63,15 @@ struct OnDisk {
     space: Space,
     checkpoints: Option<Checkpoints>,
     mark: Option<MarkFile>,
+    noting: Option<Noting>,
+    places: Option<Places>,
     lock: Option<DirectoryLock>,
 }
 
 impl OnDisk {
     /// Of a store in memory.
     const fn none(space: Space) -> Self {
-        Self { space, checkpoints: None, mark: None, lock: None }
+        Self { space, checkpoints: None, mark: None, noting: None, places: None, lock: None }
     }
 }
 
@@ -123,7 +129,7 @@ impl SqliteStore {
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
         let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, existing, .. } = config;
-        let SqliteConfig { quota_bytes, history_bytes, reserve_bytes, disk, supervisor, .. } = config;
+        let SqliteConfig { quota_bytes, history_bytes, reserve_bytes, disk, supervisor, first, .. } = config;
         match path {
             SqlitePath::InMemory => {
                 let mut connection = open_memory()?;
@@ -141,21 +147,24 @@ impl SqliteStore {
                 }
                 let lock = DirectoryLock::take(&directory)?;
                 let mut reserve = Reserve::find(&directory, disk, reserve_bytes);
-                let (mut connection, mark) = open_roomy(&directory, accept_loss, &mut reserve)?;
+                let (mut connection, noted) =
+                    open_roomy(&directory, Opening { accept_loss, first: first.as_ref() }, &mut reserve)?;
                 schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;
-                // The pages that the log adds to the database must fit into the reserve.
-                let log_bytes = match usize::try_from(reserve.bytes() / 2) {
-                    Ok(most) if most > 0 => log_bytes.min(most),
-                    Ok(_) | Err(_) => log_bytes,
-                };
-                let checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes, &supervisor)
+                let mut checkpoints = Checkpoints::start(open_other(&directory)?, log_bytes, &supervisor)
                     .map_err(OpenError::io(directory.as_path()))?;
+                checkpoints.bound(reserve.bytes());
+                let places = Places::note(&directory).map_err(OpenError::io(directory.as_path()))?;
                 let readers = Readers::pool(pool);
                 let allowance = Allowance { quota: quota_bytes, history: history_bytes };
                 let space = Space::new(allowance, Some(reserve));
-                let on_disk = OnDisk { space, checkpoints: Some(checkpoints), mark, lock: Some(lock) };
+                let (mark, noting) = match noted {
+                    Noted::Whole(mark) => (Some(mark), None),
+                    Noted::Pending(noting) => (None, Some(noting)),
+                };
+                let (checkpoints, places, lock) = (Some(checkpoints), Some(places), Some(lock));
+                let on_disk = OnDisk { space, checkpoints, mark, noting, places, lock };
                 Self::start(&directory, connection, readers, recent_bytes, on_disk, &supervisor)
             }
         }
@@ -171,7 +180,7 @@ impl SqliteStore {
         connection: Arc<Mutex<Connection>>,
         readers: Readers,
         recent_bytes: usize,
-        OnDisk { space, checkpoints, mark, lock }: OnDisk,
+        OnDisk { space, checkpoints, mark, noting, places, lock }: OnDisk,
         supervisor: &Supervisor,
     ) -> Result<Self, OpenError> {
         let (revision, oldest, shrinks) = {
@@ -197,6 +206,8 @@ impl SqliteStore {
             newest,
             checkpoints,
             mark,
+            noting,
+            places,
             supervisor: supervisor.clone(),
             committing: false,
             full: false,
@@ -332,6 +343,10 @@ impl Store for SqliteStore {
                 return Ok(count);
             }
         }
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.shared.gauges.refusal()
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -20,6 +20,8 @@ use crate::sqlite::error::{disk_full, stopped, store_error};
 use crate::sqlite::expiry::{self, Expired};
 use crate::sqlite::losses;
 use crate::sqlite::mark::MarkFile;
+use crate::sqlite::noting::Noting;
+use crate::sqlite::place::Places;
 use crate::sqlite::schema::Fact;
 use crate::sqlite::shrink;
 use crate::sqlite::space::{Pages, Space};
@@ -92,6 +94,10 @@ pub(crate) struct Writer {
     pub(crate) checkpoints: Option<Checkpoints>,
     /// Records the newest acknowledged revision. None in memory.
     pub(crate) mark: Option<MarkFile>,
+    /// The rest of the note that the store is open, as long as the disk has no room for it.
+    pub(crate) noting: Option<Noting>,
+    /// The files under their names. None in memory.
+    pub(crate) places: Option<Places>,
     /// Is told when nothing can be written any more.
     pub(crate) supervisor: Supervisor,
     /// Whether a group is being made durable, so that a failure leaves open whether it is.
@@ -125,7 +131,10 @@ impl Writer {
         }
         // ORDER: the thread that moves the log has ended before the last of it is moved here.
         self.checkpoints = None;
+        let is_in_place = self.places.as_ref().is_none_or(|places| places.check().is_ok());
+        // Files that no name leads to stay as they are, to be copied.
         if self.failed.is_none()
+            && is_in_place
             && let Err(error) = losses::end(&self.connection.lock(), self.mark.take())
         {
             tracing::warn!(%error, "the store's log stays beside its file; the next start moves it");
@@ -137,8 +146,14 @@ impl Writer {
         if let Some(reason) = &self.failed {
             return waiting.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(reason.clone())));
         }
+        if let Some(Err(why)) = self.places.as_ref().map(Places::check) {
+            return waiting.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(why.clone())));
+        }
         let connection = self.connection.clone();
         let connection = connection.lock();
+        if let Err(why) = self.note_open(&connection) {
+            return waiting.drain(..).for_each(|job| job.fail(&why));
+        }
         let mut group = Group::behind(*self.newest.borrow());
         let mut done = Vec::with_capacity(waiting.len());
         match self.write_group(&connection, &mut group, waiting, &mut done) {
@@ -151,6 +166,26 @@ impl Writer {
                 }
                 done.into_iter().for_each(|done| done.fail(&error));
             }
+        }
+    }
+
+    /// Tries again to note that the store is open, where the disk had no room for all of it.
+    ///
+    /// # Errors
+    /// When nothing may be written before it is made.
+    fn note_open(&mut self, connection: &Connection) -> Result<(), StoreError> {
+        let Some(noting) = &mut self.noting else { return Ok(()) };
+        if noting.may_write() && self.space.is_full() {
+            return Ok(());
+        }
+        match noting.make(connection) {
+            Ok(Some(mark)) => {
+                (self.mark, self.noting) = (Some(mark), None);
+                Ok(())
+            }
+            Ok(None) if noting.may_write() => Ok(()),
+            Ok(None) => Err(self.make_room(connection)),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }
     }
 
@@ -175,6 +210,7 @@ impl Writer {
             self.space.measure(connection, revision);
         }
         if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.bound(self.space.reserve_bytes());
             let bytes = bytes as usize + steps * STEP_LOG_BYTES;
             if is_last && std::mem::take(&mut self.shrunk) {
                 checkpoints.now(connection);

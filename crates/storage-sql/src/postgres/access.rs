@@ -1,0 +1,75 @@
+//! The choice among the servers of the URL: the one that takes writes, or, for reads while there is none, a primary that is read-only.
+//!
+//! A primary that is read-only has all that was acknowledged. A standby may lack some of it, so nothing is read there.
+
+use std::io::ErrorKind;
+
+use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::{Client, Config};
+
+use super::config::{alone, beginning_with};
+use super::error::{Trouble, text};
+use super::session::{Connector, Driver};
+
+/// The use of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It leads to a server that takes writes.
+    Write,
+    /// It leads to a server that takes writes, or else to a primary that is read-only.
+    Read,
+}
+
+impl Connector {
+    /// A connection that is set up, without our statements.
+    pub(crate) async fn connect(&self, purpose: Purpose) -> Result<(Client, Driver), Trouble> {
+        let settings = beginning_with(self.first_host(), &self.config);
+        let error = match self.dial(&settings).await {
+            Ok(connected) => return Ok(connected),
+            Err(error) => error,
+        };
+        let is_read_only = refuses_writes(&error);
+        if purpose == Purpose::Read && (is_read_only || settings.get_hosts().len() > 1) {
+            match self.read_only_primary(&settings).await {
+                Primary::Connected(client, driver) => return Ok((client, driver)),
+                Primary::Standby => return Err(Trouble::ReadOnly(standby(&text(&error)))),
+                Primary::None => {}
+            }
+        }
+        Err(if is_read_only { Trouble::ReadOnly(text(&error)) } else { Trouble::Sql(error) })
+    }
+
+    /// Looks for a primary that is read-only.
+    async fn read_only_primary(&self, settings: &Config) -> Primary {
+        let mut found = Primary::None;
+        for host in 0..settings.get_hosts().len() {
+            let mut only = alone(host, settings);
+            only.target_session_attrs(TargetSessionAttrs::Any);
+            let Ok((client, driver)) = self.dial(&only).await else { continue };
+            match client.query_one("SELECT pg_is_in_recovery()", &[]).await.and_then(|row| row.try_get(0)) {
+                Ok(false) => return Primary::Connected(client, driver),
+                Ok(true) => found = Primary::Standby,
+                Err(_) => {}
+            }
+        }
+        found
+    }
+}
+
+/// The result of looking for a primary.
+enum Primary {
+    Connected(Client, Driver),
+    /// There is a standby alone.
+    Standby,
+    None,
+}
+
+fn standby(cause: &str) -> String {
+    format!("{cause}: it is a standby, which may lack what was acknowledged, so nothing is read there")
+}
+
+/// Returns true for a server that was reached and is read-only.
+fn refuses_writes(error: &tokio_postgres::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|error| error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none())
+}
