@@ -9,8 +9,8 @@ use keelson_meta::{GroupVersion, GroupVersionKind, Object};
 
 use crate::conversion::{ConversionError, ConvertFn};
 use crate::groups::{
-    admissionregistration, apiextensions, apps, certificates, discovery, events, flowcontrol, networking, node, policy, rbac,
-    storagemigration,
+    admissionregistration, apiextensions, apps, certificates, discovery, events, flowcontrol, networking, node, policy,
+    rbac, storagemigration,
 };
 
 /// Retired versions of a kind that lead to the same served version by the same step.

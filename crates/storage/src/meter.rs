@@ -78,6 +78,7 @@ pub(crate) fn is_fault(error: &StoreError) -> bool {
         | StoreError::Unknown(_)
         | StoreError::Full(_)
         | StoreError::EtcdFull(_)
+        | StoreError::ReadOnly(_)
         | StoreError::Corrupt(_) => true,
         StoreError::Compacted { .. }
         | StoreError::Future { .. }
