@@ -3,6 +3,7 @@
 //!
 //! Names, labels and buckets are those of kube-apiserver, so that its dashboards and alerts fit.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,42 +105,62 @@ pub(super) fn encode<'s>(
     all: &[(RequestLabels<'s>, &'s Further)],
     deprecations: Option<&Deprecations>,
 ) -> fmt::Result {
-    encode_histograms(encoder, all)?;
     encode_events(encoder, all)?;
+    // These families have no label for dry runs, so that the series of a request and of its dry run are one.
+    let mut sorted = all.to_vec();
+    sorted.sort_by_key(|(labels, _)| labels.of_watches());
+    let alike: Vec<Alike<'_, 's>> =
+        sorted.chunk_by(|(one, _), (other, _)| one.of_watches() == other.of_watches()).collect();
+    encode_histograms(encoder, &alike)?;
     let help = "Requests that the server ended to protect itself.";
     let mut family = encoder.encode_descriptor("apiserver_request_terminations", help, None, MetricType::Counter)?;
-    for (labels, further) in all {
-        for (code, count) in further.terminated.lock().iter() {
-            let labels = (*labels, CodeLabel { code: code.as_u16() });
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+    for series in &alike {
+        let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
+        for (_, further) in *series {
+            let terminated = further.terminated.lock();
+            terminated.iter().for_each(|(code, count)| *counts.entry(code.as_u16()).or_default() += count);
+        }
+        for (code, count) in counts {
+            let labels = (labels_of(series), CodeLabel { code });
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
         }
     }
     let help = "Answers that the server broke off.";
     let mut family = encoder.encode_descriptor("apiserver_request_aborts", help, None, MetricType::Counter)?;
-    for (labels, further) in all {
-        let aborted = further.aborted.load(Ordering::Relaxed);
+    for series in &alike {
+        let aborted: u64 = series.iter().map(|(_, further)| further.aborted.load(Ordering::Relaxed)).sum();
         if aborted > 0 {
-            family.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(&aborted, None)?;
+            family.encode_family(&labels_of(series))?.encode_counter::<NoLabelSet, _, u64>(&aborted, None)?;
         }
     }
     let Some(deprecations) = deprecations else { return Ok(()) };
     encode_deprecated(encoder, all, deprecations)
 }
 
-fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>, &Further)]) -> fmt::Result {
+/// The series that differ in nothing but whether requests are dry runs; at least one.
+type Alike<'a, 's> = &'a [(RequestLabels<'s>, &'s Further)];
+
+/// The labels that the series have in common.
+fn labels_of<'s>(series: Alike<'_, 's>) -> Vec<(&'static str, &'s str)> {
+    series.first().map(|(labels, _)| labels.of_watches().to_vec()).unwrap_or_default()
+}
+
+fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, alike: &[Alike<'_, '_>]) -> fmt::Result {
     let name = "apiserver_request_sli_duration_seconds";
     let help = "Time from the head of a request to the end of its answer, without waiting for seats and webhooks.";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-    for (labels, further) in all {
-        if let Some(indicator) = &further.indicator {
-            AtomicHistogram::encode(&[indicator], &mut family.encode_family(labels)?)?;
+    for series in alike {
+        let times: Vec<_> = series.iter().filter_map(|(_, further)| further.indicator.as_ref()).collect();
+        if !times.is_empty() {
+            AtomicHistogram::encode(&times, &mut family.encode_family(&labels_of(series))?)?;
         }
     }
     let help = "Bytes of answers to reads of objects and lists.";
     let mut family = encoder.encode_descriptor("apiserver_response_sizes", help, None, MetricType::Histogram)?;
-    for (labels, further) in all {
-        if let Some(sizes) = &further.sizes {
-            AtomicHistogram::encode(&[sizes], &mut family.encode_family(labels)?)?;
+    for series in alike {
+        let sizes: Vec<_> = series.iter().filter_map(|(_, further)| further.sizes.as_ref()).collect();
+        if !sizes.is_empty() {
+            AtomicHistogram::encode(&sizes, &mut family.encode_family(&labels_of(series))?)?;
         }
     }
     Ok(())

@@ -269,31 +269,38 @@ mod tests {
         metrics.deprecate(|_, _, resource| {
             (resource == "pods").then(|| "v1 Pod is deprecated in v1.30+, unavailable in v1.40+".to_owned())
         });
-        let info = RequestInfo::parse(&Method::GET, &"/api/v1/pods".parse().unwrap());
-        let mut observation = Observation::begin(&metrics, &info, Some(PODS));
+        let list = (Method::GET, "/api/v1/pods", "kubectl/v1");
+        let mut observation = begin(&metrics, list.clone(), Some(PODS));
         observation.answered(StatusCode::OK);
         observation.sent(900);
         observation.sent(200);
         observation.broken_off();
         observation.waited(Duration::from_secs(3600));
         drop(observation);
-        let mut refused = Observation::begin(&metrics, &info, Some(PODS));
+        let mut refused = begin(&metrics, list, Some(PODS));
         refused.terminated(StatusCode::TOO_MANY_REQUESTS);
         refused.answered(StatusCode::TOO_MANY_REQUESTS);
         drop(refused);
-        let watch = RequestInfo::parse(&Method::GET, &"/api/v1/pods?watch=1".parse().unwrap());
-        let watch = Observation::begin(&metrics, &watch, Some(PODS));
+        let watch = begin(&metrics, (Method::GET, "/api/v1/pods?watch=1", "kubectl/v1"), Some(PODS));
         watch.watch_meter().expect("a meter").sent(3000);
         let text = metrics.classic().unwrap();
         let labels = r#"group="",version="v1",resource="pods",subresource="""#;
         for line in [
-            format!(r#"apiserver_response_sizes_bucket{{le="1000",verb="LIST",{labels},scope="cluster"}} 1"#),
-            format!(r#"apiserver_response_sizes_sum{{verb="LIST",{labels},scope="cluster"}} 1100.0"#),
             format!(
-                r#"apiserver_request_sli_duration_seconds_bucket{{le="0.05",verb="LIST",{labels},scope="cluster"}} 2"#
+                r#"apiserver_response_sizes_bucket{{le="1000",verb="LIST",{labels},scope="cluster",component="apiserver"}} 1"#
             ),
-            format!(r#"apiserver_request_terminations_total{{verb="LIST",{labels},scope="cluster",code="429"}} 1"#),
-            format!(r#"apiserver_request_aborts_total{{verb="LIST",{labels},scope="cluster"}} 1"#),
+            format!(
+                r#"apiserver_response_sizes_sum{{verb="LIST",{labels},scope="cluster",component="apiserver"}} 1100.0"#
+            ),
+            format!(
+                r#"apiserver_request_sli_duration_seconds_bucket{{le="0.05",verb="LIST",{labels},scope="cluster",component="apiserver"}} 2"#
+            ),
+            format!(
+                r#"apiserver_request_terminations_total{{verb="LIST",{labels},scope="cluster",component="apiserver",code="429"}} 1"#
+            ),
+            format!(
+                r#"apiserver_request_aborts_total{{verb="LIST",{labels},scope="cluster",component="apiserver"}} 1"#
+            ),
             format!(r#"apiserver_requested_deprecated_apis{{{labels},removed_release="1.40"}} 1"#),
             r#"apiserver_watch_events_total{group="",version="v1",resource="pods"} 1"#.to_owned(),
             r#"apiserver_watch_events_sizes_bucket{le="4096",group="",version="v1",resource="pods"} 1"#.to_owned(),
@@ -307,7 +314,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let line = |count: u8| {
             format!(
-                r#"apiserver_longrunning_requests{{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster",component="apiserver"}} {count}"#
+                r#"apiserver_longrunning_requests{{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster",component="apiserver",component="apiserver"}} {count}"#
             )
         };
         let observation = begin(&metrics, (Method::GET, "/api/v1/pods?watch=1", ""), Some(PODS));

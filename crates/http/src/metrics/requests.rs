@@ -39,9 +39,9 @@ pub(super) struct RequestLabels<'a> {
     pub(super) scope: &'static str,
 }
 
-impl RequestLabels<'_> {
+impl<'a> RequestLabels<'a> {
     /// The labels of all families, of which those of watches have no more.
-    const fn of_watches(&self) -> [(&'static str, &str); 7] {
+    pub(super) const fn of_watches(&self) -> [(&'static str, &'a str); 7] {
         let Self { verb, group, version, resource, subresource, scope, .. } = *self;
         [
             ("verb", verb),
