@@ -38,8 +38,9 @@ const OF_CONNECTION: [HeaderName; 8] =
 const KEPT_BACK: [HeaderName; 7] =
     [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
 
-/// The fields of an answer that are passed back, sorted: those that clients of Kubernetes read, and those that describe the body.
-const PASSED_BACK: [&str; 16] = [
+/// The fields of an answer that are passed back, sorted: those that clients of Kubernetes read, those of queries, which servers made with the
+/// library answer too, and those that describe the body.
+const PASSED_BACK: [&str; 19] = [
     "accept-ranges",
     "allow",
     "audit-id",
@@ -50,6 +51,9 @@ const PASSED_BACK: [&str; 16] = [
     "content-type",
     "date",
     "etag",
+    "keelson-failed-evaluations",
+    "keelson-looked-at",
+    "keelson-total-count",
     "last-modified",
     "location",
     "retry-after",
@@ -324,7 +328,8 @@ mod tests {
             ("clear-site-data", "*"),
             ("etag", "e"),
             ("expires", "0"),
-            ("keelson-total-count", "1"),
+            ("keelson-cluster", "1"),
+            ("keelson-total-count", "2"),
             ("location", "/a"),
             ("no-vary-search", "params"),
             ("secure-session-registration", "(ES256)"),
@@ -344,10 +349,16 @@ mod tests {
             keep_of_answer(&mut answer, is_peer);
             assert_eq!(texts(&answer), expected);
         };
-        let passed =
-            ["etag: e", "location: /a", "vary: accept", "warning: 299 - w", "x-kubernetes-pf-flowschema-uid: u"];
+        let passed = [
+            "etag: e",
+            "keelson-total-count: 2",
+            "location: /a",
+            "vary: accept",
+            "warning: 299 - w",
+            "x-kubernetes-pf-flowschema-uid: u",
+        ];
         check(false, &passed);
-        check(true, &[&passed[..1], &["keelson-total-count: 1"], &passed[1..]].concat());
+        check(true, &[&passed[..1], &["keelson-cluster: 1"], &passed[1..]].concat());
         let mut upgraded = headers(&[("upgrade", "websocket"), ("sec-websocket-accept", "a"), ("set-cookie", "a=b")]);
         keep_of_upgrade(&mut upgraded);
         assert_eq!(texts(&upgraded), ["sec-websocket-accept: a", "upgrade: websocket"]);

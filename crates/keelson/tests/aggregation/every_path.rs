@@ -187,7 +187,7 @@ async fn every_verb_of_every_path_is_answered_on_every_source() {
 /// An aggregated server that answers by itself: one written with the library, in a process of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_of_every_path_of_a_server_written_with_the_library_is_answered() {
-    let main = TestServer::start().await;
+    let main = TestServer::builder().every_version().start().await;
     let (_flunders, _loads) = (Example::flunders(&main, |_| "memory:".to_owned()).await, Example::loads(&main).await);
     let raw = main.raw();
     let mut groups = until_of(&raw, "/apis", AGGREGATED, |found| {

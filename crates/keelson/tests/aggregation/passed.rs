@@ -258,7 +258,7 @@ async fn an_aggregated_server_says_nothing_to_browsers_about_the_origin() {
         ("content-security-policy-report-only", "default-src *"),
         ("cross-origin-opener-policy", "unsafe-none"),
         ("expires", "Fri, 31 Dec 2077 23:59:59 GMT"),
-        ("keelson-total-count", "7"),
+        ("keelson-cluster", "7"),
         ("link", "</apis/px.example.org/v1/things/css>; rel=stylesheet"),
         ("nel", "{}"),
         ("public-key-pins", "x"),

@@ -95,6 +95,15 @@ impl Plan<'_> {
         read_back::is_stored(self.request.target, self.collection, read, live).then(|| unchanged(read))
     }
 
+    /// Lets the cache keep the object as it is encoded here, unless readers see it with more defaults, or it passed an older definition.
+    fn announce(&self, encoded: &Checked) {
+        let is_of_collection =
+            self.request.target.stored().is_some_and(|judged_by| Arc::ptr_eq(&judged_by.cached, self.collection));
+        if self.completed.is_none() && is_of_collection {
+            self.collection.announce(self.key.clone(), encoded.clone());
+        }
+    }
+
     /// Drops the managed fields, which can be as large as the rest of the object, as upstream does with an object that is too large.
     /// Returns true if there were any.
     fn drop_managed_fields(&mut self) -> bool {
@@ -195,12 +204,7 @@ impl Registry {
             Content::Remove(_) => Write::Delete { key },
             Content::Put(encoded) => {
                 let value = encoded.object().bytes();
-                // An object that passed an older definition may lack defaults of this collection.
-                if plan.completed.is_none()
-                    && request.target.stored().is_some_and(|judged_by| Arc::ptr_eq(&judged_by.cached, collection))
-                {
-                    collection.announce(key.clone(), encoded.clone());
-                }
+                plan.announce(encoded);
                 Write::Put { key, value, expires: self.expiry(request.target) }
             }
         };
