@@ -299,7 +299,7 @@ async fn an_aggregated_server_says_nothing_to_browsers_about_the_origin() {
         assert_eq!(policies, ["default-src 'none'; sandbox; frame-ancestors 'none'"], "{path}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(answer.header("cache-control"), "no-cache, private", "{path}");
-        let warned: Vec<usize> = answer.headers.get_all("warning").iter().map(|value| value.len()).collect();
+        let warned: Vec<usize> = answer.headers.get_all("warning").iter().map(http::HeaderValue::len).collect();
         assert!((1..=64).contains(&warned.len()) && warned.iter().sum::<usize>() < 6_000, "{warned:?}");
     }
     let answer = lab.raw.get(format!("{THINGS}/js")).header("service-worker", "script").await.expect(403);

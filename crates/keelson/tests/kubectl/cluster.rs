@@ -30,7 +30,7 @@ async fn groups_versions_and_resources_are_found() {
     assert!(table.starts_with("NAME  "), "{table}");
     let pods = table.lines().find(|line| line.starts_with("pods ")).unwrap();
     assert_eq!(pods.split_whitespace().collect::<Vec<_>>(), ["pods", "po", "v1", "true", "Pod"]);
-    assert_eq!(column(&table, 0).len(), 72, "{table}");
+    assert_eq!(column(&table, 0).len(), 69, "{table}");
     let wide = shell.ok("api-resources -o wide --namespaced=false").await;
     let nodes = wide.lines().find(|line| line.starts_with("nodes ")).unwrap();
     assert!(nodes.contains("create,delete,deletecollection,get,list,patch,update,watch"), "{nodes}");

@@ -13,7 +13,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const YAML: &str = "application/yaml";
 
-fn deployment(env: Value) -> Value {
+fn deployment(env: &Value) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {
@@ -45,7 +45,7 @@ async fn an_item_that_an_update_repeats_is_owned_by_it() {
     let raw = server.raw();
     let one = format!("{DEPLOYMENTS}/web");
     let (by_a, by_up) = (format!("{one}?fieldManager=a"), format!("{one}?fieldManager=up"));
-    let wanted = deployment(json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]));
+    let wanted = deployment(&json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]));
     let mut live = raw.patch(&*by_a, APPLY, &wanted).await.expect(201).json();
     let env = "/spec/template/spec/containers/0/env";
     let with = |live: &mut Value, items: Value| *live.pointer_mut(env).unwrap() = items;
@@ -74,7 +74,7 @@ async fn a_whole_number_is_one_however_it_is_written() {
     let raw = server.raw();
     let one = format!("{DEPLOYMENTS}/web");
     let by_a = format!("{one}?fieldManager=a&force=true");
-    raw.post(DEPLOYMENTS, &deployment(json!([]))).await.expect(201);
+    raw.post(DEPLOYMENTS, &deployment(&json!([]))).await.expect(201);
     for (text, number) in [("3.0", 3), ("4e0", 4), ("1e2", 100), ("2.5e1", 25), ("0.7E1", 7)] {
         let change = format!(
             r#"{{"spec":{{"replicas":{text},"template":{{"spec":{{"containers":[{{"name":"c","image":"i",
@@ -87,7 +87,7 @@ async fn a_whole_number_is_one_however_it_is_written() {
         assert_eq!(container["livenessProbe"]["tcpSocket"]["port"], 80);
         patch(&raw, &one, STRATEGIC, r#"{"spec":{"replicas":1}}"#, 200).await;
 
-        let mut whole = deployment(json!([]));
+        let mut whole = deployment(&json!([]));
         whole["spec"]["replicas"] = json!("REPLICAS");
         let whole = whole.to_string().replace("\"REPLICAS\"", text);
         assert_eq!(patch(&raw, &by_a, APPLY, &whole, 200).await["spec"]["replicas"], number, "{text}");
@@ -114,7 +114,7 @@ async fn a_whole_number_is_one_however_it_is_written() {
     }
     for fraction in ["3.5", "1e-1", "1e11"] {
         patch(&raw, &one, STRATEGIC, &format!(r#"{{"spec":{{"replicas":{fraction}}}}}"#), 422).await;
-        let mut whole = deployment(json!([]));
+        let mut whole = deployment(&json!([]));
         whole["spec"]["replicas"] = json!("REPLICAS");
         patch(&raw, &by_a, APPLY, &whole.to_string().replace("\"REPLICAS\"", fraction), 500).await;
     }
