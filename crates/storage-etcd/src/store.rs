@@ -154,9 +154,12 @@ impl EtcdStore {
                     };
                     // It has taken effect on an etcd that is raised now; whatever it wrote has another revision then.
                     let why = self.shared.told(failure).await;
-                    // In an etcd that holds another store it has no meaning.
-                    if transaction.writes.is_empty() || self.shared.sure().await.is_err() {
+                    if transaction.writes.is_empty() {
                         return Err(why.into());
+                    }
+                    // Where the writes are is not known before the name of the store was read.
+                    if self.shared.sure().await.is_err() {
+                        return Err(StoreError::Unknown(why.to_string()).into());
                     }
                     return outcome::find(&self.shared, transaction, before, why.to_string()).await.map(Sent::FoundOut);
                 }
@@ -262,6 +265,8 @@ impl Store for EtcdStore {
                 Ok(sent) if sent.wrote() && !transaction.writes.is_empty() => {
                     StoreError::Unknown(why.to_string()).into()
                 }
+                // A write whose outcome is not known may have happened, whatever etcd holds now.
+                Err(unknown @ CommitError::Store(StoreError::Unknown(_))) => unknown,
                 Ok(_) | Err(_) => why.into(),
             });
         }

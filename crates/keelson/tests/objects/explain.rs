@@ -52,7 +52,7 @@ fn words(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_resource_is_explained_in_every_version() {
-    let server = TestServer::start().await;
+    let server = TestServer::builder().every_version().start().await;
     let resources = everything(&server).await;
     assert!(resources.len() >= 90, "discovery names only {} resources", resources.len());
     let server = &server;

@@ -210,7 +210,7 @@ fn rename(object: &mut Value, number: usize) -> String {
 /// Makes the sample of each resource, and puts what becomes of it in each old version and both encodings into the store.
 async fn fill(store: &MemoryStore) -> Vec<Old> {
     let samples: BTreeMap<String, Value> = serde_json::from_str(include_str!("kinds/objects.json")).unwrap();
-    let server = TestServer::builder().start().await;
+    let server = TestServer::builder().every_version().start().await;
     let (raw, mut old) = (server.raw(), Vec::new());
     for (resource, versions) in RETIRED {
         let mut body = samples[resource]["body"].clone();
@@ -276,7 +276,8 @@ async fn objects_of_versions_that_are_no_longer_served_are_read_changed_and_migr
     let store = MemoryStore::new();
     let old = fill(&store).await;
     let reading = |config: &mut Config| config.controllers = Switches::parse(None).unwrap();
-    let server = TestServer::builder().shared_store(Arc::new(store.clone())).configure(reading).start().await;
+    let server =
+        TestServer::builder().every_version().shared_store(Arc::new(store.clone())).configure(reading).start().await;
     let raw = server.raw();
     for (place, object) in old.iter().enumerate() {
         let Old { key, api_version, url, served, shows } = object;
@@ -306,7 +307,8 @@ async fn objects_of_versions_that_are_no_longer_served_are_read_changed_and_migr
         config.allow_other_keys = true;
         config.server_id = "migrating".to_owned();
     };
-    let _server = TestServer::builder().shared_store(Arc::new(store.clone())).configure(migrating).start().await;
+    let _server =
+        TestServer::builder().every_version().shared_store(Arc::new(store.clone())).configure(migrating).start().await;
     for object in &old {
         let found = until_migrated(&store, object).await;
         for (pointer, expected) in &object.shows {
@@ -332,7 +334,7 @@ async fn services_and_claims_of_older_servers_can_be_changed() {
     {
         store.commit(Transaction::default().put(StoreKey::new(key), object.to_string())).await.unwrap();
     }
-    let server = TestServer::builder().shared_store(Arc::new(store.clone())).start().await;
+    let server = TestServer::builder().every_version().shared_store(Arc::new(store.clone())).start().await;
     let raw = server.raw();
     let patch = json!({"metadata": {"labels": {"touched": "yes"}}});
 
