@@ -137,7 +137,8 @@ async fn fault(raw: &Raw, visit: &Visit) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_of_every_path_is_answered_on_every_source() {
-    let lab = Lab::start(|request: UpstreamRequest| async move {
+    let server = TestServer::builder().every_version().start().await;
+    let lab = Lab::on(server, |request: UpstreamRequest| async move {
         if request.uri().path() != "/apis/px.example.org/v1" {
             return upstream_echo(request).await;
         }

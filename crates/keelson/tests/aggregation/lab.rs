@@ -29,7 +29,14 @@ impl Lab {
     pub(crate) async fn start<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
     ) -> Self {
-        let server = TestServer::start().await;
+        Self::on(TestServer::start().await, answer).await
+    }
+
+    /// The same behind a server with settings of its own.
+    pub(crate) async fn on<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
+        server: TestServer,
+        answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
+    ) -> Self {
         let upstream = UpstreamServer::start(&NAMES, &front_proxies(&server), answer).await;
         Self::of(server, upstream).await
     }
