@@ -38,8 +38,8 @@ const OF_CONNECTION: [HeaderName; 8] =
 const KEPT_BACK: [HeaderName; 7] =
     [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
 
-/// The fields of an answer that are passed back, sorted: those that clients of Kubernetes read, those of queries, which servers made with the
-/// library answer too, and those that describe the body.
+/// The fields of an answer that are passed back, sorted: those that clients of Kubernetes read, those of queries, which servers made with
+/// the library answer too, and those that describe the body.
 const PASSED_BACK: [&str; 19] = [
     "accept-ranges",
     "allow",
