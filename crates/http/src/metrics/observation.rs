@@ -314,7 +314,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let line = |count: u8| {
             format!(
-                r#"apiserver_longrunning_requests{{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster",component="apiserver",component="apiserver"}} {count}"#
+                r#"apiserver_longrunning_requests{{verb="WATCH",group="",version="v1",resource="pods",subresource="",scope="cluster",component="apiserver"}} {count}"#
             )
         };
         let observation = begin(&metrics, (Method::GET, "/api/v1/pods?watch=1", ""), Some(PODS));
