@@ -426,7 +426,6 @@ fn prepare_database(
         }
         // The size of pages can only be chosen before anything is written.
         connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(sqlite())?;
-        shrink::prepare(connection).map_err(sqlite())?;
         return schema::create(connection, first).map_err(sqlite());
     }
     check_format(connection, file)

@@ -12,6 +12,7 @@ use keelson_meta::Revision;
 use keelson_storage::StoreKey;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
+use crate::sqlite::shrink;
 use crate::sqlite::sum::{self, Damage};
 
 /// The form of the tables that this code writes. Raise it when an older keelson could not read them any more, or would write
@@ -129,6 +130,8 @@ impl Fact {
 /// Makes the tables of a new store, with its first object if there is to be one.
 pub(crate) fn create(connection: &mut Connection, first: Option<&(StoreKey, Bytes)>) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
+    // ORDER: before the tables, and in one step with them. It writes the first page, and a file with a page and no tables is no store.
+    shrink::prepare(&transaction)?;
     transaction.execute_batch(TABLES)?;
     Fact::Floor.set(&transaction, FIRST_REVISION)?;
     Fact::Counted.set(&transaction, FIRST_REVISION)?;
