@@ -239,6 +239,8 @@ async fn a_member_that_hangs_is_found_out_once_for_all() {
     let mut tail = store.tail(before).await.unwrap();
     let first = commit(&store, put("a", "2")).await;
     assert_eq!(tail.next().await.unwrap().unwrap().watermark, first);
+    // The call after a watch has made its connection reads the name of the store first.
+    assert_eq!(store.get(&key("a")).await.unwrap().unwrap().revision, first);
 
     cluster.members()[lost].pause();
     let begun = Instant::now();

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keelson_testkit::{Answer, DiskFault, FragileDisk, Raw, TestServer};
+use keelson_testkit::{Answer, Call, DiskFault, FragileDisk, Raw, TestServer};
 use serde_json::{Value, json};
 
 use crate::{CONFIG_MAPS, KEELSON, PATIENCE, revision, run, start};
@@ -77,14 +77,10 @@ async fn until_metric(raw: &Raw, name: &str, wanted: f64) {
 
 /// Creates objects until the store has no room. Returns how many there are, and the refusal.
 async fn fill(raw: &Raw) -> (usize, Answer) {
-    let mut number = 0;
-    for _ in 0..400 {
-        let answer = raw.post(CONFIG_MAPS, &large(&format!("full-{number}"))).await;
-        match answer.status {
-            201 => number += 1,
-            // The one that finds the disk full may try again, as a deletion would.
-            503 => assert_eq!(answer.header("retry-after"), "1"),
-            _ => return (number, answer),
+    for number in 0..400 {
+        let answer = settled(|| raw.post(CONFIG_MAPS, &large(&format!("full-{number}")))).await;
+        if answer.status != 201 {
+            return (number, answer);
         }
     }
     panic!("the disk takes more than it has");
@@ -121,42 +117,30 @@ async fn a_full_store_is_left_by_deleting() {
     assert!(count > 40, "{count} objects fill the disk");
     check_refusal(refused);
     let merge = "application/merge-patch+json";
-    check_refusal(
-        settled(async || raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"more": "x"}})).await).await,
-    );
+    check_refusal(settled(|| raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"more": "x"}}))).await);
     assert_eq!(metric(&raw, "keelson_store_full").await, 1.0);
     let why = raw.get("/readyz/store").await.expect(200).text();
     assert!(why.starts_with("ok\nwarning: the store is full: ") && why.contains("delete objects"), "{why}");
     assert!(until_ready(&raw, 200).await.contains("warn: store has a warning: ask /readyz/store"));
     // The write that meets the full disk, and for which the reserve is given up, is to be tried again.
-    let taken = loop {
-        match raw.post(CONFIG_MAPS, &large("full-1")).await {
-            unavailable if unavailable.status == 503 => assert_eq!(unavailable.header("retry-after"), "1"),
-            answer => break answer,
-        }
-    };
-    taken.expect(409);
-    settled(async || raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"text": "small"}})).await)
-        .await
-        .expect(200);
+    settled(|| raw.post(CONFIG_MAPS, &large("full-1"))).await.expect(409);
+    settled(|| raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"text": "small"}}))).await.expect(200);
     // It answers, is ready, keeps nodes alive, and ends what is to be deleted.
     until_ready(&raw, 200).await;
     raw.get(format!("{CONFIG_MAPS}/full-1")).await.expect(200);
-    settled(async || raw.patch(format!("{lease}/node"), merge, &json!({"spec": {"holderIdentity": "b"}})).await)
-        .await
-        .expect(200);
-    settled(async || raw.delete(format!("{CONFIG_MAPS}/held")).await).await.expect(200);
-    settled(async || raw.patch(format!("{CONFIG_MAPS}/held"), merge, &json!({"metadata": {"finalizers": null}})).await)
+    settled(|| raw.patch(format!("{lease}/node"), merge, &json!({"spec": {"holderIdentity": "b"}}))).await.expect(200);
+    settled(|| raw.delete(format!("{CONFIG_MAPS}/held"))).await.expect(200);
+    settled(|| raw.patch(format!("{CONFIG_MAPS}/held"), merge, &json!({"metadata": {"finalizers": null}})))
         .await
         .expect(200);
     raw.get(format!("{CONFIG_MAPS}/held")).await.expect(404);
 
     let before = keelson_storage::Disk::room(&disk, server.data_dir()).unwrap().free;
     for number in 0..count {
-        settled(async || raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await).await.expect(200);
+        settled(|| raw.delete(format!("{CONFIG_MAPS}/full-{number}"))).await.expect(200);
     }
     until_metric(&raw, "keelson_store_full", 0.0).await;
-    settled(async || raw.post(CONFIG_MAPS, &large("new")).await).await.expect(201);
+    settled(|| raw.post(CONFIG_MAPS, &large("new"))).await.expect(201);
     let freed = async {
         while keelson_storage::Disk::room(&disk, server.data_dir()).unwrap().free < before + SMALL_DISK / 4 {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -166,15 +150,18 @@ async fn a_full_store_is_left_by_deleting() {
 }
 
 /// The answer to a request, which is sent again where the store says so: it has just given up its reserve, or gives up replaced versions.
-async fn settled(call: impl AsyncFn() -> Answer) -> Answer {
-    loop {
-        let answer = call().await;
-        if answer.status != 503 {
-            return answer;
+async fn settled(call: impl Fn() -> Call) -> Answer {
+    let asked = async {
+        loop {
+            let answer = call().await;
+            if answer.status != 503 {
+                return answer;
+            }
+            assert_eq!(answer.header("retry-after"), "1");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!(answer.header("retry-after"), "1");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("the store takes or refuses the request")
 }
 
 /// The number of objects whose deletion begins when the budget is used up.
@@ -191,21 +178,21 @@ async fn make_late(raw: &Raw) {
 async fn check_deletions_go_on(raw: &Raw) {
     let merge = "application/merge-patch+json";
     for number in 0..LATE {
-        settled(async || raw.delete(format!("{CONFIG_MAPS}/late-{number}")).await).await.expect(200);
+        settled(|| raw.delete(format!("{CONFIG_MAPS}/late-{number}"))).await.expect(200);
         let marked = raw.get(format!("{CONFIG_MAPS}/late-{number}")).await.expect(200).json();
         assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
     }
-    settled(async || raw.delete(format!("{CONFIG_MAPS}/full-0")).await).await.expect(200);
+    settled(|| raw.delete(format!("{CONFIG_MAPS}/full-0"))).await.expect(200);
     for finalizers in [json!(["example.com/wait"]), json!(null)] {
         for number in 0..LATE {
             let step = json!({"metadata": {"finalizers": finalizers}});
-            settled(async || raw.patch(format!("{CONFIG_MAPS}/late-{number}"), merge, &step).await).await.expect(200);
+            settled(|| raw.patch(format!("{CONFIG_MAPS}/late-{number}"), merge, &step)).await.expect(200);
         }
     }
     raw.get(format!("{CONFIG_MAPS}/late-0")).await.expect(404);
 }
 
-/// What clients may still add to a full store ends before the room for deletions does.
+/// Growth of a full store by upkeep ends before the room for deletions does.
 async fn check_upkeep_is_bounded(server: &TestServer) {
     const HELD: usize = 40;
     let (raw, merge) = (server.raw(), "application/merge-patch+json");
@@ -226,19 +213,17 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
     raw.patch(format!("{nodes}/resourcequotas/count/status"), merge, &counted).await.expect(200);
 
     let (count, _) = fill(&raw).await;
-    check_refusal(
-        settled(async || raw.patch(format!("{CONFIG_MAPS}/small"), merge, &json!({"data": {"more": "x"}})).await).await,
-    );
-    check_refusal(settled(async || raw.post("/api/v1/namespaces/kube-system/configmaps", &small("new")).await).await);
-    // Those that share a quota do not share a refusal.
+    check_refusal(settled(|| raw.patch(format!("{CONFIG_MAPS}/small"), merge, &json!({"data": {"more": "x"}}))).await);
+    check_refusal(settled(|| raw.post("/api/v1/namespaces/kube-system/configmaps", &small("new"))).await);
+    // Writes that share a quota do not share a refusal.
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let pairs = (0..20).map(|number| async move {
         let raw = server.raw();
         let config_map = small(&format!("new-{number}"));
         let lease = json!({"metadata": {"name": format!("node-{number}")}, "spec": {"holderIdentity": "a"}});
         let (refused, made) = tokio::join!(
-            settled(async || raw.post(format!("{nodes}/configmaps"), &config_map).await),
-            settled(async || raw.post(leases, &lease).await)
+            settled(|| raw.post(format!("{nodes}/configmaps"), &config_map)),
+            settled(|| raw.post(leases, &lease))
         );
         check_refusal(refused);
         made.expect(201);
@@ -246,17 +231,16 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
     futures::future::join_all(pairs).await;
 
     for number in 0..HELD {
-        settled(async || raw.delete(format!("{CONFIG_MAPS}/held-{number}")).await).await.expect(200);
+        settled(|| raw.delete(format!("{CONFIG_MAPS}/held-{number}"))).await.expect(200);
     }
     let grown = async {
         for key in 0.. {
             for number in 0..HELD {
                 let more = json!({"data": {format!("more-{key}"): "x".repeat(7000)}});
-                let answer = raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &more).await;
-                match answer.status {
-                    200 => {}
-                    503 => tokio::time::sleep(Duration::from_millis(20)).await,
-                    _ => return (key, answer),
+                // Sent again while replaced versions are given up, so that each round adds as much.
+                let answer = settled(|| raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &more)).await;
+                if answer.status != 200 {
+                    return (key, answer);
                 }
             }
         }
@@ -268,13 +252,13 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
     check_deletions_go_on(&raw).await;
     for number in 0..HELD {
         let free = json!({"metadata": {"finalizers": null}});
-        settled(async || raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &free).await).await.expect(200);
+        settled(|| raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &free)).await.expect(200);
     }
     for number in 1..count {
-        settled(async || raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await).await.expect(200);
+        settled(|| raw.delete(format!("{CONFIG_MAPS}/full-{number}"))).await.expect(200);
     }
     until_metric(&raw, "keelson_store_full", 0.0).await;
-    settled(async || raw.post(CONFIG_MAPS, &large("new")).await).await.expect(201);
+    settled(|| raw.post(CONFIG_MAPS, &large("new"))).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -306,19 +290,18 @@ async fn a_server_starts_on_a_full_disk_and_is_left_by_deleting() {
     // The log that the stop has emptied leaves some room, more or less.
     let mut count = count;
     let refused = loop {
-        let answer = raw.post(CONFIG_MAPS, &large(&format!("full-{count}"))).await;
-        match answer.status {
-            201 => count += 1,
-            503 => assert_eq!(answer.header("retry-after"), "1"),
-            _ => break answer,
+        let answer = settled(|| raw.post(CONFIG_MAPS, &large(&format!("full-{count}")))).await;
+        if answer.status != 201 {
+            break answer;
         }
+        count += 1;
     };
     check_refusal(refused);
     for number in 0..count {
-        settled(async || raw.delete(format!("{CONFIG_MAPS}/full-{number}")).await).await.expect(200);
+        settled(|| raw.delete(format!("{CONFIG_MAPS}/full-{number}"))).await.expect(200);
     }
     until_metric(&raw, "keelson_store_full", 0.0).await;
-    settled(async || raw.post(CONFIG_MAPS, &large("new")).await).await.expect(201);
+    settled(|| raw.post(CONFIG_MAPS, &large("new"))).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

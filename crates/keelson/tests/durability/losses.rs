@@ -388,8 +388,7 @@ async fn a_key_that_others_may_read_gets_a_warning_with_the_command_that_helps()
     assert!(log.contains(&format!("run: chmod 600 {}", key.display())), "{log}");
 }
 
-/// A file of the store that is moved away or replaced under a running server: nothing is acknowledged that would end with the process,
-/// all that is there is served, and everything goes on when the file is back.
+/// While a file of the store is moved away or replaced, the server refuses writes and serves reads. It continues when the file is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_replaced_under_a_running_server_is_written_no_more() {
     let server = ProcessServer::builder(KEELSON).start().await;
