@@ -165,7 +165,7 @@ impl Shared {
             (Some(_), None) => is_proven,
             (None, _) => is_proven || self.holds_objects().await?,
         };
-        if is_same && cluster == self.cluster {
+        if is_same && cluster == self.seen.cluster {
             return Ok(());
         }
         let holds = if found.is_some() || self.holds_objects().await? { "another store" } else { "no objects" };

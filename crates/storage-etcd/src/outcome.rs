@@ -23,7 +23,8 @@ const LOOKED_AT: usize = 60;
 /// How many tenths of a call's time finding out may take besides: the caller has waited already, and gives up after not much more.
 const TENTHS: u32 = 2;
 
-/// Finds out what became of a transaction. `before` is the newest revision that was known when it was sent.
+/// Finds out what became of a transaction. `before` is the newest revision that was known when it was sent. The keys of
+/// another store in the place of this one show nothing, and the outcome stays unknown.
 pub(crate) async fn find(
     shared: &Shared,
     transaction: &Transaction,
@@ -31,8 +32,16 @@ pub(crate) async fn find(
     cause: String,
 ) -> Result<Committed, CommitError> {
     let limit = shared.client.timeout() * TENTHS / 10;
+    let unknown = |why: &str| CommitError::from(StoreError::Unknown(format!("{cause}; {why}")));
     let found = tokio::time::timeout(limit, look(shared, transaction, before, &cause)).await;
-    found.unwrap_or_else(|_| Err(StoreError::Unknown(format!("{cause}; and etcd does not answer")).into()))
+    let found = found.unwrap_or_else(|_| Err(unknown("and etcd does not answer")));
+    if matches!(found, Err(CommitError::Store(_))) {
+        return found;
+    }
+    match shared.sure().await {
+        Ok(()) => found,
+        Err(why) => Err(unknown(&why.to_string())),
+    }
 }
 
 async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &str) -> Result<Committed, CommitError> {
@@ -105,8 +114,7 @@ fn refusal(transaction: &Transaction, compared: &[Option<KeyValue>]) -> Option<C
     };
     let for_good = failing().any(|(_, (compare, _))| matches!(compare.condition, Condition::At(_)));
     // Our own write ends such a compare too; without a put, nothing shows that it was another's.
-    let shows = transaction.writes.iter().any(|write| matches!(write, Write::Put { .. }));
-    let (index, (_, current)) = failing().next().filter(|_| for_good && shows)?;
+    let (index, (_, current)) = failing().next().filter(|_| for_good && transaction.has_puts())?;
     Some(CommitError::Compare { index, current: current.clone() })
 }
 

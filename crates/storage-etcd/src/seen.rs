@@ -53,7 +53,7 @@ const MOST_AGAIN: i64 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// The number of the etcd that the store was opened on.
-    cluster: u64,
+    pub(crate) cluster: u64,
     /// The newest revision that etcd has told.
     highest: AtomicI64,
     witnesses: Mutex<Witnesses>,

@@ -49,8 +49,6 @@ pub(crate) struct Shared {
     /// The newest revision that anybody has asked for: tails see to it that they get there.
     pub(crate) wanted: watch::Sender<Revision>,
     pub(crate) seen: Seen,
-    /// The number of the etcd that the store was opened on.
-    pub(crate) cluster: u64,
     pub(crate) name: StoreName,
     /// When etcd last said that this user may not compact.
     pub(crate) may_not_compact: Mutex<Option<Instant>>,
@@ -96,7 +94,6 @@ impl EtcdStore {
         tracing::info!(endpoints = %client.endpoints(), %version, prefix = %config.prefix, "etcd is open");
         let shared = Shared {
             leases: Leases::new(&config.prefix),
-            cluster: seen.cluster,
             name,
             seen: Seen::new(seen.cluster, seen.at),
             may_not_compact: Mutex::default(),
@@ -157,10 +154,6 @@ impl EtcdStore {
                     if transaction.writes.is_empty() {
                         return Err(why.into());
                     }
-                    // Where the writes are is not known before the name of the store was read.
-                    if self.shared.sure().await.is_err() {
-                        return Err(StoreError::Unknown(why.to_string()).into());
-                    }
                     return outcome::find(&self.shared, transaction, before, why.to_string()).await.map(Sent::FoundOut);
                 }
                 // Another server has expired a lease that this one had granted; etcd has written nothing.
@@ -188,15 +181,6 @@ enum Sent {
     Answered(TxnResponse),
     /// Its answer was lost, and it has taken effect.
     FoundOut(Committed),
-}
-
-impl Sent {
-    const fn wrote(&self) -> bool {
-        match self {
-            Self::Answered(answer) => answer.succeeded,
-            Self::FoundOut(_) => true,
-        }
-    }
 }
 
 impl Shared {
@@ -255,27 +239,21 @@ impl Shared {
 impl Store for EtcdStore {
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
         self.shared.sure().await?;
-        if transaction.writes.iter().any(|write| matches!(write, Write::Put { .. })) {
+        let has_puts = transaction.has_puts();
+        if has_puts {
             self.shared.ensure_named(&*self.shared.random).await;
         }
         let connections = self.shared.client.connections();
-        let sent = self.try_commit(&transaction).await;
-        if let Err(why) = self.shared.still_sure(connections).await {
-            return Err(match sent {
-                Ok(sent) if sent.wrote() && !transaction.writes.is_empty() => {
-                    StoreError::Unknown(why.to_string()).into()
-                }
-                // A write whose outcome is not known may have happened, whatever etcd holds now.
-                Err(unknown @ CommitError::Store(StoreError::Unknown(_))) => unknown,
-                Ok(_) | Err(_) => why.into(),
-            });
-        }
-        let answer = match sent? {
+        let answer = match self.try_commit(&transaction).await? {
             Sent::Answered(answer) => answer,
             Sent::FoundOut(committed) => return Ok(committed),
         };
+        if let Err(why) = self.shared.still_sure(connections).await {
+            let may_have_written = answer.succeeded && !transaction.writes.is_empty();
+            return Err(if may_have_written { StoreError::Unknown(why.to_string()) } else { why }.into());
+        }
         let done = transaction::decode(&self.shared.keys, &transaction, answer)?;
-        if done.wrote && !transaction.writes.iter().all(|write| matches!(write, Write::Delete { .. })) {
+        if done.wrote && has_puts {
             self.shared.has_room();
         }
         let revision = if done.wrote || transaction.writes.is_empty() {

@@ -37,7 +37,7 @@ const TICK_VALUE: &[u8] = b"keelson";
 pub(crate) fn open(shared: Arc<Shared>, after: Revision) -> Tail {
     let wanted = shared.wanted.subscribe();
     let set_back = shared.seen.times.subscribe();
-    let machine = Follower::new(shared.keys.clone(), shared.cluster, after, Instant::now());
+    let machine = Follower::new(shared.keys.clone(), shared.seen.cluster, after, Instant::now());
     let driver = Driver { shared, machine, wanted, set_back, stream: None, actions: VecDeque::new() };
     Box::pin(stream::unfold(Some(driver), |driver| async move {
         let mut driver = driver?;

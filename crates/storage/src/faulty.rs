@@ -281,6 +281,10 @@ impl Store for FaultyStore {
         self.call(self.inner.expire(now)).await
     }
 
+    fn refusal(&self) -> Option<String> {
+        self.inner.refusal()
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         self.call(self.inner.check()).await
     }

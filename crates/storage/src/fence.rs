@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::guarded::{CommitGuard, GuardedStore};
 use crate::key::StoreKey;
-use crate::store::{CommitError, Committed, Condition, Store, StoreError, Transaction, Write};
+use crate::store::{CommitError, Committed, Condition, Store, StoreError, Transaction};
 
 /// How long a write that met a changed identity waits to hear whether it was only renewed.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(1);
@@ -243,9 +243,9 @@ impl FencedStore {
 impl CommitGuard for Arc<Fence> {
     async fn commit(&self, store: &dyn Store, transaction: Transaction) -> Result<Committed, CommitError> {
         if self.exempts(&transaction) {
-            let is_put = transaction.writes.iter().any(|write| matches!(write, Write::Put { .. }));
+            let has_puts = transaction.has_puts();
             let committed = store.commit(transaction).await;
-            if is_put {
+            if has_puts {
                 self.note(&committed);
             }
             return committed;
@@ -439,7 +439,7 @@ mod tests {
 
     impl CommitGuard for Roomless {
         async fn commit(&self, store: &dyn Store, transaction: Transaction) -> Result<Committed, CommitError> {
-            if transaction.writes.iter().any(|write| matches!(write, Write::Put { .. })) {
+            if transaction.has_puts() {
                 return Err(StoreError::EtcdFull("no room".to_owned()).into());
             }
             store.commit(transaction).await

@@ -70,9 +70,14 @@ impl Transaction {
         self
     }
 
+    /// Returns true for a transaction that puts something.
+    pub fn has_puts(&self) -> bool {
+        self.writes.iter().any(|write| matches!(write, Write::Put { .. }))
+    }
+
     /// Returns true for a transaction that deletes something and puts nothing.
     pub fn deletes_only(&self) -> bool {
-        !self.writes.is_empty() && self.writes.iter().all(|write| matches!(write, Write::Delete { .. }))
+        !self.writes.is_empty() && !self.has_puts()
     }
 
     /// Returns true for a transaction that a full store takes.
@@ -82,8 +87,7 @@ impl Transaction {
 
     /// The reason for which a full store takes it. A transaction that puts nothing needs none.
     pub fn relief(&self) -> Relief {
-        let puts_nothing = self.writes.iter().all(|write| matches!(write, Write::Delete { .. }));
-        if puts_nothing { Relief::Mark } else { self.relief }
+        if self.has_puts() { self.relief } else { Relief::Mark }
     }
 }
 
