@@ -96,7 +96,8 @@ pub(crate) struct UserList {
 /// The way of a command to the server.
 #[derive(ClapArgs)]
 pub(crate) struct Administrator {
-    /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given, or else the one that KUBECONFIG names.
+    /// The kubeconfig that leads to the server. Unless given, it is the one in the server's data directory, or else the one that KUBECONFIG
+    /// names.
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The data directory of the server.
@@ -277,10 +278,11 @@ pub(crate) struct Serve {
     /// The port at which other servers reach this one, where clients reach it at another.
     #[arg(long, env = "KEELSON_PEER_ADVERTISE_PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) peer_advertise_port: Option<u16>,
-    /// Versions of built-in groups to serve or not. resource.k8s.io/v1beta1=true is one version, /v1 that of the core group,
-    /// batch/v1/jobs=false one resource, api/beta=true are all beta versions (api/alpha, api/ga, api/all likewise). Alpha and beta versions
-    /// are off by default, but for internal.apiserver.k8s.io/v1alpha1 and storagemigration.k8s.io/v1beta1. Objects stored in a version that
-    /// is off stay. migration.k8s.io/v1alpha1=true serves the versions in which objects of each resource may be stored. May be repeated.
+    /// Versions of built-in groups to serve or not. Examples: resource.k8s.io/v1beta1=true for one version, /v1 for that of the core group,
+    /// batch/v1/jobs=false for one resource. All beta versions are api/beta=true (api/alpha, api/ga, api/all likewise). Alpha and beta
+    /// versions are off by default, but for internal.apiserver.k8s.io/v1alpha1 and storagemigration.k8s.io/v1beta1. Objects stored in a
+    /// version that is off stay. migration.k8s.io/v1alpha1=true serves the versions in which objects of each resource may be stored. May be
+    /// repeated.
     #[arg(long, env = "KEELSON_RUNTIME_CONFIG", value_parser = list::<String>)]
     pub(crate) runtime_config: Vec<List<String>>,
     /// The range of the addresses of services, or one of each IP family, the preferred one first.

@@ -27,7 +27,7 @@ use crate::storage_versions::StorageVersions;
 /// before its process is ended as it is.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 
-/// How long a server may take to be ready before it is announced all the same.
+/// The time that a server may take to be ready before it is announced all the same.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often the lease of a server is renewed at least while it stands, or more often.

@@ -139,8 +139,8 @@ pub(crate) fn warn_of_other_store(config: &Config) {
     }
 }
 
-/// Opens the store of a server. Where the servers of the data directory kept their objects in a store that lasts, it has to be there, and
-/// to hold some, be it that one or another: a mistyped name is no new cluster.
+/// Opens the store of a server. It has to be there and to hold objects if the servers of the data directory kept theirs in a store that
+/// lasts. That holds for another store too: a mistyped name is no new cluster.
 ///
 /// # Errors
 /// When it can't be opened, or is gone or empty and that is not accepted.

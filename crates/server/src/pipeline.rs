@@ -170,6 +170,7 @@ fn name_resources(metrics: &Metrics, registry: &Arc<Registry>) {
         surfaces.surface().lookup(group, version, plural)?.version.deprecation().map(ToOwned::to_owned)
     });
 }
+
 /// Metrics of requests that a watchdog names when they hold a thread, with what it finds.
 fn watched_metrics(supervisor: Supervisor) -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());

@@ -149,7 +149,7 @@ impl Seen {
     /// What a database must hold to be the one that is known.
     pub(crate) fn expected(&self) -> Expected {
         let known = self.known.lock();
-        // ORDER: before the database is asked. What is seen later it may not have had yet.
+        // ORDER: before the database is asked. It may not have had yet the changes that are seen later.
         let (highest, newest) = (self.highest(), known.timeline.newest_events(WITNESSES));
         let (incarnation, name, line) = (known.incarnation, known.name.clone(), known.line.clone());
         drop(known);

@@ -6,6 +6,7 @@
 //! servers may find it at once: one of them raises, the others find another history above what they saw, or raise again.
 //! A database that was emptied, or that holds another store, is not raised and not believed.
 
+use futures::future::try_join;
 use keelson_meta::Revision;
 use keelson_supervision::error_repeated;
 use tokio_postgres::error::SqlState;
@@ -60,7 +61,7 @@ const EXCHANGE: &str = "UPDATE keelson_state SET incarnation = hashtextextended(
 
 /// Settles a session. Returns its generation.
 pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCounters) -> Result<u64, Trouble> {
-    let (line, name) = (line(session).await?, name(session).await?);
+    let (line, name) = try_join(line(session), name(session)).await?;
     for _ in 0..LOOKS {
         let expected = seen.expected();
         let revisions: Vec<i64> = expected.witnesses.iter().map(|witness| number(witness.revision)).collect();

@@ -2,6 +2,7 @@
 //!
 //! They name the file and what can be done. What a client reads is decided by the kind of the `StoreError` alone.
 
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use keelson_storage::StoreError;
@@ -121,7 +122,7 @@ pub enum OpenError {
         /// The file or directory.
         path: PathBuf,
         /// What it said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// SQLite refused.
     #[error("{}: {source}", path.display())]
@@ -142,7 +143,7 @@ fn process_of(owner: &Option<u32>) -> String {
 }
 
 impl OpenError {
-    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
     }
@@ -194,6 +195,11 @@ pub(crate) fn disk_full() -> StoreError {
     StoreError::Full(
         "the disk is full, and so is its reserve: nothing is written before there is room on the disk".to_owned(),
     )
+}
+
+/// Returns true for the error of a disk without room, or of a quota without room on it.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// The error of every call after the store was closed or its writer has ended.

@@ -5,13 +5,13 @@
 //! log is never taken for one of an earlier time. The mark follows as soon as there is room.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use keelson_meta::Revision;
 use rusqlite::{Connection, ErrorCode};
 
-use crate::sqlite::error::OpenError;
+use crate::sqlite::error::{OpenError, is_full};
 use crate::sqlite::mark::{MARK, Mark, MarkFile};
 use crate::sqlite::open::{DATABASE_FILE, LOG, sync_directory};
 use crate::sqlite::private::beside;
@@ -95,10 +95,6 @@ impl Noting {
         // ORDER: the log keeps its frames; one that was cut to nothing here would look like a lost one after a crash.
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Takes away the mark of an earlier start, whose log this one does not keep to. The database does not expect it any more.

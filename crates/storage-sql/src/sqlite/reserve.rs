@@ -12,6 +12,7 @@ use std::sync::Arc;
 use keelson_storage::{Disk, DiskRoom};
 use keelson_supervision::warn_repeated;
 
+use crate::sqlite::error::is_full;
 use crate::sqlite::open::{DATABASE_FILE, LOG};
 use crate::sqlite::private;
 
@@ -106,7 +107,7 @@ impl Reserve {
         });
         match taken {
             Ok(()) => (self.held, self.spent) = (true, false),
-            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            Err(error) if is_full(&error) => {
                 tracing::debug!(%error, "the disk had no room for the reserve after all");
                 self.give_up();
             }
