@@ -105,7 +105,7 @@ struct ServerDiscovery {
     is_silent: bool,
     /// The APIServices as they were when it was asked.
     asked: HashMap<(String, String), Revision>,
-    /// What it published in OpenAPI.
+    /// The OpenAPI that it published.
     openapi: Arc<ServerOpenApi>,
 }
 
@@ -194,7 +194,7 @@ impl DiscoveryFetcher {
         // Others are asked again when their condition changes, and now and then.
         let is_expected = versions.iter().any(|service| service.is_available());
         let outcome = if fetched.is_silent && is_expected { Outcome::Again } else { Outcome::Done };
-        // What is served is shown at once, with the documents of before.
+        // Served resources are shown at once, with the documents of before.
         fetched.openapi = known.openapi;
         self.fetched.lock().insert(remote.clone(), fetched.clone());
         self.publish(&aggregated());
@@ -243,7 +243,7 @@ fn may_answer(service: &ApiService) -> bool {
     service.is_available() || service.condition.as_ref().is_some_and(|condition| condition.reason == FAILED_CHECK)
 }
 
-/// What is shown of a version.
+/// The version as discovery shows it.
 fn source(service: &ApiService, fetched: Option<&ServerDiscovery>) -> VersionSource {
     let name = service.group_version();
     let is_fresh =

@@ -56,7 +56,7 @@ fn known(user: UserInfo) -> User {
 }
 
 impl TokenAuthenticator for TokenReviews {
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>> {
+    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>> {
         Box::pin(async move {
             let known = match self.answers.get(token) {
                 Some(known) => known,
@@ -66,7 +66,7 @@ impl TokenAuthenticator for TokenReviews {
                     known
                 }
             };
-            known.map(|user| User::clone(&user)).ok_or(ApiError::Unauthorized)
+            known.map(|user| (User::clone(&user), None)).ok_or(ApiError::Unauthorized)
         })
     }
 }

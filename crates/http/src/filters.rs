@@ -572,7 +572,7 @@ fn note(observation: &mut Observation, response: &Response<ResponseBody>, holds:
     }
 }
 
-/// Where a client is, for the extensions of its request.
+/// The address of a client, for the extensions of its request.
 fn with_address(client: &dyn ClientConnection) -> Extensions {
     let mut extensions = Extensions::new();
     if let Some(address) = client.address() {

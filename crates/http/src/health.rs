@@ -20,10 +20,10 @@ pub type CheckResult = Result<(), String>;
 /// Checks with their names and what they found.
 type Group = Arc<dyn Fn() -> Vec<(String, CheckResult)> + Send + Sync>;
 
-/// What there is to say of a check that passes, if anything.
+/// A remark on a check that passes, if there is one.
 type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Checks by name, in the order in which they are told.
+/// Checks by name, in the order in which they are shown.
 #[derive(Clone, Default)]
 pub struct HealthChecks {
     checks: Vec<(String, Arc<dyn Fn() -> CheckResult + Send + Sync>)>,
@@ -31,7 +31,7 @@ pub struct HealthChecks {
     included: Vec<(String, String)>,
     /// Checks whose names are known only when they are asked.
     groups: Vec<Group>,
-    /// What to say of checks that pass.
+    /// Remarks on checks that pass.
     notes: Vec<(String, Note)>,
 }
 
@@ -125,8 +125,8 @@ impl HealthChecks {
         self.notes.iter().filter(|(check, _)| check == name).find_map(|(_, note)| note())
     }
 
-    /// Adds checks that come and go, such as one for each task that runs. Each can be asked by its name; among all checks only
-    /// those that fail are told, behind the others, since which there are differs from server to server.
+    /// Adds checks that come and go, such as one for each task that runs. Each has a path by its name. Among all checks only those that
+    /// fail are shown, behind the others, since the set of them differs from server to server.
     #[must_use]
     pub fn add_each(mut self, checks: impl Fn() -> Vec<(String, CheckResult)> + Send + Sync + 'static) -> Self {
         self.groups.push(Arc::new(checks));

@@ -71,7 +71,7 @@ pub const OBJECT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml, Medi
 const TEXT_MEDIA_TYPES: MediaTypes = &["application/json", "application/yaml"];
 /// The encodings of documents of keelson's own kinds. They have no messages in protobuf.
 const TEXT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml];
-/// What watches are offered in.
+/// The encodings of watches.
 pub const WATCH_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Protobuf];
 
 /// The form an answer is given in.
@@ -209,10 +209,10 @@ pub fn routed(headers: &HeaderMap, produced: MediaTypes) -> Result<(), ApiError>
 /// Picks the form of an answer at one of the paths that upstream's router serves.
 ///
 /// # Errors
-/// [`ApiError::NotAcceptable`] when no clause can be met by `offers`, or the router refuses.
-pub fn negotiate_routed(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiError> {
+/// [`ApiError::NotAcceptable`] when no clause can be met, or the router refuses.
+pub fn negotiate_routed(parts: &Parts) -> Result<MediaType, ApiError> {
     routed(&parts.headers, MEDIA_TYPES)?;
-    negotiate(parts, offers)
+    negotiate(parts, OBJECT_OFFERS)
 }
 
 /// Picks the form of an answer from `Accept`, the `pretty` parameter and the user agent.
@@ -225,8 +225,7 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
         if clause.converts() {
             return None;
         }
-        let kind = offers.iter().copied().find(|kind| clause.matches(*kind))?;
-        Some(MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) })
+        offers.iter().copied().find(|kind| clause.matches(*kind)).map(|kind| clause.media(kind, parts))
     })
 }
 
@@ -248,7 +247,7 @@ pub enum Origin {
     Custom,
     /// A built-in kind below a custom resource.
     BelowCustom,
-    /// A review or an act, of which nothing is stored. Upstream has no tables of these.
+    /// A review or an act, which is not stored. Upstream has no tables of these.
     Unstored,
 }
 
@@ -276,8 +275,7 @@ pub fn negotiate_representation(
             (ObjectForm::Table(_), _) if origin == Origin::Unstored => return None,
             (ObjectForm::Whole | ObjectForm::Table(_) | ObjectForm::Metadata(_), _) => {}
         }
-        let media = MediaType { kind, pretty: kind == MediaKind::Json && (clause.pretty() || wants_pretty(parts)) };
-        Some((Representation { object_form, media }, metadata))
+        Some((Representation { object_form, media: clause.media(kind, parts) }, metadata))
     })?;
     if let Some(of) = metadata {
         subject.has_metadata(of, go_type)?;
@@ -408,6 +406,11 @@ impl<'a> Clause<'a> {
         self.parameter("pretty").is_some_and(|value| value == "1" || value == "true")
     }
 
+    /// An encoding, indented if this clause or the request asks for that.
+    fn media(&self, kind: MediaKind, parts: &Parts) -> MediaType {
+        MediaType { kind, pretty: kind == MediaKind::Json && (self.pretty() || wants_pretty(parts)) }
+    }
+
     fn is_wildcard(&self) -> bool {
         self.subtype == "*"
     }
@@ -472,7 +475,7 @@ mod tests {
     }
 
     fn check(accept: &str, expect: &str) {
-        assert_eq!(describe(negotiate_routed(&parts("/", &[("accept", accept)]), OBJECT_OFFERS)), expect, "{accept}");
+        assert_eq!(describe(negotiate_routed(&parts("/", &[("accept", accept)]))), expect, "{accept}");
     }
 
     const ROUTER: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \

@@ -8,6 +8,7 @@ mod announcement;
 pub(crate) mod console;
 mod documentation;
 mod openapi;
+mod paths;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, VARY};
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use keelson_discovery::{AggregatedForm, Document, Documents, etag_matches, root_paths};
 use keelson_meta::ApiError;
 use keelson_openapi::Descriptions;
@@ -25,13 +26,14 @@ use crate::body::{ResponseBody, empty};
 use crate::health::Health;
 use crate::metrics::{CLASSIC_CONTENT_TYPE, Metrics, OPEN_METRICS_CONTENT_TYPE};
 use crate::negotiation::{
-    DiscoveryForm, MEDIA_TYPES, MediaKind, MediaType, OBJECT_OFFERS, Serving, accepts_gzip, error_form,
-    negotiate_discovery, negotiate_routed, routed, wants_pretty,
+    DiscoveryForm, MEDIA_TYPES, MediaKind, MediaType, Serving, accepts_gzip, error_form, negotiate_discovery,
+    negotiate_routed, routed, wants_pretty,
 };
 use crate::request_info::RequestInfo;
 use crate::{respond, version};
 pub use documentation::{Documentation, OtherDocuments, OtherServers};
-use openapi::Description;
+pub(crate) use paths::{Described, is_page};
+use paths::{Page, has_method};
 
 /// Paths at `/` beside those of groups and versions.
 const OTHER_PATHS: &[&str] = &[
@@ -100,70 +102,6 @@ pub struct Pages {
     issuer: Box<dyn Fn() -> IssuerDocuments + Send + Sync>,
 }
 
-/// A path that is no resource.
-enum Page<'a> {
-    Root,
-    Core,
-    Groups,
-    Group(&'a str),
-    GroupVersion(&'a str, &'a str),
-    Version,
-    Metrics,
-    OpenApi(Description<'a>),
-    IssuerConfiguration,
-    KeySet,
-}
-
-impl<'a> Page<'a> {
-    fn parse(path: &'a str) -> Option<Self> {
-        if let Some(group_version) = path.strip_prefix("/openapi/v3/").filter(|rest| !rest.is_empty()) {
-            return Some(Self::OpenApi(Description::V3(group_version)));
-        }
-        let path = path.strip_suffix('/').unwrap_or(path);
-        let parts: Vec<&str> = path.split('/').skip(1).collect();
-        match parts.as_slice() {
-            [] => Some(Self::Root),
-            ["api"] => Some(Self::Core),
-            ["api", version] => Some(Self::GroupVersion("", version)),
-            ["apis"] => Some(Self::Groups),
-            ["apis", group] => Some(Self::Group(group)),
-            ["apis", group, version] => Some(Self::GroupVersion(group, version)),
-            [".well-known", "openid-configuration"] => Some(Self::IssuerConfiguration),
-            ["openid", "v1", "jwks"] => Some(Self::KeySet),
-            ["version"] => Some(Self::Version),
-            ["metrics"] => Some(Self::Metrics),
-            ["openapi", "v2"] => Some(Self::OpenApi(Description::V2)),
-            ["openapi", "v3"] => Some(Self::OpenApi(Description::V3Index)),
-            _ => None,
-        }
-    }
-}
-
-/// The resources that the document at a path describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Described<'p> {
-    /// None: the path leads to another page, or nowhere.
-    Nothing,
-    /// The resources of one group.
-    Group(&'p str),
-    /// All resources.
-    Everything,
-}
-
-impl<'p> Described<'p> {
-    pub(crate) fn at(path: &'p str) -> Self {
-        match Page::parse(path) {
-            Some(Page::Group(group) | Page::GroupVersion(group, _)) if !group.is_empty() => Self::Group(group),
-            Some(Page::OpenApi(Description::V3(group_version))) => {
-                let group = group_version.strip_prefix("apis/").and_then(|rest| rest.split('/').next());
-                group.map_or(Self::Nothing, Self::Group)
-            }
-            Some(Page::Root | Page::Groups | Page::OpenApi(_)) => Self::Everything,
-            _ => Self::Nothing,
-        }
-    }
-}
-
 impl Pages {
     /// `server_address` is the `host:port` that legacy discovery tells clients.
     pub fn new(health: Health, metrics: Arc<Metrics>, server_address: String) -> Self {
@@ -224,16 +162,14 @@ impl Pages {
             }
             Page::Groups => self.groups(documents, parts).await,
             Page::Group(group) => match documents.discovery_of(Serving::Any).group(group) {
-                Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?),
+                Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts)?),
                 None => Ok(respond::no_such_page()),
             },
             Page::GroupVersion(group, version) if announcement::is_at(group, version) => announcement::answer(parts),
             Page::GroupVersion(group, version) => {
                 match documents.discovery_of(Serving::Any).resources(group, version) {
-                    Some(document) => {
-                        respond::object(StatusCode::OK, document, negotiate_routed(parts, OBJECT_OFFERS)?)
-                    }
-                    // What is no part of the program is unknown to upstream's router.
+                    Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts)?),
+                    // Groups that are no part of the program are unknown to upstream's router.
                     None if discovery.is_builtin(group) => Err(ApiError::UnknownResource),
                     None => Ok(respond::no_such_page()),
                 }
@@ -299,35 +235,6 @@ impl ServedDocuments {
         let openapi = Descriptions::assemble(&shared, &fragments);
         let discovery = Documents::assemble(&keelson_discovery::fragments(catalogue, |_, _| true));
         Arc::new(Self { discovery, of_all_servers: None, openapi })
-    }
-}
-
-/// Returns true for the path of a page that is there, health checks aside.
-pub(crate) fn is_page(documents: &ServedDocuments, path: &str) -> bool {
-    let served = documents.discovery_of(Serving::Any);
-    Page::parse(path).is_some_and(|page| match page {
-        Page::Group(group) => served.group(group).is_some(),
-        Page::GroupVersion(group, version) => {
-            served.resources(group, version).is_some() || announcement::is_at(group, version)
-        }
-        _ => true,
-    })
-}
-
-/// Whether a page is shown for this method. Upstream's router serves some of them, for GET alone; the others look at no
-/// method. What is not there is not found, whatever the method.
-fn has_method(documents: &ServedDocuments, page: &Page<'_>, method: &Method) -> bool {
-    match page {
-        Page::Group(group) if documents.discovery_of(Serving::Any).group(group).is_none() => true,
-        Page::GroupVersion(group, version)
-            if documents.discovery_of(Serving::Any).resources(group, version).is_none()
-                && !announcement::is_at(group, version) =>
-        {
-            true
-        }
-        Page::Core | Page::Group(_) | Page::GroupVersion(..) | Page::Version => *method == Method::GET,
-        Page::IssuerConfiguration | Page::KeySet => *method == Method::GET,
-        Page::Root | Page::Groups | Page::Metrics | Page::OpenApi(_) => true,
     }
 }
 
@@ -425,7 +332,7 @@ impl fmt::Debug for Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::Request;
+    use http::{Method, Request};
     use http_body_util::BodyExt;
 
     /// What a server of the built-in resources answers.

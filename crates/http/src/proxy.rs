@@ -27,7 +27,7 @@ use tokio::time::error::Elapsed;
 
 pub(crate) use self::answer::PassedOn;
 pub use self::headers::BelievedFields;
-pub(crate) use self::headers::TOKEN_PROTOCOL;
+pub(crate) use self::headers::{TOKEN_PROTOCOL, list};
 use crate::body::ResponseBody;
 use crate::request_info::RequestInfo;
 use crate::respond;

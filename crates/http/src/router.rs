@@ -218,7 +218,7 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
 /// The text of a refusal to look for an object without a namespace.
 pub(crate) const NO_NAMESPACE: &str = "Namespace parameter required.";
 
-/// How a path relates to where objects of the resource live.
+/// The relation of a path to the namespaces of the objects of its resource.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathScope {
     /// The whole cluster of a cluster-scoped resource, or one namespace.

@@ -22,7 +22,7 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::body::{self, BodyError, ResponseBody};
 use crate::negotiation::MediaKind;
-use crate::proxy::TOKEN_PROTOCOL;
+use crate::proxy::{TOKEN_PROTOCOL, list};
 use crate::respond;
 
 /// The origin of a websocket of version 8, the last draft of the protocol. Its frames are those of version 13.
@@ -44,7 +44,7 @@ pub(crate) struct Websocket {
 /// Returns true for a request for a websocket: `Upgrade` is exactly that, and `Connection` has `upgrade` among its items.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let is_websocket = headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    is_websocket && items(headers, &CONNECTION).any(|item| item.eq_ignore_ascii_case("upgrade"))
+    is_websocket && list(headers, &CONNECTION).any(|item| item.eq_ignore_ascii_case("upgrade"))
 }
 
 /// Answers a watch with these bytes: chunked, or over the websocket that the client requests.
@@ -114,7 +114,7 @@ fn accept(headers: &HeaderMap) -> Result<Response<()>, Refusal> {
     if !names_page(origin) {
         return Err(Refusal::Origin);
     }
-    let offered = items(headers, &SEC_WEBSOCKET_PROTOCOL);
+    let offered = list(headers, &SEC_WEBSOCKET_PROTOCOL);
     let mut offered = offered.filter(|item| !item.is_empty() && !item.starts_with(TOKEN_PROTOCOL));
     let protocol = offered.next();
     if offered.next().is_some() {
@@ -144,12 +144,6 @@ fn names_page(origin: &str) -> bool {
     let has_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
         && scheme.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '+' | '-' | '.'));
     has_scheme || origin.starts_with('/')
-}
-
-/// The items of a field whose value is a list.
-fn items<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// The events of a piece of a watch, which has whole ones: lines of JSON, or messages of protobuf behind their lengths.

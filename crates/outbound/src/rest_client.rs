@@ -41,7 +41,7 @@ const HEAD_BYTES: usize = 64 << 10;
 /// The interval of pings on a connection of HTTP/2, and the longest time for the answer to one, as in upstream.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIME: Duration = Duration::from_secs(15);
-/// How many bytes of all responses together are held at once.
+/// The most bytes of all responses together that are held at once.
 pub(crate) const READING_BYTES: usize = 256 << 20;
 
 /// Somebody who can be called: a host, and a path there.

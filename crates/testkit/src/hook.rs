@@ -103,7 +103,7 @@ impl HookServer {
         Self::speaking(b"h2", listener, identity, answer)
     }
 
-    /// The same where somebody has said where it listens, and who it is.
+    /// A server with this listener and this identity.
     pub(crate) fn on<F: Future<Output = HookReply> + Send + 'static>(
         listener: TcpListener,
         identity: HookIdentity,

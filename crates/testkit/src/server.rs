@@ -60,8 +60,7 @@ impl TestServerBuilder {
     /// Never: the names of the versions are known.
     #[must_use]
     pub fn every_version(mut self) -> Self {
-        let bundles = ["certificates.k8s.io/v1beta1=false", "certificates.k8s.io/v1alpha1=false"];
-        let settings = ["api/all=true", bundles[0], bundles[1]];
+        let settings = ["api/all=true", "certificates.k8s.io/v1beta1=false", "certificates.k8s.io/v1alpha1=false"];
         self.config.registry.serve(catalogue(), &settings).expect("known versions");
         self
     }
@@ -91,7 +90,7 @@ impl TestServerBuilder {
         TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory }
     }
 
-    /// Starts it, or tells why it does not start, as an operator is told.
+    /// Starts it. The error has the text that an operator sees.
     ///
     /// # Errors
     /// When it does not start.

@@ -24,29 +24,17 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The start of the `User-Agent` of every browser.
 const BROWSERS: &str = "Mozilla/";
 
-/// Who knows the users of bearer tokens.
+/// Finds the users of bearer tokens.
 pub trait TokenAuthenticator: Send + Sync {
-    /// The user of a token, whose client gets the warning that is noted.
-    ///
-    /// # Errors
-    /// [`ApiError::Unauthorized`] for a token that proves nothing.
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>>;
-
     /// The user of a token, with a warning for the client if the token should be replaced.
     ///
     /// # Errors
-    /// As [`user`](Self::user).
-    fn warned_user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>> {
-        Box::pin(async move { self.user(token).await.map(|user| (user, None)) })
-    }
+    /// [`ApiError::Unauthorized`] for a token that proves nothing.
+    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>>;
 }
 
 impl TokenAuthenticator for ServiceAccountTokens {
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<User, ApiError>> {
-        Box::pin(async move { self.warned_user(token).await.map(|(user, _)| user) })
-    }
-
-    fn warned_user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>> {
+    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>> {
         Box::pin(async move {
             let known = self.authenticate_and_warn(token, &[]).await;
             known.map(|((user, _), warning)| (user, warning)).map_err(|fault| match fault {
@@ -99,9 +87,7 @@ pub(super) async fn user(
         }
     }
     match (bearer::token(headers)?, tokens) {
-        (Some(token), Some(tokens)) => {
-            tokens.warned_user(&token).await.map(|(user, warning)| (Arc::new(user), warning))
-        }
+        (Some(token), Some(tokens)) => tokens.user(&token).await.map(|(user, warning)| (Arc::new(user), warning)),
         (Some(_), None) => Err(ApiError::Unauthorized),
         (None, _) if identity.is_some() => Err(ApiError::Unauthorized),
         (None, _) => Ok((Arc::new(User::anonymous()), None)),

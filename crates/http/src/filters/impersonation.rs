@@ -131,8 +131,8 @@ impl Impersonation {
         &self.metrics
     }
 
-    /// The user in whose name a request is made, who is the one who makes it where the headers name nobody else, and the verb by which he
-    /// may be impersonated where that is constrained.
+    /// The user in whose name a request is made, and the verb that allows the impersonation if it is constrained. Without a user in the
+    /// headers it is the user who makes the request.
     ///
     /// Cost: a look at the names of all header fields, and a decision for each thing that is impersonated.
     ///
@@ -197,7 +197,7 @@ impl Mode {
         if self == Self::Unconstrained { "legacy" } else { self.name() }
     }
 
-    /// The verb for whom is impersonated.
+    /// The verb for the user who is impersonated.
     fn verb(self) -> &'static str {
         match self {
             Self::AssociatedNode => "impersonate:associated-node",

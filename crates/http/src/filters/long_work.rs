@@ -33,7 +33,7 @@ pub(super) struct LongWork {
     count: usize,
     turns: TurnsByOwner,
     turns_of_cluster: TurnsByOwner,
-    /// How many requests they have begun to answer.
+    /// The number of requests that they have begun to answer.
     begun: Arc<AtomicU64>,
 }
 

@@ -103,7 +103,7 @@ async fn is_short(writer: &mut ListWriter, source: &mut Source, list: &mut Vec<u
     Ok(false)
 }
 
-/// What the head of a list says.
+/// The metadata in the head of a list.
 pub(super) fn meta_of<'a>(
     target: &Target,
     revision: Revision,

@@ -91,7 +91,7 @@ fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEval
     caller.warnings().add(format!("keelson.io/where has no value for {objects} not in the answer{why}"));
 }
 
-/// What is left out of each object.
+/// The parts that are left out of each object.
 ///
 /// # Errors
 /// 400 where what is shown is made of whole objects.

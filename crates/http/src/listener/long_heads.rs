@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::Version;
-use http::header::HeaderMap;
+use http::header::{HeaderMap, HeaderName};
 use keelson_meta::ApiError;
 use keelson_meta::json::to_value;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -40,7 +40,7 @@ const MOST_FRAMES: usize = 256;
 const READ_BYTES: usize = 8 * 1024;
 
 /// The field by which a request is known whose head was too long.
-const MARK: &str = "keelson-long-head";
+const MARK: HeaderName = HeaderName::from_static("keelson-long-head");
 /// Its values for the two faults, which no client knows.
 static MARKS: LazyLock<[String; 2]> = LazyLock::new(|| {
     use std::hash::{BuildHasher as _, RandomState};
@@ -273,7 +273,7 @@ impl Block {
     fn write(&self, output: &mut BytesMut) -> io::Result<()> {
         let shrunk = match header_block::fault(&self.bytes) {
             Ok(Some(fault)) => {
-                Some(header_block::shrunk(&self.bytes, (MARK, mark_of(fault))).map_err(|_| malformed())?)
+                Some(header_block::shrunk(&self.bytes, (MARK.as_str(), mark_of(fault))).map_err(|_| malformed())?)
             }
             // h2 finds out what is wrong with it.
             Ok(None) | Err(_) => None,

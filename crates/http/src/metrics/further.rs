@@ -107,10 +107,8 @@ pub(super) fn encode<'s>(
 ) -> fmt::Result {
     encode_events(encoder, all)?;
     // These families have no label for dry runs, so that the series of a request and of its dry run are one.
-    let mut sorted = all.to_vec();
-    sorted.sort_by_key(|(labels, _)| labels.of_watches());
     let alike: Vec<Alike<'_, 's>> =
-        sorted.chunk_by(|(one, _), (other, _)| one.of_watches() == other.of_watches()).collect();
+        all.chunk_by(|(one, _), (other, _)| one.of_watches() == other.of_watches()).collect();
     encode_histograms(encoder, &alike)?;
     let help = "Requests that the server ended to protect itself.";
     let mut family = encoder.encode_descriptor("apiserver_request_terminations", help, None, MetricType::Counter)?;

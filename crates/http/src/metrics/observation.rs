@@ -122,7 +122,7 @@ impl BodyMeter for Observation {
     }
 }
 
-/// The verb in the words of the field's dashboards: methods, with lists and watches told apart.
+/// The verb in the words of the field's dashboards: methods, but lists and watches have verbs of their own.
 fn verb(info: &RequestInfo) -> &'static str {
     match &info.verb {
         RequestVerb::Resource(verb) => match verb {
@@ -168,7 +168,7 @@ fn system_client(headers: &HeaderMap) -> &'static str {
     PARTS.into_iter().find(|part| *part == program).unwrap_or_default()
 }
 
-/// What a request reaches: one object, a namespace, the cluster, or nothing of these.
+/// The scope of a request: one object, a namespace, the cluster, or none of these.
 fn scope(info: &RequestInfo) -> &'static str {
     match info {
         RequestInfo { is_resource_request: false, .. } => "",
@@ -319,7 +319,9 @@ mod tests {
         };
         let observation = begin(&metrics, (Method::GET, "/api/v1/pods?watch=1", ""), Some(PODS));
         assert!(metrics.classic().unwrap().contains(&line(1)));
-        drop(observation);
+        let with_dry_run = begin(&metrics, (Method::GET, "/api/v1/pods?watch=1&dryRun=All", ""), Some(PODS));
+        assert!(metrics.classic().unwrap().contains(&line(2)), "both are in one series");
+        drop((observation, with_dry_run));
         assert!(metrics.classic().unwrap().contains(&line(0)));
     }
 }

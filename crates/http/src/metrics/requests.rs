@@ -27,16 +27,17 @@ const DURATION_BUCKETS: [f64; 23] = [
 /// The component of the reference that counts these requests. Others there count those for definitions and aggregated servers alike.
 const COMPONENT: &str = "apiserver";
 
-/// What is alike of the requests of a series.
+/// The labels that all requests of a series share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct RequestLabels<'a> {
     pub(super) verb: &'static str,
-    pub(super) dry_run: &'static str,
     pub(super) group: &'a str,
     pub(super) version: &'a str,
     pub(super) resource: &'a str,
     pub(super) subresource: &'a str,
     pub(super) scope: &'static str,
+    /// The last one: series that differ in nothing else follow each other in order.
+    pub(super) dry_run: &'static str,
 }
 
 impl<'a> RequestLabels<'a> {
@@ -66,12 +67,12 @@ impl EncodeLabelSet for RequestLabels<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OwnLabels {
     verb: &'static str,
-    dry_run: &'static str,
     group: Box<str>,
     version: Box<str>,
     resource: Box<str>,
     subresource: Box<str>,
     scope: &'static str,
+    dry_run: &'static str,
 }
 
 impl OwnLabels {
@@ -115,7 +116,7 @@ struct Answered {
     system_client: &'static str,
 }
 
-/// How many series more there may be than after the last time that those of the past were forgotten.
+/// The number of series that may be added before those of the past are forgotten again.
 const NEW_SERIES: usize = 1000;
 
 /// Whether there is such a version of a resource (group, version, plural).
@@ -266,9 +267,11 @@ impl Collector for Requests {
         }
         let (name, help) = ("apiserver_longrunning_requests", "Watches being served.");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, series) in &all {
-            if let Length::Long(running) = &series.length {
-                running.encode(family.encode_family(&labels.shown().of_watches())?)?;
+        for alike in all.chunk_by(|(one, _), (other, _)| one.shown().of_watches() == other.shown().of_watches()) {
+            let [(labels, series), ..] = alike else { continue };
+            if series.running().is_some() {
+                let running: i64 = alike.iter().filter_map(|(_, series)| series.running()).map(Gauge::get).sum();
+                family.encode_family(&labels.shown().of_watches())?.encode_gauge(&running)?;
             }
         }
         let shown: Vec<_> = all.iter().map(|(labels, series)| (labels.shown(), &series.further)).collect();

@@ -38,8 +38,8 @@ const OF_CONNECTION: [HeaderName; 8] =
 const KEPT_BACK: [HeaderName; 7] =
     [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
 
-/// The fields of an answer that are passed back, sorted: those that clients of Kubernetes read, those of queries, which servers made with
-/// the library answer too, and those that describe the body.
+/// The fields of an answer that are passed back, sorted: those that clients of Kubernetes read, those of queries, and those that describe
+/// the body. Aggregated servers that are made with the library send those of queries too.
 const PASSED_BACK: [&str; 19] = [
     "accept-ranges",
     "allow",
@@ -172,7 +172,8 @@ pub(super) fn keep_of_upgrade(headers: &mut HeaderMap) {
 }
 
 fn keep(headers: &mut HeaderMap, is_kept: impl Fn(&str) -> bool) {
-    while let Some(name) = headers.keys().find(|name| !is_kept(name.as_str())).cloned() {
+    let dropped: Vec<HeaderName> = headers.keys().filter(|name| !is_kept(name.as_str())).cloned().collect();
+    for name in dropped {
         headers.remove(name);
     }
 }
@@ -256,7 +257,7 @@ fn escaped_key(key: &str) -> String {
 }
 
 /// The items of a field whose value is a list.
-fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+pub(crate) fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }

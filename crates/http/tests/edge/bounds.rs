@@ -98,7 +98,7 @@ async fn a_request_waits_for_its_place() {
     let mut first = server.connect(Protocol::Http2, Credentials::Admin).await;
     let waiting = tokio::spawn(async move { first.get(SMALL).await.status });
     let queued = r#"apiserver_flowcontrol_current_inqueue_requests{priority_level="exempt",flow_schema="exempt",request_kind="readOnly"}"#;
-    // A scrape waits for a seat too, so the queue is looked at through what a third request is told.
+    // A scrape waits for a seat too, so the code of a third request shows the state of the queue.
     let mut second = server.connect(Protocol::Http2, Credentials::Admin).await;
     soon("a request that is refused", async { while second.get(SMALL).await.status != 429 {} }).await;
     drop(list);

@@ -44,7 +44,7 @@ struct State {
     waits: Times,
     vain_waits: Times,
     executions: Times,
-    /// The last second in which somebody was refused, and in how many seconds up to it.
+    /// The last second with refusals, and the number of seconds with refusals up to it.
     refused: Option<(Instant, u32)>,
 }
 
@@ -167,11 +167,12 @@ impl Gate {
         is_returning: bool,
     ) -> Result<Seats, u32> {
         let cost = cost.clamp(1, holder.level.most_of(self.seats));
+        let begun = Instant::now();
         let granted = {
             let mut state = self.state.lock();
             if state.waiting.is_empty() && state.fits(holder, cost) {
                 state.waits.note(Duration::ZERO);
-                return Ok(self.grant(&mut state, holder, cost));
+                return Ok(self.grant(&mut state, holder, cost, begun));
             }
             if !is_returning && state.waiting_count >= self.most_waiting && !state.displace_for(holder) {
                 state.queue_full += 1;
@@ -185,7 +186,6 @@ impl Gate {
         let guard = WaitGuard { gate: self, holder };
         // Others may wait because they have their share, beside seats that are free.
         self.grant_waiting();
-        let begun = Instant::now();
         let outcome = timeout(patience, granted).await;
         drop(guard);
         let waited = begun.elapsed();
@@ -224,11 +224,11 @@ impl Gate {
         }
     }
 
-    fn grant(self: &Arc<Self>, state: &mut State, holder: Holder, cost: usize) -> Seats {
+    fn grant(self: &Arc<Self>, state: &mut State, holder: Holder, cost: usize, granted: Instant) -> Seats {
         state.held.take(holder, cost);
         state.executing += 1;
         state.dispatched += 1;
-        Seats { gate: self.clone(), holder, cost, waited: Duration::ZERO, granted: Instant::now() }
+        Seats { gate: self.clone(), holder, cost, waited: Duration::ZERO, granted }
     }
 
     /// Grants seats to those whose turn it is, as long as there are enough.
@@ -236,7 +236,9 @@ impl Gate {
         loop {
             let granted = {
                 let mut state = self.state.lock();
-                state.next().map(|(holder, waiter)| (self.grant(&mut state, holder, waiter.cost), waiter.grant))
+                state
+                    .next()
+                    .map(|(holder, waiter)| (self.grant(&mut state, holder, waiter.cost, Instant::now()), waiter.grant))
             };
             let Some((seats, grant)) = granted else { return };
             // ORDER: without the lock: seats that nobody waits for any more go back through it.
@@ -306,11 +308,12 @@ impl State {
 
 impl Drop for Seats {
     fn drop(&mut self) {
+        let held = self.granted.elapsed();
         {
             let mut state = self.gate.state.lock();
             state.held.give_back(self.holder, self.cost);
             state.executing -= 1;
-            state.executions.note(self.granted.elapsed());
+            state.executions.note(held);
             if state.waiting.is_empty() {
                 return;
             }

@@ -1,6 +1,6 @@
 //! The metrics of flow control, in upstream's names: seats and requests of each level, and the times of waiting and holding.
 //!
-//! Reads and writes of a level have seats of their own, which the label `request_kind` separates.
+//! Reads, writes and deletions of a level have seats of their own, which the label `request_kind` separates.
 
 use super::FlowControl;
 use super::gate::{Counts, Times};
@@ -28,7 +28,7 @@ const FAMILIES: [Family; 6] = [
     }),
     ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken", MetricKind::Gauge, |counts| counts.taken),
     // Levels lend no seats to each other, so their limits are those that they were given.
-    ("apiserver_flowcontrol_nominal_limit_seats", "Seats that there are", MetricKind::Gauge, |counts| counts.seats),
+    (LIMIT, "Seats that there are", MetricKind::Gauge, |counts| counts.seats),
 ];
 /// The name of the family of limits, which belong to no flow schema.
 const LIMIT: &str = "apiserver_flowcontrol_nominal_limit_seats";
@@ -80,13 +80,13 @@ pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
             }
         })
     }));
-    for (request_kind, help) in [("mutating", WAITING), ("readOnly", WAITING)] {
+    for request_kind in ["mutating", "readOnly"] {
         let is_read = request_kind == "readOnly";
         let of_kind = gates.iter().filter(|(place, _)| (place.kind == "readOnly") == is_read);
         let waiting = of_kind.map(|(_, counts)| counts.waiting);
         samples.push(Sample {
             name: "apiserver_current_inqueue_requests",
-            help,
+            help: "Requests that wait for a seat, in all levels",
             kind: MetricKind::Gauge,
             labels: vec![("request_kind", request_kind.to_owned())],
             value: waiting.sum::<u64>() as f64,
@@ -94,8 +94,6 @@ pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
     }
     samples
 }
-
-const WAITING: &str = "Requests that wait for a seat, in all levels";
 
 /// The times for which requests wait for their seats and hold them.
 pub(in crate::filters) fn histograms(control: &FlowControl) -> Vec<HistogramSample> {

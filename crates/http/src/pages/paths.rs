@@ -1,0 +1,99 @@
+//! Paths of pages: the page at each path, the resources that it describes, and the methods that it has.
+
+use http::Method;
+
+use super::openapi::Description;
+use super::{ServedDocuments, announcement};
+use crate::negotiation::Serving;
+
+/// A path that is no resource.
+pub(super) enum Page<'a> {
+    Root,
+    Core,
+    Groups,
+    Group(&'a str),
+    GroupVersion(&'a str, &'a str),
+    Version,
+    Metrics,
+    OpenApi(Description<'a>),
+    IssuerConfiguration,
+    KeySet,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn parse(path: &'a str) -> Option<Self> {
+        if let Some(group_version) = path.strip_prefix("/openapi/v3/").filter(|rest| !rest.is_empty()) {
+            return Some(Self::OpenApi(Description::V3(group_version)));
+        }
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        match parts.as_slice() {
+            [] => Some(Self::Root),
+            ["api"] => Some(Self::Core),
+            ["api", version] => Some(Self::GroupVersion("", version)),
+            ["apis"] => Some(Self::Groups),
+            ["apis", group] => Some(Self::Group(group)),
+            ["apis", group, version] => Some(Self::GroupVersion(group, version)),
+            [".well-known", "openid-configuration"] => Some(Self::IssuerConfiguration),
+            ["openid", "v1", "jwks"] => Some(Self::KeySet),
+            ["version"] => Some(Self::Version),
+            ["metrics"] => Some(Self::Metrics),
+            ["openapi", "v2"] => Some(Self::OpenApi(Description::V2)),
+            ["openapi", "v3"] => Some(Self::OpenApi(Description::V3Index)),
+            _ => None,
+        }
+    }
+}
+
+/// The resources that the document at a path describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Described<'p> {
+    /// None: the path leads to another page, or nowhere.
+    Nothing,
+    /// The resources of one group.
+    Group(&'p str),
+    /// All resources.
+    Everything,
+}
+
+impl<'p> Described<'p> {
+    pub(crate) fn at(path: &'p str) -> Self {
+        match Page::parse(path) {
+            Some(Page::Group(group) | Page::GroupVersion(group, _)) if !group.is_empty() => Self::Group(group),
+            Some(Page::OpenApi(Description::V3(group_version))) => {
+                let group = group_version.strip_prefix("apis/").and_then(|rest| rest.split('/').next());
+                group.map_or(Self::Nothing, Self::Group)
+            }
+            Some(Page::Root | Page::Groups | Page::OpenApi(_)) => Self::Everything,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Returns true for the path of a page that is there, health checks aside.
+pub(crate) fn is_page(documents: &ServedDocuments, path: &str) -> bool {
+    Page::parse(path).is_some_and(|page| is_there(documents, &page))
+}
+
+fn is_there(documents: &ServedDocuments, page: &Page<'_>) -> bool {
+    let served = documents.discovery_of(Serving::Any);
+    match page {
+        Page::Group(group) => served.group(group).is_some(),
+        Page::GroupVersion(group, version) => {
+            announcement::is_at(group, version) || served.resources(group, version).is_some()
+        }
+        _ => true,
+    }
+}
+
+/// Returns true if a page has this method. Upstream's router serves some pages, for GET alone; the others look at no method. Pages that
+/// are not there are not found, whatever the method.
+pub(super) fn has_method(documents: &ServedDocuments, page: &Page<'_>, method: &Method) -> bool {
+    match page {
+        Page::Core | Page::Group(_) | Page::GroupVersion(..) | Page::Version => {
+            *method == Method::GET || !is_there(documents, page)
+        }
+        Page::IssuerConfiguration | Page::KeySet => *method == Method::GET,
+        Page::Root | Page::Groups | Page::Metrics | Page::OpenApi(_) => true,
+    }
+}
