@@ -32,7 +32,7 @@ impl Lab {
         Self::on(TestServer::start().await, answer).await
     }
 
-    /// The same behind a server with settings of its own.
+    /// A lab behind a server that the test has started, with settings of its own.
     pub(crate) async fn on<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         server: TestServer,
         answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,

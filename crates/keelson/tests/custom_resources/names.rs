@@ -117,42 +117,32 @@ async fn a_definition_hides_nothing_that_is_built_in() {
     let why = "is the group of the API server itself and can't be served by anything else";
     assert!(refused["message"].as_str().unwrap().contains(why), "{refused}");
     assert_eq!(raw.get("/apis/keelson.io/v1alpha1").await.expect(200).text(), announced);
-
-    // Beside built-in resources kube-apiserver serves a definition in versions of its own alone.
-    let versions = json!([version("v1", false), version("v7", true)]);
-    let mut beside = definition("networking.k8s.io", "routes", "Route", versions);
-    beside["metadata"]["annotations"] = json!({ "api-approved.kubernetes.io": "unapproved, a test" });
-    establish(&raw, &beside).await;
-    let path = |version: &str| format!("/apis/networking.k8s.io/{version}/namespaces/default/routes");
-    let hidden = raw.get(path("v1")).await.expect(404).json();
-    assert_eq!(hidden["message"], "the server could not find the requested resource");
-    raw.post(path("v7"), &json!({ "metadata": { "name": "a" } })).await.expect(201);
-    assert_eq!(raw.get(path("v7")).await.expect(200).json()["items"][0]["apiVersion"], "networking.k8s.io/v7");
-    let shown = raw.get("/apis/networking.k8s.io/v1").await.expect(200).text();
-    assert!(shown.contains("ingresses") && !shown.contains("routes"), "{shown}");
-    let shown = raw.get("/openapi/v3/apis/networking.k8s.io/v1").await.expect(200).text();
-    assert!(!shown.contains("/routes"), "a definition is not described where it is not served");
 }
 
+/// As upstream has it, such a definition is established and served in versions of its own alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_of_built_in_groups_are_those_of_the_server_alone() {
     const GROUP: &str = "networking.k8s.io";
     let server = TestServer::start().await;
     let raw = server.raw();
-    let versions = json!([version("v1", true), version("v1example", false)]);
-    let mut definition = definition(GROUP, "bridges", "Bridge", versions);
-    definition["metadata"]["annotations"] = json!({ "api-approved.kubernetes.io": "unapproved, a test" });
-    establish(&raw, &definition).await;
-    // As upstream has it, the definition is established, and the version that is the server's own is not served.
-    let found = raw.get(format!("/apis/{GROUP}/v1")).await.expect(200).json();
-    let plurals = found["resources"].as_array().unwrap().iter().map(|resource| resource["name"].clone());
-    let plurals: Vec<Value> = plurals.collect();
-    assert!(plurals.contains(&json!("ingresses")) && !plurals.contains(&json!("bridges")), "{found}");
-    let bridge = json!({ "metadata": { "name": "a" } });
-    for version in ["v1", "v1example"] {
-        let place = format!("/apis/{GROUP}/{version}/namespaces/default/bridges");
-        let status = if version == "v1" { 404 } else { 201 };
-        raw.post(&*place, &bridge).await.expect(status);
-        raw.get(&*place).await.expect(if version == "v1" { 404 } else { 200 });
+    for (plural, kind, own, is_stored) in [("routes", "Route", "v7", true), ("bridges", "Bridge", "v1example", false)] {
+        let versions = json!([version("v1", !is_stored), version(own, is_stored)]);
+        let mut beside = definition(GROUP, plural, kind, versions);
+        beside["metadata"]["annotations"] = json!({ "api-approved.kubernetes.io": "unapproved, a test" });
+        establish(&raw, &beside).await;
+        let path = |version: &str| format!("/apis/{GROUP}/{version}/namespaces/default/{plural}");
+        let sent = json!({ "metadata": { "name": "a" } });
+        let hidden = raw.get(path("v1")).await.expect(404).json();
+        assert_eq!(hidden["message"], "the server could not find the requested resource");
+        raw.post(path("v1"), &sent).await.expect(404);
+        raw.post(path(own), &sent).await.expect(201);
+        let listed = raw.get(path(own)).await.expect(200).json();
+        assert_eq!(listed["items"][0]["apiVersion"], format!("{GROUP}/{own}"));
+        let shown = raw.get(format!("/apis/{GROUP}/v1")).await.expect(200).json();
+        let is_ingress = |resource: &Value| resource["name"] == "ingresses";
+        assert!(shown["resources"].as_array().unwrap().iter().any(is_ingress), "{shown}");
+        assert!(!shown.to_string().contains(plural), "{shown}");
+        let document = raw.get(format!("/openapi/v3/apis/{GROUP}/v1")).await.expect(200).text();
+        assert!(!document.contains(&format!("/{plural}")), "a definition is not described where it is not served");
     }
 }

@@ -5,6 +5,8 @@
 use keelson_testkit::{DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::{Value, json};
 
+use crate::names;
+
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -20,10 +22,6 @@ async fn create_deployment(raw: &Raw) {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
     let spec = json!({"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template});
     raw.post(DEPLOYMENTS, &json!({"metadata": {"name": "web"}, "spec": spec})).await.expect(201);
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]

@@ -18,3 +18,10 @@ mod query_faults;
 mod query_watches;
 mod sealed_tokens;
 mod websockets;
+
+use serde_json::Value;
+
+/// The names of the objects of a list.
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect()
+}

@@ -5,6 +5,8 @@
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
+use crate::names;
+
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -19,10 +21,6 @@ async fn pods(server: &TestServer, count: usize) -> Raw {
         raw.post(PODS, &pod).await.expect(201);
     }
     raw
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    list["items"].as_array().unwrap().iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]

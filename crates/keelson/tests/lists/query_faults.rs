@@ -5,6 +5,8 @@
 use keelson_testkit::{Answer, DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::json;
 
+use crate::names;
+
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const FOOS: &str = "/apis/ex.io/v1/namespaces/default/foos";
@@ -16,11 +18,6 @@ async fn create_map(raw: &Raw, name: &str, data: serde_json::Value) {
 
 fn warnings(answer: &Answer) -> Vec<&str> {
     answer.headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect()
-}
-
-fn names(answer: &Answer) -> Vec<String> {
-    let list = answer.json();
-    list["items"].as_array().unwrap().iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -81,7 +78,7 @@ async fn conditions_without_a_value_are_counted_and_warned_of() {
     let path = format!("{MAPS}?labelSelector=of&keelson.io/where=");
     let counted = |answer: &Answer| answer.header("keelson-failed-evaluations").to_owned();
     let answer = raw.get(format!("{path}object.data.n=='1'")).await.expect(200);
-    assert_eq!((names(&answer), counted(&answer)), (vec!["a".to_owned()], "2".to_owned()));
+    assert_eq!((names(&answer.json()), counted(&answer)), (vec!["a"], "2".to_owned()));
     let [warning] = warnings(&answer)[..] else { panic!("{:?}", warnings(&answer)) };
     assert!(warning.contains("keelson.io/where has no value for 2 objects, which are not in the answer: no such key"));
     // The kept view catches up with the changes.
@@ -89,17 +86,17 @@ async fn conditions_without_a_value_are_counted_and_warned_of() {
     create_map(&raw, "e", json!({"m": "1"})).await;
     raw.patch(format!("{MAPS}/b"), "application/merge-patch+json", &json!({"data": {"n": "1"}})).await.expect(200);
     let answer = raw.get(format!("{path}object.data.n=='1'")).await.expect(200);
-    assert_eq!((names(&answer).len(), counted(&answer)), (3, "2".to_owned()));
+    assert_eq!((names(&answer.json()).len(), counted(&answer)), (3, "2".to_owned()));
     let groups = raw.get(format!("{path}object.data.n=='1'&keelson.io/groupBy=data.n")).await.expect(200);
     assert_eq!((groups.json()["totalValues"].clone(), counted(&groups)), (json!(1), "2".to_owned()));
     // With a value for each object nothing is said.
     let answer = raw.get(format!("{path}has(object.data.n)%26%26object.data.n=='1'")).await.expect(200);
-    assert_eq!((names(&answer).len(), counted(&answer), warnings(&answer).len()), (3, String::new(), 0));
+    assert_eq!((names(&answer.json()).len(), counted(&answer), warnings(&answer).len()), (3, String::new(), 0));
     // A field that no object has.
     let answer = raw.get(format!("{path}object.dataa.n=='1'")).await.expect(200);
     assert_eq!(counted(&answer), "5");
     assert!(warnings(&answer)[0].contains("object.dataa.n leads nowhere: there is no field \\\"dataa\\\""));
     // Items that are plain values.
     let filter = format!("{MAPS}?labelSelector=of&keelson.io/filter=any(metadata.finalizers,.=='a.b/x')");
-    assert_eq!(names(&raw.get(filter).await.expect(200)).len(), 5);
+    assert_eq!(names(&raw.get(filter).await.expect(200).json()).len(), 5);
 }

@@ -8,6 +8,8 @@ use keelson_server::{AdmissionPlugins, Switches};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
+use super::kinds::samples;
+
 const LAB: &str = "/api/v1/namespaces/lab";
 const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const METRIC: &str = "apiserver_admission_controller_admission_duration_seconds_count";
@@ -210,8 +212,7 @@ async fn each_plugin_handles_the_verbs_and_subresources_of_its_namesake() {
     let limits = json!({ "metadata": { "name": "l" }, "spec": { "limits": [
         { "type": "Container", "max": { "memory": "1Gi" } }, { "type": "PersistentVolumeClaim", "max": { "storage": "1Ti" } }] } });
     raw.post(format!("{LAB}/limitranges"), &limits).await.expect(201);
-    let samples: BTreeMap<String, Value> = serde_json::from_str(include_str!("kinds/objects.json")).unwrap();
-    let mut request = samples["certificatesigningrequests.certificates.k8s.io"]["body"].clone();
+    let mut request = samples()["certificatesigningrequests.certificates.k8s.io"].body.clone();
     request["metadata"] = json!({ "name": "minimal" });
 
     let rows = of_pods().into_iter().chain(of_others()).chain(of_certificates(&request));

@@ -243,40 +243,6 @@ async fn what_the_reference_accepts_or_refuses_of_small_things() {
 }
 
 #[tokio::test]
-async fn a_policy_sees_the_namespace_of_a_new_namespace_and_the_whole_name_of_a_connection() {
-    let server = TestServer::start().await;
-    let raw = server.raw();
-    let admission = "/apis/admissionregistration.k8s.io/v1";
-    let policy = async |name: &str, operation: &str, resource: &str, expression: &str| {
-        let rule =
-            json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]});
-        let policy = json!({"metadata": {"name": name}, "spec": {"failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]}});
-        raw.post(format!("{admission}/validatingadmissionpolicies"), &policy).await.expect(201);
-        let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
-        raw.post(format!("{admission}/validatingadmissionpolicybindings"), &binding).await.expect(201);
-    };
-    policy(
-        "own",
-        "CREATE",
-        "namespaces",
-        "request.namespace == object.metadata.name && request.name == request.namespace",
-    )
-    .await;
-    raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.expect(201);
-    policy("other", "CREATE", "namespaces", "request.namespace != 'lab2'").await;
-    raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "lab2"}})).await.expect(422);
-
-    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
-    raw.post(format!("{DEFAULT}/services"), &service).await.expect(201);
-    policy("whole", "CONNECT", "services/proxy", "request.name == 'https:s:80'").await;
-    let denied = raw.get(format!("{DEFAULT}/services/s/proxy/")).await;
-    assert!(denied.text().contains("failed expression: request.name == 'https:s:80'"), "{}", denied.text());
-    let passed = raw.get(format!("{DEFAULT}/services/https:s:80/proxy/")).await;
-    assert!(!passed.text().contains("failed expression"), "{}", passed.text());
-}
-
-#[tokio::test]
 async fn a_pod_selects_by_the_values_of_its_label_keys() {
     let server = TestServer::builder().configure(|config| config.admission = without_account()).start().await;
     let raw = server.raw();

@@ -197,7 +197,6 @@ async fn keys_that_come_twice_in_yaml_are_named_by_their_lines() {
     assert_eq!(refused["message"], json!(expected));
 }
 
-/// Upstream turns YAML into JSON with sorted keys before it reads it.
 async fn post_yaml(raw: &Raw, body: &str, code: u16) -> (Value, Vec<String>) {
     send(raw.call(Method::POST, CONFIG_MAPS), YAML, body, code).await
 }
@@ -227,6 +226,7 @@ async fn yaml_is_read_as_kubectl_reads_it() {
     }
 }
 
+/// Upstream turns YAML into JSON with sorted keys before it reads it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_in_yaml_are_found_in_alphabetical_order() {
     let server = TestServer::start().await;

@@ -21,8 +21,8 @@ const HPA: &str = "horizontalpodautoscalers.autoscaling";
 
 /// An object to make, and what is found in it then, by JSON pointer; null for nothing.
 #[derive(Deserialize)]
-struct Sample {
-    body: Value,
+pub(crate) struct Sample {
+    pub(crate) body: Value,
     shows: BTreeMap<String, Value>,
 }
 
@@ -43,7 +43,8 @@ struct Served {
     versions: Vec<(String, String)>,
 }
 
-fn samples() -> BTreeMap<String, Sample> {
+/// An object of each resource, by its plural name and the group after a dot.
+pub(crate) fn samples() -> BTreeMap<String, Sample> {
     serde_json::from_str(include_str!("kinds/objects.json")).unwrap()
 }
 

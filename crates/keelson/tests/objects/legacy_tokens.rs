@@ -6,13 +6,20 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use keelson_testkit::TestServer;
+use keelson_testkit::{Answer, TestServer};
 use rcgen::{KeyPair, SigningKey as _};
 use serde_json::{Value, json};
 
+use super::admission::warnings;
+
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const MERGE: &str = "application/merge-patch+json";
-/// How long a change may take to be seen, and how often it is looked for.
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+const WARNING: &str = "299 - \"Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
+                       secret-based tokens.\"";
+/// The time in which a change is seen, and the pause between two looks.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -46,17 +53,27 @@ fn signed(server: &TestServer, secret: &str, uid: &str) -> String {
     signed_by(server, &json!({"alg": "ES256"}), &claims)
 }
 
+/// A secret with a token of the account `web`.
+fn secret(name: &str, token: &str, labels: &Value) -> Value {
+    let annotations = json!({"kubernetes.io/service-account.name": "web"});
+    let metadata = json!({"name": name, "annotations": annotations, "labels": labels});
+    json!({"metadata": metadata, "type": "kubernetes.io/service-account-token", "stringData": {"token": token}})
+}
+
+/// The answer to a client that shows a token.
+async fn whoami(server: &TestServer, token: &str) -> Answer {
+    let asked = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
+    asked.header("authorization", format!("Bearer {token}")).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
     let server = TestServer::start().await;
     let admin = server.raw();
-    let account = json!({"metadata": {"name": "web"}});
-    let account = admin.post("/api/v1/namespaces/default/serviceaccounts", &account).await.expect(201).json();
+    let account = json!({"metadata": {"name": "web"}, "secrets": [{"name": "another"}]});
+    let account = admin.post(ACCOUNTS, &account).await.expect(201).json();
     let uid = account["metadata"]["uid"].as_str().unwrap();
     let token = signed(&server, "web-token", uid);
-    let metadata = json!({"name": "web-token", "annotations": {"kubernetes.io/service-account.name": "web"}});
-    let secret =
-        json!({"metadata": metadata, "type": "kubernetes.io/service-account-token", "stringData": {"token": token}});
     let review = async |token: &str| {
         let sent = json!({"spec": {"token": token}});
         admin.post("/apis/authentication.k8s.io/v1/tokenreviews", &sent).await.expect(201).json()["status"].clone()
@@ -64,39 +81,33 @@ async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
     let refused = |why: &str| json!({"user": {}, "error": format!("[invalid bearer token, {why}]")});
     assert_eq!(review(&token).await, refused("Token has been invalidated"), "nobody has put it into a secret");
 
-    admin.post(SECRETS, &secret).await.expect(201);
+    admin.post(SECRETS, &secret("web-token", &token, &json!({}))).await.expect(201);
     let groups = ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"];
     let expected = json!({"username": "system:serviceaccount:default:web", "uid": uid, "groups": groups});
-    let whoami = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
-    let whoami = whoami.header("authorization", format!("Bearer {token}")).await.expect(201).json();
-    assert_eq!(whoami["status"]["userInfo"], expected);
+    assert_eq!(whoami(&server, &token).await.expect(201).json()["status"]["userInfo"], expected);
     assert_eq!((&review(&token).await["authenticated"], &review(&token).await["user"]), (&json!(true), &expected));
     let used = admin.get(format!("{SECRETS}/web-token")).await.expect(200).json();
-    let day = used["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].as_str().unwrap().to_owned();
+    let day = used["metadata"]["labels"][LAST_USED].as_str().unwrap().to_owned();
     assert!(day.len() == 10 && day.starts_with("20"), "{day}");
 
     // The account names the secret: a controller has made it, and the client of its token is warned.
-    let whoami = async || {
-        let asked = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
-        asked.header("authorization", format!("Bearer {token}")).await.expect(201).header("warning").to_owned()
-    };
-    assert_eq!(whoami().await, "");
+    let warned = async || warnings(&whoami(&server, &token).await.expect(201));
+    assert_eq!(warned().await, [""; 0]);
     let names = json!({"secrets": [{"name": "web-token"}]});
-    admin.patch("/api/v1/namespaces/default/serviceaccounts/web", MERGE, &names).await.expect(200);
+    admin.patch(format!("{ACCOUNTS}/web"), MERGE, &names).await.expect(200);
     let begun = Instant::now();
-    let warning = "299 - \"Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based \
-                   tokens.\"";
-    while whoami().await != warning {
-        assert!(begun.elapsed() < PATIENCE, "nobody is warned of a token that a controller has made");
+    while warned().await != [WARNING] {
+        assert!(begun.elapsed() < PATIENCE, "a token that a controller has made gets no warning");
         tokio::time::sleep(LOOK).await;
     }
 
     let another = signed(&server, "web-token", uid);
     assert_ne!(another, token, "signatures are random");
     assert_eq!(review(&another).await, refused("Token does not match server's copy"));
-    let marked = |since: &str| json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": since}}});
+    let marked = |since: &str| json!({"metadata": {"labels": {INVALID_SINCE: since}}});
     admin.patch(format!("{SECRETS}/web-token"), MERGE, &marked("")).await.expect(200);
     assert_eq!(review(&token).await["authenticated"], json!(true), "an empty mark says nothing");
+    whoami(&server, &token).await.expect(201);
     admin.patch(format!("{SECRETS}/web-token"), MERGE, &marked(&day)).await.expect(200);
     let marked = "[invalid bearer token, the token in secret default/web-token for service account default/web has been marked invalid.";
     let begun = Instant::now();
@@ -112,34 +123,16 @@ async fn a_legacy_token_holds_as_long_as_its_secret_has_it() {
     }
 }
 
+/// An operator sees by it that a client still has the token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_legacy_token_of_an_account_warns_and_one_that_is_marked_is_noted() {
+async fn the_use_of_a_legacy_token_that_is_marked_is_refused_and_noted() {
     let server = TestServer::start().await;
     let admin = server.raw();
-    let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    let account = json!({"metadata": {"name": "web"}, "secrets": [{"name": "web-token"}]});
-    let account = admin.post(accounts, &account).await.expect(201).json();
-    let uid = account["metadata"]["uid"].as_str().unwrap();
-    let day = |secret: &Value| secret["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].clone();
-    let since = "kubernetes.io/legacy-token-invalid-since";
-    let warning = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
-                   secret-based tokens.";
-    for (name, since, code, warnings) in [
-        ("web-token", json!({}), 201, vec![format!("299 - \"{warning}\"")]),
-        ("by-hand", json!({ since: "" }), 201, vec![]),
-        ("marked", json!({ since: "2026-01-02" }), 401, vec![]),
-    ] {
-        let token = signed(&server, name, uid);
-        let annotations = json!({"kubernetes.io/service-account.name": "web"});
-        let metadata = json!({"name": name, "annotations": annotations, "labels": since});
-        let kind = "kubernetes.io/service-account-token";
-        let secret = json!({"metadata": metadata, "type": kind, "stringData": {"token": token}});
-        admin.post(SECRETS, &secret).await.expect(201);
-        let whoami = server.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
-        let whoami = whoami.header("authorization", format!("Bearer {token}")).await.expect(code);
-        let found: Vec<_> = whoami.headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();
-        assert_eq!(found, warnings, "{name}");
-        let used = admin.get(format!("{SECRETS}/{name}")).await.expect(200).json();
-        assert!(day(&used).is_string(), "{name}: {used}");
-    }
+    let account = admin.post(ACCOUNTS, &json!({"metadata": {"name": "web"}})).await.expect(201).json();
+    let token = signed(&server, "marked", account["metadata"]["uid"].as_str().unwrap());
+    let marked = secret("marked", &token, &json!({INVALID_SINCE: "2026-01-02"}));
+    admin.post(SECRETS, &marked).await.expect(201);
+    assert_eq!(warnings(&whoami(&server, &token).await.expect(401)), [""; 0]);
+    let used = admin.get(format!("{SECRETS}/marked")).await.expect(200).json();
+    assert!(used["metadata"]["labels"][LAST_USED].is_string(), "{used}");
 }

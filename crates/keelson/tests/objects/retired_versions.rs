@@ -2,7 +2,6 @@
 //!
 //! They read as objects of a served version, from JSON and from protobuf. They can be changed, and a migration stores them anew.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,8 @@ use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store as _, StoreKey, Transaction};
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
+
+use super::kinds::samples;
 
 const MERGE: &str = "application/merge-patch+json";
 /// Timeout for all migrations on a slow machine.
@@ -209,11 +210,11 @@ fn rename(object: &mut Value, number: usize) -> String {
 
 /// Makes the sample of each resource, and puts what becomes of it in each old version and both encodings into the store.
 async fn fill(store: &MemoryStore) -> Vec<Old> {
-    let samples: BTreeMap<String, Value> = serde_json::from_str(include_str!("kinds/objects.json")).unwrap();
+    let samples = samples();
     let server = TestServer::builder().every_version().start().await;
     let (raw, mut old) = (server.raw(), Vec::new());
     for (resource, versions) in RETIRED {
-        let mut body = samples[resource]["body"].clone();
+        let mut body = samples[resource].body.clone();
         if body["metadata"].is_null() {
             body["metadata"] = json!({"name": "minimal"});
         }

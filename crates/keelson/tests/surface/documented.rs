@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use keelson_testkit::Raw;
+use keelson_testkit::{DEFINITIONS, Raw};
 use serde_json::{Map, Value, json};
 
 /// The objects of every kind that the tests of kinds make.
@@ -97,7 +97,7 @@ pub(crate) async fn documents(raw: &Raw) -> BTreeMap<String, Value> {
 }
 
 /// A definition that a reference names.
-fn resolved<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
+pub(crate) fn resolved<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
     match schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
         Some(pointer) => document.pointer(pointer).unwrap_or_else(|| panic!("{pointer} leads nowhere")),
         None => schema,
@@ -182,7 +182,7 @@ impl Stored {
         let mut made = BTreeMap::new();
         let definitions: Value = serde_json::from_str(DEFINITION).unwrap();
         for definition in definitions.as_array().unwrap() {
-            raw.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
+            raw.post(DEFINITIONS, definition).await.expect(201);
         }
         for (name, sample) in samples {
             let mut body = sample["body"].clone();

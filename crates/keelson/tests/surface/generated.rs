@@ -9,7 +9,7 @@ use http::Method;
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
-use crate::documented::{Stored, collections, documents, renamed};
+use crate::documented::{Stored, collections, documents, renamed, resolved};
 
 const SEED: u64 = 0x6b65_656c;
 /// Requests of each verb for each kind.
@@ -80,10 +80,6 @@ impl Dice {
         self.below(times) == 0
     }
 
-    fn text(&mut self, all: &[&'static str]) -> &'static str {
-        all[self.below(all.len())]
-    }
-
     fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
@@ -97,11 +93,8 @@ struct Maker<'d> {
 
 impl<'d> Maker<'d> {
     fn resolved(&self, schema: &'d Value) -> &'d Value {
-        let referred = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
-        match referred.and_then(|reference| reference.strip_prefix('#')) {
-            Some(pointer) => self.document.pointer(pointer).unwrap(),
-            None => schema,
-        }
+        let first = &schema["allOf"][0];
+        resolved(self.document, if first["$ref"].is_string() { first } else { schema })
     }
 
     /// A value of a schema, mostly.
@@ -349,7 +342,7 @@ impl<'s> Subject<'s> {
         report.note(&format!("DELETE {} {options}", self.object_path()), &answer, self.kind);
 
         let keys = ["limit", "continue", "resourceVersion", "resourceVersionMatch", "labelSelector", "fieldSelector"];
-        let (key, value) = (maker.dice.text(&keys), maker.dice.text(&TEXTS));
+        let (key, value) = (*maker.dice.one_of(&keys), *maker.dice.one_of(&TEXTS));
         let value = form_urlencoded(value);
         let list = format!("{}?{key}={value}", self.path);
         let answer = self.raw.get(list.as_str()).await;

@@ -59,20 +59,9 @@ async fn check(raw: &Raw, stored: &Stored, operation: &Operation<'_>) -> Result<
         "watch" | "watchlist" => check_watches(raw, operation, &path, operation.produces()).await,
         "post" => {
             let Some(body) = new_object(raw, stored, operation).await else { return Ok(()) };
-            for media_type in operation.consumes().into_iter().filter(|it| *it != PROTOBUF) {
-                let call = raw.call(Method::POST, dry(&path)).body(body.to_string()).header("content-type", media_type);
-                fits(operation, &call.header("accept", JSON).await, JSON)?;
-            }
-            Ok(())
+            check_writes(raw, operation, Method::POST, &path, &body).await
         }
-        "put" => {
-            let body = current(raw, &path).await;
-            for media_type in operation.consumes().into_iter().filter(|it| *it != PROTOBUF) {
-                let call = raw.call(Method::PUT, dry(&path)).body(body.to_string()).header("content-type", media_type);
-                fits(operation, &call.header("accept", JSON).await, JSON)?;
-            }
-            Ok(())
-        }
+        "put" => check_writes(raw, operation, Method::PUT, &path, &current(raw, &path).await).await,
         "patch" => check_patches(raw, operation, &path).await,
         "delete" => {
             for media_type in operation.produces() {
@@ -122,6 +111,21 @@ async fn current(raw: &Raw, path: &str) -> Value {
     }
     let (object, _) = path.rsplit_once('/').unwrap();
     raw.get(object).await.expect(200).json()
+}
+
+/// Sends an object in each media type.
+async fn check_writes(
+    raw: &Raw,
+    operation: &Operation<'_>,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<(), String> {
+    for media_type in operation.consumes().into_iter().filter(|it| *it != PROTOBUF) {
+        let call = raw.call(method.clone(), dry(path)).body(body.to_string()).header("content-type", media_type);
+        fits(operation, &call.header("accept", JSON).await, JSON)?;
+    }
+    Ok(())
 }
 
 async fn check_reads(raw: &Raw, operation: &Operation<'_>, path: &str) -> Result<(), String> {

@@ -480,9 +480,10 @@ async fn a_new_namespace_is_in_itself_and_a_connection_has_its_whole_name() {
         let rule =
             json!({ "operations": [operation], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource] });
         let constraints = json!({ "resourceRules": [rule], "objectSelector": {} });
-        json!({ "matchConstraints": constraints, "validations": [{ "expression": expression, "message": "no" }] })
+        json!({ "matchConstraints": constraints, "validations": [{ "expression": expression }] })
     };
-    let own = "request.namespace == request.name && request.name == 'inside'";
+    let own =
+        "request.namespace == request.name && request.namespace == object.metadata.name && request.name == 'inside'";
     judged.policy("own", spec("CREATE", "namespaces", own), json!({})).await;
     judged.policy("whole", spec("CONNECT", "services/proxy", "request.name == 'https:s:80'"), json!({})).await;
     let create =
@@ -492,6 +493,8 @@ async fn a_new_namespace_is_in_itself_and_a_connection_has_its_whole_name() {
     let service = json!({ "metadata": { "name": "s" }, "spec": { "ports": [{ "port": 80 }] } });
     judged.raw.post("/api/v1/namespaces/hooked/services", &service).await.expect(201);
     let connect = async |name: &str| judged.raw.get(format!("/api/v1/namespaces/hooked/services/{name}/proxy/")).await;
-    connect("https:s:80").await.expect(503);
-    connect("s").await.expect(422);
+    let passed = connect("https:s:80").await.expect(503);
+    assert!(!passed.text().contains("failed expression"), "{}", passed.text());
+    let denied = connect("s").await.expect(422);
+    assert!(denied.text().contains("failed expression: request.name == 'https:s:80'"), "{}", denied.text());
 }
