@@ -249,7 +249,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads `uXXXX`, standing on the `u`.
+    /// Reads the four digits of `\uXXXX`. The next byte is the `u`.
     fn hex(&mut self) -> Result<u32, JsonError> {
         self.at += 1;
         let mut code = 0;

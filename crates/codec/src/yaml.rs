@@ -69,7 +69,7 @@ pub fn to_vec_for_terminals(value: &Value) -> Vec<u8> {
     emit::Emitter::document_for_terminals(tape::Tape::read(std::str::from_utf8(&compact).unwrap_or_default()))
 }
 
-/// The same from compact JSON, without a value tree. The text must be valid.
+/// Block style YAML from compact JSON, without a value tree. The text must be valid.
 pub fn from_json(compact: &[u8]) -> Vec<u8> {
     let tape = tape::Tape::read(std::str::from_utf8(compact).unwrap_or_default());
     emit::Emitter::document(tape, Vec::with_capacity(compact.len() * 3 / 2))

@@ -47,6 +47,13 @@ pub(crate) fn fill(tree: &mut Map, key: &'static str, value: Value) {
     }
 }
 
+/// Sets a field that is unset.
+pub(crate) fn fill_unset(tree: &mut Map, key: &str, value: impl Into<Value>) {
+    if tree.get(key).is_none_or(is_unset) {
+        tree.insert(key, value);
+    }
+}
+
 /// Adds an annotation to an object.
 pub(crate) fn annotate(object: &mut Map, name: &'static str, text: String) -> Result<(), ConversionError> {
     let metadata = object_or_new(object, "metadata")?;

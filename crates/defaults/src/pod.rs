@@ -8,7 +8,7 @@ use keelson_meta::pod_resources::{Side, is_of_pods, of_containers};
 use crate::type_defaults::Rule::{
     Always, Amounts, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text,
 };
-use crate::type_defaults::{FollowUp, TypeDefaults, is_unset, list, set, text};
+use crate::type_defaults::{FollowUp, TypeDefaults, mirror_first, set, text};
 use crate::volumes::{FIELD_REFERENCE, VOLUME};
 
 /// A pod.
@@ -36,36 +36,20 @@ const SPEC_OF_POD: TypeDefaults = TypeDefaults {
 /// The addresses of a pod, which stand in two fields, and what its containers were given.
 const STATUS: TypeDefaults = TypeDefaults {
     fields: &[
-        ("initContainerStatuses", Each(&CONTAINER_STATUS)),
-        ("containerStatuses", Each(&CONTAINER_STATUS)),
-        ("ephemeralContainerStatuses", Each(&CONTAINER_STATUS)),
+        ("initContainerStatuses", Each(&GIVEN)),
+        ("containerStatuses", Each(&GIVEN)),
+        ("ephemeralContainerStatuses", Each(&GIVEN)),
     ],
     then: &[FollowUp::Also(&GIVEN), FollowUp::Run(&["podIP", "podIPs"], addresses)],
 };
-
-const CONTAINER_STATUS: TypeDefaults = GIVEN;
 
 const GIVEN: TypeDefaults = TypeDefaults::of(&[("allocatedResources", Amounts), ("resources", In(&RESOURCES))]);
 
 /// Resources that something may not exceed and asks for.
 pub(crate) const RESOURCES: TypeDefaults = TypeDefaults::of(&[("limits", Amounts), ("requests", Amounts)]);
 
-/// `podIP` is the first of `podIPs`. It wins if they differ, since a client that knows only this field has changed it.
 fn addresses(status: &mut Map) {
-    let first = list(status, "podIPs").first();
-    let is_replaceable = first.is_none_or(Value::is_object);
-    let known = first.and_then(|address| address.get("ip")).and_then(Value::as_str).unwrap_or_default().to_owned();
-    if is_unset(status, "podIP") {
-        if !known.is_empty() {
-            set(status, "podIP", known);
-        }
-        return;
-    }
-    let stated = text(status, "podIP").to_owned();
-    let is_list = matches!(status.get("podIPs"), None | Some(Value::Null | Value::Array(_)));
-    if !stated.is_empty() && stated != known && is_list && is_replaceable {
-        set(status, "podIPs", json!([{ "ip": stated }]));
-    }
+    mirror_first(status, "podIP", "podIPs", Some("ip"));
 }
 
 /// A container asks for at least what it may not exceed.

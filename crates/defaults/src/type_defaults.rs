@@ -3,7 +3,7 @@
 //! A rule that reads other fields names them, so that `missing.rs` can say from the bytes of an object whether it would
 //! change anything. They are constants and nest as objects do.
 
-use keelson_meta::json::{Map, Value};
+use keelson_meta::json::{Map, Value, json};
 use keelson_meta::quantity::rounded_to_millis;
 
 /// The defaults of one type.
@@ -157,6 +157,30 @@ pub(crate) fn rounded(amount: &Value) -> Option<String> {
         Value::String(text) => rounded_to_millis(text),
         Value::Number(number) => rounded_to_millis(&number.to_string()),
         _ => None,
+    }
+}
+
+/// Makes a field say the same as the first item of a list: that item, or its field of the name `part`. The field wins if they differ, since
+/// a client that knows only the field has changed it.
+pub(crate) fn mirror_first(tree: &mut Map, field: &str, items: &str, part: Option<&str>) {
+    let first = list(tree, items).first();
+    let is_replaceable = first.is_none_or(|item| if part.is_some() { item.is_object() } else { item.is_string() });
+    let known = first.and_then(|item| part.map_or(Some(item), |part| item.get(part)));
+    let known = known.and_then(Value::as_str).unwrap_or_default().to_owned();
+    if is_unset(tree, field) {
+        if !known.is_empty() {
+            set(tree, field, known);
+        }
+        return;
+    }
+    let stated = text(tree, field).to_owned();
+    let is_list = matches!(tree.get(items), None | Some(Value::Null | Value::Array(_)));
+    if !stated.is_empty() && stated != known && is_list && is_replaceable {
+        let item = match part {
+            None => json!(stated),
+            Some(part) => json!({ (part): stated }),
+        };
+        set(tree, items, json!([item]));
     }
 }
 

@@ -37,7 +37,7 @@ pub struct ResourceDescription {
     pub subresources: Vec<SubresourceDescription>,
     /// True where a delete is answered with the object as it was, rather than with a `Status`.
     pub returns_deleted: bool,
-    /// What is known of a custom kind; `None` of a built-in one, whose definition is among those that all documents share.
+    /// The properties of a custom kind; `None` of a built-in one, whose definition is among those that all documents share.
     pub custom: Option<CustomKind>,
 }
 

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha512};
 
 use crate::protobuf;
 
-/// How hard packed documents are compressed. They are packed once for each change, and sent many times.
+/// The compression level of packed documents. They are packed once for each change, and sent many times.
 const LEVEL: u32 = 3;
 
 /// A document with the hash of its content.

@@ -251,7 +251,7 @@ impl FieldForm {
                 bytes(out, number, &schema_or_flag(value, schema));
             }
             Self::SchemaOrReferenceOrFlag(message) => {
-                let schema = |value: &Value| message_or_reference(message, value);
+                let schema = |value: &Value| or_reference(value, |value| message.content(value));
                 bytes(out, number, &schema_or_flag(value, schema));
             }
             Self::Any => {
@@ -273,7 +273,7 @@ impl FieldForm {
                 }
                 bytes(out, number, &inner);
             }
-            Self::Parameter => parameter(out, number, value),
+            Self::Parameter => bytes(out, number, &or_reference(value, stated_parameter)),
             Self::StatedParameter => bytes(out, number, &stated_parameter(value)),
             Self::SecurityDefinition => {
                 const API_KEY_MEMBER: u32 = 2;
@@ -281,7 +281,7 @@ impl FieldForm {
                 bytes(&mut item, API_KEY_MEMBER, &API_KEY.content(value));
                 bytes(out, number, &item);
             }
-            Self::OrReference(message) => bytes(out, number, &message_or_reference(message, value)),
+            Self::OrReference(message) => bytes(out, number, &or_reference(value, |value| message.content(value))),
             Self::MembersAt(place, shape) => {
                 let mut inner = Vec::new();
                 for (name, value) in value.as_object().into_iter().flatten() {
@@ -309,7 +309,7 @@ fn schema_or_flag(value: &Value, schema: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> 
 }
 
 /// A message, or a reference to one: the members of a choice that gnostic has for whatever may be referred to.
-fn message_or_reference(message: &Message, value: &Value) -> Vec<u8> {
+fn or_reference(value: &Value, content: impl FnOnce(&Value) -> Vec<u8>) -> Vec<u8> {
     const REFERENCE: u32 = 2;
     let mut choice = Vec::new();
     match value.get("$ref").and_then(Value::as_str) {
@@ -318,7 +318,7 @@ fn message_or_reference(message: &Message, value: &Value) -> Vec<u8> {
             bytes(&mut reference, FIRST, place.as_bytes());
             bytes(&mut choice, REFERENCE, &reference);
         }
-        None => bytes(&mut choice, FIRST, &message.content(value)),
+        None => bytes(&mut choice, FIRST, &content(value)),
     }
     choice
 }
@@ -339,21 +339,6 @@ fn default_type(value: &Value) -> Vec<u8> {
         bytes(&mut choice, TEXT, text.as_bytes());
     }
     choice
-}
-
-/// `ParametersItem`: a parameter, or a reference to one.
-fn parameter(out: &mut Vec<u8>, number: u32, value: &Value) {
-    const REFERENCE: u32 = 2;
-    let mut item = Vec::new();
-    match value.get("$ref").and_then(Value::as_str) {
-        Some(place) => {
-            let mut reference = Vec::new();
-            bytes(&mut reference, FIRST, place.as_bytes());
-            bytes(&mut item, REFERENCE, &reference);
-        }
-        None => bytes(&mut item, FIRST, &stated_parameter(value)),
-    }
-    bytes(out, number, &item);
 }
 
 /// `Parameter`: either that of the body or another, of which each place has its own message.
@@ -454,14 +439,14 @@ mod tests {
     #[test]
     fn a_query_parameter_lies_three_messages_deep() {
         let mut out = Vec::new();
-        parameter(&mut out, 8, &json!({ "in": "query", "name": "a" }));
+        FieldForm::Parameter.write(&mut out, 8, &json!({ "in": "query", "name": "a" }));
         assert_eq!(out, b"\x42\x10\x0a\x0e\x12\x0c\x1a\x0a\x12\x05query\x22\x01a");
     }
 
     #[test]
     fn a_reference_to_a_parameter_is_no_parameter() {
         let mut out = Vec::new();
-        parameter(&mut out, 8, &json!({ "$ref": "#/parameters/a" }));
+        FieldForm::Parameter.write(&mut out, 8, &json!({ "$ref": "#/parameters/a" }));
         assert_eq!(out, b"\x42\x12\x12\x10\x0a\x0e#/parameters/a");
     }
 

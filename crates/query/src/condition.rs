@@ -220,7 +220,7 @@ mod tests {
     fn a_pattern_of_each_object_is_paid_of_the_budget_of_all() {
         let condition = Condition::parse("w", "object.data.k.matches(object.data.k)").unwrap();
         let budget = Budget::default();
-        let objects = (0..3000).map(|number| json!({"data": {"k": format!("{number}-{}", "a?".repeat(350))}}));
+        let objects = (0..3000).map(|number| json!({"data": {"k": format!("{number}-{}", "a?".repeat(500))}}));
         let outcomes: Vec<_> =
             objects.map_while(|object| condition.holds_of(&object, Some(&budget)).ok()).take(2999).collect();
         assert!(!outcomes.is_empty() && outcomes.len() < 2000, "{} were affordable", outcomes.len());

@@ -424,7 +424,7 @@ impl<'a> SchemaRef<'a> {
         self.tag(24) & FILLS_METADATA != 0
     }
 
-    /// Whether null is a value of its own.
+    /// Returns true if null is a value of its own.
     #[inline]
     pub fn nullable(self) -> bool {
         self.tag(24) & NULLABLE != 0
@@ -511,7 +511,7 @@ impl<'a> SchemaRef<'a> {
         self.field_flag(ZERO_DEFAULT)
     }
 
-    /// The key by which a strategic merge patch merges the list.
+    /// The merge key of the list in a strategic merge patch.
     pub fn merge_key(self) -> Option<&'a str> {
         self.field_word(FIELD_MERGE_KEY).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
     }

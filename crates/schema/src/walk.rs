@@ -39,7 +39,7 @@ impl WalkOptions {
     pub const CHECK: Self = Self { prune: false, normalise: false, defaults: false };
     /// Fill in defaults alone, in a custom resource also for nulls that are no values of their own.
     pub const DEFAULTS: Self = Self { prune: false, normalise: false, defaults: true };
-    /// What is done to an object that a client sends, before it is stored.
+    /// Prune, normalise and fill in defaults, as for an object that a client sends, before it is stored.
     pub const STORE: Self = Self { prune: true, normalise: true, defaults: true };
 }
 

@@ -6,6 +6,7 @@
 mod classes;
 mod code_points;
 mod compiled;
+mod counts;
 mod parser;
 mod syntax_error;
 mod unicode;

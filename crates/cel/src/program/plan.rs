@@ -7,7 +7,7 @@ use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal};
 use crate::check::{Checked, Name};
 use crate::environment::Environment;
 use crate::library::convert::is_conversion;
-use crate::library::regex::{MAX_STATES, Pattern, RegexCall, check};
+use crate::library::regex::{MAX_STATES, Pattern, RegexCall};
 use crate::library::{Native, find};
 use crate::overloads::CostRule;
 use crate::stack::with_room;
@@ -229,8 +229,7 @@ impl Planner<'_> {
             self.states = self.states.saturating_add(MAX_STATES);
             return Ok(None);
         };
-        check(text).map_err(EvalError::new)?;
-        let pattern = Pattern::new(text).map_err(EvalError::new)?;
+        let pattern = Pattern::checked(text).map_err(EvalError::new)?;
         self.states = self.states.saturating_add(pattern.states());
         Ok(Some(pattern))
     }

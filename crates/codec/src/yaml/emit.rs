@@ -6,9 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use keelson_meta::json::integral;
-
 use keelson_meta::control_characters::acts;
+use keelson_meta::json::integral;
 
 use super::glance::{Look, ODD, SPACE, Verdict, look};
 use super::order;

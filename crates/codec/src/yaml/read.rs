@@ -22,7 +22,7 @@ const LARGE_MAPPING: usize = 4096;
 const CORE: &str = "tag:yaml.org,2002:";
 /// The most handles of tags that a document has. Each tag is compared with them.
 const MAX_HANDLES: usize = 64;
-/// The tag of what is merged into the mapping around it.
+/// The key of a mapping that is merged into the one around it.
 const MERGE: &str = "<<";
 
 /// Reads the only document of the text.

@@ -6,7 +6,7 @@
 use keelson_meta::json::{Map, Value, json};
 
 use crate::conversion::ConversionError;
-use crate::tree::{each_in, is_unset, object, object_or_new, take, take_object};
+use crate::tree::{each_in, fill, fill_unset, is_unset, object, object_or_new, take, take_object};
 
 /// The port of a webhook's service that names none.
 const WEBHOOK_PORT: u16 = 443;
@@ -27,9 +27,7 @@ pub(crate) fn definition_from_v1beta1(definition: &mut Map) -> Result<(), Conver
 }
 
 fn spec_from_v1beta1(spec: &mut Map) -> Result<(), ConversionError> {
-    if spec.get("scope").is_none_or(is_unset) {
-        spec.insert("scope", "Namespaced");
-    }
+    fill_unset(spec, "scope", "Namespaced");
     complete_names(object_or_new(spec, "names")?);
     let first = take(spec, "version").filter(|version| !is_unset(version));
     let is_empty = spec.get("versions").and_then(Value::as_array).is_none_or(Vec::is_empty);
@@ -71,10 +69,9 @@ fn spec_from_v1beta1(spec: &mut Map) -> Result<(), ConversionError> {
 
 fn complete_names(names: &mut Map) {
     let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-    for (field, derived) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
-        if !kind.is_empty() && names.get(field).is_none_or(is_unset) {
-            names.insert(field, derived);
-        }
+    if !kind.is_empty() {
+        fill_unset(names, "singular", kind.to_lowercase());
+        fill_unset(names, "listKind", format!("{kind}List"));
     }
 }
 
@@ -91,10 +88,8 @@ fn nest_webhook(conversion: &mut Map) -> Result<(), ConversionError> {
     }
     let mut webhook = Map::new();
     if let Some(mut client) = client {
-        if let Some(service) = object(&mut client, "service")?
-            && service.get("port").is_none_or(Value::is_null)
-        {
-            service.insert("port", WEBHOOK_PORT);
+        if let Some(service) = object(&mut client, "service")? {
+            fill(service, "port", json!(WEBHOOK_PORT));
         }
         webhook.insert("clientConfig", client);
     }

@@ -5,7 +5,7 @@
 use keelson_meta::json::{Map, json};
 
 use crate::conversion::ConversionError;
-use crate::tree::{is_unset, object, take, take_annotation};
+use crate::tree::{fill_unset, is_unset, object, take, take_annotation};
 
 const SHARES: &str = "nominalConcurrencyShares";
 const DEFAULT_SHARES: i64 = 30;
@@ -24,9 +24,7 @@ pub(crate) fn level_from_v1beta2(level: &mut Map) -> Result<(), ConversionError>
 pub(crate) fn level_from_v1beta3(level: &mut Map) -> Result<(), ConversionError> {
     let is_meant = take_annotation(level, PRESERVE_ZERO)?.is_some();
     let Some(limited) = limited(level)? else { return Ok(()) };
-    if limited.get(SHARES).is_none_or(is_unset) {
-        limited.insert(SHARES, json!(if is_meant { 0 } else { DEFAULT_SHARES }));
-    }
+    fill_unset(limited, SHARES, if is_meant { 0 } else { DEFAULT_SHARES });
     Ok(())
 }
 

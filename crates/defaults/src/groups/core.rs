@@ -4,13 +4,13 @@
 
 mod services;
 
-use keelson_meta::json::{Map, Value, json};
+use keelson_meta::json::Map;
 
 use self::services::{ENDPOINTS, SERVICE};
 use crate::pod::{POD, POD_TEMPLATE, RESOURCES, TEMPLATE};
 use crate::template::{SELECTION, labels_from_template, selector_from_template};
 use crate::type_defaults::Rule::{Always, Amounts, Copied, Each, In, Number, Text, TextIfAbsent};
-use crate::type_defaults::{FollowUp, TypeDefaults, copy_missing, is_absent, is_unset, list, object, peek, set, text};
+use crate::type_defaults::{FollowUp, TypeDefaults, copy_missing, is_absent, mirror_first, object, peek, set, text};
 use crate::volumes::{AZURE_DISK, HOST_PATH, ISCSI, RBD, SCALE_IO};
 
 /// The defaults of a kind of the core group.
@@ -91,22 +91,8 @@ const NODE_STATUS: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Also(&const { TypeDefaults::of(&[("allocatable", Amounts)]) })],
 };
 
-/// `podCIDR` is the first of `podCIDRs`. It wins if they differ, since a client that knows only this field has changed it.
 fn pod_ranges(spec: &mut Map) {
-    let first = list(spec, "podCIDRs").first();
-    let is_replaceable = first.is_none_or(Value::is_string);
-    let known = first.and_then(Value::as_str).unwrap_or_default().to_owned();
-    if is_unset(spec, "podCIDR") {
-        if !known.is_empty() {
-            set(spec, "podCIDR", known);
-        }
-        return;
-    }
-    let stated = text(spec, "podCIDR").to_owned();
-    let is_list = matches!(spec.get("podCIDRs"), None | Some(Value::Null | Value::Array(_)));
-    if !stated.is_empty() && stated != known && is_list && is_replaceable {
-        set(spec, "podCIDRs", json!([stated]));
-    }
+    mirror_first(spec, "podCIDR", "podCIDRs", None);
 }
 
 const REPLICATION_CONTROLLER: TypeDefaults = TypeDefaults {

@@ -12,8 +12,8 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 async fn a_condition_that_costs_little_for_each_object_and_too_much_for_all_is_refused() {
     let server = TestServer::start().await;
     let raw = server.raw();
-    for number in 0..1300 {
-        let (name, pattern) = (format!("map-{number}"), format!("{number}-{}", "a?".repeat(350)));
+    for number in 0..700 {
+        let (name, pattern) = (format!("map-{number}"), format!("{number}-{}", "a?".repeat(500)));
         raw.post(CONFIG_MAPS, &json!({"metadata": {"name": name}, "data": {"k": pattern}})).await.expect(201);
     }
     let refused = raw.get(format!("{CONFIG_MAPS}?keelson.io/where=object.data.k.matches(object.data.k)"));

@@ -41,7 +41,7 @@ pub(super) enum NoIdentity {
 /// has the field.
 pub(super) type KeyValue<'k> = Option<&'k Value>;
 
-/// What tells the items of one list apart.
+/// The identity of the items of one list.
 pub(super) enum Keys<'a> {
     /// The values of key fields; an item has at least one. In declared order, as messages name them, and their names sorted.
     Fields { declared: Vec<KeyField<'a>>, names: Vec<&'a str> },
@@ -170,7 +170,7 @@ fn order_of_shorter(rest: &[KeyValue<'_>]) -> Ordering {
 pub(super) struct Items<'k, 'v> {
     keys: &'k Keys<'k>,
     values: Vec<KeyValue<'k>>,
-    /// Where in the list each item stands.
+    /// The place of each item in the list.
     places: Vec<usize>,
     items: Vec<&'v Value>,
 }

@@ -12,9 +12,8 @@ use super::view::{View, Walk};
 /// The object with everything that `applied` says in it: values are replaced, objects and lists that are owned by their
 /// parts are merged. Cost: proportional to both.
 ///
-/// Nothing goes away: null in `applied` does not remove an object or a list that has something in it, or that can't
-/// be null. Items stand in the
-/// order of `applied`, those that only `object` has between them, near where they were.
+/// Nothing goes away: null in `applied` does not remove an object or a list that has something in it, or that can't be null. Items
+/// stand in the order of `applied`, those that only `object` has between them, near where they were.
 pub fn merge<'a>(schema: impl FieldSchema<'a>, object: &Value, applied: &Value) -> Value {
     // Most of it stays, and a copy of the whole is cheaper than one put together of copies of its parts.
     let mut merged = object.clone();

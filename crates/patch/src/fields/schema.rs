@@ -26,7 +26,7 @@ pub trait FieldSchema<'a>: Copy {
     fn takes_null(self) -> bool {
         true
     }
-    /// Whether it may have said otherwise when an owner was noted.
+    /// Returns true if the schema may have been another one when an owner was noted.
     fn may_change(self) -> bool {
         false
     }

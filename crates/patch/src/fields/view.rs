@@ -38,7 +38,7 @@ impl<'a, S: FieldSchema<'a>> View<S> {
         }
     }
 
-    /// How the value is walked; null may stand for any object.
+    /// The way in which the value is walked; null may stand for any object.
     pub(super) fn walk(self, value: &Value) -> Walk {
         match (self.form(), value) {
             (Granularity::Scalar(_) | Granularity::Any | Granularity::AtomicList | Granularity::AtomicMap, _) => {

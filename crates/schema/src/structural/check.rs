@@ -93,22 +93,20 @@ fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &
     }
     faults.spend(LOOK);
     let before = faults.len();
-    if value.is_null() {
-        null(node, value, at, faults);
-    } else {
-        // The order of the reference. A wrong type does not end validation.
-        of_its_type(node, value, at, faults);
+    // The order of the reference. A wrong type does not end validation.
+    of_its_type(node, value, at, faults);
+    if !value.is_null() {
         combined(node, value, old, at, faults);
-        match value {
-            Value::Number(_) => numbers::check(node, value, at, faults),
-            Value::String(text) => self::text(node, text, at, faults),
-            Value::Array(items) => list(node, items, old, at, faults),
-            Value::Null | Value::Bool(_) | Value::Object(_) => {}
-        }
-        allowed(node, value, at, faults);
-        if let Value::Object(map) = value {
-            object(node, map, old, at, faults);
-        }
+    }
+    match value {
+        Value::Number(_) => numbers::check(node, value, at, faults),
+        Value::String(text) => self::text(node, text, at, faults),
+        Value::Array(items) => list(node, items, old, at, faults),
+        Value::Null | Value::Bool(_) | Value::Object(_) => {}
+    }
+    allowed(node, value, at, faults);
+    if let Value::Object(map) = value {
+        object(node, map, old, at, faults);
     }
     if let Some(old) = old.filter(|_| faults.len() > before) {
         faults.spend(about_bytes(value) as u64);
@@ -124,8 +122,8 @@ struct Mismatch {
     found: &'static str,
 }
 
-/// Compares a value that is not null with the type that the schema states. Without a type, the schema's format implies one for all that is
-/// neither text nor a list.
+/// Compares a value with the type that the schema states. Without a type, the schema's format implies one for all that is neither null nor
+/// text nor a list.
 fn typed(node: &Node, value: &Value) -> Result<(), Mismatch> {
     let (kinds, stated): (&[Kind], &str) = match &node.of {
         _ if node.int_or_string => (&[Kind::Integer, Kind::String], "integer,string"),
@@ -134,7 +132,8 @@ fn typed(node: &Node, value: &Value) -> Result<(), Mismatch> {
     };
     // A value, how it is called, and the format that it counts as.
     let (kind, found, format) = match value {
-        Value::Null => return Ok(()),
+        Value::Null if node.nullable || stated.is_empty() => return Ok(()),
+        Value::Null => return Err(Mismatch { wanted: stated, found: "null" }),
         Value::Bool(_) => (Kind::Boolean, "boolean", ""),
         Value::String(_) => (Kind::String, "string", ""),
         Value::Array(_) => (Kind::Array, "array", ""),
@@ -165,20 +164,6 @@ fn of_its_type(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
         let detail = format!("{at} in body must be of type {wanted}: {}", go_format::quote(found));
         faults.push(FieldError::type_invalid(at.to_string(), found, detail));
     }
-}
-
-/// Reports null where the schema does not allow it: a type that does not name it, or other values alone.
-fn null(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
-    let stated = match node.of {
-        _ if node.nullable => None,
-        _ if node.int_or_string => Some("integer,string"),
-        of => of.map(Kind::name),
-    };
-    if let Some(stated) = stated {
-        let detail = format!("{at} in body must be of type {stated}: \"null\"");
-        faults.push(FieldError::type_invalid(at.to_string(), "null", detail));
-    }
-    allowed(node, value, at, faults);
 }
 
 fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) {
@@ -249,7 +234,7 @@ fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: 
     let mut seen = HashSet::new();
     if lists.unique && !items.iter().all(|item| seen.insert(Alike(item))) {
         let detail = format!("{at} in body shouldn't contain duplicates");
-        faults.push(FieldError::invalid(at.to_string(), sorted(&Value::Array(items.to_vec())), detail));
+        faults.push(FieldError::invalid(at.to_string(), sorted(Value::Array(items.to_vec())), detail));
     }
 }
 
@@ -327,10 +312,10 @@ fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
     faults.spend(LOOK_INSIDE * stated.len() as u64);
     let shown: Vec<String> = stated
         .iter()
-        .map(|allowed| allowed.as_str().map_or_else(|| go_format::json(&sorted(allowed)), str::to_owned))
+        .map(|allowed| allowed.as_str().map_or_else(|| go_format::json(&sorted(allowed.clone())), str::to_owned))
         .collect();
     let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
-    faults.push(FieldError::not_supported(at.to_string(), sorted(value), &shown));
+    faults.push(FieldError::not_supported(at.to_string(), sorted(value.clone()), &shown));
 }
 
 /// What the schemas say that are combined here.
@@ -421,7 +406,8 @@ fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Fo
                     return;
                 }
                 if is_second(&mut seen, Alike(item)) {
-                    faults.push(FieldError::duplicate(at.then(PathSegment::Index(index)).to_string(), sorted(item)));
+                    let place = at.then(PathSegment::Index(index)).to_string();
+                    faults.push(FieldError::duplicate(place, sorted(item.clone())));
                 }
             }
         }
@@ -434,12 +420,12 @@ fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Fo
                 let place = || at.then(PathSegment::Index(index)).to_string();
                 let Value::Object(map) = item else {
                     let detail = "must be an object for an array of list-type map";
-                    faults.push(FieldError::invalid(place(), sorted(item), detail));
+                    faults.push(FieldError::invalid(place(), sorted(item.clone()), detail));
                     continue;
                 };
                 if is_second(&mut seen, SameKeys { keys, item }) {
                     let found = keys.iter().filter_map(|key| Some((key.as_str(), map.get(key)?.clone())));
-                    faults.push(FieldError::duplicate(place(), sorted(&Value::Object(found.collect::<Map>()))));
+                    faults.push(FieldError::duplicate(place(), sorted(Value::Object(found.collect::<Map>()))));
                 }
             }
         }
@@ -447,13 +433,12 @@ fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Fo
 }
 
 /// A value as a fault shows it: with its keys in order.
-fn sorted(value: &Value) -> Value {
-    let mut sorted = value.clone();
-    sorted.sort_all_keys();
-    sorted
+fn sorted(mut value: Value) -> Value {
+    value.sort_all_keys();
+    value
 }
 
-/// Whether this is what has been there once, and not more often.
+/// Returns true for the second occurrence of a value, and for no other.
 fn is_second<K: Hash + Eq>(seen: &mut HashMap<K, usize>, what: K) -> bool {
     let times = seen.entry(what).or_default();
     *times += 1;

@@ -12,7 +12,7 @@ use regex::Regex;
 
 use super::rules::Kind;
 
-/// A format: its name in the reference's messages, and how it is judged.
+/// A format: its name in the reference's messages, and its check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
     name: &'static str,

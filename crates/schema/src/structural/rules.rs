@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// What is said of numbers.
+/// The keywords for numbers.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     pub(super) maximum: Option<Bound>,

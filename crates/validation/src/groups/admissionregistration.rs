@@ -191,8 +191,13 @@ pub(super) fn stated_review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 /// Returns true if a webhook was stored that names no version of reviews that the server knows: it can still be changed.
 fn had_unknown_reviews(run: &Run<'_>) -> bool {
-    let hooks = run.before.and_then(|before| before.0.get("webhooks")?.as_array()).into_iter().flatten();
-    hooks
+    webhooks_before(run)
+        .iter()
         .filter_map(|hook| hook.get("admissionReviewVersions")?.as_array())
         .any(|versions| !versions.iter().filter_map(Value::as_str).any(|version| KNOWN_REVIEWS.contains(&version)))
+}
+
+/// The webhooks of the configuration that is changed; none of a new one.
+fn webhooks_before<'v>(run: &Run<'v>) -> &'v [Value] {
+    run.before.and_then(|before| before.0.get("webhooks")?.as_array()).map_or(&[], Vec::as_slice)
 }

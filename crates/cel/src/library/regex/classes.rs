@@ -2,8 +2,7 @@
 //!
 //! A class is a set of code points. The ranges that it is put together from are limited for the whole expression.
 
-use super::code_points::CodePoints;
-use super::code_points::Range;
+use super::code_points::{CodePoints, Range};
 use super::syntax_error::{SyntaxError, SyntaxFault};
 use super::unicode::{self, Table};
 
@@ -55,11 +54,11 @@ impl Source {
 /// A class that is being read.
 #[derive(Default)]
 struct Builder {
-    /// The code points that are stated, to be folded if upper and lower case are the same.
+    /// The characters and ranges that are stated, to be folded if upper and lower case are the same.
     stated: CodePoints,
     /// The code points of negated classes.
     negated: CodePoints,
-    /// The classes that are in these, each once.
+    /// The classes that are named, each once.
     names: Vec<Named>,
 }
 
@@ -72,19 +71,27 @@ impl Builder {
         let ranges = named.of.ranges();
         budget.spend(ranges.len() + 1)?;
         if named.negated {
-            let mut set = CodePoints::of(ranges);
+            let mut set = CodePoints::of_table(ranges);
             if folds {
                 set.fold();
             }
             self.negated.extend(set.negated().ranges());
-        } else {
-            self.stated.extend(ranges);
         }
         Ok(())
     }
 
     fn finish(self, folds: bool) -> CodePoints {
-        let Self { mut stated, negated, .. } = self;
+        let Self { mut stated, negated, names } = self;
+        let tables = || names.iter().filter(|named| !named.negated).map(|named| named.of.ranges());
+        // A table alone, or with characters that it has already, is not copied: it has hundreds of ranges.
+        if !folds
+            && negated.ranges().is_empty()
+            && let Some(largest) = tables().max_by_key(|ranges| ranges.len()).map(CodePoints::of_table)
+            && tables().flatten().copied().chain(stated.ranges().iter().copied()).all(|range| largest.contains(range))
+        {
+            return largest;
+        }
+        tables().for_each(|ranges| stated.extend(ranges));
         stated.normalize();
         if folds {
             stated.fold();

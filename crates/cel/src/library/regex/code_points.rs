@@ -1,12 +1,14 @@
 //! Sets of code points, as ranges.
 //!
-//! A set is built by adding ranges in any order and is then normalized: sorted, without overlaps. Simple case folding follows the
-//! Unicode version of `unicode::VERSION`. Surrogates can be named by an expression; no text contains one, so they are dropped at the end.
+//! A set is built by adding ranges in any order and is then normalized: sorted, without overlaps. The set of a table borrows the table.
+//! Simple case folding follows the Unicode version of `unicode::VERSION`. Surrogates can be named by an expression; no text contains one,
+//! so they are dropped at the end.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir};
-use regex_syntax::utf8::Utf8Sequences;
+use regex_syntax::utf8::{Utf8Sequence, Utf8Sequences};
 
 use super::unicode;
 
@@ -22,15 +24,20 @@ const STEP: u64 = 50;
 /// A set of code points.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CodePoints {
-    ranges: Vec<Range>,
+    ranges: Cow<'static, [Range]>,
 }
 
 impl CodePoints {
     /// The set of these ranges, normalized.
     pub(super) fn of(ranges: &[Range]) -> Self {
-        let mut set = Self { ranges: ranges.to_vec() };
+        let mut set = Self { ranges: ranges.to_vec().into() };
         set.normalize();
         set
+    }
+
+    /// The set of the ranges of a table, which are normalized.
+    pub(super) const fn of_table(ranges: &'static [Range]) -> Self {
+        Self { ranges: Cow::Borrowed(ranges) }
     }
 
     /// The code points of a class of the library.
@@ -42,36 +49,43 @@ impl CodePoints {
         &self.ranges
     }
 
+    /// Returns true if a normalized set has all code points of a range.
+    pub(super) fn contains(&self, (first, last): Range) -> bool {
+        let after = self.ranges.partition_point(|(start, _)| *start <= first);
+        after > 0 && last <= self.ranges[after - 1].1
+    }
+
     pub(super) fn push(&mut self, first: u32, last: u32) {
-        self.ranges.push((first, last));
+        self.ranges.to_mut().push((first, last));
     }
 
     pub(super) fn extend(&mut self, ranges: &[Range]) {
-        self.ranges.extend_from_slice(ranges);
+        self.ranges.to_mut().extend_from_slice(ranges);
     }
 
     /// Sorts the ranges and joins those that overlap or touch.
     pub(super) fn normalize(&mut self) {
-        self.ranges.sort_unstable();
+        let ranges = self.ranges.to_mut();
+        ranges.sort_unstable();
         let mut kept = 0;
-        for at in 1..self.ranges.len() {
-            let (first, last) = self.ranges[at];
-            let before = &mut self.ranges[kept].1;
+        for at in 1..ranges.len() {
+            let (first, last) = ranges[at];
+            let before = &mut ranges[kept].1;
             if first <= before.saturating_add(1) {
                 *before = last.max(*before);
             } else {
                 kept += 1;
-                self.ranges[kept] = (first, last);
+                ranges[kept] = (first, last);
             }
         }
-        self.ranges.truncate(kept + 1);
+        ranges.truncate(kept + 1);
     }
 
     /// The complement of a normalized set.
     pub(super) fn negated(&self) -> Self {
         let mut negated = Self::default();
         let mut next = 0;
-        for &(first, last) in &self.ranges {
+        for &(first, last) in self.ranges() {
             if next < first {
                 negated.push(next, first - 1);
             }
@@ -91,7 +105,7 @@ impl CodePoints {
             let (first, last) = self.ranges[at];
             let from = FOLDS.partition_point(|(code, _)| *code < first);
             for &(_, other) in FOLDS[from..].iter().take_while(|(code, _)| *code <= last) {
-                self.ranges.push((other, other));
+                self.push(other, other);
             }
         }
         self.normalize();
@@ -99,16 +113,35 @@ impl CodePoints {
 
     /// The set of a code point and those that differ from it by case only.
     pub(super) fn folded(code: u32) -> Self {
-        let mut set = Self { ranges: vec![(code, code)] };
+        let mut set = Self { ranges: vec![(code, code)].into() };
         set.fold();
         set
     }
 
-    /// The expression that matches a code point of a normalized set, and about how many states it is compiled into.
-    pub(super) fn into_hir(self) -> (Hir, u64) {
-        let class = ClassUnicode::new(self.ranges.into_iter().filter_map(range));
-        let states = states(&class);
-        (Hir::class(Class::Unicode(class)), states)
+    /// The expression that matches a code point of a normalized set.
+    pub(super) fn into_hir(self) -> Hir {
+        Hir::class(Class::Unicode(ClassUnicode::new(self.ranges.into_owned().into_iter().filter_map(range))))
+    }
+
+    /// About how many states a normalized set is compiled into: one for ASCII, else by the distinct steps through the bytes of its
+    /// characters.
+    pub(super) fn states(&self) -> u64 {
+        let mut steps = 0;
+        let mut before: Option<Utf8Sequence> = None;
+        // A new one for each range would allocate for each.
+        let mut sequences = Utf8Sequences::new('\0', '\0');
+        for range in self.ranges.iter().copied().filter_map(range).filter(|range| !range.end().is_ascii()) {
+            sequences.reset(range.start(), range.end());
+            for sequence in sequences.by_ref() {
+                let shared = before.as_ref().map_or(0, |before| {
+                    let pairs = before.as_slice().iter().zip(sequence.as_slice());
+                    pairs.take_while(|(one, other)| one == other).count()
+                });
+                steps += (sequence.len() - shared) as u64;
+                before = Some(sequence);
+            }
+        }
+        1 + (steps * STEP).div_ceil(100)
     }
 }
 
@@ -119,23 +152,6 @@ fn range((first, last): Range) -> Option<ClassUnicodeRange> {
     let first = char::from_u32(first).unwrap_or('\u{E000}');
     let last = char::from_u32(last).unwrap_or('\u{D7FF}');
     (first <= last).then(|| ClassUnicodeRange::new(first, last))
-}
-
-/// About how many states a class is compiled into: one for ASCII, else by the distinct steps through the bytes of its characters.
-fn states(class: &ClassUnicode) -> u64 {
-    let mut steps = 0;
-    let mut before = None;
-    for range in class.iter().filter(|range| !range.end().is_ascii()) {
-        for sequence in Utf8Sequences::new(range.start(), range.end()) {
-            let shared = before.as_ref().map_or(0, |before: &regex_syntax::utf8::Utf8Sequence| {
-                let pairs = before.as_slice().iter().zip(sequence.as_slice());
-                pairs.take_while(|(one, other)| one == other).count()
-            });
-            steps += (sequence.len() - shared) as u64;
-            before = Some(sequence);
-        }
-    }
-    1 + (steps * STEP).div_ceil(100)
 }
 
 /// Each code point that has a case, with each other one that differs from it by case only, in order.
@@ -171,9 +187,9 @@ mod tests {
 
     #[test]
     fn surrogates_match_nothing() {
-        let (hir, _) = CodePoints::of(&[(0xD800, 0xDFFF)]).into_hir();
+        let hir = CodePoints::of(&[(0xD800, 0xDFFF)]).into_hir();
         assert_eq!(hir, Hir::fail());
-        let (hir, _) = CodePoints::of(&[(0xD000, 0xD900)]).into_hir();
+        let hir = CodePoints::of(&[(0xD000, 0xD900)]).into_hir();
         assert_eq!(hir.properties().minimum_len(), Some(3));
     }
 }

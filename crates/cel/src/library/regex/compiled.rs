@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use parking_lot::Mutex;
 use regex_automata::meta::{Config, Regex};
 
-use super::parser::{Parsed, parse};
+use super::parser::{Parsed, measure, parse};
 use super::syntax_error::SyntaxFault;
 use crate::stack;
 
@@ -59,14 +59,7 @@ pub struct Compiled {
 /// # Errors
 /// What is wrong with it, in the words of Go.
 pub fn check(pattern: &str) -> Result<(), String> {
-    parsed(pattern).map(|_| ())
-}
-
-/// Parses an expression, which has at most so many states as may be compiled.
-fn parsed(pattern: &str) -> Result<Parsed, String> {
-    let parsed = parse(pattern).map_err(|error| error.to_string())?;
-    debug_assert!(parsed.states <= MAX_STATES, "the parser stops at the limit");
-    Ok(parsed)
+    measure(pattern).map(|_| ()).map_err(|error| error.to_string())
 }
 
 impl Pattern {
@@ -76,12 +69,24 @@ impl Pattern {
     /// # Errors
     /// Its first syntax error, with Go's text.
     pub fn new(text: &str) -> Result<Self, String> {
-        let states = match parse(text) {
-            Ok(parsed) => parsed.states,
-            Err(error) if error.fault == SyntaxFault::TooLarge => MAX_STATES,
-            Err(error) => return Err(error.to_string()),
-        };
-        Ok(Self { text: text.into(), states, compiled: Mutex::default() })
+        let states = measure(text).or_else(|error| match error.fault {
+            SyntaxFault::TooLarge => Ok(MAX_STATES),
+            _ => Err(error.to_string()),
+        })?;
+        Ok(Self::of(text, states))
+    }
+
+    /// An expression that is compiled when it is asked, and refused now if it is too large.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub(crate) fn checked(text: &str) -> Result<Self, String> {
+        let states = measure(text).map_err(|error| error.to_string())?;
+        Ok(Self::of(text, states))
+    }
+
+    fn of(text: &str, states: u64) -> Self {
+        Self { text: text.into(), states, compiled: Mutex::default() }
     }
 
     /// As it is stated.
@@ -137,7 +142,8 @@ pub(super) fn compiled_of_object(pattern: &str) -> Result<(Arc<Compiled>, bool),
 }
 
 fn compile(pattern: &str) -> Result<Arc<Compiled>, String> {
-    let Parsed { hir, states, height } = parsed(pattern)?;
+    let Parsed { hir, states, height } = parse(pattern).map_err(|error| error.to_string())?;
+    debug_assert!(states <= MAX_STATES, "the parser stops at the limit");
     let config = Config::new().nfa_size_limit(Some(LIBRARY_BYTES)).hybrid_cache_capacity(learnt(states));
     let build = || Regex::builder().configure(config).build_from_hir(&hir).ok();
     let built = if height > SHALLOW { stack::with_deep_room(build) } else { build() };
@@ -298,7 +304,9 @@ mod tests {
         fn a_checked_expression_is_compiled_within_its_counted_bytes(pattern in pieces()) {
             let (checked, made) = (check(&pattern), compiled(&pattern));
             prop_assert_eq!(checked.is_ok(), made.is_ok(), "{} {:?} {:?}", pattern, checked, made);
+            let measured = measure(&pattern);
             if let Ok(Parsed { hir, states, .. }) = parse(&pattern) {
+                prop_assert_eq!(measured, Ok(states), "{}", pattern);
                 let most = usize::try_from(OWN_BYTES + states * STATE_BYTES).unwrap_or(usize::MAX);
                 let config = Config::new().nfa_size_limit(Some(most));
                 prop_assert!(Regex::builder().configure(config).build_from_hir(&hir).is_ok(), "{} {}", pattern, most);

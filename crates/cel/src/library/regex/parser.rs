@@ -9,10 +9,9 @@ use regex_syntax::hir::{Hir, Look, Repetition};
 use super::classes::{self, ClassBudget};
 use super::code_points::CodePoints;
 use super::compiled::MAX_STATES;
+use super::counts::{MAX_REPEAT, counts};
 use super::syntax_error::{SyntaxError, SyntaxFault};
 
-/// The largest count of a repetition, and the largest product of nested ones.
-const MAX_REPEAT: u32 = 1000;
 /// The largest depth of the tree of an expression.
 const MAX_HEIGHT: u32 = 1000;
 
@@ -31,8 +30,22 @@ pub(super) struct Parsed {
 /// # Errors
 /// The first error in it, with Go's text.
 pub(super) fn parse(pattern: &str) -> Result<Parsed, SyntaxError> {
+    let Piece { node, size, .. } = read(pattern, true)?;
+    Ok(Parsed { hir: node.into_hir(), states: size.states, height: size.height })
+}
+
+/// Checks an expression without building its form; returns about how many states it is compiled into.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn measure(pattern: &str) -> Result<u64, SyntaxError> {
+    Ok(read(pattern, false)?.size.states)
+}
+
+fn read(pattern: &str, builds: bool) -> Result<Piece, SyntaxError> {
     let mut parser = Parser {
         pattern,
+        builds,
         at: 0,
         flags: Flags::default(),
         open: Vec::new(),
@@ -48,8 +61,7 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, SyntaxError> {
     if !parser.open.is_empty() {
         return Err(SyntaxFault::MissingParenthesis.in_part(pattern));
     }
-    let Size { states, height, .. } = whole.size;
-    Ok(Parsed { hir: whole.node.into_hir(), states, height })
+    Ok(whole)
 }
 
 /// The flags that `(?flags)` sets.
@@ -79,6 +91,8 @@ struct Size {
 enum Node {
     Text(String),
     Hir(Hir),
+    /// Of an expression that is only measured.
+    Unbuilt,
 }
 
 /// The form of a piece, which decides how it counts in the depth of the tree around it.
@@ -117,6 +131,8 @@ struct Group {
 #[derive(Debug)]
 struct Parser<'p> {
     pattern: &'p str,
+    /// False if the expression is only measured.
+    builds: bool,
     at: usize,
     flags: Flags,
     open: Vec<Group>,
@@ -131,13 +147,14 @@ impl Node {
         match self {
             Self::Text(text) => Hir::literal(text.into_bytes()),
             Self::Hir(hir) => hir,
+            Self::Unbuilt => Hir::empty(),
         }
     }
 }
 
 impl Piece {
-    fn of(hir: Hir, states: u64) -> Self {
-        Self { node: Node::Hir(hir), shape: Shape::Other, size: Size { states, height: 1, repeats: 1 } }
+    fn of(node: Node, states: u64) -> Self {
+        Self { node, shape: Shape::Other, size: Size { states, height: 1, repeats: 1 } }
     }
 
     /// Its depth below a piece of this shape, which takes up pieces of its own shape.
@@ -146,21 +163,28 @@ impl Piece {
     }
 }
 
-/// One piece of several.
-fn joined(pieces: Vec<Piece>, shape: Shape) -> Piece {
-    let mut size = Size { states: 0, height: 0, repeats: 1 };
-    for piece in &pieces {
-        size.states = size.states.saturating_add(piece.size.states);
-        size.height = size.height.max(piece.height_in(shape));
-        size.repeats = size.repeats.max(piece.size.repeats);
-    }
-    size.height += 1;
-    let hirs = pieces.into_iter().map(|piece| piece.node.into_hir()).collect();
-    let hir = if shape == Shape::Sequence { Hir::concat(hirs) } else { Hir::alternation(hirs) };
-    Piece { node: Node::Hir(hir), shape, size }
-}
-
 impl<'p> Parser<'p> {
+    /// The content of a piece, which is built if that is wanted.
+    fn node(&self, hir: impl FnOnce() -> Hir) -> Node {
+        if self.builds { Node::Hir(hir()) } else { Node::Unbuilt }
+    }
+
+    /// One piece of several.
+    fn joined(&self, pieces: Vec<Piece>, shape: Shape) -> Piece {
+        let mut size = Size { states: 0, height: 0, repeats: 1 };
+        for piece in &pieces {
+            size.states = size.states.saturating_add(piece.size.states);
+            size.height = size.height.max(piece.height_in(shape));
+            size.repeats = size.repeats.max(piece.size.repeats);
+        }
+        size.height += 1;
+        let node = self.node(|| {
+            let hirs = pieces.into_iter().map(|piece| piece.node.into_hir()).collect();
+            if shape == Shape::Sequence { Hir::concat(hirs) } else { Hir::alternation(hirs) }
+        });
+        Piece { node, shape, size }
+    }
+
     fn rest(&self) -> &'p str {
         &self.pattern[self.at..]
     }
@@ -197,13 +221,10 @@ impl<'p> Parser<'p> {
                     return Ok(None);
                 };
                 self.at = self.pattern.len() - rest.len();
-                let (Some(least), most) = (least, most) else {
+                let Some(least) = least.filter(|least| most.is_none_or(|most| *least <= most)) else {
                     return Err(self.error(SyntaxFault::RepeatCount, start));
                 };
-                if most.is_some_and(|most| most < least) {
-                    return Err(self.error(SyntaxFault::RepeatCount, start));
-                }
-                return self.repeat_counted(least, most, start, repeated).map(Some);
+                return self.repeat(least, most, start, repeated).map(Some);
             }
             '^' => self.look(1, if self.flags.lines { Look::StartLF } else { Look::Start })?,
             '$' => self.look(1, if self.flags.lines { Look::EndLF } else { Look::End })?,
@@ -267,12 +288,13 @@ impl<'p> Parser<'p> {
 
     fn look(&mut self, length: usize, look: Look) -> Result<(), SyntaxError> {
         self.at += length;
-        self.push(Piece::of(Hir::look(look), 1))
+        self.push(Piece::of(self.node(|| Hir::look(look)), 1))
     }
 
     fn set(&mut self, set: CodePoints) -> Result<(), SyntaxError> {
-        let (hir, states) = set.into_hir();
-        self.push(Piece { shape: Shape::Character, ..Piece::of(hir, states) })
+        let states = set.states();
+        let node = self.node(|| set.into_hir());
+        self.push(Piece { shape: Shape::Character, ..Piece::of(node, states) })
     }
 
     fn character(&mut self, code: u32) -> Result<(), SyntaxError> {
@@ -332,12 +354,12 @@ impl<'p> Parser<'p> {
         let piece = match (sequence.pop(), sequence.is_empty()) {
             (None, _) => {
                 self.count(1)?;
-                Piece::of(Hir::empty(), 1)
+                Piece::of(self.node(Hir::empty), 1)
             }
             (Some(one), true) => one,
             (Some(last), false) => {
                 sequence.push(last);
-                joined(sequence, Shape::Sequence)
+                self.joined(sequence, Shape::Sequence)
             }
         };
         if piece.size.height > MAX_HEIGHT {
@@ -359,7 +381,7 @@ impl<'p> Parser<'p> {
         let are_characters = complete.iter().all(|piece| piece.shape == Shape::Character);
         // Each but the first has a state for the choice.
         let choices = complete.len() as u64 - 1;
-        let mut piece = joined(complete, Shape::Alternatives);
+        let mut piece = self.joined(complete, Shape::Alternatives);
         piece.size.states = piece.size.states.saturating_add(choices);
         if are_characters {
             (piece.shape, piece.size.height) = (Shape::Character, 1);
@@ -404,7 +426,8 @@ impl<'p> Parser<'p> {
             piece.size.height += 1;
             piece.shape = Shape::Other;
             // Text in a group is not joined with text around it, so that its depth counts.
-            piece.node = Node::Hir(piece.node.into_hir());
+            let node = piece.node;
+            piece.node = self.node(|| node.into_hir());
         }
         self.add(piece)
     }
@@ -448,27 +471,6 @@ impl<'p> Parser<'p> {
         Err(self.error(SyntaxFault::PerlSyntax, start))
     }
 
-    /// Applies a repetition with counts, which began at `start`, to the piece before it.
-    fn repeat_counted(
-        &mut self,
-        least: u32,
-        most: Option<u32>,
-        start: usize,
-        repeated: Option<usize>,
-    ) -> Result<usize, SyntaxError> {
-        let repeated = self.repeat(least, most, start, repeated)?;
-        let Some(piece) = self.branches.sequence.last_mut() else { return Ok(repeated) };
-        let size = &mut piece.size;
-        size.repeats = match most {
-            Some(0) => 1,
-            most => size.repeats.saturating_mul(most.unwrap_or(least).max(1)),
-        };
-        if most.unwrap_or(least).max(least) >= 2 && size.repeats > MAX_REPEAT {
-            return Err(self.error(SyntaxFault::RepeatCount, start));
-        }
-        Ok(repeated)
-    }
-
     /// Applies a repetition, which began at `start`, to the piece before it; returns where it began.
     fn repeat(
         &mut self,
@@ -485,21 +487,27 @@ impl<'p> Parser<'p> {
         if let Some(before) = repeated {
             return Err(self.error(SyntaxFault::NestedRepetition, before));
         }
-        let Some(piece) = self.branches.sequence.pop() else {
+        let Some(Piece { node, size, .. }) = self.branches.sequence.pop() else {
             return Err(self.error(SyntaxFault::MissingRepeatArgument, start));
         };
-        let Piece { node, size, .. } = piece;
-        // Each repetition has a state for the choice to end, and the whole one more.
-        let times = u64::from(most.unwrap_or(least).max(1));
-        let states = size.states.saturating_add(1).saturating_mul(times).saturating_add(1);
+        // Each time has a state for the choice to end. One more is for several times, and for `*` after a piece that may be empty.
+        let times = most.unwrap_or(least).max(1);
+        let more = u64::from(times > 1 || (least, most) == (0, None));
+        let states = size.states.saturating_add(1).saturating_mul(times.into()).saturating_add(more);
         self.count(states.saturating_sub(size.states))?;
-        let sub = Box::new(node.into_hir());
-        let hir = Hir::repetition(Repetition { min: least, max: most, greedy: !lazy, sub });
-        let size = Size { states, height: size.height + 1, ..size };
-        if size.height > MAX_HEIGHT {
+        let height = size.height + 1;
+        if height > MAX_HEIGHT {
             return Err(SyntaxFault::TooDeep.in_part(self.pattern));
         }
-        self.branches.sequence.push(Piece { node: Node::Hir(hir), shape: Shape::Other, size });
+        let repeats = if most == Some(0) { 1 } else { size.repeats.saturating_mul(times) };
+        if times >= 2 && repeats > MAX_REPEAT {
+            return Err(self.error(SyntaxFault::RepeatCount, start));
+        }
+        let node = self.node(|| {
+            let sub = Box::new(node.into_hir());
+            Hir::repetition(Repetition { min: least, max: most, greedy: !lazy, sub })
+        });
+        self.branches.sequence.push(Piece { node, shape: Shape::Other, size: Size { states, height, repeats } });
         Ok(start)
     }
 }
@@ -512,35 +520,6 @@ enum GroupStart {
     Flags(Flags),
     /// `(?flags:`
     Plain(Flags),
-}
-
-/// Reads `{least}`, `{least,}` or `{least,most}`, and returns the rest. Without a least count, one of them is too large.
-fn counts(text: &str) -> Option<(Option<u32>, Option<u32>, &str)> {
-    let (least, rest) = count(text.strip_prefix('{')?)?;
-    let (most, rest) = match rest.strip_prefix(',') {
-        None => (least.ok(), rest),
-        Some(rest) if rest.starts_with('}') => (None, rest),
-        Some(rest) => match count(rest)? {
-            (Ok(most), rest) => (Some(most), rest),
-            (Err(TooMany), rest) => return Some((None, None, rest.strip_prefix('}')?)),
-        },
-    };
-    Some((least.ok(), most, rest.strip_prefix('}')?))
-}
-
-/// A count above the largest one.
-#[derive(Clone, Copy)]
-struct TooMany;
-
-/// Reads a count, which has no leading zeros, and returns the rest.
-fn count(text: &str) -> Option<(Result<u32, TooMany>, &str)> {
-    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, rest) = text.split_at(end);
-    if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {
-        return None;
-    }
-    let count = digits.parse().ok().filter(|count| *count <= MAX_REPEAT).ok_or(TooMany);
-    Some((count, rest))
 }
 
 #[cfg(test)]
@@ -585,11 +564,28 @@ mod tests {
     }
 
     #[test]
+    fn characters_that_a_table_has_already_add_nothing_to_a_class() {
+        let table = parse(r"\pL").unwrap();
+        for pattern in [r"[\pL]", r"[a-z\p{L}]", r"[\p{Lu}\pL\x{e9}]"] {
+            let class = parse(pattern).unwrap();
+            assert_eq!((class.hir, class.states), (table.hir.clone(), table.states), "{pattern}");
+        }
+        assert_ne!(parse(r"[_\pL]").unwrap().hir, table.hir);
+    }
+
+    #[test]
+    fn a_choice_is_one_state() {
+        for pattern in ["a?", "a+", "a{0,1}"] {
+            assert_eq!(measure(&pattern.repeat(500)), Ok(1000), "{pattern}");
+        }
+    }
+
+    #[test]
     fn the_set_of_all_characters_is_any() {
         let all = CodePoints::of(&[(0, LAST)]);
         assert_eq!(CodePoints::default().negated(), all);
         for pattern in ["(?s).", r"[\d\D]", r"\p{Any}", r"[\x00-\x{10FFFF}]"] {
-            assert_eq!(parse(pattern).unwrap().hir, all.clone().into_hir().0, "{pattern}");
+            assert_eq!(parse(pattern).unwrap().hir, all.clone().into_hir(), "{pattern}");
         }
     }
 }

@@ -159,9 +159,7 @@ pub(super) fn cased() -> CodePoints {
 /// True for a code point that [`VERSION`] assigns.
 pub(super) fn is_assigned(code: u32) -> bool {
     static ASSIGNED: LazyLock<CodePoints> = LazyLock::new(|| named(&format!(r"\p{{age={VERSION}}}")));
-    let ranges = ASSIGNED.ranges();
-    let after = ranges.partition_point(|(first, _)| *first <= code);
-    after > 0 && code <= ranges[after - 1].1
+    ASSIGNED.contains((code, code))
 }
 
 /// The code points of classes, as far as [`VERSION`] assigns them.

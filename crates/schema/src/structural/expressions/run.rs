@@ -44,7 +44,7 @@ pub(in crate::structural) fn run(
 ) {
     let mut run = Run { budget, found, bytes: 0 };
     let nearest = Correlated::of(Some(root), object, old);
-    // The end of the run has been told.
+    // The fault that ended the run is among the findings.
     let _ = run.value(checks, Some(root), object, (old, nearest), &At::ROOT);
 }
 
@@ -57,7 +57,7 @@ pub(in crate::structural) fn run_for_default(
 ) -> Vec<FieldError> {
     let mut found = Findings::default();
     let mut run = Run { budget, found: &mut found, bytes: 0 };
-    // The end of the run has been told.
+    // The fault that ended the run is among the findings.
     let _ = run.value(checks, None, default, (old, None), &At::ROOT);
     found.faults
 }

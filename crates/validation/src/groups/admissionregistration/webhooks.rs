@@ -12,7 +12,7 @@ use crate::selectors::SELECTOR;
 use crate::type_rules::Rule::{Always, Check, Each, With, Within};
 use crate::type_rules::{Rule, Run, TypeRules};
 
-use super::{CONDITIONS, FAILURE_POLICY, MATCH_POLICY, REINVOCATION_POLICY, RULE, review_versions};
+use super::{CONDITIONS, FAILURE_POLICY, MATCH_POLICY, REINVOCATION_POLICY, RULE, review_versions, webhooks_before};
 
 pub(super) const VALIDATING: TypeRules =
     TypeRules::of(&[("webhooks", With("unique names", validating, &VALIDATING_HOOK))]);
@@ -55,13 +55,12 @@ const HOOK: TypeRules = TypeRules::shared(
 /// A configuration that was stored as `v1beta1` may have webhooks with other side effects, and can still be changed.
 fn side_effects(at: &At<'_, '_>, run: &mut Run<'_>) {
     const NONE: [&str; 2] = ["None", "NoneOnDryRun"];
+    if NONE.contains(&at.text()) {
+        return;
+    }
     let is_vague = |hook: &Value| !hook["sideEffects"].as_str().is_some_and(|stated| NONE.contains(&stated));
-    let before = run.before.and_then(|before| before.0.get("webhooks")?.as_array());
-    let allowed: &[&str] = if before.is_some_and(|hooks| hooks.iter().any(is_vague)) {
-        &["None", "NoneOnDryRun", "Some", "Unknown"]
-    } else {
-        &NONE
-    };
+    let allowed: &[&str] =
+        if webhooks_before(run).iter().any(is_vague) { &["None", "NoneOnDryRun", "Some", "Unknown"] } else { &NONE };
     if !at.is_set() {
         at.required(run, format!("must specify one of {}", allowed.join(", ")));
     } else if !allowed.contains(&at.text()) {
@@ -80,10 +79,8 @@ fn mutating<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 fn hooks<'v>(at: &At<'v, '_>, type_rules: &TypeRules, run: &mut Run<'v>) {
     let mut names = HashSet::new();
     // Configurations of `v1beta1` could repeat a name.
-    let repeated = run.before.and_then(|before| before.0.get("webhooks")?.as_array()).is_some_and(|hooks| {
-        let mut before = HashSet::new();
-        !hooks.iter().all(|hook| before.insert(hook["name"].as_str().unwrap_or_default()))
-    });
+    let mut before = HashSet::new();
+    let repeated = !webhooks_before(run).iter().all(|hook| before.insert(hook["name"].as_str().unwrap_or_default()));
     for hook in at.items() {
         type_rules.check(&hook, run);
         let name = hook.field("name");

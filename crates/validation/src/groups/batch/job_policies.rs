@@ -217,7 +217,7 @@ pub(super) fn common_index(left: &str, right: &str, completions: i64) -> Option<
     None
 }
 
-/// Whether a condition of this type is true.
+/// Returns true if a condition of this type is true.
 pub(super) fn is_true(conditions: &Value, kind: &str) -> bool {
     let conditions = conditions.as_array().into_iter().flatten();
     conditions.filter(|condition| condition["type"] == kind).any(|condition| condition["status"] == "True")

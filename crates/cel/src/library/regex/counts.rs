@@ -1,0 +1,33 @@
+//! Counts of repetitions: `{2}`, `{2,}` and `{2,3}`.
+
+/// The largest count of a repetition, and the largest product of nested ones.
+pub(super) const MAX_REPEAT: u32 = 1000;
+
+/// Reads `{least}`, `{least,}` or `{least,most}`, and returns the rest. Without a least count, one of them is too large.
+pub(super) fn counts(text: &str) -> Option<(Option<u32>, Option<u32>, &str)> {
+    let (least, rest) = count(text.strip_prefix('{')?)?;
+    let (most, rest) = match rest.strip_prefix(',') {
+        None => (least.ok(), rest),
+        Some(rest) if rest.starts_with('}') => (None, rest),
+        Some(rest) => match count(rest)? {
+            (Ok(most), rest) => (Some(most), rest),
+            (Err(TooMany), rest) => return Some((None, None, rest.strip_prefix('}')?)),
+        },
+    };
+    Some((least.ok(), most, rest.strip_prefix('}')?))
+}
+
+/// A count above the largest one.
+#[derive(Clone, Copy)]
+struct TooMany;
+
+/// Reads a count, which has no leading zeros, and returns the rest.
+fn count(text: &str) -> Option<(Result<u32, TooMany>, &str)> {
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {
+        return None;
+    }
+    let count = digits.parse().ok().filter(|count| *count <= MAX_REPEAT).ok_or(TooMany);
+    Some((count, rest))
+}
