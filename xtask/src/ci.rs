@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::tidy::engines::ENGINES;
 use crate::workspace::Workspace;
-use crate::{console, deny, run, test, tidy};
+use crate::{console, deny, docs, run, test, tidy};
 
 pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
     step("format");
@@ -17,6 +17,10 @@ pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
     }
     step("tidy");
     tidy::tidy(workspace)?;
+    step("docs");
+    if docs::docs(workspace, false)? != ExitCode::SUCCESS {
+        return Ok(ExitCode::FAILURE);
+    }
     step("deny");
     deny::deny(workspace)?;
     step("console");

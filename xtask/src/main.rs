@@ -9,9 +9,11 @@ mod ci;
 mod console;
 mod definitions;
 mod deny;
+mod docs;
 mod fuzz;
 mod kopf;
 mod kubectl;
+mod markdown;
 mod registry;
 mod run;
 mod servers;
@@ -65,6 +67,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Check the links and the spelling of the pages, and build the site below docs/ with mdbook where it is installed.
+    Docs {
+        /// Write the generated pages from the code first.
+        #[arg(long)]
+        write: bool,
+    },
     /// Print the path of the kubectl that the tests use, fetching it if needed.
     Kubectl {
         /// Rather print those of other releases, with colons between them.
@@ -99,6 +107,7 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
         Task::Ci => ci::ci(&workspace),
         Task::Bench { args } => bench::bench(&workspace, &args),
         Task::Fuzz { args } => fuzz::fuzz(&workspace, &args),
+        Task::Docs { write } => docs::docs(&workspace, write),
         Task::Console { check: false } => console::build(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Console { check: true } => console::check(&workspace).map(|outcome| match outcome {
             console::Outcome::Fine => ExitCode::SUCCESS,

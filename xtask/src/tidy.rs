@@ -8,6 +8,7 @@ mod edges;
 pub(crate) mod engines;
 mod heads;
 mod kinds;
+mod prose;
 mod sizes;
 mod stems;
 mod tasks;
@@ -43,12 +44,14 @@ impl Finding {
 pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
     let mut findings = edges::check(&workspace.members);
     findings.extend(engines::check(workspace)?);
+    findings.extend(prose::exceptions());
     let mut sources = Vec::new();
     let mut names = kinds::Names::default();
     for path in files_below(&workspace.root)? {
         let Ok(text) = std::fs::read_to_string(&path) else { continue }; // not text: nothing to check
         let place = path.strip_prefix(&workspace.root).unwrap_or(&path).display().to_string();
         findings.extend(words::check(&place, &text));
+        findings.extend(prose::check(&place, &text));
         if path.extension().is_some_and(|e| e == "rs") {
             names.read(&place, &text);
             sources.push((place, text));

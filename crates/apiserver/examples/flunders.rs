@@ -1,6 +1,6 @@
 //! A whole aggregated API server: flunders in a store of its own, with columns, a status, and a hook that changes and judges them.
 //!
-//! `docs/writing-an-aggregated-server.md` walks through it. It reads `LISTEN`, `STORE`, `DATA_DIR` and
+//! `docs/tutorials/aggregated-server.md` walks through it. It reads `LISTEN`, `STORE`, `DATA_DIR` and
 //! `KUBECONFIG` from the environment.
 
 use std::env::var;

@@ -1,6 +1,6 @@
 //! A server without storage: how loaded this host is, computed when somebody reads it.
 //!
-//! `docs/writing-an-aggregated-server.md` says more. It reads `LISTEN`, `DATA_DIR` and `KUBECONFIG` from the environment.
+//! `docs/tutorials/aggregated-server.md` says more. It reads `LISTEN`, `DATA_DIR` and `KUBECONFIG` from the environment.
 
 use std::env::var;
 use std::error::Error;

@@ -1,5 +1,5 @@
 //! An aggregated API server of one type in two versions, which stores objects in the one that `STORED` names: what lies in the other one is
-//! written anew by itself (`docs/writing-an-aggregated-server.md`).
+//! written anew by itself (`docs/tutorials/aggregated-server.md`).
 //!
 //! It reads `LISTEN`, `STORE`, `DATA_DIR`, `STORED`, `LEASE_SECONDS` and `KUBECONFIG` from the environment.
 

@@ -7,7 +7,7 @@ use keelson_teststores::{EtcdServer, PostgresServer};
 /// Settings of a PostgreSQL that is there to work; those of the private one for tests keep it small.
 const POSTGRES: [(&str, &str); 3] =
     [("shared_buffers", "1GB"), ("max_wal_size", "4GB"), ("autovacuum_naptime", "1min")];
-/// Flags of such an etcd, as `docs/stores/etcd.md` has them.
+/// Flags of such an etcd, as `docs/how-to/stores/etcd.md` has them.
 const ETCD: [&str; 2] = ["--quota-backend-bytes=8589934592", "--max-request-bytes=4194304"];
 
 /// Where the servers keep objects.

@@ -7,6 +7,8 @@ mod access;
 mod audit;
 mod front_proxy;
 mod kinds;
+#[cfg(test)]
+mod reference;
 mod store;
 
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! `keelson keys`: new keys for a rotation.
 //!
 //! Keys are written to new files that their owner alone can read. The operator puts them where a server reads them, as
-//! `docs/security.md` says.
+//! `docs/explanation/security.md` says.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! The parameters as they are announced: their names, what their values are, which requests take them, and what each does.
 //!
 //! The documents of the API are made of this table, so that what is read here and what is described there is the same. What the
-//! parameters mean in full is in `docs/query-extensions.md`.
+//! parameters mean in full is in `docs/reference/queries.md`.
 
 use keelson_meta::SERVER_GROUP;
 
@@ -120,8 +120,36 @@ const fn boolean(name: &'static str, requests: &'static [Request], description: 
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+    use std::path::Path;
+
     use super::*;
     use crate::query::{PREFIX, Query};
+
+    const HEAD: &str = "\
+# Query parameters
+
+Generated from the parameters that the API announces at `/apis/keelson.io/v1alpha1` by `cargo xtask docs --write`. [Queries](queries.md)
+describes values, responses and costs.
+
+| parameter | type | requests | meaning |
+|---|---|---|---|
+";
+
+    #[test]
+    fn the_reference_of_parameters_is_that_of_the_code() {
+        let mut expected = HEAD.to_owned();
+        for Parameter { name, value, requests, description } in PARAMETERS {
+            let requests = requests.iter().map(|request| request.as_str()).collect::<Vec<_>>().join(", ");
+            writeln!(expected, "| `{name}` | {} | {requests} | {description} |", value.as_str()).unwrap();
+        }
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/query-parameters.md");
+        if std::env::var_os("KEELSON_UPDATE").is_some() {
+            std::fs::write(&file, &expected).unwrap();
+        }
+        let written = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(written == expected, "docs/reference/query-parameters.md differs: KEELSON_UPDATE=1 writes it anew");
+    }
 
     #[test]
     fn what_is_announced_is_read() {

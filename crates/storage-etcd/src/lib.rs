@@ -1,7 +1,7 @@
 //! etcd v3 behind the `Store` contract, for any number of servers on one etcd, also beside kube-apiserver.
 //!
 //! A client of its own: messages by hand, TLS, users, failover, watches that resume. Keys lie where Kubernetes puts them,
-//! values are what they are, and nothing here knows an object. `docs/stores/etcd.md` is the page for operators.
+//! values are what they are, and nothing here knows an object. `docs/how-to/stores/etcd.md` is the page for operators.
 //!
 //! Invariants: nothing is acknowledged that etcd has not committed; no write is sent twice; a tail loses, repeats and
 //! reorders nothing over broken connections; `current_revision` is a revision that every tail reaches.

@@ -1,4 +1,4 @@
-//! The table of all rules, for `docs/validation.md`: made from the rules themselves, so that it can't be wrong.
+//! The table of all rules, for `docs/reference/validation.md`: made from the rules themselves, so that it can't be wrong.
 //!
 //! Types that several kinds share are described once and referred to by their title.
 
@@ -8,13 +8,13 @@ use crate::groups::GROUPS;
 use crate::type_rules::{Kind, Rule, TypeRules};
 
 const HEAD: &str = "\
-# What is validated
+# Validation
 
-Each built-in kind with the rules that its objects are held to, beside those for metadata that hold for all. `docs` and
-code can't differ: this file is made from the rules (`KEELSON_UPDATE=1 cargo test -p keelson-validation`), in the order
-in which faults are reported. A kind without rules is one whose content is stored as it is sent, if it fits the schema.
+The rules of each built-in kind, besides those for metadata, which hold for all kinds. The page is generated from the rules by
+`cargo xtask docs --write`. Rules stand in the order in which their faults are reported. An object of a kind without
+rules only has to fit its schema.
 
-Immutable: an update leaves it as it was. Set once: an update may set it where it was not set.
+Immutable: an update can't change the field. Set once: an update can set the field while it is empty.
 ";
 
 /// The document: every kind with its rules, and then the types that several kinds share.
@@ -150,12 +150,12 @@ mod tests {
 
     #[test]
     fn the_document_says_what_the_rules_are() {
-        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/validation.md");
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/validation.md");
         let expected = document();
         if std::env::var_os("KEELSON_UPDATE").is_some() {
             std::fs::write(&file, &expected).expect("the document can be written");
         }
         let written = std::fs::read_to_string(&file).unwrap_or_default();
-        assert!(written == expected, "docs/validation.md differs from the rules: KEELSON_UPDATE=1 writes it anew");
+        assert!(written == expected, "docs/reference/validation.md differs from the rules: KEELSON_UPDATE=1 writes it anew");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! To add a rule, find the group's file and the rules of the kind there, and put `("field", Rule)` where upstream checks it.
 //! A rule about one field is data; one that needs more is a [`Rule::Check`](type_rules::Rule::Check) with a few words for
-//! `docs/validation.md`, which is made from these rules (`KEELSON_UPDATE=1` writes it anew). What holds for every
+//! `docs/reference/validation.md`, which is made from these rules (`KEELSON_UPDATE=1` writes it anew). What holds for every
 //! object stands in the kind's `object`; what an update may not do in `first` or `then`, before or after it; what holds
 //! for `/status` and other subresources in `below`. Forms of texts go to `formats`.
 //! Knows JSON trees in the stored version with their defaults, and nothing of storage, time or other objects. Metadata is

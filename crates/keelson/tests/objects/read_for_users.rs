@@ -1,6 +1,6 @@
 //! Objects that have the server read or act in its own name, written by users who lack the rights for it.
 //!
-//! The list of these objects and rights is in `docs/security.md`. Texts of refusals are upstream's.
+//! The list of these objects and rights is in `docs/explanation/security.md`. Texts of refusals are upstream's.
 
 mod claims;
 mod parameters;

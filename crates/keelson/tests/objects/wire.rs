@@ -1,7 +1,7 @@
 //! Conversations byte for byte, one for each situation that a record describes (`tests/objects/wire`).
 //!
 //! The records hold what kube-apiserver answers, except for the steps that name a difference: each of those must be
-//! explained in `docs/differences.md`, and each explanation there must be shown by a step.
+//! explained in `docs/explanation/differences.md`, and each explanation there must be shown by a step.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -159,13 +159,13 @@ async fn rights_that_a_server_has_from_the_beginning() {
 #[test]
 fn every_difference_is_explained_and_every_explanation_is_shown() {
     let shown: BTreeSet<String> = differences_shown(records()).into_keys().collect();
-    assert_eq!(shown, explained(), "left: shown by the records; right: explained in docs/differences.md");
+    assert_eq!(shown, explained(), "left: shown by the records; right: explained in docs/explanation/differences.md");
 }
 
-/// The first column of the table in `docs/differences.md`.
+/// The first column of the table in `docs/explanation/differences.md`.
 fn explained() -> BTreeSet<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/differences.md");
-    let text = std::fs::read_to_string(path).expect("docs/differences.md is part of the repository");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explanation/differences.md");
+    let text = std::fs::read_to_string(path).expect("docs/explanation/differences.md is part of the repository");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
     rows.map(|(id, _)| id.to_owned()).filter(|id| id != "id").collect()
 }

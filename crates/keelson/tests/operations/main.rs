@@ -12,6 +12,7 @@ mod hot_loops;
 mod log_lines;
 mod memory;
 mod output;
+mod pages;
 mod restarts;
 mod runtime_config;
 mod settings;

@@ -1,0 +1,185 @@
+//! Forms of prose that pages don't use: they hide the subject of a sentence, or put several claims into one.
+//!
+//! The check covers every Markdown page. [`EXCEPTIONS`] names the pages that are exempt, each with the reason.
+
+use super::Finding;
+use crate::markdown::{Block, Kind, blocks, plain};
+
+/// Pages that are not checked.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("docs/reference/flags.md", "generated from the help texts of the flags"),
+    ("docs/reference/query-parameters.md", "generated from the descriptions in the API"),
+    ("docs/reference/validation.md", "generated from the descriptions of the rules"),
+];
+/// The most exceptions there may be.
+const MAX_EXCEPTIONS: usize = 10;
+const MAX_SENTENCE_WORDS: usize = 30;
+const MAX_CELL_WORDS: usize = 25;
+const MAX_PARAGRAPH_WORDS: usize = 80;
+
+/// A sentence that opens with one of these asks no question here, and has a clause for a subject.
+const OPENERS: [&str; 9] = ["what", "who", "whoever", "whether", "where", "how", "why", "those", "the same"];
+/// Words in lower case that make persons of programs, or name nobody in particular.
+const WORDS: [&str; 18] = [
+    "told", "tells", "nobody", "somebody", "anybody", "whoever", "whom", "judge", "judges", "judged", "judging", "judgement",
+    "judgements", "judgment", "judgments", "stranger", "strangers", "rehearsing",
+];
+const STEMS: [&str; 1] = ["rehears"];
+const PHRASES: [&str; 4] = ["gets on", "led on", "goes on", "at the door"];
+const RELATIVES: [&str; 3] = ["of which", "by which", "to which"];
+
+pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
+    if !place.ends_with(".md") || EXCEPTIONS.iter().any(|(page, _)| *page == place) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut relatives = 0;
+    for block in blocks(text) {
+        let mut fault = |why: String| found.push(Finding::fault(format_args!("{place}:{}", block.line), why));
+        faults(&block, &mut fault);
+        relatives += lower_words(&block.text).matches_of(&RELATIVES);
+        if relatives > 1 {
+            fault("\"of which\", \"by which\" or \"to which\" stands more than once on the page".to_owned());
+            relatives = 0;
+        }
+    }
+    found
+}
+
+/// At most so many pages are exempt.
+pub(super) fn exceptions() -> Option<Finding> {
+    (EXCEPTIONS.len() > MAX_EXCEPTIONS)
+        .then(|| Finding::fault("xtask/src/tidy/prose.rs", format!("more than {MAX_EXCEPTIONS} exceptions")))
+}
+
+fn faults(block: &Block, fault: &mut impl FnMut(String)) {
+    let text = plain(&block.text);
+    let words = count(&text);
+    match block.kind {
+        Kind::Cell if words > MAX_CELL_WORDS => fault(format!("a table cell of {words} words, {MAX_CELL_WORDS} at most")),
+        Kind::Paragraph if words > MAX_PARAGRAPH_WORDS => {
+            fault(format!("a paragraph of {words} words, {MAX_PARAGRAPH_WORDS} at most"));
+        }
+        _ => {}
+    }
+    if text.contains("; ") {
+        fault("a semicolon joins two claims".to_owned());
+    }
+    for sentence in sentences(&text) {
+        let words = lower_words(sentence);
+        if let Some(opener) = words.opener().filter(|_| !sentence.contains('?')) {
+            fault(format!("a sentence opens with \"{opener}\""));
+        }
+        for banned in words.banned() {
+            fault(format!("the word \"{banned}\""));
+        }
+        let words = count(sentence);
+        if words > MAX_SENTENCE_WORDS {
+            fault(format!("a sentence of {words} words, {MAX_SENTENCE_WORDS} at most"));
+        }
+    }
+}
+
+/// Splits behind a full stop, a question or exclamation mark, a colon or a semicolon that a new sentence follows.
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, _) in text.match_indices(". ").chain(text.match_indices("? ")).chain(text.match_indices("! ")).chain(text.match_indices(": ")) {
+        let next = text[at + 2..].trim_start().chars().next();
+        if next.is_some_and(|c| c.is_uppercase() || matches!(c, '`' | '"' | '(')) {
+            parts.push(at + 2);
+        }
+    }
+    parts.sort_unstable();
+    parts.push(text.len());
+    parts.into_iter().map(move |end| {
+        let part = text[start..end].trim();
+        start = end;
+        part
+    })
+}
+
+fn count(text: &str) -> usize {
+    text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '`' | '\'' | '-')))
+        .filter(|word| word.chars().any(char::is_alphanumeric))
+        .count()
+}
+
+/// The words of a text in lower case.
+struct Words(Vec<String>);
+
+fn lower_words(text: &str) -> Words {
+    let words = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '`' | '-')));
+    Words(words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect())
+}
+
+impl Words {
+    fn opener(&self) -> Option<&'static str> {
+        OPENERS.into_iter().find(|opener| self.begins(0, opener))
+    }
+
+    fn begins(&self, at: usize, phrase: &str) -> bool {
+        let mut words = self.0[at..].iter();
+        phrase.split(' ').all(|expected| words.next().is_some_and(|word| word == expected))
+    }
+
+    fn banned(&self) -> Vec<&str> {
+        let word = self.0.iter().map(String::as_str).filter(|word| {
+            WORDS.contains(word) || STEMS.iter().any(|stem| word.starts_with(stem))
+        });
+        let phrase = PHRASES.into_iter().filter(|phrase| self.matches_of(&[phrase]) > 0);
+        word.chain(phrase).collect()
+    }
+
+    fn matches_of(&self, phrases: &[&str]) -> usize {
+        (0..self.0.len()).filter(|&at| phrases.iter().any(|phrase| self.begins(at, phrase))).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXCEPTIONS, MAX_EXCEPTIONS, OPENERS, PHRASES, WORDS, check, exceptions};
+
+    #[track_caller]
+    fn refused(page: &str, why: &str) {
+        let found = check("a.md", page);
+        assert!(found.iter().any(|finding| finding.fault && finding.text.contains(why)), "{page:?}: no fault with {why:?}");
+    }
+
+    #[test]
+    fn a_planted_sentence_of_each_banned_form_is_refused() {
+        for opener in OPENERS {
+            let capital = opener[..1].to_uppercase() + &opener[1..];
+            refused(&format!("Fine.\n\n{capital} thing is stored here.\n"), &format!("opens with \"{opener}\""));
+            refused(&format!("# {capital} thing\n"), "opens with");
+            refused(&format!("A first claim. {capital} thing follows.\n"), "opens with");
+        }
+        for word in WORDS.into_iter().chain(PHRASES).chain(["rehearsal", "Rehearsed"]) {
+            refused(&format!("- The server {word} now.\n"), &format!("the word \"{}\"", word.to_lowercase()));
+        }
+        refused("A list of which one part is old.\n\nA name by which it is known.\n", "more than once");
+        refused(&format!("It is{}.\n", " long".repeat(29)), "a sentence of 31 words");
+        refused(&format!("| a | b{} |\n", " c".repeat(25)), "a table cell of 26 words");
+        refused(&format!("{}\n", "A short one. ".repeat(27)), "a paragraph of 81 words");
+        refused("The server starts; it is ready.\n", "semicolon");
+    }
+
+    #[test]
+    fn plain_prose_code_and_questions_pass() {
+        for page in [
+            "What is stored?\n",
+            "The cache keeps one copy of `fieldsV1` for all objects that share it.\n",
+            "```console\n$ whoever told nobody; who\n```\n",
+            "Run `whoami; who`, then see [the page](who.md).\n",
+            "# Server leases\n\nThe part of which it is made. The others are whole.\n",
+        ] {
+            assert_eq!(check("a.md", page).iter().map(|f| f.text.as_str()).collect::<Vec<_>>(), [""; 0], "{page:?}");
+        }
+        assert!(check("a.rs", "//! What is told.").is_empty());
+    }
+
+    #[test]
+    fn there_are_few_exceptions() {
+        assert!(EXCEPTIONS.len() <= MAX_EXCEPTIONS && exceptions().is_none());
+    }
+}
