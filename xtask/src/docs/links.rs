@@ -1,6 +1,7 @@
 //! Links between pages: each leads to a file of the repository and, behind `#`, to a heading or anchor of that page.
 //!
 //! A page of the site links to pages of the site alone, since the site has no other files, and stands in `SUMMARY.md`.
+//! Paths of the source tree in code spans exist too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +10,16 @@ use crate::markdown::{Kind, blocks, text_lines};
 
 const SITE: &str = "docs/";
 const CONTENTS: &str = "docs/SUMMARY.md";
+/// A code span that begins with one of these and is a plain path names a file or directory of the repository.
+const SOURCES: [&str; 3] = ["crates/", "xtask/src/", "docs/"];
 
 pub(super) fn check(pages: &[Page], exists: impl Fn(&str) -> bool) -> Vec<String> {
     let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|p| (p.place.as_str(), anchors(&p.text))).collect();
     let mut faults = Vec::new();
     let mut listed = BTreeSet::new();
     for page in pages {
+        let missing = source_paths(&page.text).filter(|(_, path)| !exists(path));
+        faults.extend(missing.map(|(line, path)| format!("{}:{line}: {path} is no file", page.place)));
         for (line, target) in links(&page.text) {
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
             let to = if file.is_empty() { page.place.clone() } else { resolve(&page.place, file) };
@@ -55,6 +60,17 @@ fn links(text: &str) -> Vec<(usize, &str)> {
         }
     }
     found
+}
+
+/// The paths of the source tree in code spans, with their lines.
+fn source_paths(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let spans = text_lines(text).flat_map(|(line, text)| text.split('`').skip(1).step_by(2).map(move |span| (line, span)));
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+    // Names in capitals stand for others.
+    let stands = |span: &str| span.split('/').any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
+    spans.filter(move |(_, span)| {
+        SOURCES.iter().any(|start| span.starts_with(start)) && span.chars().all(plain) && !stands(span)
+    })
 }
 
 /// The ids of the headings of a page, and the anchors that are written as HTML.
@@ -124,12 +140,13 @@ mod tests {
             page(CONTENTS, "[One](one.md)"),
             page("docs/one.md", "# One\n[](three.md)\n[](#two)\n[](../README.md)\n"),
             page("docs/two.md", "# Two\n"),
-            page("README.md", ""),
+            page("README.md", "`docs/one.md` `crates/none/src`, `crates/NAME/src`, `crates/*/src`"),
         ];
         let expected = [
             "docs/one.md:2: three.md leads to no file",
             "docs/one.md:3: #two leads to no heading",
             "docs/one.md:4: ../README.md leads out of the site",
+            "README.md:1: crates/none/src is no file",
             "docs/two.md: not in docs/SUMMARY.md",
         ];
         assert_eq!(faults(&pages), expected);
