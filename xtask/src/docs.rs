@@ -61,7 +61,9 @@ fn check(workspace: &Workspace) -> Result<()> {
 fn build(workspace: &Workspace) -> Result<ExitCode> {
     let installed = Command::new("mdbook").arg("--version").output().is_ok_and(|output| output.status.success());
     if !installed {
-        println!("docs: the site was not built, for want of mdbook: cargo install mdbook --version '^{MDBOOK}' --locked");
+        println!(
+            "docs: the site was not built, for want of mdbook: cargo install mdbook --version '^{MDBOOK}' --locked"
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let mut command = Command::new("mdbook");
@@ -77,7 +79,7 @@ fn pages(workspace: &Workspace) -> Result<Vec<Page>> {
         for entry in std::fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))? {
             let path = entry?.path();
             let place = place(workspace, &path);
-            if path.is_dir() && ["docs", ".github"].iter().any(|part| place.split('/').next() == Some(part)) {
+            if path.is_dir() && ["docs", ".github"].iter().any(|part| place.split('/').next() == Some(*part)) {
                 pending.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
                 let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {place}"))?;

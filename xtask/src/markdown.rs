@@ -32,7 +32,11 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
         }
         match trimmed.chars().next() {
             None | Some('<') => {}
-            Some('#') => found.push(Block { line: number, kind: Kind::Heading, text: trimmed.trim_matches(['#', ' ']).to_owned() }),
+            Some('#') => found.push(Block {
+                line: number,
+                kind: Kind::Heading,
+                text: trimmed.trim_matches(['#', ' ']).to_owned(),
+            }),
             Some('|') => found.extend(cells(trimmed).map(|text| Block { line: number, kind: Kind::Cell, text })),
             Some(_) => {
                 let text = starts_item.unwrap_or(trimmed).trim_end();
@@ -64,9 +68,10 @@ pub(crate) fn text_lines(page: &str) -> impl Iterator<Item = (usize, &str)> {
 /// The text behind the mark of a list item or a quotation, if the line begins one.
 fn item(line: &str) -> Option<&str> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    ["- ", "* ", "> "].iter().find_map(|mark| line.strip_prefix(mark)).or_else(|| {
-        line[digits..].strip_prefix(". ").filter(|_| digits > 0)
-    })
+    ["- ", "* ", "> "]
+        .iter()
+        .find_map(|mark| line.strip_prefix(mark))
+        .or_else(|| line[digits..].strip_prefix(". ").filter(|_| digits > 0))
 }
 
 /// The cells of a row. A pipe in a code span or behind a backslash separates none.
@@ -113,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_page_is_split_into_its_prose() {
-        let page = "# Head\n\nOne\ntwo.\n- item\n  more\n\n```console\n$ who\n```\n\n| a | `b|c` |\n|---|---|\n1. first\n";
+        let page =
+            "# Head\n\nOne\ntwo.\n- item\n  more\n\n```console\n$ who\n```\n\n| a | `b|c` |\n|---|---|\n1. first\n";
         let found: Vec<_> = blocks(page).into_iter().map(|b| (b.line, b.kind, b.text)).collect();
         let expected = [
             (1, Kind::Heading, "Head"),

@@ -156,6 +156,9 @@ mod tests {
             std::fs::write(&file, &expected).expect("the document can be written");
         }
         let written = std::fs::read_to_string(&file).unwrap_or_default();
-        assert!(written == expected, "docs/reference/validation.md differs from the rules: KEELSON_UPDATE=1 writes it anew");
+        assert!(
+            written == expected,
+            "docs/reference/validation.md differs from the rules: KEELSON_UPDATE=1 writes it anew"
+        );
     }
 }

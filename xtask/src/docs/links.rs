@@ -14,7 +14,8 @@ const CONTENTS: &str = "docs/SUMMARY.md";
 const SOURCES: [&str; 3] = ["crates/", "xtask/src/", "docs/"];
 
 pub(super) fn check(pages: &[Page], exists: impl Fn(&str) -> bool) -> Vec<String> {
-    let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|p| (p.place.as_str(), anchors(&p.text))).collect();
+    let anchors: BTreeMap<&str, BTreeSet<String>> =
+        pages.iter().map(|p| (p.place.as_str(), anchors(&p.text))).collect();
     let mut faults = Vec::new();
     let mut listed = BTreeSet::new();
     for page in pages {
@@ -64,10 +65,12 @@ fn links(text: &str) -> Vec<(usize, &str)> {
 
 /// The paths of the source tree in code spans, with their lines.
 fn source_paths(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let spans = text_lines(text).flat_map(|(line, text)| text.split('`').skip(1).step_by(2).map(move |span| (line, span)));
+    let spans =
+        text_lines(text).flat_map(|(line, text)| text.split('`').skip(1).step_by(2).map(move |span| (line, span)));
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
     // Names in capitals stand for others.
-    let stands = |span: &str| span.split('/').any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
+    let stands =
+        |span: &str| span.split('/').any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
     spans.filter(move |(_, span)| {
         SOURCES.iter().any(|start| span.starts_with(start)) && span.chars().all(plain) && !stands(span)
     })
@@ -128,7 +131,10 @@ mod tests {
         let pages = [
             page("README.md", "[a](docs/a/one.md#the-_first_-part-1) `[no](link.md)` [b](https://example.org/x)"),
             page(CONTENTS, "- [One](a/one.md)\n- [Two](two.md)"),
-            page("docs/a/one.md", "# One\n## The _first_ part!\n## The _first_ part\n![](../images/a.png) [](../two.md)"),
+            page(
+                "docs/a/one.md",
+                "# One\n## The _first_ part!\n## The _first_ part\n![](../images/a.png) [](../two.md)",
+            ),
             page("docs/two.md", "# Two\n\n[self](#two)\n```sh\n[x](y)\n```\n"),
         ];
         assert_eq!(faults(&pages), [""; 0]);

@@ -97,7 +97,8 @@ pub(super) fn check(page: &Page) -> Vec<String> {
         let text = plain(&block.text).to_lowercase();
         let words = text.split(|c: char| !c.is_alphanumeric());
         let wrong = words.filter_map(|word| WRONG.iter().find(|(wrong, _)| *wrong == word));
-        faults.extend(wrong.map(|(wrong, right)| format!("{}:{}: {wrong}, spelt {right} here", page.place, block.line)));
+        faults
+            .extend(wrong.map(|(wrong, right)| format!("{}:{}: {wrong}, spelt {right} here", page.place, block.line)));
     }
     faults
 }

@@ -43,7 +43,9 @@ fn describe(text: &mut String, path: &str, command: &Command) {
 }
 
 fn row(text: &mut String, arg: &Arg) {
-    let name = arg.get_long().map_or_else(|| format!("`{}`", arg.get_id().as_str().to_uppercase()), |long| format!("`--{long}`"));
+    let name = arg
+        .get_long()
+        .map_or_else(|| format!("`{}`", arg.get_id().as_str().to_uppercase()), |long| format!("`--{long}`"));
     let variable = arg.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
     let defaults = arg.get_default_values().iter().map(|value| value.to_string_lossy());
     let default = defaults.map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ");
