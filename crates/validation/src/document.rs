@@ -99,7 +99,9 @@ fn inside(text: &mut String, path: &str, inner: &'static TypeRules, shared: &mut
 }
 
 fn refer(text: &mut String, path: &str, type_rules: &'static TypeRules, shared: &mut Vec<&'static TypeRules>) {
-    let anchor = type_rules.title.to_lowercase().replace(' ', "-");
+    // As mdBook and GitHub make the ids of headings.
+    let kept = type_rules.title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let anchor = kept.collect::<String>().to_lowercase().replace(' ', "-");
     entry(text, path, &format!("[{}](#{anchor})", type_rules.title));
     if !shared.iter().any(|known| known.title == type_rules.title) {
         shared.push(type_rules);
