@@ -221,6 +221,19 @@ async fn every_metric_of_the_server_is_in_the_reference() {
     assert!(missing.is_empty(), "not in docs/reference/metrics.md: {missing:?}");
 }
 
+/// Operators decide on a rollback by these numbers.
+#[test]
+fn the_formats_of_the_stores_are_those_of_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/how-to/upgrade-and-rollback.md")).unwrap();
+    for (store, file) in [("SQLite", "storage-sql/src/sqlite/schema.rs"), ("etcd", "storage-etcd/src/format.rs")] {
+        let source = std::fs::read_to_string(root.join("crates").join(file)).unwrap();
+        let (_, format) = source.split_once("const FORMAT: ").and_then(|(_, rest)| rest.split_once(" = ")).unwrap();
+        let (format, _) = format.split_once(';').unwrap();
+        assert!(page.contains(&format!("| {store} | {format} ")), "{store} has the format {format}");
+    }
+}
+
 #[test]
 fn commands_are_found_with_their_output() {
     let page = "```console\n$ a \\\n  b\nout\n$ c <<EOF\nx\nEOF\n```\n```sh\n$ no\n```\n";
