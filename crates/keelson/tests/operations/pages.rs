@@ -221,6 +221,18 @@ async fn every_metric_of_the_server_is_in_the_reference() {
     assert!(missing.is_empty(), "not in docs/reference/metrics.md: {missing:?}");
 }
 
+#[tokio::test]
+async fn every_header_of_a_query_is_in_the_reference() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/headers.md");
+    let page = std::fs::read_to_string(page).unwrap().to_lowercase();
+    let server = TestServer::start().await;
+    let query = "/api/v1/namespaces?limit=1&keelson.io/where=object.spec.missing%20%3D%3D%201";
+    let answer = server.raw().get(query).await.expect(200);
+    let names: Vec<_> = answer.headers.keys().filter(|name| name.as_str().starts_with("keelson-")).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names.iter().all(|name| page.contains(&format!("`{name}`"))), "{names:?} in docs/reference/headers.md");
+}
+
 /// Operators decide on a rollback by these numbers.
 #[test]
 fn the_formats_of_the_stores_are_those_of_the_code() {
