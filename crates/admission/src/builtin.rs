@@ -31,6 +31,7 @@ pub(crate) use image_pulls::AlwaysPullImages;
 pub(crate) use limit_ranger::LimitRanger;
 pub(crate) use namespaces::NamespaceExists;
 pub(crate) use node_restriction::NodeRestriction;
+pub use node_selector::NodeSelectors;
 pub(crate) use node_selector::PodNodeSelector;
 pub(crate) use nodes::{PodTopologyLabels, TaintNodesByCondition};
 pub(crate) use owners::OwnerReferencesPermissionEnforcement;

@@ -69,6 +69,7 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "access",
             "registry",
             "outbound",
+            "access-config",
             "controllers",
         ],
     ),
