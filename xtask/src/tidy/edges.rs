@@ -105,7 +105,18 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ),
     (
         "extensions",
-        &["meta", "supervision", "schema", "resources", "tables", "cache", "registry", "outbound", "controllers"],
+        &[
+            "meta",
+            "supervision",
+            "schema",
+            "validation",
+            "resources",
+            "tables",
+            "cache",
+            "registry",
+            "outbound",
+            "controllers",
+        ],
     ),
     // top: wiring
     (
