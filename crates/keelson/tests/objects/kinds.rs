@@ -3,6 +3,7 @@
 //! `kinds/refusals.json` what makes each of them break a rule.
 
 mod metadata;
+mod resets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
