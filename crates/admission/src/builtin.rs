@@ -5,6 +5,7 @@
 mod anti_affinity;
 mod certificates;
 mod claim_resize;
+mod event_rate_limit;
 mod extended_resources;
 mod external_ips;
 mod image_pulls;
@@ -25,6 +26,8 @@ mod trust_bundles;
 pub(crate) use anti_affinity::LimitPodHardAntiAffinityTopology;
 pub(crate) use certificates::CertificateRules;
 pub(crate) use claim_resize::PersistentVolumeClaimResize;
+pub(crate) use event_rate_limit::{DEFAULT_KEYS, EventRateLimit};
+pub use event_rate_limit::{EventLimit, EventLimitKind};
 pub(crate) use extended_resources::ExtendedResourceToleration;
 pub(crate) use external_ips::DenyServiceExternalIps;
 pub(crate) use image_pulls::AlwaysPullImages;

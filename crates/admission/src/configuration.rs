@@ -15,7 +15,7 @@ use keelson_codec::yaml;
 use keelson_meta::json::{Map, Value};
 use keelson_registry::LimitedResource;
 
-use crate::builtin::{NodeSelectors, PodSecurityConfiguration};
+use crate::builtin::{EventLimit, NodeSelectors, PodSecurityConfiguration};
 use crate::plugins::is_known;
 use settings::{known_fields, text};
 
@@ -37,6 +37,8 @@ pub struct AdmissionConfiguration {
     pub limited_resources: Vec<LimitedResource>,
     /// Node selectors of namespaces.
     pub node_selectors: NodeSelectors,
+    /// Limits for the rate of events.
+    pub event_limits: Vec<EventLimit>,
     /// Credentials for webhooks that change objects.
     pub mutating_credentials: Option<Arc<HostCredentials>>,
     /// Credentials for webhooks that validate objects.
@@ -107,6 +109,7 @@ impl AdmissionConfiguration {
         match name {
             "PodSecurity" => self.pod_security = PodSecurityConfiguration::read(&stated).map_err(wrong)?,
             "ResourceQuota" => self.limited_resources = settings::limited_resources(&stated).map_err(wrong)?,
+            "EventRateLimit" => self.event_limits = settings::event_limits(&stated).map_err(wrong)?,
             "PodNodeSelector" => self.node_selectors = settings::node_selectors(&stated).map_err(wrong)?,
             "MutatingAdmissionWebhook" => self.mutating_credentials = Some(credentials(&stated).map_err(wrong)?),
             _ => self.validating_credentials = Some(credentials(&stated).map_err(wrong)?),
@@ -143,7 +146,7 @@ mod tests {
         let hooks = directory.path().join("hooks.kubeconfig");
         std::fs::write(&hooks, "users: [{name: '*', user: {token: t}}]\n").unwrap();
         std::fs::write(&file, text.replace("HOOKS", &hooks.display().to_string())).unwrap();
-        let beside = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b, n: 'c=d,a=b'}\n";
+        let beside = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b, team: 'c=d,a=b'}\n";
         std::fs::write(directory.path().join("selectors.yaml"), beside).unwrap();
         AdmissionConfiguration::from_file(&file)
     }
@@ -169,9 +172,13 @@ mod tests {
             let text = format!("{HEAD}plugins: [{{name: ResourceQuota, configuration: {own}}}]\n");
             assert_eq!(configuration(&text).unwrap().limited_resources.len(), 1, "{version}");
         }
+        let own = "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 5, burst: 7}]}";
+        let limits =
+            configuration(&format!("{HEAD}plugins: [{{name: EventRateLimit, configuration: {own}}}]\n")).unwrap();
+        assert_eq!((limits.event_limits[0].qps, limits.event_limits[0].burst), (5, 7));
         let selectors = format!("{HEAD}plugins: [{{name: PodNodeSelector, path: selectors.yaml}}]\n");
         let old = selectors.replace("apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1");
-        let bare = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b, n: 'c=d,a=b'}\n";
+        let bare = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b, team: 'c=d,a=b'}\n";
         let stated = configuration(&selectors).unwrap().node_selectors;
         assert_ne!(stated, NodeSelectors::default());
         for same in [&*old, bare] {
@@ -215,14 +222,26 @@ mod tests {
             &quota("{resource: pods, matchScopes: [{scope: x}]}"),
             "unknown field \"limitedResources[0].matchScopes[0].scope\"",
         );
+        let events = |limits: &str| {
+            format!(
+                "{{name: EventRateLimit, configuration: {{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: {limits}}}}}"
+            )
+        };
+        check(&events("[]"), "limits: Invalid value: []: must not be empty");
+        check(&events("[{type: Pod, qps: 1, burst: 1}]"), "limits[0].type: Unsupported value: \"Pod\"");
+        check(&events("[{type: Server, qps: 1}]"), "limits[0].burst: Invalid value: 0: must be positive");
+        check(&events("[{type: Server, qps: -1, burst: 1}]"), "limits[0].qps: Invalid value: -1: must be positive");
+        check(&events("[{type: User, qps: 1, burst: 1, cacheSize: -1}]"), "limits[0].cacheSize: Invalid value: -1");
         let selectors =
             |of: &str| format!("{{name: PodNodeSelector, configuration: {{podNodeSelectorPluginConfig: {of}}}}}");
-        check(&selectors("{n: a}"), "podNodeSelectorPluginConfig[n]: invalid selector: a");
-        check(&selectors("{n: 5}"), "podNodeSelectorPluginConfig[n]");
+        check(&selectors("{team: a}"), "podNodeSelectorPluginConfig[team]: invalid selector: a");
+        check(&selectors("{team: 5}"), "podNodeSelectorPluginConfig[team]");
         check("{name: Nothing}", "the plugin \"Nothing\" is unknown");
         check("{name: PodSecurity, setting: x}", "unknown field \"plugins[].setting\"");
         // Plugins without settings, and plugins that are never on, are passed over.
-        for plugin in ["ResourceQuota", "LimitRanger, configuration: {a: b}", "EventRateLimit, path: none.yaml"] {
+        for plugin in
+            ["ResourceQuota", "LimitRanger, configuration: {a: b}", "PodTolerationRestriction, path: none.yaml"]
+        {
             configuration(&format!("{HEAD}plugins: [{{name: {plugin}}}]\n")).unwrap();
         }
         configuration("imagePolicy: {}\n").unwrap();

@@ -15,7 +15,9 @@ mod shown;
 mod told;
 mod webhooks;
 
-pub use builtin::{NodeSelectors, PodSecurityConfiguration, PodSecurityDecision, PodSecurityStats};
+pub use builtin::{
+    EventLimit, EventLimitKind, NodeSelectors, PodSecurityConfiguration, PodSecurityDecision, PodSecurityStats,
+};
 pub use configuration::AdmissionConfiguration;
 pub use plugins::{Parts, Selection, chain};
 pub use policies::PolicyStatus;

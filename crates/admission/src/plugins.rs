@@ -12,10 +12,11 @@ use keelson_outbound::Outbound;
 use keelson_registry::{Admission, AdmissionChain, InherentPlugin};
 
 use crate::builtin::{
-    AlwaysPullImages, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps, ExtendedResourceToleration,
-    LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists, NodeDeclaredFeatureValidator, NodeRestriction,
-    OwnerReferencesPermissionEnforcement, PersistentVolumeClaimResize, PodNodeSelector, PodResizeValidator,
-    PodSecurity, PodSecurityStats, PodTopologyLabels, RuntimeClasses, ServiceAccounts, TaintNodesByCondition,
+    AlwaysPullImages, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps, EventRateLimit,
+    ExtendedResourceToleration, LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists,
+    NodeDeclaredFeatureValidator, NodeRestriction, OwnerReferencesPermissionEnforcement, PersistentVolumeClaimResize,
+    PodNodeSelector, PodResizeValidator, PodSecurity, PodSecurityStats, PodTopologyLabels, RuntimeClasses,
+    ServiceAccounts, TaintNodesByCondition,
 };
 use crate::configuration::AdmissionConfiguration;
 use crate::policies::{MutatingPolicies, ValidatingPolicies};
@@ -119,7 +120,7 @@ const PLUGINS: &[Plugin] = &[
     on("Priority", Inherent(InherentPlugin::Priority)),
     on("DefaultTolerationSeconds", Inherent(InherentPlugin::DefaultTolerationSeconds)),
     off("PodTolerationRestriction", Missing),
-    off("EventRateLimit", Missing),
+    off("EventRateLimit", By(|parts| Ok(Arc::new(EventRateLimit::new(&parts.configuration.event_limits)?)))),
     off("ExtendedResourceToleration", By(|_| Ok(Arc::new(ExtendedResourceToleration)))),
     on("DefaultStorageClass", Inherent(InherentPlugin::DefaultStorageClass)),
     on("StorageObjectInUseProtection", Inherent(InherentPlugin::StorageObjectInUseProtection)),

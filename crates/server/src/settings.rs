@@ -121,7 +121,7 @@ impl Settings {
 
 /// A digest of the settings of admission plugins. The credentials of webhooks are files of each host, and may differ.
 fn admission_control_config(config: &Config) -> String {
-    let AdmissionConfiguration { pod_security, limited_resources, node_selectors, .. } =
+    let AdmissionConfiguration { pod_security, limited_resources, node_selectors, event_limits, .. } =
         &config.admission_configuration;
     let mut digested = format!("{pod_security:?}");
     if !limited_resources.is_empty() {
@@ -129,6 +129,9 @@ fn admission_control_config(config: &Config) -> String {
     }
     if *node_selectors != NodeSelectors::default() {
         digested.push_str(&format!("{node_selectors:?}"));
+    }
+    if !event_limits.is_empty() {
+        digested.push_str(&format!("{event_limits:?}"));
     }
     hash(digested.as_bytes())
 }

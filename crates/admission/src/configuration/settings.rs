@@ -9,11 +9,17 @@ use keelson_meta::go_format::quote;
 use keelson_meta::json::{Map, Value};
 use keelson_registry::{LimitedResource, QuotaScope};
 
-use crate::builtin::NodeSelectors;
+use crate::builtin::{DEFAULT_KEYS, EventLimit, EventLimitKind, NodeSelectors};
 
 /// The plugins that have settings.
-pub(super) const HAVE_SETTINGS: [&str; 5] =
-    ["MutatingAdmissionWebhook", "PodNodeSelector", "PodSecurity", "ResourceQuota", "ValidatingAdmissionWebhook"];
+pub(super) const HAVE_SETTINGS: [&str; 6] = [
+    "EventRateLimit",
+    "MutatingAdmissionWebhook",
+    "PodNodeSelector",
+    "PodSecurity",
+    "ResourceQuota",
+    "ValidatingAdmissionWebhook",
+];
 
 const CONFIG_V1: &str = "apiserver.config.k8s.io/v1";
 
@@ -89,6 +95,39 @@ fn limited_resource(place: &str, limited: &Map) -> Result<LimitedResource, Strin
         match_contains: texts(limited, place, "matchContains")?,
         match_scopes: scopes.collect::<Result<_, String>>()?,
     })
+}
+
+/// The limits for the rate of events.
+pub(super) fn event_limits(stated: &Value) -> Result<Vec<EventLimit>, String> {
+    let map = of_kind(stated, &[("eventratelimit.admission.k8s.io/v1alpha1", "Configuration")], &["limits"])?;
+    let limits = objects(map, "", "limits")?;
+    if limits.is_empty() {
+        return Err(FieldError::invalid("limits", Value::Array(Vec::new()), "must not be empty").to_string());
+    }
+    limits.into_iter().map(|(place, limit)| event_limit(&place, limit)).collect()
+}
+
+fn event_limit(place: &str, limit: &Map) -> Result<EventLimit, String> {
+    known_fields(limit, &format!("{place}."), &["type", "qps", "burst", "cacheSize"])?;
+    let name = text(limit, "type");
+    let kind = EventLimitKind::ALL.into_iter().find(|kind| kind.name() == name);
+    let kind = kind.ok_or_else(|| {
+        let known = EventLimitKind::ALL.map(EventLimitKind::name);
+        FieldError::not_supported(format!("{place}.type"), name, &known).to_string()
+    })?;
+    let number = |field: &str, least: i64, why: &str| {
+        let stated = limit.get(field).filter(|stated| !stated.is_null());
+        let number = stated.map_or(Some(0), Value::as_i64);
+        let number = number.ok_or_else(|| format!("{place}.{field} is no whole number"))?;
+        let fitting = u32::try_from(number).ok().filter(|_| number >= least);
+        fitting.ok_or_else(|| FieldError::invalid(format!("{place}.{field}"), number, why).to_string())
+    };
+    let (burst, qps) = (number("burst", 1, "must be positive")?, number("qps", 1, "must be positive")?);
+    let keys = match number("cacheSize", 0, "must not be negative")? {
+        0 => DEFAULT_KEYS,
+        keys => keys as usize,
+    };
+    Ok(EventLimit { kind, qps, burst, keys })
 }
 
 /// The node selectors of namespaces.

@@ -165,7 +165,7 @@ plugins:
     let error = AdmissionConfiguration::from_file(&path).unwrap_err();
     assert!(error.contains("defaults.enforce: Invalid value: \"high\""), "{error}");
     // Plugins without settings, plugins that are never on, and the group's older name are taken.
-    let others = "- name: ResourceQuota\n- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {}}\n- name: EventRateLimit\n  path: none.yaml\n";
+    let others = "- name: ResourceQuota\n- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {}}\n- name: PodTolerationRestriction\n  path: none.yaml\n";
     std::fs::write(&path, format!("{text}{others}").replace("apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"))
         .unwrap();
     AdmissionConfiguration::from_file(&path).unwrap();
