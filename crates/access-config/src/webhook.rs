@@ -7,12 +7,14 @@ mod authorizer;
 mod client;
 mod conditions;
 mod connection;
+mod host_credentials;
 mod kubeconfig;
 mod tokens;
 
 pub use authorizer::{AskedCounts, WebhookCounts};
 pub use client::ReviewVersion;
 pub use connection::WebhookConnection;
+pub use host_credentials::{HostCredentials, WebhookUsers};
 pub use kubeconfig::WebhookEndpoint;
 pub use tokens::WebhookTokens;
 

@@ -34,7 +34,7 @@ const GROUP: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
 
 /// What every node may do besides: verbs, the group, and resources with their subresources.
-const EVERY_NODE: [(&[&str], &str, &[&str]); 9] = [
+const EVERY_NODE: [(&[&str], &str, &[&str]); 10] = [
     (&["create"], "authentication.k8s.io", &["tokenreviews"]),
     (&["create"], "authorization.k8s.io", &["subjectaccessreviews", "localsubjectaccessreviews"]),
     (&["get", "list", "watch"], "", &["services"]),
@@ -44,6 +44,7 @@ const EVERY_NODE: [(&[&str], &str, &[&str]); 9] = [
     (&["create", "get", "list", "watch"], "certificates.k8s.io", &["certificatesigningrequests"]),
     (&["get", "list", "watch"], "storage.k8s.io", &["csidrivers"]),
     (&["get", "list", "watch"], "node.k8s.io", &["runtimeclasses"]),
+    (&["get", "list", "watch"], "certificates.k8s.io", &["clustertrustbundles"]),
 ];
 
 /// The name of the node that a user is, if it is one.

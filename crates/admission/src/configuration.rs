@@ -1,63 +1,250 @@
 //! The file of `--admission-control-config-file`: settings of plugins, by their names.
 //!
-//! It is upstream's `AdmissionConfiguration`, with the settings of a plugin in it or in a file of their own beside it. Of the plugins
-//! here, PodSecurity has settings. Those of other plugins that can be on are refused, since their author counts on them; those of
-//! plugins that are never on are passed over, as upstream does with plugins that are off.
+//! It is upstream's `AdmissionConfiguration`. The settings of a plugin stand in it or in a file beside it ([`settings`] reads them).
+//! Settings of a plugin that has none, or that is never on, are passed over with a warning; an unknown plugin or field is an error.
 
+mod settings;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use keelson_access_config::HostCredentials;
 use keelson_codec::yaml;
-use keelson_meta::json::Value;
+use keelson_meta::json::{Map, Value};
+use keelson_registry::LimitedResource;
 
-pub use crate::builtin::PodSecurityConfiguration;
-
-use crate::plugins::is_never_on;
+use crate::builtin::{EventLimit, NodeSelectors, PodSecurityConfiguration};
+use crate::plugins::is_known;
+use settings::{known_fields, text};
 
 /// The versions of the file; the last one is from before the group got its name.
 const VERSIONS: [&str; 3] =
     ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1alpha1", "apiserver.k8s.io/v1alpha1"];
 const KIND: &str = "AdmissionConfiguration";
-const POD_SECURITY: &str = "PodSecurity";
+/// The field of a file that holds nothing but the settings of PodNodeSelector: the form before there was a kind.
+const NODE_SELECTORS: &str = "podNodeSelectorPluginConfig";
+/// Its counterpart for ImagePolicyWebhook, which is never on.
+const IMAGE_POLICY: &str = "imagePolicy";
 
-impl PodSecurityConfiguration {
-    /// Reads the settings of pod security from the file that has those of all plugins.
+/// The settings of all plugins that have any.
+#[derive(Clone, Debug, Default)]
+pub struct AdmissionConfiguration {
+    /// Pod security in namespaces without labels, and exemptions from it.
+    pub pod_security: PodSecurityConfiguration,
+    /// Resources that need a quota.
+    pub limited_resources: Vec<LimitedResource>,
+    /// Node selectors of namespaces.
+    pub node_selectors: NodeSelectors,
+    /// Limits for the rate of events.
+    pub event_limits: Vec<EventLimit>,
+    /// Credentials for webhooks that change objects.
+    pub mutating_credentials: Option<Arc<HostCredentials>>,
+    /// Credentials for webhooks that validate objects.
+    pub validating_credentials: Option<Arc<HostCredentials>>,
+}
+
+impl AdmissionConfiguration {
+    /// Reads the file, and the files that it names.
     ///
     /// # Errors
-    /// What is wrong with it, for the operator.
+    /// A file can't be read, or its contents can't be used; the text is for the operator.
     pub fn from_file(path: &Path) -> Result<Self, String> {
-        let stated = read(path)?;
-        let text = |of: &Value, field: &str| of.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let version = text(&stated, "apiVersion");
-        if text(&stated, "kind") != KIND || !VERSIONS.contains(&&*version) {
+        let document = read(path)?;
+        let wrong = |why: String| format!("{}: {why}", path.display());
+        let stated = document.as_object().ok_or_else(|| wrong(format!("it is no {KIND}")))?;
+        let mut configuration = Self::default();
+        if text(stated, "kind").is_empty() && stated.get(NODE_SELECTORS).is_some() {
+            configuration.node_selectors = settings::node_selectors(&document).map_err(wrong)?;
+            return Ok(configuration);
+        }
+        if text(stated, "kind").is_empty() && stated.get(IMAGE_POLICY).is_some() {
+            warn_of_unused("ImagePolicyWebhook");
+            return Ok(configuration);
+        }
+        if text(stated, "kind") != KIND || !VERSIONS.contains(&text(stated, "apiVersion")) {
             return Err(format!("{} is no {KIND} of {}", path.display(), VERSIONS[0]));
         }
-        let mut settings = Self::default();
+        known_fields(stated, "", &["apiVersion", "kind", "plugins"]).map_err(wrong)?;
+        let mut seen = BTreeSet::new();
         for plugin in stated.get("plugins").and_then(Value::as_array).into_iter().flatten() {
-            let (name, beside) = (text(plugin, "name"), text(plugin, "path"));
-            let has_settings = !beside.is_empty() || plugin.get("configuration").is_some_and(|own| !own.is_null());
-            if name != POD_SECURITY && is_never_on(&name) {
-                tracing::warn!(plugin = name, "the settings of an admission plugin that is off are passed over");
+            let plugin = plugin.as_object().ok_or_else(|| wrong("a plugin is no object".to_owned()))?;
+            known_fields(plugin, "plugins[].", &["name", "path", "configuration"]).map_err(wrong)?;
+            let name = text(plugin, "name");
+            // As upstream has it, the first entry of a plugin counts.
+            if !seen.insert(name) {
+                warn_of_unused(name);
                 continue;
             }
-            if name != POD_SECURITY && has_settings {
-                return Err(format!("{}: the plugin {name:?} has no settings here", path.display()));
-            }
-            if !has_settings {
-                continue;
-            }
-            let own = match (plugin.get("configuration"), beside.as_str()) {
-                (Some(configuration), _) if !configuration.is_null() => configuration.clone(),
-                (_, beside) => read(&path.parent().unwrap_or(Path::new("")).join(beside))?,
-            };
-            settings = Self::read(&own).map_err(|why| format!("{}: {name}: {why}", path.display()))?;
+            configuration.take(path, name, plugin)?;
         }
-        Ok(settings)
+        Ok(configuration)
     }
+
+    /// The credentials that are followed while the server runs.
+    pub fn credentials(&self) -> impl Iterator<Item = &Arc<HostCredentials>> {
+        [&self.mutating_credentials, &self.validating_credentials].into_iter().flatten()
+    }
+
+    /// Takes the settings of one plugin.
+    fn take(&mut self, path: &Path, name: &str, plugin: &Map) -> Result<(), String> {
+        let wrong = |why: String| format!("{}: {name}: {why}", path.display());
+        let beside = text(plugin, "path");
+        let stated = plugin.get("configuration").filter(|stated| !stated.is_null());
+        if !is_known(name) {
+            return Err(format!("{}: the plugin {name:?} is unknown", path.display()));
+        }
+        if stated.is_none() && beside.is_empty() {
+            return Ok(());
+        }
+        if !settings::HAVE_SETTINGS.contains(&name) {
+            warn_of_unused(name);
+            return Ok(());
+        }
+        let stated = match stated {
+            Some(stated) => stated.clone(),
+            None => read(&path.parent().unwrap_or(Path::new("")).join(beside))?,
+        };
+        match name {
+            "PodSecurity" => self.pod_security = PodSecurityConfiguration::read(&stated).map_err(wrong)?,
+            "ResourceQuota" => self.limited_resources = settings::limited_resources(&stated).map_err(wrong)?,
+            "EventRateLimit" => self.event_limits = settings::event_limits(&stated).map_err(wrong)?,
+            "PodNodeSelector" => self.node_selectors = settings::node_selectors(&stated).map_err(wrong)?,
+            "MutatingAdmissionWebhook" => self.mutating_credentials = Some(credentials(&stated).map_err(wrong)?),
+            _ => self.validating_credentials = Some(credentials(&stated).map_err(wrong)?),
+        }
+        Ok(())
+    }
+}
+
+/// The credentials in the kubeconfig that the settings of webhooks name.
+fn credentials(stated: &Value) -> Result<Arc<HostCredentials>, String> {
+    let file = settings::webhook_kubeconfig(stated)?;
+    HostCredentials::of_file(&file).map(Arc::new).map_err(|error| error.to_string())
+}
+
+fn warn_of_unused(plugin: &str) {
+    tracing::warn!(plugin, "settings of an admission plugin are not used");
 }
 
 fn read(path: &Path) -> Result<Value, String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let parsed = yaml::parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(parsed.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
+
+    fn configuration(text: &str) -> Result<AdmissionConfiguration, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("admission.yaml");
+        let hooks = directory.path().join("hooks.kubeconfig");
+        std::fs::write(&hooks, "users: [{name: '*', user: {token: t}}]\n").unwrap();
+        std::fs::write(&file, text.replace("HOOKS", &hooks.display().to_string())).unwrap();
+        let beside = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b, team: 'c=d,a=b'}\n";
+        std::fs::write(directory.path().join("selectors.yaml"), beside).unwrap();
+        AdmissionConfiguration::from_file(&file)
+    }
+
+    #[test]
+    fn each_plugin_has_its_settings_in_every_version_of_them() {
+        let webhooks = |plugin: &str, version: &str, kind: &str| {
+            let own = format!("{{apiVersion: {version}, kind: {kind}, kubeConfigFile: HOOKS}}");
+            configuration(&format!("{HEAD}plugins: [{{name: {plugin}, configuration: {own}}}]\n")).unwrap()
+        };
+        let v1 = ("apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration");
+        let only_mutating = webhooks("MutatingAdmissionWebhook", v1.0, v1.1);
+        assert!(only_mutating.mutating_credentials.is_some() && only_mutating.validating_credentials.is_none());
+        let only_validating =
+            webhooks("ValidatingAdmissionWebhook", "apiserver.config.k8s.io/v1alpha1", "WebhookAdmission");
+        assert!(only_validating.validating_credentials.is_some() && only_validating.mutating_credentials.is_none());
+        for (version, kind) in [
+            ("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration"),
+            ("resourcequota.admission.k8s.io/v1beta1", "Configuration"),
+            ("resourcequota.admission.k8s.io/v1alpha1", "Configuration"),
+        ] {
+            let own = format!("{{apiVersion: {version}, kind: {kind}, limitedResources: [{{resource: pods}}]}}");
+            let text = format!("{HEAD}plugins: [{{name: ResourceQuota, configuration: {own}}}]\n");
+            assert_eq!(configuration(&text).unwrap().limited_resources.len(), 1, "{version}");
+        }
+        let own = "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 5, burst: 7}]}";
+        let limits =
+            configuration(&format!("{HEAD}plugins: [{{name: EventRateLimit, configuration: {own}}}]\n")).unwrap();
+        assert_eq!((limits.event_limits[0].qps, limits.event_limits[0].burst), (5, 7));
+        let selectors = format!("{HEAD}plugins: [{{name: PodNodeSelector, path: selectors.yaml}}]\n");
+        let old = selectors.replace("apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1");
+        let bare = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b, team: 'c=d,a=b'}\n";
+        let stated = configuration(&selectors).unwrap().node_selectors;
+        assert_ne!(stated, NodeSelectors::default());
+        for same in [&*old, bare] {
+            assert_eq!(configuration(same).unwrap().node_selectors, stated, "{same}");
+        }
+        // The first of several entries counts.
+        let twice = selectors.replace("}]", "}, {name: PodNodeSelector, configuration: {}}]");
+        assert_eq!(configuration(&twice).unwrap().node_selectors, stated);
+    }
+
+    #[test]
+    fn settings_that_can_not_be_used_say_why() {
+        let check = |plugins: &str, expected: &str| {
+            let told = configuration(&format!("{HEAD}plugins: [{plugins}]\n")).unwrap_err();
+            assert!(told.contains(expected), "{plugins}: {told}");
+        };
+        let hook = |rest: &str| {
+            format!(
+                "{{name: ValidatingAdmissionWebhook, configuration: {{apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration{rest}}}}}"
+            )
+        };
+        let absolute = "kubeConfigFile: Invalid value: \"\": must be an absolute file path";
+        check(&hook(""), absolute);
+        check(&hook(", kubeConfigFile: hooks.kubeconfig"), "must be an absolute file path");
+        check(&hook(", kubeConfigFile: /none/there"), "/none/there");
+        check(&hook(", staticManifestsDir: /x"), "unknown field \"staticManifestsDir\"");
+        check(
+            &hook("").replace("config.k8s.io/v1", "config.k8s.io/v1alpha1"),
+            "no kind \"WebhookAdmissionConfiguration\"",
+        );
+        check("{name: ValidatingAdmissionWebhook, configuration: {}}", "Object 'Kind' is missing");
+        let quota = |rest: &str| {
+            format!(
+                "{{name: ResourceQuota, configuration: {{apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{rest}]}}}}"
+            )
+        };
+        check(&quota("{apiGroup: apps}"), "limitedResources[0].resource: Required value");
+        check(&quota("{resource: pods, matchContains: [1]}"), "limitedResources[0].matchContains");
+        check(&quota("{resource: pods, limit: 1}"), "unknown field \"limitedResources[0].limit\"");
+        check(
+            &quota("{resource: pods, matchScopes: [{scope: x}]}"),
+            "unknown field \"limitedResources[0].matchScopes[0].scope\"",
+        );
+        let events = |limits: &str| {
+            format!(
+                "{{name: EventRateLimit, configuration: {{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: {limits}}}}}"
+            )
+        };
+        check(&events("[]"), "limits: Invalid value: []: must not be empty");
+        check(&events("[{type: Pod, qps: 1, burst: 1}]"), "limits[0].type: Unsupported value: \"Pod\"");
+        check(&events("[{type: Server, qps: 1}]"), "limits[0].burst: Invalid value: 0: must be positive");
+        check(&events("[{type: Server, qps: -1, burst: 1}]"), "limits[0].qps: Invalid value: -1: must be positive");
+        check(&events("[{type: User, qps: 1, burst: 1, cacheSize: -1}]"), "limits[0].cacheSize: Invalid value: -1");
+        let selectors =
+            |of: &str| format!("{{name: PodNodeSelector, configuration: {{podNodeSelectorPluginConfig: {of}}}}}");
+        check(&selectors("{team: a}"), "podNodeSelectorPluginConfig[team]: invalid selector: a");
+        check(&selectors("{team: 5}"), "podNodeSelectorPluginConfig[team]");
+        check("{name: Nothing}", "the plugin \"Nothing\" is unknown");
+        check("{name: PodSecurity, setting: x}", "unknown field \"plugins[].setting\"");
+        // Plugins without settings, and plugins that are never on, are passed over.
+        for plugin in
+            ["ResourceQuota", "LimitRanger, configuration: {a: b}", "PodTolerationRestriction, path: none.yaml"]
+        {
+            configuration(&format!("{HEAD}plugins: [{{name: {plugin}}}]\n")).unwrap();
+        }
+        configuration("imagePolicy: {}\n").unwrap();
+        assert!(configuration("kind: Other\napiVersion: v1\n").unwrap_err().contains("is no AdmissionConfiguration"));
+    }
 }

@@ -15,8 +15,10 @@ mod shown;
 mod told;
 mod webhooks;
 
-pub use builtin::{PodSecurityDecision, PodSecurityStats};
-pub use configuration::PodSecurityConfiguration;
+pub use builtin::{
+    EventLimit, EventLimitKind, NodeSelectors, PodSecurityConfiguration, PodSecurityDecision, PodSecurityStats,
+};
+pub use configuration::AdmissionConfiguration;
 pub use plugins::{Parts, Selection, chain};
 pub use policies::PolicyStatus;
 pub use webhooks::{Rejection, WebhookKey, WebhookKind, WebhookStats, WebhookTimes};

@@ -12,12 +12,13 @@ use keelson_outbound::Outbound;
 use keelson_registry::{Admission, AdmissionChain, InherentPlugin};
 
 use crate::builtin::{
-    AlwaysPullImages, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps, ExtendedResourceToleration,
-    LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists, NodeDeclaredFeatureValidator, NodeRestriction,
-    OwnerReferencesPermissionEnforcement, PersistentVolumeClaimResize, PodNodeSelector, PodResizeValidator,
-    PodSecurity, PodSecurityConfiguration, PodSecurityStats, PodTopologyLabels, RuntimeClasses, ServiceAccounts,
-    TaintNodesByCondition,
+    AlwaysPullImages, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps, EventRateLimit,
+    ExtendedResourceToleration, LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists,
+    NodeDeclaredFeatureValidator, NodeRestriction, OwnerReferencesPermissionEnforcement, PersistentVolumeClaimResize,
+    PodNodeSelector, PodResizeValidator, PodSecurity, PodSecurityStats, PodTopologyLabels, RuntimeClasses,
+    ServiceAccounts, TaintNodesByCondition,
 };
+use crate::configuration::AdmissionConfiguration;
 use crate::policies::{MutatingPolicies, ValidatingPolicies};
 use crate::webhooks::{WebhookKind, WebhookStats, Webhooks};
 use Built::{Apart, By, Idle, InPart, Inherent, Missing};
@@ -39,8 +40,8 @@ pub struct Parts {
     pub has_node_rights: bool,
     /// By which names are generated.
     pub random: Arc<dyn Random>,
-    /// What holds for pods where namespaces say nothing, and who is exempt.
-    pub pod_security: PodSecurityConfiguration,
+    /// The settings of the plugins.
+    pub configuration: AdmissionConfiguration,
 }
 
 impl fmt::Debug for Parts {
@@ -111,15 +112,15 @@ const PLUGINS: &[Plugin] = &[
     on(
         "PodSecurity",
         By(|parts| {
-            let (configuration, stats) = (parts.pod_security.clone(), parts.pod_security_stats.clone());
+            let (configuration, stats) = (parts.configuration.pod_security.clone(), parts.pod_security_stats.clone());
             Ok(Arc::new(PodSecurity::new(configuration, stats)))
         }),
     ),
-    off("PodNodeSelector", By(|_| Ok(Arc::new(PodNodeSelector)))),
+    off("PodNodeSelector", By(|parts| Ok(Arc::new(PodNodeSelector::new(parts.configuration.node_selectors.clone()))))),
     on("Priority", Inherent(InherentPlugin::Priority)),
     on("DefaultTolerationSeconds", Inherent(InherentPlugin::DefaultTolerationSeconds)),
     off("PodTolerationRestriction", Missing),
-    off("EventRateLimit", Missing),
+    off("EventRateLimit", By(|parts| Ok(Arc::new(EventRateLimit::new(&parts.configuration.event_limits)?)))),
     off("ExtendedResourceToleration", By(|_| Ok(Arc::new(ExtendedResourceToleration)))),
     on("DefaultStorageClass", Inherent(InherentPlugin::DefaultStorageClass)),
     on("StorageObjectInUseProtection", Inherent(InherentPlugin::StorageObjectInUseProtection)),
@@ -146,7 +147,11 @@ const PLUGINS: &[Plugin] = &[
 ];
 
 fn webhooks(kind: WebhookKind, parts: &Parts) -> Result<Arc<dyn Admission>, ApiError> {
-    Ok(Arc::new(Webhooks::new(kind, &parts.cache, &parts.outbound, &parts.webhook_stats)?))
+    let credentials = match kind {
+        WebhookKind::Mutating => &parts.configuration.mutating_credentials,
+        WebhookKind::Validating => &parts.configuration.validating_credentials,
+    };
+    Ok(Arc::new(Webhooks::new(kind, &parts.cache, &parts.outbound, credentials.clone(), &parts.webhook_stats)?))
 }
 
 /// Which plugins are switched on and off by name.
@@ -223,10 +228,9 @@ impl Selection {
     }
 }
 
-/// Returns whether a plugin of upstream's is off by default and can't be switched on here.
-pub(crate) fn is_never_on(name: &str) -> bool {
-    let is_so = |plugin: &Plugin| plugin.is_on == IsOn::Never && matches!(plugin.built, Missing);
-    PLUGINS.iter().any(|plugin| plugin.name == name && is_so(plugin))
+/// Returns whether upstream has a plugin of this name.
+pub(crate) fn is_known(name: &str) -> bool {
+    PLUGINS.iter().any(|plugin| plugin.name == name)
 }
 
 /// The plugins that are switched on, in their order.

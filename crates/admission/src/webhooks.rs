@@ -19,6 +19,7 @@ use std::time::Instant;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use keelson_access::follow::{Follower, Index, decoded};
+use keelson_access_config::HostCredentials;
 use keelson_cache::{Cache, Entry};
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
@@ -112,6 +113,8 @@ pub(crate) struct Webhooks {
     kind: WebhookKind,
     hooks: Follower<Hooks>,
     outbound: Arc<Outbound>,
+    /// The credentials that webhooks are shown, by their hosts.
+    credentials: Option<Arc<HostCredentials>>,
     stats: Arc<WebhookStats>,
     failures: RepeatLog,
 }
@@ -127,12 +130,14 @@ impl Webhooks {
         kind: WebhookKind,
         cache: &Arc<Cache>,
         outbound: &Arc<Outbound>,
+        credentials: Option<Arc<HostCredentials>>,
         stats: &Arc<WebhookStats>,
     ) -> Result<Self, ApiError> {
         let prefix = key_prefix(GROUP, kind.configurations())?;
         let hooks = Follower::new(cache.clone(), [((), prefix.as_str())]);
         let hooks = hooks.map_err(|error| ApiError::Internal(error.to_string()))?;
-        Ok(Self { kind, hooks, outbound: outbound.clone(), stats: stats.clone(), failures: RepeatLog::new() })
+        let (outbound, stats) = (outbound.clone(), stats.clone());
+        Ok(Self { kind, hooks, outbound, credentials, stats, failures: RepeatLog::new() })
     }
 
     fn hooks(&self) -> Arc<[Arc<Hook>]> {

@@ -135,6 +135,17 @@ impl Entry {
         }
     }
 
+    /// A copy of the entry with its object in another form, and with the fields of that form, by which selectors find it.
+    ///
+    /// Cost: a look at all of the object.
+    #[must_use]
+    pub fn with_fields_of(&self, object: StoredObject) -> Self {
+        let checked = Checked::from(object.clone());
+        let summary = checked.summary(&self.layout.fields);
+        let fields = summary.map_or(Fields(None), |summary| Fields::join(&summary.fields));
+        Self { fields, ..self.with_object(object) }
+    }
+
     /// The name of the object.
     pub fn name(&self) -> &str {
         self.key.rsplit_once('/').map_or(&*self.key, |(_, name)| name)

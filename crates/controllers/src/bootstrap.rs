@@ -171,7 +171,7 @@ impl Bootstrap {
             Hook::PriorityClasses => self.ensure_all("scheduling.k8s.io", "priorityclasses", priority_classes()).await,
             Hook::Roles => {
                 self.inherit_bindings().await?;
-                let pieces = policy::pieces().map_err(ApiError::Internal)?;
+                let pieces = policy::pieces(self.has_trust_bundles()).map_err(ApiError::Internal)?;
                 let reconciled = self.each(pieces, |piece| self.reconcile(piece)).await;
                 match &self.aggregation {
                     Some(aggregation) => worse(reconciled, aggregation.fill_all().await),
@@ -192,6 +192,13 @@ impl Bootstrap {
                 self.ensure_all("apiregistration.k8s.io", "apiservices", self.api_services.clone()).await
             }
         }
+    }
+
+    /// Returns true where clients find ClusterTrustBundles.
+    fn has_trust_bundles(&self) -> bool {
+        let surface = self.client.registry().surface();
+        let serves = |version: &str| surface.lookup("certificates.k8s.io", version, "clustertrustbundles").is_some();
+        ["v1beta1", "v1alpha1"].into_iter().any(serves)
     }
 
     /// Makes all of these, whatever becomes of the others; of several errors one that holds readiness back.

@@ -8,6 +8,7 @@ mod certificate_signing;
 mod client;
 mod cluster_role_aggregation;
 mod conflicts;
+mod flow_schema_status;
 mod follow;
 mod garbage_collection;
 mod identity;
@@ -30,6 +31,7 @@ pub use certificate_signing::CertificateSigning;
 pub use client::{Client, SERVER_MANAGER, Stored};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use conflicts::retry_conflicts;
+pub use flow_schema_status::FlowSchemaStatus;
 pub use follow::follow;
 pub use garbage_collection::{
     EventElsewhere, GarbageCollection, ObjectElsewhere, ObjectsElsewhere, PageElsewhere, ResourceElsewhere,

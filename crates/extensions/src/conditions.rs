@@ -12,23 +12,35 @@ pub(crate) const NAMES_ACCEPTED: &str = "NamesAccepted";
 pub(crate) const ESTABLISHED: &str = "Established";
 pub(crate) const TERMINATING: &str = "Terminating";
 pub(crate) const APPROVAL: &str = "KubernetesAPIApprovalPolicyConformant";
+pub(crate) const NON_STRUCTURAL: &str = "NonStructuralSchema";
 
 /// A condition as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) kind: &'static str,
     pub(crate) holds: bool,
+    /// True for a condition that neither holds nor fails.
+    pub(crate) is_unknown: bool,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
 impl Condition {
     pub(crate) fn new(kind: &'static str, holds: bool, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, holds, reason, message: message.into() }
+        Self { kind, holds, is_unknown: false, reason, message: message.into() }
+    }
+
+    /// A condition that neither holds nor fails.
+    pub(crate) fn unknown(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { is_unknown: true, ..Self::new(kind, false, reason, message) }
     }
 
     fn status(&self) -> &'static str {
-        if self.holds { "True" } else { "False" }
+        match self.holds {
+            _ if self.is_unknown => "Unknown",
+            true => "True",
+            false => "False",
+        }
     }
 }
 
@@ -67,6 +79,15 @@ pub(crate) fn set(definition: &mut Object, wanted: &Condition, now: SystemTime) 
     known["status"] = json!(wanted.status());
     known["reason"] = json!(wanted.reason);
     known["message"] = json!(wanted.message);
+    true
+}
+
+/// Removes a condition; returns whether it was there.
+pub(crate) fn remove(definition: &mut Object, kind: &str) -> bool {
+    if find(definition, kind).is_none() {
+        return false;
+    }
+    conditions_of(definition).retain(|condition| field(condition, "type") != kind);
     true
 }
 
@@ -115,5 +136,9 @@ mod tests {
             .map(|condition| field(condition, "type"))
             .collect();
         assert_eq!(kinds, [NAMES_ACCEPTED, ESTABLISHED]);
+        assert!(remove(&mut definition, ESTABLISHED) && !remove(&mut definition, ESTABLISHED));
+        assert!(find(&definition, ESTABLISHED).is_none() && holds(&definition, NAMES_ACCEPTED));
+        set(&mut definition, &Condition::unknown(NON_STRUCTURAL, "StructuralError", "m"), at(5));
+        assert_eq!(field(find(&definition, NON_STRUCTURAL).unwrap(), "status"), "Unknown");
     }
 }

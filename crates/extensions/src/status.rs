@@ -1,4 +1,5 @@
-//! The status of a definition: which names it has, whether it is established, whether the community approved it.
+//! The status of a definition: which names it has, whether it is established, whether the community approved it, and whether an
+//! older server has stored schemas that are not structural.
 //!
 //! Every server looks at every definition that changes, and writes what is not there yet; of several, one is faster and the others
 //! are told by a conflict. A definition is established in two steps, as upstream has it: when its names are accepted it is
@@ -6,13 +7,31 @@
 
 use keelson_controllers::{Outcome, Stored};
 use keelson_meta::json::json;
-use keelson_meta::{ApiError, Object};
-use keelson_supervision::warn_repeated;
+use keelson_meta::{ApiError, Object, field_error};
+use keelson_supervision::{outcome, warn_repeated};
+use keelson_validation::{NonStructural, non_structural};
+use tokio::task::spawn_blocking;
 
 use crate::approval;
-use crate::conditions::{self, Condition, ESTABLISHED};
+use crate::conditions::{self, Condition, ESTABLISHED, NON_STRUCTURAL};
 use crate::extensions::{Extensions, KnownDefinition};
 use crate::names::Verdict;
+
+/// The definition, and the condition that its schemas are not structural. Large schemas take longer than a request may hold a thread.
+async fn checked(known: &KnownDefinition) -> (Object, Option<Condition>) {
+    let entry = known.entry.clone();
+    let checking = spawn_blocking(move || {
+        let definition = entry.object.decode(entry.revision);
+        let condition = non_structural(&definition).map(|found| match found {
+            NonStructural::NoForm(why) => Condition::unknown(NON_STRUCTURAL, "StructuralError", why),
+            NonStructural::Violations(faults) => {
+                Condition::new(NON_STRUCTURAL, true, "Violations", field_error::join(&faults))
+            }
+        });
+        (definition, condition)
+    });
+    outcome(checking).await
+}
 
 impl Extensions {
     /// Has the status of a definition say what is so.
@@ -32,9 +51,13 @@ impl Extensions {
         let Some(known) = self.known(name).filter(|known| !known.read.terminating) else { return Ok(()) };
         let is_served = self.serving.serves(&known.read).await;
         let verdict = self.with_names(|names| (names.judge(&known.read), Vec::new()));
-        let mut next = known.entry.object.decode(known.entry.revision);
-        let written =
-            if self.say(&known, &verdict, is_served, &mut next) { Some(self.update_status(next).await) } else { None };
+        let (mut next, schemas) = checked(&known).await;
+        let is_changed = self.say(&known, &verdict, is_served, &mut next);
+        let is_changed = match &schemas {
+            Some(condition) => conditions::set(&mut next, condition, self.client.now()),
+            None => conditions::remove(&mut next, NON_STRUCTURAL),
+        } || is_changed;
+        let written = if is_changed { Some(self.update_status(next).await) } else { None };
         let revision = written.as_ref().and_then(|written| written.as_ref().ok()).map(|stored| stored.revision);
         self.with_names(|names| ((), names.settle(name, revision)));
         written.transpose().map(|_| ())

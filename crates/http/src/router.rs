@@ -83,9 +83,16 @@ impl Router {
         let target = self.newest_target(info, target).await;
         match check(info, target, &parts.method) {
             Ok(target) => self.service.call(request, target).await,
-            Err(error) => match (self.refuse_custom(info), error) {
-                (Some(Refusal::Error(error)), _) | (None, error) => respond::error(&error, *error_form),
-                (Some(Refusal::NoSuchPage), _) => respond::no_such_page(),
+            Err(error) => match self.refuse_custom(info) {
+                None => respond::error(&error, *error_form),
+                Some(Refusal::NoSuchPage) => respond::no_such_page(),
+                Some(Refusal::Error(error, deprecation)) => {
+                    let mut response = respond::error(&error, *error_form);
+                    if let Some(warning) = deprecation {
+                        respond::add_first_warning(response.headers_mut(), &warning);
+                    }
+                    response
+                }
             },
         }
     }
@@ -146,12 +153,13 @@ impl Router {
         }
         let below = info.subresource.as_deref()?;
         let resource = target.group_resource();
-        Some(Refusal::Error(match target.version.subresource(below) {
+        let error = match target.version.subresource(below) {
             Some(_) if info.rest.is_empty() => {
                 ApiError::MethodNotSupported { resource, verb: info.verb.as_str().to_owned() }
             }
             Some(_) | None => ApiError::NotFound { resource, name: info.name.clone().unwrap_or_default() },
-        }))
+        };
+        Some(Refusal::Error(error, target.version.deprecation().map(str::to_owned)))
     }
 
     /// What the objects are that a request for [`target`](Self::target) is about.
@@ -181,8 +189,8 @@ impl Router {
 enum Refusal {
     /// There is no such path.
     NoSuchPage,
-    /// Something about what it is for.
-    Error(ApiError),
+    /// Something about what it is for, and the warning of a version that is deprecated.
+    Error(ApiError, Option<String>),
 }
 
 /// The target of a request whose path exists and has the verb.

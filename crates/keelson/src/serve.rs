@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use keelson_server::{
-    AdmissionPlugins, Config, PodSecurityConfiguration, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges,
+    AdmissionConfiguration, AdmissionPlugins, Config, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges,
     StoreConfig, Switches, TokenKeyFiles, catalogue,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -196,7 +196,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         AdmissionPlugins::new(args.enable_admission_plugins.joined(), args.disable_admission_plugins.joined())
             .map_err(anyhow::Error::msg)?;
     if let Some(path) = &args.admission_control_config_file {
-        config.pod_security = PodSecurityConfiguration::from_file(path)
+        config.admission_configuration = AdmissionConfiguration::from_file(path)
             .map_err(anyhow::Error::msg)
             .context("--admission-control-config-file")?;
     }

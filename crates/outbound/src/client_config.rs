@@ -4,7 +4,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use http::Uri;
 use keelson_meta::json::Value;
+
+use crate::outbound::clean_path;
+use crate::remote_service::service_host;
 
 /// The port of a service that states none.
 const DEFAULT_SERVICE_PORT: u16 = 443;
@@ -79,6 +83,43 @@ impl ClientConfig {
         };
         Ok(Self::new(destination, ca_bundle))
     }
+
+    /// Returns the host and the port that are called, by the name that the certificate there has.
+    ///
+    /// # Errors
+    /// The URL is not of the form `https://host[/path]`.
+    pub fn host_and_port(&self) -> Result<(String, u16), String> {
+        Ok(match &self.destination {
+            Destination::Url(url) => CallUrl::parse(url).map(|url| (url.host, url.port))?,
+            Destination::Service { namespace, name, port, .. } => (service_host(namespace, name), *port),
+            Destination::Server { server_name, port, .. } => (server_name.clone(), *port),
+        })
+    }
+}
+
+/// The parts of an `https` URL.
+pub(crate) struct CallUrl {
+    /// The host and the port as the URL has them.
+    pub(crate) authority: String,
+    /// The host, an IPv6 address without brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) path: String,
+}
+
+impl CallUrl {
+    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+        let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
+        let (Some("https"), Some(authority), Some(host)) = (uri.scheme_str(), uri.authority(), uri.host()) else {
+            return Err(format!("Unparsable URL: {url:?} is not of the form https://host[/path]"));
+        };
+        Ok(Self {
+            authority: authority.as_str().to_owned(),
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port: uri.port_u16().unwrap_or(443),
+            path: clean_path(uri.path()),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -86,6 +127,21 @@ mod tests {
     use keelson_meta::json::json;
 
     use super::*;
+
+    #[test]
+    fn the_host_of_a_call_is_that_of_its_url_or_its_service() {
+        let check = |config: Value, expected: (&str, u16)| {
+            let config = ClientConfig::of(&config).unwrap();
+            let (host, port) = config.host_and_port().unwrap();
+            assert_eq!((host.as_str(), port), expected, "{config:?}");
+        };
+        check(json!({"url": "https://example.com/a"}), ("example.com", 443));
+        check(json!({"url": "https://example.com:8443"}), ("example.com", 8443));
+        check(json!({"url": "https://trusted.example.com@other.example.com/"}), ("other.example.com", 443));
+        check(json!({"url": "https://[::1]:9443/a"}), ("::1", 9443));
+        check(json!({"service": {"namespace": "n", "name": "s"}}), ("s.n.svc", 443));
+        assert!(ClientConfig::of(&json!({"url": "http://example.com"})).unwrap().host_and_port().is_err());
+    }
 
     #[test]
     fn a_client_config_names_a_url_or_a_service() {

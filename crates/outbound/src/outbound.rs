@@ -8,13 +8,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use http::Uri;
 use keelson_meta::{Random, host_port};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::budget::ByteBudget;
-use crate::client_config::{ClientConfig, Destination};
+use crate::client_config::{CallUrl, ClientConfig, Destination};
+use crate::credentials::Credentials;
 use crate::dialer::{Dialer, Endpoint, Trust};
 use crate::presented::{ClientCertificate, Presented};
 use crate::proxy::Proxy;
@@ -104,6 +104,15 @@ impl Outbound {
         self.client_as(config, None, None)
     }
 
+    /// A client of the same host that shows these credentials with each request.
+    ///
+    /// # Errors
+    /// As those of [`Self::client`].
+    pub fn client_with(&self, config: &ClientConfig, credentials: &Credentials) -> Result<RestClient, String> {
+        let client = self.client_as(config, None, credentials.certificate.clone())?;
+        Ok(client.with_headers(credentials.headers.clone()))
+    }
+
     /// The same, whose certificate has another name than its URL, and who is shown a certificate.
     ///
     /// # Errors
@@ -116,18 +125,12 @@ impl Outbound {
     ) -> Result<RestClient, String> {
         let (authority, endpoint, path) = match &config.destination {
             Destination::Url(url) => {
-                let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
-                let (Some("https"), Some(authority), Some(host)) = (uri.scheme_str(), uri.authority(), uri.host())
-                else {
-                    return Err(format!("Unparsable URL: {url:?} is not of the form https://host[/path]"));
-                };
-                let host = host.trim_matches(['[', ']']).to_owned();
-                let port = uri.port_u16().unwrap_or(443);
+                let CallUrl { authority, host, port, path } = CallUrl::parse(url)?;
                 let endpoint = match server_name {
                     Some(name) => Endpoint::Server { host, port, name: name.to_owned() },
                     None => Endpoint::Host { host, port },
                 };
-                (authority.as_str().to_owned(), endpoint, clean_path(uri.path()))
+                (authority, endpoint, path)
             }
             Destination::Service { namespace, name, port, path } => {
                 let endpoint = Endpoint::Service { namespace: namespace.clone(), name: name.clone(), port: *port };

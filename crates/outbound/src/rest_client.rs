@@ -49,6 +49,8 @@ pub(crate) const READING_BYTES: usize = 256 << 20;
 pub struct RestClient {
     host: Arc<Host>,
     path: String,
+    /// Header fields of each request: credentials for this host.
+    headers: Option<Arc<HeaderMap>>,
 }
 
 /// A call that shall be made.
@@ -173,7 +175,13 @@ impl Host {
 
 impl RestClient {
     pub(crate) fn new(host: Arc<Host>, path: String) -> Self {
-        Self { host, path }
+        Self { host, path, headers: None }
+    }
+
+    /// A client that sends these header fields with each request.
+    pub(crate) fn with_headers(self, headers: HeaderMap) -> Self {
+        let headers = (!headers.is_empty()).then(|| Arc::new(headers));
+        Self { headers, ..self }
     }
 
     /// Where a call of so long goes, as errors name it.
@@ -229,6 +237,7 @@ impl RestClient {
             .body(Full::new(body.clone()));
         let mut built = built.map_err(|error| CallError::Failed(failure(method, url, &error.to_string())))?;
         built.headers_mut().extend(headers);
+        built.headers_mut().extend(self.headers.as_deref().cloned().into_iter().flatten());
         // In HTTP/2 the URL has it, and some servers refuse it beside that.
         if !self.host.is_multiplexed {
             let host = HeaderValue::from_str(&self.host.authority);

@@ -18,6 +18,7 @@ use keelson_query::Path;
 use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
 
 use crate::allocation::ServiceRanges;
+use crate::quota::LimitedResource;
 pub use inherent::InherentPlugin;
 
 /// Settings of a [`crate::Registry`].
@@ -55,6 +56,8 @@ pub struct RegistryConfig {
     pub publishes_encodings: bool,
     /// Whether quotas are charged: the admission plugin `ResourceQuota`.
     pub quotas: bool,
+    /// The resources that may be used only where a quota covers them.
+    pub limited_resources: Vec<LimitedResource>,
     /// The plugins of admission that are switched off, of those that are a part of how objects are written.
     pub left_out: Vec<InherentPlugin>,
     /// Whether lists leave out what can't be read, rather than fail.
@@ -187,6 +190,7 @@ impl Default for RegistryConfig {
             storage_states: false,
             publishes_encodings: false,
             quotas: true,
+            limited_resources: Vec::new(),
             left_out: Vec::new(),
             skip_unreadable: false,
             indexes: BTreeMap::new(),

@@ -73,7 +73,7 @@ pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
 pub use query::{FailedEvaluations, Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChange, QueryPage};
-pub use quota::{QuotaUse, quota_use};
+pub use quota::{LimitedResource, QuotaScope, QuotaUse, quota_use};
 pub use registry::Registry;
 pub use selection::Selection;
 pub use subresources::{Remote, ServiceAccountTokens, TokenFault, WarnedUser};

@@ -5,6 +5,7 @@
 //! ARCHITECTURE.md live here: chunks put together equal the whole list, every chunk carries the same resourceVersion, a
 //! token is relative to the range of its URL, and no token means complete.
 
+mod converted;
 mod history;
 mod page;
 mod plan;
@@ -152,6 +153,9 @@ impl Registry {
                 self.counters().count_list_from_cache();
                 if plan.limit.is_some() {
                     collection.pin(&snapshot);
+                }
+                if selection.is_of_converted() {
+                    return converted::cut(&snapshot, target, &plan, &selection, self.config.bounds).await;
                 }
                 let found = self.find_selected(target, options, &selection, (&collection, &snapshot)).await;
                 let selected = (&selection, found.as_deref());

@@ -6,6 +6,7 @@
 //! in by [`scopes`]. Nothing is given back here: a controller counts anew what is there.
 
 mod desk;
+mod limited;
 mod limits;
 mod scopes;
 mod usage;
@@ -17,10 +18,13 @@ use keelson_meta::{Amounts, ApiError, Object, Revision};
 use keelson_storage::{Compare, Condition, StoreKey};
 
 pub(crate) use desk::{Desks, Settled};
+pub use limited::LimitedResource;
 pub use limits::{QuotaUse, quota_use};
+pub use scopes::Scope as QuotaScope;
 
 use crate::registry::Registry;
 use crate::target::Target;
+use limited::Coverage;
 use limits::{Limits, Parsed};
 use usage::Usage;
 
@@ -92,19 +96,25 @@ impl Registry {
 
     fn charges_now(&self, charged: &Charged<'_>, namespace: &str, usage: Usage<'_>) -> Result<Charges, ApiError> {
         let mut charges = Charges::default();
+        let mut coverage = Coverage::of(&self.config.limited_resources, usage, charged.old, charged.new);
         for quota in self.desks.quotas(self, namespace)? {
             let limits = &quota.limits;
+            coverage.add_scopes(limits);
             if !limits.covers(usage, charged.new) {
                 continue;
             }
             limits.check_stated(usage, charged.new).map_err(|message| charged.refused(message))?;
             limits.check_known(usage).map_err(|message| charged.refused(message))?;
+            coverage.add_names(limits);
             let amounts = limits.taken(usage, charged.old, charged.new);
-            if amounts.0.is_empty() {
-                continue;
+            if !amounts.0.is_empty() {
+                charges.charges.push(Charge { quota, amounts });
             }
-            limits.check_room(&limits.used, &amounts).map_err(|message| charged.refused(message))?;
-            charges.charges.push(Charge { quota, amounts });
+        }
+        coverage.check().map_err(|message| charged.refused(message))?;
+        for Charge { quota, amounts } in &charges.charges {
+            let limits = &quota.limits;
+            limits.check_room(&limits.used, amounts).map_err(|message| charged.refused(message))?;
         }
         Ok(charges)
     }

@@ -2,7 +2,10 @@
 //! says itself: what a collection keeps can change while a selection is in use.
 //!
 //! A selection narrows what is returned and never what a continue token is relative to: that is the range of the URL
-//! alone, so that a chunked walk with any selector finds each object once.
+//! alone, so that a chunked walk with any selector finds each object once. Fields of objects that a webhook converts are selected in
+//! `selection/converted.rs`.
+
+mod converted;
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -15,6 +18,7 @@ use keelson_meta::options::ListOptions;
 use keelson_resources::{FieldRef, Text};
 
 use crate::target::Target;
+use crate::view::VersionedView;
 
 /// The selectors of one request.
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub struct Selection {
     /// The namespace of the URL, or the one that the fields demand.
     namespace: Option<String>,
     name: Option<String>,
+    /// The view in which the fields are, where a webhook makes it: what is kept beside an entry is of the stored version.
+    converted: Option<VersionedView>,
 }
 
 /// How many terms the index is asked about. The first few rare ones decide what is looked at; a selector may have thousands.
@@ -93,13 +99,16 @@ impl Selection {
         }
         let within = target.namespace.clone().filter(|_| target.is_namespaced());
         let namespace = within.clone().or_else(|| exact(&Field::Namespace));
-        Ok(Self { labels: options.label_selector.clone(), fields, within, namespace, name })
+        let is_stored = |condition: &FieldCondition| matches!(condition.field, Field::Stored(_));
+        let asks = target.resource.converter().is_some() && fields.iter().any(is_stored);
+        let converted = asks.then(|| target.view());
+        Ok(Self { labels: options.label_selector.clone(), fields, within, namespace, name, converted })
     }
 
     /// The selection of everything, wherever it is.
     pub(crate) fn of_everything() -> Self {
         let labels = ListOptions::default().label_selector;
-        Self { labels, fields: Vec::new(), within: None, namespace: None, name: None }
+        Self { labels, fields: Vec::new(), within: None, namespace: None, name: None, converted: None }
     }
 
     /// Whether nothing is selected away: the only case in which the remaining items can be counted.
@@ -107,16 +116,26 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
 
-    /// Whether the entry is selected.
+    /// Returns true for a selected entry. An entry that has to be converted first is not: [`Self::shown`] selects those.
     ///
     /// Cost: one look for each field and each label, or less; no allocation, but where the layout of the collection changes
     /// meanwhile.
     pub fn matches(&self, entry: &Entry) -> bool {
+        self.converted.as_ref().is_none_or(|view| view.fits(&entry.object))
+            && self.is_in_place(entry)
+            && self.fields.iter().all(|condition| condition.matches(entry))
+            && self.has_labels(entry)
+    }
+
+    /// Returns true for an entry with the name and the namespace that are selected.
+    fn is_in_place(&self, entry: &Entry) -> bool {
         self.name.as_deref().is_none_or(|name| entry.name() == name)
             && self.within.as_deref().is_none_or(|namespace| entry.namespace() == Some(namespace))
-            && self.fields.iter().all(|condition| condition.matches(entry))
-            && (self.labels.is_empty()
-                || self.labels.matches_labels(|key| entry.labels.get(key), || entry.labels.iter()))
+    }
+
+    /// Returns true for an entry with the labels that are selected.
+    fn has_labels(&self, entry: &Entry) -> bool {
+        self.labels.is_empty() || self.labels.matches_labels(|key| entry.labels.get(key), || entry.labels.iter())
     }
 
     /// The one relative key that can match, when the selectors name it.
@@ -150,7 +169,7 @@ impl Selection {
         }
         if let Some(term) = self.scope_term(target, snapshot) {
             let (name, selection) = (self.identity().into(), self.clone());
-            let test = Arc::new(move |entry: &Entry| selection.matches(entry));
+            let test = Arc::new(move |entry: &Entry| selection.may_match(entry));
             return Scope::Selected(SelectedScope { term, namespace, name, test });
         }
         namespace.map_or(Scope::All, Scope::Namespace)
@@ -194,7 +213,8 @@ impl Selection {
             format!("{field} {:?} {} {refused:?}", condition.exact, condition.contradicts)
         });
         let fields: Vec<String> = fields.collect();
-        format!("{:?} {:?} {:?} {fields:?}", self.labels.to_string(), self.within, self.name)
+        let version = self.converted.as_ref().map(VersionedView::kind);
+        format!("{:?} {:?} {:?} {fields:?} {version:?}", self.labels.to_string(), self.within, self.name)
     }
 }
 
@@ -218,9 +238,11 @@ impl Selection {
         dispatched.into_iter().chain(labels).take(MAX_INDEX_TERMS).collect()
     }
 
-    /// The paths of single fields, and the one value that everything selected has there. No object has it that lacks the field.
+    /// The paths of single fields, and the one value that everything selected has there. No object has it that lacks the field. None where
+    /// objects are converted, since the stored ones may have another value.
     pub fn exact_fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.fields.iter().filter_map(|condition| {
+        let stored = self.fields.iter().filter(|_| self.converted.is_none());
+        stored.filter_map(|condition| {
             let Field::Stored(StoredField { paths, absent, .. }) = &condition.field else { return None };
             let value = condition.exact.as_deref().filter(|value| !value.is_empty() && **absent != **value)?;
             let [path] = paths.as_slice() else { return None };
@@ -231,7 +253,7 @@ impl Selection {
     /// The dispatch field, and the one value of it that everything selected has. Never empty: that is also what an absent
     /// field has, and those are in no index.
     fn dispatched(&self, target: &Target) -> Option<(&str, &str)> {
-        let dispatched = target.dispatch_field()?;
+        let dispatched = target.dispatch_field().filter(|_| self.converted.is_none())?;
         self.fields.iter().find_map(|condition| match &condition.field {
             Field::Stored(StoredField { paths, .. }) if *paths == [dispatched] => {
                 let value = condition.exact.as_deref().filter(|value| !value.is_empty())?;

@@ -34,6 +34,12 @@ pub struct VersionedView {
     sole: bool,
 }
 
+impl std::fmt::Debug for VersionedView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("VersionedView").field(self.kind()).finish()
+    }
+}
+
 impl VersionedView {
     /// The view of a target.
     pub fn of(target: &Target) -> Self {

@@ -19,10 +19,10 @@ use keelson_meta::error::ExpiredKind;
 use keelson_meta::options::{ListOptions, RequestedVersion};
 use keelson_meta::{ApiError, Revision};
 use keelson_query::Query;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 pub use self::burst::Burst;
-use self::chosen::Chosen;
+use self::chosen::{Chosen, frame_kind};
 use crate::caller::Caller;
 use crate::list::KeyRange;
 use crate::query::Wanted;
@@ -164,7 +164,8 @@ impl Registry {
         let selection = Selection::new(target, options)?;
         let chosen = query
             .filter(|query| !query.is_plain())
-            .map(|query| Chosen::new(Arc::new(Wanted::new(target, options, query.clone(), selection.clone()))));
+            .map(|query| Chosen::new(Arc::new(Wanted::new(target, options, query.clone(), selection.clone()))))
+            .or_else(|| selection.is_of_converted().then(|| Chosen::of_converted(selection.clone())));
         let requested = options.requested_version()?;
         let collection = self.settled_collection(target).await?;
         let (state, cursor, floor) = match self.begin(target, options, requested, &selection, &collection).await {
@@ -312,7 +313,13 @@ impl WatchStream {
     /// What is told of that which came and is not decided yet; `None` where there is nothing left.
     async fn decide(&mut self) -> Option<Vec<WatchOutput>> {
         let chosen = self.chosen.as_mut().filter(|chosen| !chosen.is_settled())?;
-        Some(match chosen.decide().await {
+        // A webhook that takes long does not hold up the end of the watch.
+        let Ok(decided) = timeout_at(self.deadline.deadline(), chosen.decide()).await else {
+            self.chosen = None;
+            self.state = State::Done;
+            return Some(Vec::new());
+        };
+        Some(match decided {
             Ok(outputs) => {
                 let told = outputs.iter().filter_map(|output| match output {
                     WatchOutput::Event(_, event) => Some(event.revision),
@@ -341,7 +348,7 @@ impl WatchStream {
     fn initial(&mut self, mut rest: RangeCursor, revision: Revision) -> Vec<WatchOutput> {
         if let Some(leaf) = rest.next_leaf() {
             self.state = State::Initial { rest, revision };
-            let mut selected = leaf.entries().iter().filter(|entry| self.selection.matches(entry));
+            let mut selected = leaf.entries().iter().filter(|entry| self.selection.may_match(entry));
             return match &mut self.chosen {
                 Some(chosen) => {
                     chosen.take_objects(selected.by_ref());
@@ -415,12 +422,7 @@ impl WatchStream {
         for event in events.iter().filter(|event| event.revision > self.floor) {
             let selected =
                 |entry: &Option<Arc<Entry>>| entry.as_ref().is_some_and(|entry| self.selection.matches(entry));
-            let kind = match (selected(&event.previous), selected(&event.current)) {
-                (false, false) => continue,
-                (false, true) => FrameKind::Added,
-                (true, true) => FrameKind::Modified,
-                (true, false) => FrameKind::Deleted,
-            };
+            let Some(kind) = frame_kind(selected(&event.previous), selected(&event.current)) else { continue };
             self.sent = self.sent.max(event.revision);
             outputs.push(WatchOutput::Event(kind, event.clone()));
         }

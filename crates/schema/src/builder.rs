@@ -34,6 +34,8 @@ pub struct NodeSpec {
     pub child: Option<NodeId>,
     /// What an either is when it is no object.
     pub other: Option<NodeId>,
+    /// The default of the items of a list or the values of a map as JSON; empty if there is none.
+    pub default_of_items: String,
     /// Fields in declared order.
     pub fields: Vec<FieldSpec>,
     /// How a list merges.
@@ -189,6 +191,7 @@ impl Writer {
     fn node(&mut self, node: &NodeSpec) {
         let (child, size) = match node.of {
             Type::Object => (count(self.hashes.len()), self.object(node)),
+            Type::Array | Type::Map => (reference(node.child), self.names.id(&node.default_of_items)),
             _ => (reference(node.child), reference(node.other)),
         };
         let tags = node.of.bits() | node.list_type.bits() << 8 | node.map_type.bits() << 16 | node.flags << 24;

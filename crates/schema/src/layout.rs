@@ -51,8 +51,8 @@ pub const NODE_NAME: usize = 2;
 pub const NODE_DOC: usize = 3;
 /// First field of an object; items of an array, values of a map; first choice of an either.
 pub const NODE_CHILD: usize = 4;
-/// Number of fields of an object (bits 0..16) and how many of them are filled in when absent (16..32); second choice of
-/// an either.
+/// Number of fields of an object (bits 0..16) and how many of them are filled in when absent (16..32). Second choice of an
+/// either. Name of the default, as JSON, of the items of an array or the values of a map.
 pub const NODE_COUNT: usize = 5;
 /// List of the names of the map keys of a list.
 pub const NODE_KEYS: usize = 6;

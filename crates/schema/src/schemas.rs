@@ -298,6 +298,12 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
+    /// The default of the items of a list or the values of a map as JSON. It takes the place of null.
+    pub(crate) fn default_of_items(self) -> Option<&'a str> {
+        let has_items = matches!(self.of(), Type::Array | Type::Map);
+        (has_items && self.count != NONE).then(|| self.schemas.name(self.count))
+    }
+
     /// How many fields an object declares.
     #[inline]
     pub(crate) fn field_count(self) -> usize {

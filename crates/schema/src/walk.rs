@@ -281,13 +281,18 @@ impl Walker<'_> {
         if self.options.defaults
             && let Some(json) = field.default_json()
         {
-            self.filled += json.len();
-            if self.filled > MAX_FILLED {
-                self.report.overfilled = true;
-                return None;
-            }
-            return serde_json::from_str(json).ok();
+            return self.parsed_default(json);
         }
         (self.options.normalise && !field.omitted_when_zero()).then(|| scalar::zero(field))
+    }
+
+    /// The value of a default, unless too much has been filled in.
+    fn parsed_default(&mut self, json: &str) -> Option<Value> {
+        self.filled += json.len();
+        if self.filled > MAX_FILLED {
+            self.report.overfilled = true;
+            return None;
+        }
+        serde_json::from_str(json).ok()
     }
 }

@@ -325,6 +325,39 @@ fn objects_are_pruned_and_get_their_defaults() {
     check(json!({ "s": { "a": 1 } }), json!({ "s": {} }), &["spec.s.a"]);
 }
 
+/// Null in a list or a map gives way to the default of its items, as kube-apiserver has it.
+#[test]
+fn null_items_and_values_get_the_default_of_their_schema() {
+    let part = json!({ "type": "object", "default": {}, "properties": { "p": { "type": "integer", "default": 80 } } });
+    let map = |values: Value| json!({ "type": "object", "additionalProperties": values });
+    let list = |items: Value| json!({ "type": "array", "items": items });
+    let schema = schema(json!({
+        "m": map(json!({ "type": "string", "default": "dd" })),
+        "deep": map(part.clone()),
+        "nullable": map(json!({ "type": "string", "default": "dd", "nullable": true })),
+        "bare": map(json!({ "type": "string" })),
+        "l": list(json!({ "type": "string", "default": "dd" })),
+        "parts": list(part),
+        "either": list(json!({ "type": "string", "default": "dd", "nullable": true })),
+        "nested": map(list(json!({ "type": "integer", "default": 7 }))),
+    }));
+    let check = |spec: Value, mut expected: Value| {
+        let (mut found, told) = walked(&schema, spec);
+        found.sort_all_keys();
+        expected.sort_all_keys();
+        assert_eq!((found, told), (expected, Vec::new()));
+    };
+    let nulls = json!({ "a": null, "b": "1" });
+    check(json!({ "m": nulls }), json!({ "m": { "a": "dd", "b": "1" } }));
+    check(json!({ "deep": { "a": null, "b": {} } }), json!({ "deep": { "a": { "p": 80 }, "b": { "p": 80 } } }));
+    check(json!({ "nullable": nulls }), json!({ "nullable": nulls }));
+    check(json!({ "bare": nulls }), json!({ "bare": { "b": "1" } }));
+    check(json!({ "l": ["a", null] }), json!({ "l": ["a", "dd"] }));
+    check(json!({ "parts": [null, {}] }), json!({ "parts": [{ "p": 80 }, { "p": 80 }] }));
+    check(json!({ "either": [null] }), json!({ "either": [null] }));
+    check(json!({ "nested": { "a": [null, 1] } }), json!({ "nested": { "a": [7, 1] } }));
+}
+
 /// Items of an array that keeps unknown fields keep theirs; below a declared field, pruning begins again.
 #[test]
 fn items_of_a_preserving_array_keep_unknown_fields() {

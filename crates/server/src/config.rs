@@ -13,7 +13,7 @@ use data_encoding::BASE32_NOPAD;
 use keelson_access::pki::PkiOptions;
 use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
-use keelson_admission::{PodSecurityConfiguration, Selection};
+use keelson_admission::{AdmissionConfiguration, Selection};
 use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
 use keelson_controllers::Switches;
 use keelson_controllers::{IdentityConfig, QUARANTINE};
@@ -89,8 +89,8 @@ pub struct Config {
     pub authorization: AuthorizationSource,
     /// Which plugins of admission are asked of each write.
     pub admission: Selection,
-    /// What holds for pods in namespaces that do not say it themselves, and who is exempt.
-    pub pod_security: PodSecurityConfiguration,
+    /// The settings of these plugins.
+    pub admission_configuration: AdmissionConfiguration,
     /// What is written down of requests, and where.
     pub audit: AuditConfig,
     /// Settings of the verbs.
@@ -157,7 +157,7 @@ impl Default for Config {
                 [AuthorizerKind::Node, AuthorizerKind::Rbac].map(AuthorizerEntry::new).to_vec(),
             ),
             admission: Selection::default(),
-            pod_security: PodSecurityConfiguration::default(),
+            admission_configuration: AdmissionConfiguration::default(),
             audit: AuditConfig::default(),
             registry: RegistryConfig::default(),
             advertise_address: None,

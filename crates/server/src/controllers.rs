@@ -13,10 +13,10 @@ use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
 use keelson_controllers::{
-    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, GarbageCollection,
-    IdentityCollection, KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects, PodGarbageCollection,
-    Progress, Publication, QuotaStatus, RegisteredServers, StorageVersionCollection, StorageVersionMigrator,
-    StorageVersionPublication, storage_state_definition,
+    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, FlowSchemaStatus,
+    GarbageCollection, IdentityCollection, KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects,
+    PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers, StorageVersionCollection,
+    StorageVersionMigrator, StorageVersionPublication, storage_state_definition,
 };
 use keelson_extensions::Extensions;
 use keelson_meta::ApiError;
@@ -220,6 +220,7 @@ impl Controllers {
         let automatic = AutomaticServices::new(self.aggregator.clone(), self.servers.clone());
         running.spawn("automatic-api-services", automatic.run(stopping()));
         running.spawn("api-service-availability", Availability::new(self.aggregator.clone())?.run(stopping()));
+        running.spawn("flow-schema-status", FlowSchemaStatus::new(registry())?.run(stopping()));
         if on(Controller::CertificateSigning) {
             let signing = CertificateSigning::new(registry(), self.signer.clone(), self.config.random.clone())?;
             running.spawn(Controller::CertificateSigning.name(), signing.run(stopping()));

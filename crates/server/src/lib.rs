@@ -39,7 +39,7 @@ pub use keelson_access::kubeconfig::Kubeconfig;
 pub use keelson_access::pki::first_end as certificate_end;
 pub use keelson_access::{FrontProxyOptions, RequestHeaders, TokenKeyFiles, client_request, new_keys};
 pub use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind, OidcFlags, ReviewVersion};
-pub use keelson_admission::{PodSecurityConfiguration, Selection as AdmissionPlugins};
+pub use keelson_admission::{AdmissionConfiguration, Selection as AdmissionPlugins};
 pub use keelson_controllers::Switches;
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PartialRights, PortRange, RegistryConfig, ServiceRanges};

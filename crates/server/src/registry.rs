@@ -48,6 +48,7 @@ pub(crate) fn registry_of(
         publishes_encodings: config.registry.storage_version_api,
         quotas: config.admission.has_quotas(),
         left_out: config.admission.left_out(),
+        limited_resources: config.admission_configuration.limited_resources.clone(),
         token_seal: rights.token_seal(),
         ..config.registry.clone()
     };
@@ -59,7 +60,7 @@ pub(crate) fn registry_of(
         pod_security_stats: counts.pod_security.clone(),
         has_node_rights: rights.has_node_rights(),
         random: config.random.clone(),
-        pod_security: config.pod_security.clone(),
+        configuration: config.admission_configuration.clone(),
     };
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
     let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);

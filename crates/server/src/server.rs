@@ -288,6 +288,12 @@ impl Prepared {
         };
         let reads = self.rights.reads();
         let audit = self.rights.follow(&self.tokens.foreign, &background, &stopping, &outbound);
+        for credentials in config.admission_configuration.credentials().cloned() {
+            let told = stopping.clone();
+            background.spawn("webhook-credentials", async move {
+                let _: Option<()> = told.run_until_cancelled_owned(async move { credentials.follow().await }).await;
+            });
+        }
         background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
         let remotes = AggregatedServers::new(self.aggregator.clone(), outbound.clone(), fields, peers.clone());
         background.spawn("api-services", self.aggregator.clone().run(stopping.clone()));

@@ -13,6 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use keelson_access::read_bounded;
 use keelson_access_config::AuthorizationSource;
+use keelson_admission::{AdmissionConfiguration, NodeSelectors};
 use keelson_controllers::{Life, RegisteredServers};
 use keelson_http::metrics::{MetricKind, Sample};
 use keelson_registry::RegistryConfig;
@@ -76,7 +77,7 @@ impl Settings {
             ("runtime-config/off", sorted(registry.unserved.iter().map(group_version).chain(single(registry, false)))),
             ("runtime-config/on", sorted(registry.demanded.iter().map(group_version).chain(single(registry, true)))),
             ("admission-plugins", config.admission.to_string()),
-            ("admission-control-config", hash(format!("{:?}", config.pod_security).as_bytes())),
+            ("admission-control-config", admission_control_config(config)),
             ("service-cluster-ip-range", addresses.collect::<Vec<_>>().join(",")),
             ("service-node-port-range", registry.service_ranges.node_ports.to_string()),
             ("authorization-mode", authorization),
@@ -116,6 +117,23 @@ impl Settings {
         };
         self.0.iter().filter_map(differ).collect()
     }
+}
+
+/// A digest of the settings of admission plugins. The credentials of webhooks are files of each host, and may differ.
+fn admission_control_config(config: &Config) -> String {
+    let AdmissionConfiguration { pod_security, limited_resources, node_selectors, event_limits, .. } =
+        &config.admission_configuration;
+    let mut digested = format!("{pod_security:?}");
+    if !limited_resources.is_empty() {
+        digested.push_str(&format!("{limited_resources:?}"));
+    }
+    if *node_selectors != NodeSelectors::default() {
+        digested.push_str(&format!("{node_selectors:?}"));
+    }
+    if !event_limits.is_empty() {
+        digested.push_str(&format!("{event_limits:?}"));
+    }
+    hash(digested.as_bytes())
 }
 
 /// Compares the settings of a server with those of the others on its store.

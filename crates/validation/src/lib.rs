@@ -30,6 +30,7 @@ use at::At;
 use type_rules::{Kind, Run, TypeRules};
 
 pub use document::document;
+pub use groups::apiextensions::{NonStructural, non_structural};
 pub use pod::difference;
 
 /// The rules of a kind, which are found once and then asked as often as there are objects.

@@ -69,6 +69,7 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "access",
             "registry",
             "outbound",
+            "access-config",
             "controllers",
         ],
     ),
@@ -104,7 +105,18 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ),
     (
         "extensions",
-        &["meta", "supervision", "schema", "resources", "tables", "cache", "registry", "outbound", "controllers"],
+        &[
+            "meta",
+            "supervision",
+            "schema",
+            "validation",
+            "resources",
+            "tables",
+            "cache",
+            "registry",
+            "outbound",
+            "controllers",
+        ],
     ),
     // top: wiring
     (

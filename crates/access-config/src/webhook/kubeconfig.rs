@@ -9,11 +9,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use keelson_access::read_bounded;
 use keelson_codec::yaml;
-use keelson_meta::json::Value;
-use keelson_outbound::{ClientCertificate, ClientConfig, Destination, Outbound, RestClient, clean_path};
+use keelson_meta::json::{Map, Value};
+use keelson_outbound::{ClientCertificate, ClientConfig, Credentials, Destination, Outbound, RestClient, clean_path};
 
 use crate::document::ConfigurationError;
 
@@ -40,11 +40,7 @@ impl WebhookEndpoint {
     /// # Errors
     /// When it can't be read, contradicts itself, or asks for what is not supported.
     pub fn read(file: &Path) -> Result<Self, ConfigurationError> {
-        let bytes = read_bounded(file, MOST_BYTES)?;
-        let unusable = |why: String| ConfigurationError::Unusable(format!("{}: {why}", file.display()));
-        let document = yaml::parse(&bytes).map_err(|error| unusable(error.to_string()))?.value;
-        let directory = file.parent().unwrap_or(Path::new("."));
-        let mut endpoint = Kubeconfig { document, directory }.endpoint().map_err(unusable)?;
+        let mut endpoint = Kubeconfig::read(file)?.endpoint().map_err(|why| unusable(file, &why))?;
         endpoint.files.insert(0, file.to_owned());
         Ok(endpoint)
     }
@@ -78,12 +74,23 @@ impl WebhookEndpoint {
     }
 }
 
-struct Kubeconfig<'f> {
+/// A kubeconfig, and the directory from which relative paths in it lead.
+pub(super) struct Kubeconfig<'f> {
     document: Value,
     directory: &'f Path,
 }
 
-impl Kubeconfig<'_> {
+impl<'f> Kubeconfig<'f> {
+    /// Parses the contents of a kubeconfig file.
+    ///
+    /// # Errors
+    /// The file can't be read or is no YAML.
+    pub(super) fn read(file: &'f Path) -> Result<Self, ConfigurationError> {
+        let bytes = read_bounded(file, MOST_BYTES)?;
+        let document = yaml::parse(&bytes).map_err(|error| unusable(file, &error.to_string()))?.value;
+        Ok(Self { document, directory: file.parent().unwrap_or(Path::new(".")) })
+    }
+
     fn endpoint(&self) -> Result<WebhookEndpoint, String> {
         let name = self.document["current-context"].as_str().unwrap_or_default();
         let context = self.named("contexts", "context", name).ok_or("it has no current context")?;
@@ -99,11 +106,7 @@ impl Kubeconfig<'_> {
         let server = cluster["server"].as_str().unwrap_or_default();
         let url: Option<Uri> = server.parse().ok().filter(|url: &Uri| url.scheme_str() == Some("https"));
         let url = url.ok_or_else(|| format!("the server {server:?} is not of the form https://host[/path]"))?;
-        for unknown in ["exec", "auth-provider"] {
-            if !user[unknown].is_null() {
-                return Err(format!("credentials by {unknown} are not supported"));
-            }
-        }
+        check_supported(user)?;
         if !cluster["proxy-url"].is_null() {
             return Err("proxy-url is not supported".to_owned());
         }
@@ -124,13 +127,36 @@ impl Kubeconfig<'_> {
         })
     }
 
+    /// The users in their order, by name.
+    pub(super) fn users(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let users = self.document["users"].as_array().into_iter().flatten();
+        users.map(|one| (one["name"].as_str().unwrap_or_default(), &one["user"]))
+    }
+
+    /// The name of the user of the current context.
+    pub(super) fn current_user(&self) -> Option<&str> {
+        let context = self.document["current-context"].as_str().filter(|name| !name.is_empty())?;
+        self.named("contexts", "context", context)?["user"].as_str()
+    }
+
+    /// The credentials of a user.
+    ///
+    /// # Errors
+    /// They can't be read or used, or the server does not support their kind.
+    pub(super) fn credentials(&self, user: &Value) -> Result<Credentials, String> {
+        check_supported(user)?;
+        let mut headers = impersonation(user)?;
+        headers.extend(self.authorization(user)?.map(|value| (AUTHORIZATION, value)));
+        Ok(Credentials { certificate: self.certificate(user)?, headers })
+    }
+
     fn named(&self, list: &str, what: &str, name: &str) -> Option<&Value> {
         let list = self.document[list].as_array()?;
         list.iter().find(|one| one["name"].as_str() == Some(name)).map(|one| &one[what])
     }
 
     /// The files that are named where something does not stand in the kubeconfig itself.
-    fn named_files(&self, cluster: &Value, user: &Value) -> Vec<PathBuf> {
+    pub(super) fn named_files(&self, cluster: &Value, user: &Value) -> Vec<PathBuf> {
         let may_name = [
             (cluster, "certificate-authority", "certificate-authority-data"),
             (user, "client-certificate", "client-certificate-data"),
@@ -196,6 +222,54 @@ impl Kubeconfig<'_> {
             Some(value)
         })
     }
+}
+
+/// Refuses credentials that only a program makes.
+fn check_supported(user: &Value) -> Result<(), String> {
+    match ["exec", "auth-provider"].into_iter().find(|kind| !user[*kind].is_null()) {
+        Some(kind) => Err(format!("credentials by {kind} are not supported")),
+        None => Ok(()),
+    }
+}
+
+/// The header fields of impersonation.
+fn impersonation(user: &Value) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    let Some(name) = user["as"].as_str().filter(|name| !name.is_empty()) else { return Ok(headers) };
+    let mut add = |field: &str, value: &str| {
+        let name = HeaderName::try_from(field).map_err(|_| format!("its {field} can't be sent"))?;
+        let value = HeaderValue::try_from(value).map_err(|_| format!("its {field} can't be sent"))?;
+        headers.append(name, value);
+        Ok::<(), String>(())
+    };
+    add("impersonate-user", name)?;
+    for group in user["as-groups"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        add("impersonate-group", group)?;
+    }
+    for (key, values) in user["as-user-extra"].as_object().into_iter().flat_map(Map::iter) {
+        for value in values.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            add(&format!("impersonate-extra-{}", escaped(key)), value)?;
+        }
+    }
+    Ok(headers)
+}
+
+/// The key of an extra value as the name of a header field has it: other characters become `%` and their code.
+fn escaped(key: &str) -> String {
+    let mut escaped = String::new();
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+/// A file that can't be used, and why.
+pub(super) fn unusable(file: &Path, why: &str) -> ConfigurationError {
+    ConfigurationError::Unusable(format!("{}: {why}", file.display()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
-//! Nodes of a namespace: its pods run on those that an annotation of it selects.
+//! Node selectors of namespaces: the pods of a namespace run on the nodes that an annotation of it selects.
 //!
-//! This is upstream's plugin PodNodeSelector, without the file that names selectors for all namespaces.
+//! This is upstream's plugin PodNodeSelector. Its settings have a selector for namespaces without the annotation, and for single
+//! namespaces the labels that their pods may select by.
+
+use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value};
@@ -14,9 +17,44 @@ use crate::matching::namespace;
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 const CONFLICT: &str = "pod node label selector conflicts with its namespace node label selector";
 
+const NOT_ALLOWED: &str = "pod node label selector labels conflict with its namespace whitelist";
+/// The name under which the settings have the selector of namespaces without the annotation.
+const DEFAULT: &str = "clusterDefaultNodeSelector";
+
+/// The settings of the plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSelectors(BTreeMap<String, String>);
+
+impl NodeSelectors {
+    /// Adds the selector of a namespace, or of all namespaces without the annotation.
+    ///
+    /// # Errors
+    /// The selector is not of the form `key=value,key=value`.
+    pub(crate) fn add(&mut self, name: &str, selector: &str) -> Result<(), String> {
+        read(selector)?;
+        self.0.insert(name.to_owned(), selector.to_owned());
+        Ok(())
+    }
+
+    /// Refuses a pod that selects nodes by a label that its namespace is not allowed. Without an entry all labels are allowed.
+    fn check_allowed(&self, namespace: &str, pod: &Object) -> Result<(), &'static str> {
+        let allowed = self.0.get(namespace).map(|selector| read(selector).unwrap_or_default()).unwrap_or_default();
+        let stated = pod.get(&["spec", "nodeSelector"]).and_then(Value::as_object);
+        let is_allowed = |(key, value): (&str, &Value)| {
+            allowed.iter().any(|(allowed, needed)| *allowed == key && value.as_str() == Some(*needed))
+        };
+        match allowed.is_empty() || stated.into_iter().flatten().all(is_allowed) {
+            true => Ok(()),
+            false => Err(NOT_ALLOWED),
+        }
+    }
+}
+
 /// Gives pods the node selector of their namespace.
 #[derive(Debug)]
-pub(crate) struct PodNodeSelector;
+pub(crate) struct PodNodeSelector {
+    settings: NodeSelectors,
+}
 
 /// The labels that a selector of the form `key=value,key=value` demands.
 fn read(selector: &str) -> Result<Vec<(&str, &str)>, String> {
@@ -55,12 +93,24 @@ fn check(pod: &Object, labels: &[(&str, &str)]) -> Result<(), &'static str> {
     if conflicts { Err(CONFLICT) } else { Ok(()) }
 }
 
-/// The selector of the namespace of a new pod.
-fn selector(attributes: &AdmissionAttributes<'_>) -> Result<String, ApiError> {
-    let Some(name) = attributes.target.namespace.as_deref() else { return Ok(String::new()) };
-    let namespace = namespace(attributes, name)?;
-    let found = namespace.annotations().find(|(key, _)| *key == ANNOTATION);
-    Ok(found.map(|(_, selector)| selector.to_owned()).unwrap_or_default())
+impl PodNodeSelector {
+    pub(crate) fn new(settings: NodeSelectors) -> Self {
+        Self { settings }
+    }
+
+    /// The selector of the namespace of a new pod.
+    fn selector(&self, attributes: &AdmissionAttributes<'_>) -> Result<String, ApiError> {
+        let Some(name) = attributes.target.namespace.as_deref() else { return Ok(String::new()) };
+        let namespace = namespace(attributes, name)?;
+        let found = namespace.annotations().find(|(key, _)| *key == ANNOTATION).map(|(_, selector)| selector);
+        let found = found.or_else(|| self.settings.0.get(DEFAULT).map(String::as_str));
+        Ok(found.unwrap_or_default().to_owned())
+    }
+
+    fn check_allowed(&self, attributes: &AdmissionAttributes<'_>, pod: &Object) -> Result<(), ApiError> {
+        let namespace = attributes.target.namespace.as_deref().unwrap_or_default();
+        self.settings.check_allowed(namespace, pod).map_err(|message| attributes.refused(message))
+    }
 }
 
 impl Admission for PodNodeSelector {
@@ -79,13 +129,13 @@ impl Admission for PodNodeSelector {
     ) -> BoxFuture<'a, Result<Mutation, ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(Mutation::Unchanged) };
-            let selector = selector(attributes)?;
+            let selector = self.selector(attributes)?;
             let labels = read(&selector).map_err(ApiError::Internal)?;
             if labels.is_empty() {
-                return Ok(Mutation::Unchanged);
+                return self.check_allowed(attributes, pod).map(|()| Mutation::Unchanged);
             }
             merge(pod, &labels).map_err(|message| attributes.refused(message))?;
-            Ok(Mutation::Changed)
+            self.check_allowed(attributes, pod).map(|()| Mutation::Changed)
         })
     }
 
@@ -96,16 +146,37 @@ impl Admission for PodNodeSelector {
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
-            let selector = selector(attributes)?;
+            let selector = self.selector(attributes)?;
             let labels = read(&selector).map_err(ApiError::Internal)?;
-            check(pod, &labels).map_err(|message| attributes.refused(message))
+            check(pod, &labels).map_err(|message| attributes.refused(message))?;
+            self.check_allowed(attributes, pod)
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use keelson_meta::json::json;
+
     use super::*;
+
+    #[test]
+    fn a_namespace_with_an_entry_may_select_by_its_labels_alone() {
+        let mut settings = NodeSelectors::default();
+        settings.add("narrow", "a=b,c=d").unwrap();
+        settings.add(DEFAULT, "x=y").unwrap();
+        assert_eq!(settings.add("wrong", "a"), Err("invalid selector: a".to_owned()));
+        let check = |namespace: &str, selector: Value, expected: Result<(), &str>| {
+            let pod = Object::from_value(json!({ "spec": { "nodeSelector": selector } })).unwrap();
+            assert_eq!(settings.check_allowed(namespace, &pod), expected, "{namespace} {selector:?}");
+        };
+        check("narrow", json!({ "a": "b" }), Ok(()));
+        check("narrow", json!({ "a": "b", "c": "d" }), Ok(()));
+        check("narrow", json!({ "a": "other" }), Err(NOT_ALLOWED));
+        check("narrow", json!({ "a": "b", "e": "f" }), Err(NOT_ALLOWED));
+        check("narrow", json!(null), Ok(()));
+        check("wide", json!({ "e": "f" }), Ok(()));
+    }
 
     #[test]
     fn a_selector_is_pairs_of_labels() {

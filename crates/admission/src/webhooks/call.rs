@@ -84,7 +84,7 @@ impl Webhooks {
             let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
             CallFault::Calling(format!("could not create admission objects: {why}"))
         })?;
-        let client = hook.rest_client(&self.outbound);
+        let client = hook.rest_client(&self.outbound, self.credentials.as_deref());
         let client = client.map_err(|why| CallFault::Calling(format!("could not get REST client: {why}")))?;
         let uid = self.outbound.random().uuid();
         let (first, last) = (request::members(attributes, endpoint), request::last_members(attributes));
@@ -93,7 +93,7 @@ impl Webhooks {
         let time = whole_seconds(hook.time, attributes);
         let call = Call { method: Method::POST, body: body.into(), time, response_bytes: RESPONSE_BYTES };
         let failed = |why: String| CallFault::Calling(format!("failed to call webhook: {why}"));
-        let answer = call_with_retries(client, &call).await.map_err(|error| match error {
+        let answer = call_with_retries(&client, &call).await.map_err(|error| match error {
             // Whoever writes waits no longer, whatever the failure policy is.
             CallError::Late(_) if time < hook.time => {
                 CallFault::Broken(ApiError::Timeout("request did not complete within the allotted timeout".to_owned()))

@@ -2,11 +2,13 @@
 //!
 //! Configurations are stored with all defaults; what validation lets nobody write is read as upstream reads it.
 
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
+use keelson_access_config::{HostCredentials, WebhookUsers};
 use keelson_meta::json::Value;
 use keelson_outbound::{ClientConfig, Outbound, RestClient};
+use parking_lot::Mutex;
 
 use crate::conditions::{Conditions, ConditionsOf};
 use crate::matching::{Asked, Matching};
@@ -49,7 +51,14 @@ pub(crate) struct Hook {
     /// Whether it is asked again where something changes behind it.
     pub(crate) is_reinvoked: bool,
     client: Value,
-    rest_client: OnceLock<Result<RestClient, String>>,
+    rest_client: Mutex<Option<HookClient>>,
+}
+
+/// A client, and the credentials that it was made with.
+#[derive(Debug)]
+struct HookClient {
+    users: Option<Arc<WebhookUsers>>,
+    client: Result<RestClient, String>,
 }
 
 impl Hook {
@@ -79,14 +88,41 @@ impl Hook {
             version,
             is_reinvoked: webhook["reinvocationPolicy"] == "IfNeeded",
             client: webhook["clientConfig"].clone(),
-            rest_client: OnceLock::new(),
+            rest_client: Mutex::new(None),
         }
     }
 
-    /// Who is called.
-    pub(crate) fn rest_client(&self, outbound: &Outbound) -> Result<&RestClient, String> {
-        let client =
-            self.rest_client.get_or_init(|| ClientConfig::of(&self.client).and_then(|config| outbound.client(&config)));
-        client.as_ref().map_err(Clone::clone)
+    /// Returns the client of the webhook, which shows the credentials for its host.
+    ///
+    /// # Errors
+    /// The configuration has no destination that can be called.
+    pub(crate) fn rest_client(
+        &self,
+        outbound: &Outbound,
+        credentials: Option<&HostCredentials>,
+    ) -> Result<RestClient, String> {
+        let users = credentials.map(HostCredentials::current);
+        let is_current = |made: &HookClient| match (&made.users, &users) {
+            (None, None) => true,
+            (Some(made), Some(users)) => Arc::ptr_eq(made, users),
+            _ => false,
+        };
+        let mut rest_client = self.rest_client.lock();
+        if let Some(made) = rest_client.as_ref().filter(|made| is_current(made)) {
+            return made.client.clone();
+        }
+        let client = self.make_client(outbound, users.as_deref());
+        *rest_client = Some(HookClient { users, client: client.clone() });
+        client
+    }
+
+    fn make_client(&self, outbound: &Outbound, users: Option<&WebhookUsers>) -> Result<RestClient, String> {
+        let config = ClientConfig::of(&self.client)?;
+        let Some(users) = users else { return outbound.client(&config) };
+        let (host, port) = config.host_and_port()?;
+        match users.for_host(&host, port) {
+            Some(credentials) => outbound.client_with(&config, credentials),
+            None => outbound.client(&config),
+        }
     }
 }

@@ -7,6 +7,19 @@ use keelson_access::rbac::rights_beyond;
 use keelson_meta::json::{Value, json};
 
 const POLICY: &str = include_str!("policy.txt");
+/// The policy of clusters that serve ClusterTrustBundles: kube-apiserver has it where its feature gate of this name is on. Service
+/// accounts and nodes read bundles, and a kube-controller-manager publishes the one of the servers' certificates.
+const TRUST_BUNDLES: &str = "\
+role system:cluster-trust-bundle-discovery
+  read certificates.k8s.io clustertrustbundles
+role system:node
+  read certificates.k8s.io clustertrustbundles
+controller kube-apiserver-serving-clustertrustbundle-publisher
+  attest certificates.k8s.io signers = kubernetes.io/kube-apiserver-serving
+  create,delete,list,update,watch certificates.k8s.io clustertrustbundles
+  events
+bind system:cluster-trust-bundle-discovery: group:system:serviceaccounts
+";
 
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 const CONTROLLER: &str = "system:controller:";
@@ -26,12 +39,30 @@ pub(super) struct Piece {
     pub(super) object: Value,
 }
 
-/// All roles and bindings, roles first.
+/// All roles and bindings, roles first. Rules of a role that ClusterTrustBundles extend stand in one object.
 ///
 /// # Errors
 /// The line that can't be read.
-pub(super) fn pieces() -> Result<Vec<Piece>, String> {
-    parse(POLICY)
+pub(super) fn pieces(has_trust_bundles: bool) -> Result<Vec<Piece>, String> {
+    let mut pieces = parse(POLICY)?;
+    if !has_trust_bundles {
+        return Ok(pieces);
+    }
+    for mut more in parse(TRUST_BUNDLES)? {
+        let is_same = |piece: &&mut Piece| {
+            piece.plural == more.plural && piece.object["metadata"]["name"] == more.object["metadata"]["name"]
+        };
+        match pieces.iter_mut().find(is_same) {
+            Some(piece) => {
+                let rules = more.object.get_mut("rules").and_then(Value::as_array_mut).map(std::mem::take);
+                for rule in rules.into_iter().flatten() {
+                    add_rule(piece, rule).ok_or_else(|| format!("a role has no rules: {piece:?}"))?;
+                }
+            }
+            None => pieces.push(more),
+        }
+    }
+    Ok(pieces)
 }
 
 fn parse(policy: &str) -> Result<Vec<Piece>, String> {
@@ -179,7 +210,7 @@ mod tests {
 
     #[test]
     fn every_line_of_the_policy_says_something() {
-        let pieces = pieces().unwrap();
+        let pieces = pieces(false).unwrap();
         let find = |plural: &str, name: &str| {
             let found = pieces.iter().find(|piece| piece.plural == plural && piece.object["metadata"]["name"] == name);
             &found.unwrap_or_else(|| panic!("{plural} {name}")).object
@@ -202,6 +233,25 @@ mod tests {
         assert_eq!(find("clusterrolebindings", "system:node")["subjects"], Value::Null);
         assert!(pieces.len() > 100, "{}", pieces.len());
         assert!(parse("role a\n  get core").is_err() && parse("rule a").is_err() && parse("bind a").is_err());
+    }
+
+    #[test]
+    fn trust_bundles_add_roles_and_a_rule_for_nodes() {
+        let (plain, with) = (pieces(false).unwrap(), pieces(true).unwrap());
+        assert_eq!(with.len(), plain.len() + 4);
+        let rules = |pieces: &[Piece], name: &str| {
+            let role =
+                pieces.iter().find(|piece| piece.plural == "clusterroles" && piece.object["metadata"]["name"] == name);
+            role.map(|role| role.object["rules"].as_array().unwrap().clone())
+        };
+        let read = rule_of("read certificates.k8s.io clustertrustbundles").unwrap();
+        let node = rules(&with, "system:node").unwrap();
+        assert_eq!((node.len(), node.last()), (rules(&plain, "system:node").unwrap().len() + 1, Some(&read)));
+        let publisher = "system:controller:kube-apiserver-serving-clustertrustbundle-publisher";
+        assert_eq!(rules(&with, publisher).map(|rules| rules.len()), Some(3));
+        assert_eq!(rules(&plain, publisher), None);
+        let bound = with.iter().filter(|piece| piece.plural == "clusterrolebindings").count();
+        assert_eq!(bound, plain.iter().filter(|piece| piece.plural == "clusterrolebindings").count() + 2);
     }
 
     #[test]

@@ -149,6 +149,23 @@ async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today
     assert_eq!(shown["spec"]["conversion"], json!({ "strategy": "None" }));
     assert_eq!(shown["spec"]["versions"][0]["name"], "v1");
 
+    // A schema that is not structural is stated in a condition.
+    let condition = |found: &Value| {
+        let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition["type"] == "NonStructuralSchema")
+    };
+    let elms_place = format!("{DEFINITIONS}/elms.older.example.com");
+    let shown = until(&raw, &elms_place, |found| condition(found).is_some()).await;
+    let shown = condition(&shown).unwrap();
+    let at = "spec.versions[0].schema.openAPIV3Schema";
+    let why = format!(
+        "[{at}.properties[spec].type: Required value: must not be empty for specified object fields, \
+         {at}.type: Required value: must not be empty at the root]"
+    );
+    assert_eq!((&shown["status"], &shown["reason"]), (&json!("True"), &json!("Violations")));
+    assert_eq!(shown["message"], why);
+    assert!(condition(&raw.get(format!("{DEFINITIONS}/oaks.older.example.com")).await.expect(200).json()).is_none());
+
     let shown = raw.get(format!("{DEFINITIONS}/firs.older.example.com")).await.expect(200).json();
     let webhook = &shown["spec"]["conversion"]["webhook"];
     assert_eq!(webhook["clientConfig"]["url"], "https://127.0.0.1:9/convert");
@@ -164,6 +181,14 @@ async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today
         assert!(text(&store, plural).await.contains("\"apiextensions.k8s.io/v1\""), "{plural}");
     }
     raw.post(place("elms"), &json!({ "metadata": { "name": "b" }, "spec": { "other": 1 } })).await.expect(201);
+
+    // A structural schema ends the condition.
+    let whole = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let mut versions = raw.get(elms_place.as_str()).await.expect(200).json()["spec"]["versions"].clone();
+    versions[0]["schema"]["openAPIV3Schema"] = whole;
+    let structural = json!({ "spec": { "versions": versions, "preserveUnknownFields": false } });
+    raw.patch(elms_place.as_str(), MERGE, &structural).await.expect(200);
+    until(&raw, &elms_place, |found| condition(found).is_none()).await;
 
     // The rest is migrated.
     let resource = json!({ "group": "apiextensions.k8s.io", "resource": "customresourcedefinitions" });

@@ -2,9 +2,13 @@
 //!
 //! A definition says which; all other fields are refused.
 
-use keelson_testkit::{Raw, TestServer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use keelson_testkit::{HookReply, HookRequest, HookServer, Raw, TestServer, converted_review};
 use serde_json::{Value, json};
 
+use super::webhooks::with_field;
 use super::{DEFINITIONS, MERGE, definition, establish, until, version};
 
 const SELS: &str = "/apis/select.example.com/v1/namespaces/default/sels";
@@ -255,4 +259,123 @@ async fn versions_with_schemas_of_their_own_may_have_the_same_selectable_fields(
         let chosen = raw.get(format!("{place}?fieldSelector=spec.s%3Dx")).await.expect(200).json();
         assert_eq!(chosen["items"].as_array().unwrap().len(), 1, "{version}");
     }
+}
+
+/// Two versions with the same field, whose values a webhook changes, and with a field that only the second one has.
+async fn marked(hook: &HookServer, raw: &Raw) {
+    let text = json!({ "type": "string" });
+    let mut first = with_field("v1", true, json!({ "name": text }));
+    first["selectableFields"] = json!([{ "jsonPath": ".spec.name" }]);
+    let mut second = with_field("v2", false, json!({ "name": text, "address": text }));
+    second["selectableFields"] = json!([{ "jsonPath": ".spec.name" }, { "jsonPath": ".spec.address" }]);
+    let mut marks = definition("marks.example.com", "marks", "Mark", json!([first, second]));
+    let client = json!({ "url": hook.url("/convert"), "caBundle": hook.ca_bundle() });
+    let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
+    marks["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": webhook });
+    establish(raw, &marks).await;
+}
+
+fn marks(version: &str) -> String {
+    format!("/apis/marks.example.com/{version}/namespaces/default/marks")
+}
+
+/// `NAME` in the first version is `NAME-two` in the second one, and its address.
+fn marked_twice(review: &Value) -> Value {
+    converted_review(review, |spec, wanted| {
+        let name = spec["name"].as_str().unwrap_or_default().trim_end_matches("-two");
+        match wanted.ends_with("v2") {
+            true => json!({ "name": format!("{name}-two"), "address": name }),
+            false => json!({ "name": name }),
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let hook = HookServer::start(&["127.0.0.1"], {
+        let fails = fails.clone();
+        move |request: HookRequest| {
+            let fails = fails.load(Ordering::SeqCst);
+            std::future::ready(if fails { HookReply::Closes } else { HookReply::Json(marked_twice(&request.body)) })
+        }
+    })
+    .await;
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    marked(&hook, &raw).await;
+    let object = |name: &str, value: &str| json!({ "metadata": { "name": name, "labels": { "n": name } }, "spec": { "name": value } });
+    for (version, name, value) in [("v1", "a", "x"), ("v1", "b", "y"), ("v2", "c", "x-two"), ("v1", "d", "z")] {
+        raw.post(marks(version), &object(name, value)).await.expect(201);
+    }
+    let names = |list: &Value| -> String {
+        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
+    };
+    let found = async |version: &str, query: &str| {
+        names(&raw.get(format!("{}?{query}", marks(version))).await.expect(200).json())
+    };
+    for (version, selector, expected) in [
+        ("v2", "spec.name%3Dx-two", "ac"),
+        ("v2", "spec.name%3Dx", ""),
+        ("v2", "spec.name!%3Dx-two", "bd"),
+        ("v2", "spec.address%3Dx", "ac"),
+        ("v2", "spec.address%3Dx,metadata.name%3Dc", "c"),
+        ("v1", "spec.name%3Dx", "ac"),
+        ("v1", "spec.name%3Dx-two", ""),
+    ] {
+        assert_eq!(found(version, &format!("fieldSelector={selector}")).await, expected, "{version} {selector}");
+    }
+    assert_eq!(found("v2", "fieldSelector=spec.name%3Dx-two&labelSelector=n%3Dc").await, "c");
+    let shown = raw.get(format!("{}?fieldSelector=spec.address%3Dy", marks("v2"))).await.expect(200).json();
+    assert_eq!(shown["items"][0]["spec"], json!({ "name": "y-two", "address": "y" }));
+
+    // Chunks together are the selection.
+    let (mut walked, mut query) = (String::new(), "fieldSelector=spec.name!%3Dy-two&limit=1".to_owned());
+    loop {
+        let chunk = raw.get(format!("{}?{query}", marks("v2"))).await.expect(200).json();
+        walked.push_str(&names(&chunk));
+        let Some(token) = chunk["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) else { break };
+        query = format!("fieldSelector=spec.name!%3Dy-two&limit=1&continue={token}");
+    }
+    assert_eq!(walked, "acd");
+
+    // A watch says what enters the selection and leaves it, in its version.
+    let begun = "watch=1&fieldSelector=spec.name%3Dx-two&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let mut watch = raw.get(format!("{}?{begun}&allowWatchBookmarks=true", marks("v2"))).stream().await;
+    let mut event = async || {
+        let event = watch.next_json().await.unwrap();
+        let name = event["object"]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        (event["type"].as_str().unwrap().to_owned(), name, event["object"]["spec"]["name"].clone())
+    };
+    let told = |kind: &str, name: &str, value: &str| (kind.to_owned(), name.to_owned(), json!(value));
+    assert_eq!([event().await, event().await], [told("ADDED", "a", "x-two"), told("ADDED", "c", "x-two")]);
+    assert_eq!(event().await.0, "BOOKMARK");
+    let rename = async |name: &str, value: &str| {
+        let patch = json!({ "spec": { "name": value } });
+        raw.patch(format!("{}/{name}", marks("v1")), MERGE, &patch).await.expect(200);
+    };
+    rename("d", "w").await;
+    rename("b", "x").await;
+    assert_eq!(event().await, told("ADDED", "b", "x-two"));
+    rename("b", "y").await;
+    assert_eq!(event().await, told("DELETED", "b", "x-two"));
+    let label = json!({ "metadata": { "labels": { "more": "1" } } });
+    raw.patch(format!("{}/a", marks("v1")), MERGE, &label).await.expect(200);
+    assert_eq!(event().await, told("MODIFIED", "a", "x-two"));
+    drop(watch);
+
+    // Queries look at stored objects alone, and say so.
+    let query = "fieldSelector=spec.name%3Dx-two&keelson.io/count=true";
+    let refused = raw.get(format!("{}?{query}", marks("v2"))).await.expect(400).json();
+    assert!(refused["message"].as_str().unwrap().contains("a webhook converts"), "{refused}");
+    assert_eq!(found("v1", "fieldSelector=spec.name%3Dx&keelson.io/sortBy=-metadata.name").await, "ca");
+
+    // A webhook that fails leaves nothing selected by mistake, and nothing deleted.
+    rename("b", "q").await;
+    fails.store(true, Ordering::SeqCst);
+    raw.get(format!("{}?fieldSelector=spec.name%3Dq-two", marks("v2"))).await.expect(500);
+    raw.delete(format!("{}?fieldSelector=spec.name%3Dq-two", marks("v2"))).await.expect(500);
+    fails.store(false, Ordering::SeqCst);
+    raw.delete(format!("{}?fieldSelector=spec.name%3Dq-two", marks("v2"))).await.expect(200);
+    assert_eq!(found("v1", "").await, "acd");
 }

@@ -59,6 +59,13 @@ async fn each_version_has_its_own_fields_defaults_and_warnings() {
     assert_eq!(warned.header("warning"), warning);
     let warned = raw.get(format!("{}/x", place("v1alpha1"))).await.expect(200);
     assert_eq!(warned.header("warning"), "299 - \"v1alpha1 is \\\"old\\\"\"");
+    // A subresource that is not there is refused with the warning of its version.
+    for path in ["x/scale", "x/nothing"] {
+        let refused = raw.get(format!("{}/{path}", place("v1beta1"))).await.expect(404);
+        assert_eq!(refused.header("warning"), warning, "{path}");
+        let refused = raw.get(format!("{}/{path}", place("v2"))).await.expect(404);
+        assert!(!refused.headers.contains_key("warning"), "{path}");
+    }
     raw.get(place("v3")).await.expect(404);
     raw.get(format!("/apis/{GROUP}/v3")).await.expect(404);
     let group = raw.get(format!("/apis/{GROUP}")).await.expect(200).json();

@@ -5,6 +5,7 @@
 mod acts;
 mod answers;
 mod constraints;
+mod credentials;
 mod custom_kinds;
 mod order;
 mod parameters;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use keelson_server::PodSecurityConfiguration;
+use keelson_server::AdmissionConfiguration;
 use keelson_testkit::{Answer, Call, Raw, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,12 +52,12 @@ impl Exempting {
             std::fs::write(&path, text).unwrap();
             path
         };
-        let settings = PodSecurityConfiguration::from_file(&file("admission.yaml", ADMISSION)).unwrap();
+        let settings = AdmissionConfiguration::from_file(&file("admission.yaml", ADMISSION)).unwrap();
         let (policy, log) = (file("policy.yaml", AUDIT), files.path().join("audit.log"));
         let server = TestServer::builder().configure({
             let log = log.clone();
             move |config| {
-                config.pod_security = settings;
+                config.admission_configuration = settings;
                 config.audit.policy_file = Some(policy);
                 config.audit.log.path = Some(log);
             }

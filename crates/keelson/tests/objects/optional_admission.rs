@@ -2,7 +2,7 @@
 //!
 //! Texts are those of the reference server's plugins.
 
-use keelson_server::AdmissionPlugins;
+use keelson_server::{AdmissionConfiguration, AdmissionPlugins, Config, Server};
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
@@ -157,6 +157,95 @@ async fn pods_run_on_the_nodes_of_their_namespace() {
     assert!(told.contains("invalid selector: env"), "{told}");
     let free = raw.post(format!("{DEFAULT}/pods"), &pod("a", json!({}))).await.expect(201).json();
     assert_eq!(free["spec"]["nodeSelector"], Value::Null);
+}
+
+#[tokio::test]
+async fn settings_have_node_selectors_for_namespaces() {
+    let files = tempfile::TempDir::new().unwrap();
+    let path = files.path().join("admission.yaml");
+    let own = json!({ "podNodeSelectorPluginConfig": { "clusterDefaultNodeSelector": "pool=all", "narrow": "pool=all,zone=a" } });
+    let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+        "plugins": [{ "name": "PodNodeSelector", "configuration": own }] });
+    std::fs::write(&path, document.to_string()).unwrap();
+    let settings = AdmissionConfiguration::from_file(&path).unwrap();
+    let plugins = AdmissionPlugins::new(vec!["PodNodeSelector".to_owned()], vec!["ServiceAccount".to_owned()]).unwrap();
+    let builder = TestServer::builder().configure(move |config| {
+        config.admission = plugins;
+        config.admission_configuration = settings;
+    });
+    let server = builder.start().await;
+    let raw = server.raw();
+    let own = json!({ "scheduler.alpha.kubernetes.io/node-selector": "env=lab" });
+    for (name, annotations) in [("wide", json!({})), ("lab", own), ("narrow", json!({}))] {
+        let namespace = json!({ "metadata": { "name": name, "annotations": annotations } });
+        raw.post("/api/v1/namespaces", &namespace).await.expect(201);
+    }
+    let pods = |namespace: &str| format!("/api/v1/namespaces/{namespace}/pods");
+    let made = async |namespace: &str, selector: Value| {
+        let pod = pod("a", json!({ "nodeSelector": selector }));
+        raw.post(pods(namespace), &pod).await.expect(201).json()["spec"]["nodeSelector"].clone()
+    };
+    assert_eq!(made("wide", json!({ "own": "x" })).await, json!({ "own": "x", "pool": "all" }));
+    assert_eq!(made("lab", json!({ "own": "x" })).await, json!({ "own": "x", "env": "lab" }), "the annotation counts");
+    assert_eq!(made("narrow", json!({ "zone": "a" })).await, json!({ "zone": "a", "pool": "all" }));
+    let conflict = "pod node label selector conflicts with its namespace node label selector";
+    let not_allowed = "pod node label selector labels conflict with its namespace whitelist";
+    for (selector, why) in
+        [(json!({ "pool": "b" }), conflict), (json!({ "zone": "b" }), not_allowed), (json!({ "x": "y" }), not_allowed)]
+    {
+        let told = format!("pods \"b\" is forbidden: {why}");
+        refused(&raw, &pods("narrow"), &pod("b", json!({ "nodeSelector": selector })), &told).await;
+    }
+}
+
+#[tokio::test]
+async fn events_beyond_a_limit_are_refused() {
+    let files = tempfile::TempDir::new().unwrap();
+    let path = files.path().join("admission.yaml");
+    let limits =
+        json!([{ "type": "SourceAndObject", "qps": 1, "burst": 100 }, { "type": "Namespace", "qps": 1, "burst": 3 }]);
+    let own =
+        json!({ "apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration", "limits": limits });
+    let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+        "plugins": [{ "name": "EventRateLimit", "configuration": own }] });
+    std::fs::write(&path, document.to_string()).unwrap();
+    let settings = AdmissionConfiguration::from_file(&path).unwrap();
+    let plugins = || AdmissionPlugins::new(vec!["EventRateLimit".to_owned()], Vec::new()).unwrap();
+    let builder = TestServer::builder().configure(move |config| {
+        config.admission = plugins();
+        config.admission_configuration = settings;
+    });
+    let server = builder.start().await;
+    let raw = server.raw();
+    let post = async |namespace: &str, name: &str, query: &str| {
+        let object = json!({ "kind": "Pod", "namespace": namespace, "name": "p" });
+        let event = json!({ "metadata": { "name": name }, "involvedObject": object, "reason": "R" });
+        raw.post(format!("/api/v1/namespaces/{namespace}/events{query}"), &event).await
+    };
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "other" } })).await.expect(201);
+    // A dry run takes nothing. A slow machine may fill the bucket a little meanwhile, so that one more passes now and then.
+    for _ in 0..5 {
+        post("default", "dry", "?dryRun=All").await.expect(201);
+    }
+    let mut refused = None;
+    for number in 0..200 {
+        let answer = post("default", &format!("e{number}"), "").await;
+        if answer.status != 201 {
+            refused = Some((number, answer.expect(429).json()));
+            break;
+        }
+    }
+    let (number, refused) = refused.expect("a limit is reached");
+    assert!(number >= 3, "{number}");
+    assert_eq!(refused["message"], "Too many requests: limit reached on type Namespace for key default");
+    assert_eq!((&refused["reason"], &refused["code"]), (&json!("TooManyRequests"), &json!(429)));
+    post("other", "e", "").await.expect(201);
+    raw.post(format!("{DEFAULT}/configmaps"), &json!({ "metadata": { "name": "m" } })).await.expect(201);
+
+    // Switched on without limits, the plugin keeps the server from starting.
+    let error =
+        Server::start(Config { admission: plugins(), ..Config::default() }).await.err().expect("it has no limits");
+    assert!(format!("{error:#}").contains("EventRateLimit has no limits"), "{error:#}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! The controls themselves are tested where they are, in `admission`.
 
-use keelson_server::PodSecurityConfiguration;
+use keelson_server::AdmissionConfiguration;
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
@@ -152,8 +152,8 @@ plugins:
     exemptions: {namespaces: [free]}
 ";
     std::fs::write(&path, text).unwrap();
-    let settings = PodSecurityConfiguration::from_file(&path).unwrap();
-    let server = TestServer::builder().configure(|config| config.pod_security = settings).start().await;
+    let settings = AdmissionConfiguration::from_file(&path).unwrap();
+    let server = TestServer::builder().configure(|config| config.admission_configuration = settings).start().await;
     let raw = server.raw();
     namespace(&raw, "free", &[]).await;
     namespace(&raw, "labelled", &[("enforce", "privileged")]).await;
@@ -162,15 +162,13 @@ plugins:
     post(&raw, "free", &bad).await.expect(201);
     post(&raw, "labelled", &bad).await.expect(201);
     std::fs::write(&path, text.replace("baseline", "high")).unwrap();
-    let error = PodSecurityConfiguration::from_file(&path).unwrap_err();
+    let error = AdmissionConfiguration::from_file(&path).unwrap_err();
     assert!(error.contains("defaults.enforce: Invalid value: \"high\""), "{error}");
-    // Plugins without settings, those that are always off here, and the version of before are taken.
-    let others = "- name: ResourceQuota\n- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {}}\n- name: EventRateLimit\n  path: none.yaml\n";
+    // Plugins without settings, plugins that are never on, and the group's older name are taken.
+    let others = "- name: ResourceQuota\n- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {}}\n- name: PodTolerationRestriction\n  path: none.yaml\n";
     std::fs::write(&path, format!("{text}{others}").replace("apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"))
         .unwrap();
-    PodSecurityConfiguration::from_file(&path).unwrap();
-    std::fs::write(&path, format!("{text}- name: ResourceQuota\n  configuration: {{limitedResources: []}}\n")).unwrap();
-    assert!(PodSecurityConfiguration::from_file(&path).is_err());
+    AdmissionConfiguration::from_file(&path).unwrap();
 }
 
 /// A profile that is stated as before Kubernetes 1.30 becomes the field that stands for it.

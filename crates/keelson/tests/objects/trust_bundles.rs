@@ -93,6 +93,31 @@ async fn bundles_are_served_in_the_versions_that_somebody_asks_for() {
 }
 
 #[tokio::test]
+async fn clusters_with_bundles_have_the_roles_for_them() {
+    const ROLES_OF_BUNDLES: [&str; 2] = [
+        "system:cluster-trust-bundle-discovery",
+        "system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
+    ];
+    let (_server, raw) = serving(&["certificates.k8s.io/v1beta1"]).await;
+    for name in ROLES_OF_BUNDLES {
+        raw.get(format!("{ROLES}/clusterroles/{name}")).await.expect(200);
+        raw.get(format!("{ROLES}/clusterrolebindings/{name}")).await.expect(200);
+    }
+    // Every service account reads bundles, and so does every node, and neither writes them.
+    let reads = async |user: &str, group: &str| {
+        let asked = |call: Call| call.header("impersonate-user", user).header("impersonate-group", group);
+        asked(raw.get(BUNDLES)).await.expect(200);
+        asked(raw.post(BUNDLES, &bundle("own", None, &authority("a")))).await.expect(403);
+    };
+    reads("system:serviceaccount:default:default", "system:serviceaccounts").await;
+    reads("system:node:n1", "system:nodes").await;
+    let (_server, raw) = serving(&[]).await;
+    for name in ROLES_OF_BUNDLES {
+        raw.get(format!("{ROLES}/clusterroles/{name}")).await.expect(404);
+    }
+}
+
+#[tokio::test]
 async fn who_writes_a_bundle_of_a_signer_may_attest_for_it() {
     let (_server, raw) = serving(&["certificates.k8s.io/v1beta1"]).await;
     permit(&raw, "example.org/one").await;

@@ -75,7 +75,8 @@ impl Registry {
             return Err(ApiError::Internal("only an exact revision is read from history".to_owned()));
         };
         let oldest = self.cache().unexpired();
-        if revision < oldest {
+        // Objects that have to be converted to be selected are read from the cache alone.
+        if revision < oldest || selection.is_of_converted() {
             return Err(expired(StoreError::Compacted { requested: revision, oldest }, plan));
         }
         self.counters().count_list_from_store();

@@ -317,7 +317,14 @@ impl Wanted {
     pub(super) fn is_selected(&self, entry: &Entry) -> bool {
         let is_behind_start = *entry.key >= *self.range.from;
         let is_before_end = self.range.to.as_ref().is_none_or(|to| *entry.key < **to);
-        is_behind_start && is_before_end && self.selection.matches(entry)
+        if !is_behind_start || !is_before_end {
+            return false;
+        }
+        let selection = &self.selection;
+        if selection.is_of_converted() && !self.version.fits(&entry.object) && selection.may_match(entry) {
+            self.is_unknown.store(true, Ordering::Relaxed);
+        }
+        selection.matches(entry)
     }
 
     /// Hands an object to be looked at.

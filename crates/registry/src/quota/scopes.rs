@@ -2,6 +2,8 @@
 //!
 //! A scope is a condition on what an object asks for; all scopes of a quota must hold. Only pods and claims have any.
 
+use std::fmt;
+
 use keelson_meta::Object;
 use keelson_meta::json::Value;
 
@@ -10,10 +12,20 @@ use crate::kinds::quality_of_service;
 
 /// A scope of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scope {
-    name: String,
-    operator: String,
-    values: Vec<String>,
+pub struct Scope {
+    /// Its name: `PriorityClass`.
+    pub name: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    pub operator: String,
+    /// The values of the operators that have any.
+    pub values: Vec<String>,
+}
+
+/// As Go prints one: `{PriorityClass In [high low]}`.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{} {} [{}]}}", self.name, self.operator, self.values.join(" "))
+    }
 }
 
 /// The scopes that a quota states in either way.
@@ -39,12 +51,15 @@ pub(super) fn read(quota: &Object) -> Vec<Scope> {
 
 /// Whether an object is in all of these scopes.
 pub(super) fn match_all(scopes: &[Scope], usage: Usage<'_>, object: &Object) -> bool {
-    scopes.iter().all(|scope| {
-        if usage.is_of_pods() { scope.has_pod(object) } else { usage.is_of_claims() && scope.has_claim(object) }
-    })
+    scopes.iter().all(|scope| scope.has(usage, object))
 }
 
 impl Scope {
+    /// Returns true for an object in the scope.
+    pub(super) fn has(&self, usage: Usage<'_>, object: &Object) -> bool {
+        if usage.is_of_pods() { self.has_pod(object) } else { usage.is_of_claims() && self.has_claim(object) }
+    }
+
     fn has_pod(&self, pod: &Object) -> bool {
         match self.name.as_str() {
             "Terminating" => is_terminating(pod),

@@ -142,13 +142,23 @@ impl<'r> Usage<'r> {
         used
     }
 
-    /// Whether an object that changes uses more of anything.
+    /// Returns true for a change that uses more of anything, also in quotas that did not count the object before.
     pub(super) fn grows(self, old: &Object, new: &Object) -> bool {
+        // A pod may be counted elsewhere when its deadline changes.
+        self.uses_more(old, new) || self.by == By::Pods && is_terminating(old) != is_terminating(new)
+    }
+
+    /// Returns true for a change that uses more of anything.
+    pub(super) fn uses_more(self, old: &Object, new: &Object) -> bool {
         let (before, after) = (self.amounts(old), self.amounts(new));
         let is_more =
             |(name, amount): (&String, &Amount)| amount.quantity() > before.get(name).unwrap_or_default().quantity();
-        // A pod may be counted elsewhere when its deadline changes.
-        after.0.iter().any(is_more) || self.by == By::Pods && is_terminating(old) != is_terminating(new)
+        after.0.iter().any(is_more)
+    }
+
+    /// Returns true for the usage of this resource.
+    pub(super) fn is_of(self, group: &str, plural: &str) -> bool {
+        (self.group, self.plural) == (group, plural)
     }
 
     /// Refuses a pod whose containers do not state an amount of what a quota limits. The containers of a pod that states amounts as a

@@ -1,4 +1,5 @@
-//! The choice of a watch with a query: of the objects and events that come to it those that the query wants.
+//! The choice of a watch with a query: of the objects and events that come to it those that the query wants. A watch that selects fields
+//! of objects which a webhook converts chooses here too, once they are converted.
 //!
 //! To look into objects takes time, and a condition may take milliseconds for each. So what came is decided in turns of about a
 //! millisecond: what is left waits here, which is never more than one step of the watch takes, and between turns the watch rests for
@@ -14,18 +15,29 @@ use tokio::time::{Instant, sleep_until};
 
 use super::WatchOutput;
 use crate::query::Wanted;
+use crate::selection::Selection;
 
 /// After a look at so many bytes others have their turn: about a millisecond.
 const TURN_BYTES: u64 = 256 << 10;
 /// How long a watch rests after a turn, in turns: it takes no more than a fifth of a thread.
 const RESTED_TURNS: u32 = 4;
 
+/// The most objects and events that are converted and decided at once: a step of the watch.
+const CONVERTED_AT_ONCE: usize = 128;
+
 /// What a watch with a query has still to decide.
 pub(super) struct Chosen {
-    wanted: Arc<Wanted>,
+    by: By,
     undecided: VecDeque<Undecided>,
     /// Until when it rests.
     rested: Instant,
+}
+
+/// The criterion of the choice.
+enum By {
+    Query(Arc<Wanted>),
+    /// The selection, which has objects converted.
+    Converted(Selection),
 }
 
 #[derive(Clone)]
@@ -36,7 +48,12 @@ enum Undecided {
 
 impl Chosen {
     pub(super) fn new(wanted: Arc<Wanted>) -> Self {
-        Self { wanted, undecided: VecDeque::new(), rested: Instant::now() }
+        Self { by: By::Query(wanted), undecided: VecDeque::new(), rested: Instant::now() }
+    }
+
+    /// The choice by fields of objects that have to be converted.
+    pub(super) fn of_converted(selection: Selection) -> Self {
+        Self { by: By::Converted(selection), undecided: VecDeque::new(), rested: Instant::now() }
     }
 
     /// Whether all that came is decided.
@@ -66,35 +83,41 @@ impl Chosen {
     /// Dropping the future loses nothing.
     ///
     /// # Errors
-    /// 400 where it can't be told whether an object is wanted.
+    /// 400 for an object that can't be evaluated, 500 for one that can't be converted.
     pub(super) async fn decide(&mut self) -> Result<Vec<WatchOutput>, ApiError> {
         self.rest().await;
         let begun = Instant::now();
+        let wanted = match &self.by {
+            By::Query(wanted) => wanted.clone(),
+            By::Converted(selection) => {
+                let next: Vec<Undecided> = self.undecided.iter().take(CONVERTED_AT_ONCE).cloned().collect();
+                let decided = next.len();
+                let outputs = selected(selection, next).await?;
+                self.undecided.drain(..decided);
+                return Ok(outputs);
+            }
+        };
         let mut outputs = Vec::new();
+        let is_heavy = |undecided: &Undecided| undecided.looks().any(|entry| wanted.is_heavy(entry));
         match self.undecided.front() {
-            Some(next) if self.is_heavy(next) => {
-                let (wanted, next) = (self.wanted.clone(), next.clone());
+            Some(next) if is_heavy(next) => {
+                let (wanted, next) = (wanted.clone(), next.clone());
                 outputs.extend(turns::blocking(move || told(&wanted, next)).await);
                 self.undecided.pop_front();
             }
             Some(_) | None => {
                 let mut work = 0;
-                while work < TURN_BYTES && self.undecided.front().is_some_and(|next| !self.is_heavy(next)) {
+                while work < TURN_BYTES && self.undecided.front().is_some_and(|next| !is_heavy(next)) {
                     let Some(next) = self.undecided.pop_front() else { break };
-                    work += next.looks().map(|entry| self.wanted.weight(entry)).sum::<u64>();
-                    outputs.extend(told(&self.wanted, next));
+                    work += next.looks().map(|entry| wanted.weight(entry)).sum::<u64>();
+                    outputs.extend(told(&wanted, next));
                 }
             }
         }
-        self.wanted.check_known()?;
+        wanted.check_known()?;
         let ended = Instant::now();
         self.rested = ended + (ended - begun) * RESTED_TURNS;
         Ok(outputs)
-    }
-
-    /// Whether it is decided on another thread.
-    fn is_heavy(&self, undecided: &Undecided) -> bool {
-        undecided.looks().any(|entry| self.wanted.is_heavy(entry))
     }
 }
 
@@ -115,13 +138,33 @@ fn told(wanted: &Wanted, undecided: Undecided) -> Option<WatchOutput> {
         Undecided::Initial(entry) => wanted.wants(&entry).then_some(WatchOutput::Initial(entry)),
         Undecided::Event(event) => {
             let wants = |entry: &Option<Arc<Entry>>| entry.as_ref().is_some_and(|entry| wanted.wants(entry));
-            let kind = match (wants(&event.previous), wants(&event.current)) {
-                (false, false) => return None,
-                (false, true) => FrameKind::Added,
-                (true, true) => FrameKind::Modified,
-                (true, false) => FrameKind::Deleted,
-            };
+            let kind = frame_kind(wants(&event.previous), wants(&event.current))?;
             Some(WatchOutput::Event(kind, event))
         }
+    }
+}
+
+/// The outputs for objects and events, as the selection has them once they are converted.
+async fn selected(selection: &Selection, undecided: Vec<Undecided>) -> Result<Vec<WatchOutput>, ApiError> {
+    let looks: Vec<Arc<Entry>> = undecided.iter().flat_map(Undecided::looks).cloned().collect();
+    let mut shown = selection.shown(looks).await?.into_iter();
+    let outputs = undecided.into_iter().filter_map(|undecided| match undecided {
+        Undecided::Initial(_) => shown.next().flatten().map(WatchOutput::Initial),
+        Undecided::Event(event) => {
+            let mut is_selected = |entry: &Option<Arc<Entry>>| entry.is_some() && shown.next().flatten().is_some();
+            let (before, after) = (is_selected(&event.previous), is_selected(&event.current));
+            Some(WatchOutput::Event(frame_kind(before, after)?, event))
+        }
+    });
+    Ok(outputs.collect())
+}
+
+/// The kind of an event of an object that was selected before, and is after it.
+pub(super) fn frame_kind(before: bool, after: bool) -> Option<FrameKind> {
+    match (before, after) {
+        (false, false) => None,
+        (false, true) => Some(FrameKind::Added),
+        (true, true) => Some(FrameKind::Modified),
+        (true, false) => Some(FrameKind::Deleted),
     }
 }

@@ -103,6 +103,7 @@ impl Tables {
             Some(values) if declared.is_none_or(Map::is_empty) => {
                 node.of = Type::Map;
                 node.child = Some(self.node(values, Role::Part));
+                node.default_of_items = default_of(Some(values));
                 return;
             }
             _ => {}
@@ -150,6 +151,7 @@ impl Tables {
     fn list(&mut self, schema: &Map, node: &mut NodeSpec) {
         let role = if node.flags & PRESERVE_UNKNOWN == 0 { Role::Part } else { Role::PreservedItem };
         node.child = Some(self.node(schema.get("items").unwrap_or(&Value::Null), role));
+        node.default_of_items = default_of(schema.get("items"));
         node.list_type = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
             Some("set") => ListType::Set,
             Some("map") => ListType::Map,

@@ -29,6 +29,7 @@ impl Walker<'_> {
             (Type::Array, Value::Array(items)) => {
                 let Some(of_items) = schema.items() else { return Ok(()) };
                 for (index, item) in items.iter_mut().enumerate() {
+                    self.fill_null(schema, of_items, item);
                     self.structural(of_items, item, &Path::Index { parent: path, index })?;
                 }
                 Ok(())
@@ -48,7 +49,10 @@ impl Walker<'_> {
         let Some(values) = schema.items() else { return Ok(()) };
         let mut dropped = false;
         for (key, value, rank) in map.ranked_mut() {
-            let left_out = self.options.normalise && is_left_out(values, value);
+            self.fill_null(schema, values, value);
+            // Null that has a default waits for it.
+            let has_default = || schema.default_of_items().is_some();
+            let left_out = self.options.normalise && is_left_out(values, value) && !has_default();
             *rank = if left_out { DROPPED } else { UNDECLARED };
             dropped |= *rank == DROPPED;
             if *rank != DROPPED {
@@ -62,6 +66,17 @@ impl Walker<'_> {
             map.sort_keys();
         }
         Ok(())
+    }
+
+    /// Puts the default of items of a list, or of values of a map, in the place of null that is no value of its own.
+    fn fill_null(&mut self, schema: SchemaRef<'_>, of_items: SchemaRef<'_>, value: &mut Value) {
+        if self.options.defaults
+            && is_left_out(of_items, value)
+            && let Some(json) = schema.default_of_items()
+            && let Some(filled) = self.parsed_default(json)
+        {
+            *value = filled;
+        }
     }
 
     /// Takes the fields out of what has none.

@@ -5,6 +5,7 @@
 
 mod defaults;
 mod form;
+mod nonstructural;
 mod rules;
 pub(crate) mod schema;
 mod structure;
@@ -26,6 +27,7 @@ use crate::type_rules::{IMMUTABLE, Kind, Run, TypeRules, kind};
 use super::admissionregistration::stated_review_versions;
 use super::apiregistration::not_the_server_group;
 use form::VERSION;
+pub use nonstructural::{NonStructural, non_structural};
 use schema::Before;
 use versions::{hoisted, own_parts, schema_of, shared_parts, version_parts};
 

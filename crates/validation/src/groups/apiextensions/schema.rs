@@ -150,7 +150,7 @@ pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     one.chain(lists).chain(maps).filter(|schema| schema.is_object())
 }
 
-fn is_too_deep(schema: &Value, depth: usize) -> bool {
+pub(super) fn is_too_deep(schema: &Value, depth: usize) -> bool {
     depth > MAX_DEPTH || below(schema).any(|schema| is_too_deep(schema, depth + 1))
 }
 

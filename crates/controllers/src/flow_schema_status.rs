@@ -1,0 +1,167 @@
+//! Keeps the condition `Dangling` of flow schemas: true for one that names a priority level which does not exist.
+//!
+//! In kube-apiserver every server writes it. Here one server on a store does, and writes only what has changed, so that servers of
+//! both kinds on one store don't take turns. Fields and texts are those of kube-apiserver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_meta::clock::rfc3339;
+use keelson_meta::field_selector::FieldSelector;
+use keelson_meta::go_format::quote;
+use keelson_meta::json::{Value, json};
+use keelson_meta::label_selector::LabelSelector;
+use keelson_meta::options::PatchOptions;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Patch, PatchKind, Registry, Target};
+use keelson_supervision::warn_repeated;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Client, Stored, collection};
+use crate::follow::follow;
+use crate::queue::{Backoff, Outcome, Queue};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+const VERSION: &str = "v1";
+const CONDITION: &str = "Dangling";
+/// The manager of the condition in `managedFields`.
+const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
+
+/// The controller.
+pub struct FlowSchemaStatus {
+    registry: Arc<Registry>,
+    client: Client,
+    schemas: Target,
+    levels: Target,
+    queue: Queue<Key>,
+}
+
+/// The object that has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Schema(String),
+    Level(String),
+}
+
+impl FlowSchemaStatus {
+    /// A controller over a registry.
+    ///
+    /// # Errors
+    /// 500 when flow schemas or priority levels are not served.
+    pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
+        let schemas = collection(&registry, GROUP, VERSION, "flowschemas", None)?;
+        let levels = collection(&registry, GROUP, VERSION, "prioritylevelconfigurations", None)?;
+        let client = Client::of_server(registry.clone(), MANAGER);
+        Ok(Self { registry, client, schemas, levels, queue: Queue::new(BACKOFF) })
+    }
+
+    /// Runs until the server stops.
+    pub async fn run(self, stopping: CancellationToken) {
+        let caller = self.client.caller();
+        let schemas = follow(&self.registry, caller, &self.schemas, FieldSelector::default(), |entry| {
+            self.queue.add(Key::Schema(entry.name().to_owned()));
+        });
+        let levels = follow(&self.registry, caller, &self.levels, FieldSelector::default(), |entry| {
+            self.queue.add(Key::Level(entry.name().to_owned()));
+        });
+        let work = self.queue.run(1, |key| self.turn(key));
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            never = schemas => match never {},
+            never = levels => match never {},
+            never = work => match never {},
+        }
+    }
+
+    async fn turn(&self, key: Key) -> Outcome {
+        let done = match &key {
+            Key::Schema(name) => self.check(name).await,
+            Key::Level(name) => self.add_schemas_of(name).await,
+        };
+        match done {
+            Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
+            Err(ApiError::Conflict { .. }) => Outcome::Again,
+            Err(error) => {
+                warn_repeated!(""; ?key, %error, "the condition Dangling could not be written; trying again");
+                Outcome::Again
+            }
+        }
+    }
+
+    /// Enqueues the flow schemas whose condition does not fit a level that came, changed or went.
+    async fn add_schemas_of(&self, level: &str) -> Result<(), ApiError> {
+        let exists = self.client.get(&self.levels, level).await?.is_some();
+        let all = self.client.list(&self.schemas, LabelSelector::everything()).await?;
+        for Stored { object, .. } in all.into_iter().filter(|stored| level_of(&stored.object) == level) {
+            if !has(&object, &condition(level, exists)) {
+                self.queue.add(Key::Schema(object.name().to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the condition of one flow schema, if it is missing or wrong.
+    async fn check(&self, name: &str) -> Result<(), ApiError> {
+        let Some(Stored { object, .. }) = self.client.get(&self.schemas, name).await? else { return Ok(()) };
+        let level = level_of(&object);
+        let mut condition = condition(level, self.client.get(&self.levels, level).await?.is_some());
+        if has(&object, &condition) {
+            return Ok(());
+        }
+        condition["lastTransitionTime"] = rfc3339(self.client.now()).into();
+        let document = json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"),
+            "kind": "FlowSchema",
+            // A schema that was deleted and made again is checked by its own event.
+            "metadata": { "name": name, "uid": object.uid() },
+            "status": { "conditions": [condition] },
+        });
+        let patch = Patch { kind: PatchKind::Apply, document, faults: Vec::new() };
+        let options = PatchOptions { force: Some(true), ..PatchOptions::default() };
+        let status = self.schemas.clone().below("status");
+        self.registry.apply(&status, name, &patch, self.client.caller(), &options).await.map(drop)
+    }
+}
+
+/// The priority level that a flow schema names.
+fn level_of(schema: &Object) -> &str {
+    schema.get(&["spec", "priorityLevelConfiguration", "name"]).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The condition of a flow schema with such a level, without the time.
+fn condition(level: &str, exists: bool) -> Value {
+    let (status, reason, end) = match exists {
+        true => ("False", "Found", "and it exists"),
+        false => ("True", "NotFound", "but there is no such object"),
+    };
+    let named = quote(level);
+    let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {named} {end}");
+    json!({ "type": CONDITION, "status": status, "reason": reason, "message": message })
+}
+
+/// Returns whether a flow schema has a condition, whatever its time.
+fn has(schema: &Object, condition: &Value) -> bool {
+    let conditions = schema.get(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
+    let mut same_type = conditions.filter(|found| found["type"] == CONDITION);
+    same_type.any(|found| ["status", "reason", "message"].iter().all(|field| found[*field] == condition[*field]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_that_says_the_same_is_not_written_again() {
+        let schema = |conditions: Value| Object::from_value(json!({ "status": { "conditions": conditions } })).unwrap();
+        let mut stored = condition("p", true);
+        stored["lastTransitionTime"] = "2024-01-01T00:00:00Z".into();
+        assert!(has(&schema(json!([{ "type": "Own" }, stored])), &condition("p", true)));
+        assert!(!has(&schema(json!([stored])), &condition("p", false)));
+        assert!(!has(&schema(json!([stored])), &condition("q", true)));
+        assert!(!has(&schema(json!([])), &condition("p", true)) && !has(&Object::default(), &condition("p", true)));
+        let missing =
+            "This FlowSchema references the PriorityLevelConfiguration object named \"p\" but there is no such object";
+        assert_eq!(condition("p", false)["message"], missing);
+    }
+}

@@ -1,0 +1,16 @@
+//! Credentials that the server shows one host with each request.
+//!
+//! They belong to a client of that host. Redirects are not followed, so no other host receives them.
+
+use http::HeaderMap;
+
+use crate::presented::ClientCertificate;
+
+/// A client certificate and header fields; each may be missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The certificate of the TLS connection.
+    pub certificate: Option<ClientCertificate>,
+    /// A token or a password, and the user to impersonate. Secret values are marked as sensitive.
+    pub headers: HeaderMap,
+}

@@ -1,0 +1,47 @@
+//! Selection by the fields of objects that a webhook converts: the values of the version of the request count, as in kube-apiserver.
+//!
+//! The cache keeps fields of the stored version, which may have other values. So whatever else is selected is converted, and then
+//! compared. Conversions are kept while they are hot, as those of lists and watches are.
+
+use std::sync::Arc;
+
+use keelson_cache::Entry;
+use keelson_meta::ApiError;
+
+use super::Selection;
+
+impl Selection {
+    /// True for fields of objects that a webhook converts.
+    pub(crate) fn is_of_converted(&self) -> bool {
+        self.converted.is_some()
+    }
+
+    /// Returns true for an entry that may be selected, as far as that is known without a conversion.
+    pub(crate) fn may_match(&self, entry: &Entry) -> bool {
+        match &self.converted {
+            Some(view) if !view.fits(&entry.object) => self.is_in_place(entry) && self.has_labels(entry),
+            _ => self.matches(entry),
+        }
+    }
+
+    /// Returns for each entry the object in the version of the request, if it is selected.
+    ///
+    /// Cost: a conversion of each entry that is stored in another version and selected by everything else.
+    ///
+    /// # Errors
+    /// 500 when an object can't be converted.
+    pub(crate) async fn shown(&self, entries: Vec<Arc<Entry>>) -> Result<Vec<Option<Arc<Entry>>>, ApiError> {
+        let may_match = |entry: Arc<Entry>| self.may_match(&entry).then_some(entry);
+        let mut selected: Vec<Option<Arc<Entry>>> = entries.into_iter().map(may_match).collect();
+        let Some(view) = &self.converted else { return Ok(selected) };
+        let foreign = |entry: &&mut Option<Arc<Entry>>| entry.as_ref().is_some_and(|entry| !view.fits(&entry.object));
+        let mut unknown: Vec<&mut Option<Arc<Entry>>> = selected.iter_mut().filter(foreign).collect();
+        let stored: Vec<Arc<Entry>> = unknown.iter().filter_map(|entry| (**entry).clone()).collect();
+        for (place, converted) in unknown.iter_mut().zip(view.show_all(stored).await?) {
+            let entry = converted.with_fields_of(converted.object.clone());
+            let is_selected = self.fields.iter().all(|condition| condition.matches(&entry));
+            **place = is_selected.then(|| Arc::new(entry));
+        }
+        Ok(selected)
+    }
+}
