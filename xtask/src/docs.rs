@@ -6,7 +6,7 @@
 mod links;
 mod spelling;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
@@ -91,6 +91,6 @@ fn pages(workspace: &Workspace) -> Result<Vec<Page>> {
     Ok(found)
 }
 
-fn place(workspace: &Workspace, path: &PathBuf) -> String {
+fn place(workspace: &Workspace, path: &Path) -> String {
     path.strip_prefix(&workspace.root).unwrap_or(path).display().to_string()
 }

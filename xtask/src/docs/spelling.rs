@@ -44,7 +44,6 @@ const WRONG: &[(&str, &str)] = &[
     ("gaurantee", "guarantee"),
     ("garantee", "guarantee"),
     ("heirarchy", "hierarchy"),
-    ("honor", "honour"),
     ("immediatly", "immediately"),
     ("independant", "independent"),
     ("initialise", "initialize"),

@@ -72,7 +72,7 @@ fn faults(block: &Block, fault: &mut impl FnMut(String)) {
     let words = count(&text);
     match block.kind {
         Kind::Cell if words > MAX_CELL_WORDS => {
-            fault(format!("a table cell of {words} words, {MAX_CELL_WORDS} at most"))
+            fault(format!("a table cell of {words} words, {MAX_CELL_WORDS} at most"));
         }
         Kind::Paragraph if words > MAX_PARAGRAPH_WORDS => {
             fault(format!("a paragraph of {words} words, {MAX_PARAGRAPH_WORDS} at most"));

@@ -1,7 +1,8 @@
 //! Every file of a data directory missing, empty, cut, older, or of another server: what loses something is refused by name, and a server
 //! that starts has lost nothing.
 //!
-//! The table is that of docs/how-to/stores/sqlite.md. Each cell is a copy of the directory of a server that was killed, started by the binary.
+//! The table is that of docs/how-to/stores/sqlite.md. Each cell is a copy of the directory of a server that was killed,
+//! started by the binary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
