@@ -27,6 +27,7 @@ mod issuers;
 mod kinds;
 mod legacy_tokens;
 mod managed_fields;
+mod many_entries;
 mod namespaces;
 mod nodes;
 mod odd_quotas;
