@@ -24,16 +24,28 @@ const COMMON_BYTES: usize = 512;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Option<Arc<LabelSet>>);
 
-/// The labels `key=value`, ascending by key.
+/// The labels `key=value`, which strictly ascend.
 #[derive(Debug, PartialEq, Eq)]
 struct LabelSet(Box<[Arc<str>]>);
 
 impl Labels {
     /// The value of the label with this key.
     ///
-    /// Cost: one comparison a label, no allocation.
+    /// Cost: one comparison a label where these are few, else about as many as their number has binary digits. No allocation.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.terms().iter().find_map(|term| term.strip_prefix(key)?.strip_prefix('='))
+        let terms = self.terms();
+        let likely = if terms.len() <= COMMON_LABELS {
+            terms
+        } else {
+            let first = terms.partition_point(|term| term.bytes().lt(key.bytes().chain(*b"=")));
+            terms[first..].get(..1)?
+        };
+        likely.iter().find_map(|term| term.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    /// Whether there is a label of this key and value, as `key=value`. Cost: a binary search.
+    pub(crate) fn has(&self, term: &[u8]) -> bool {
+        self.terms().binary_search_by(|known| known.as_bytes().cmp(term)).is_ok()
     }
 
     /// All labels as key and value.
@@ -207,6 +219,22 @@ mod tests {
         assert_eq!(labels.get("ap"), None);
         assert_eq!(labels.get("app="), None);
         assert_eq!(labels.iter().collect::<Vec<_>>(), [("app.kubernetes.io/name", ""), ("app", "web"), ("b", "x=y")]);
+    }
+
+    #[test]
+    fn many_labels_are_found_as_few_are() {
+        let interner = LabelInterner::default();
+        let keys: Vec<String> = ["a", "a-b", "a.b/c", "a0", "aa"].iter().map(ToString::to_string).collect();
+        let keys: Vec<String> = keys.into_iter().chain((0..500).map(|number| format!("k{number}"))).collect();
+        for count in [5, COMMON_LABELS, COMMON_LABELS + 1, keys.len()] {
+            let labels = interner.intern(keys[..count].iter().map(|key| (&**key, &**key)));
+            for (place, key) in keys.iter().enumerate() {
+                let found = (place < count).then_some(&**key);
+                assert_eq!((labels.get(key), labels.has(format!("{key}={key}").as_bytes())), (found, found.is_some()));
+                assert!(!labels.has(format!("{key}=").as_bytes()) && !labels.has(key.as_bytes()), "{key}");
+            }
+            assert_eq!((labels.get(""), labels.get("z"), labels.get("a=")), (None, None, None));
+        }
     }
 
     #[test]

@@ -144,13 +144,16 @@ impl Trees {
         }
     }
 
-    fn reindex(&mut self, old: Option<&Entry>, new: Option<&Entry>) {
+    fn reindex<'e>(&mut self, old: Option<&'e Entry>, new: Option<&'e Entry>) {
         let Some(key) = old.or(new).map(|entry| &*entry.key) else { return };
         if !matches!((old, new), (Some(old), Some(new)) if old.labels.same(&new.labels)) {
-            let before = old.map_or(&[][..], |entry| entry.labels.terms());
-            let after = new.map_or(&[][..], |entry| entry.labels.terms());
-            before.iter().filter(|term| !after.contains(term)).for_each(|term| self.unpost(&[term], key));
-            after.iter().filter(|term| !before.contains(term)).for_each(|term| self.post(&[term], key));
+            // Terms that both have stay.
+            let alone = |entry: Option<&'e Entry>, other: Option<&'e Entry>| {
+                let terms = entry.map_or(&[][..], |entry| entry.labels.terms()).iter();
+                terms.filter(move |term| !other.is_some_and(|other| other.labels.has(term.as_bytes())))
+            };
+            alone(old, new).for_each(|term| self.unpost(&[term], key));
+            alone(new, old).for_each(|term| self.post(&[term], key));
         }
         let before = old.and_then(|entry| dispatched(entry, self.layout.dispatch));
         let after = new.and_then(|entry| dispatched(entry, self.layout.dispatch));
@@ -220,7 +223,7 @@ impl Trees {
 fn has(entry: &Entry, term: &[u8], dispatch: Option<usize>) -> bool {
     match term.strip_prefix(DISPATCH_MARK.as_bytes()) {
         Some(value) => dispatched(entry, dispatch).is_some_and(|there| there.as_bytes() == value),
-        None => entry.labels.terms().iter().any(|label| label.as_bytes() == term),
+        None => entry.labels.has(term),
     }
 }
 

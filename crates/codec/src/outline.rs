@@ -123,6 +123,11 @@ impl<'a> Outline<'a> {
 }
 
 impl<'a> Item<'a> {
+    /// The length in bytes of the text that it stands in.
+    pub fn text_bytes(self) -> usize {
+        self.outline.text.len()
+    }
+
     /// What it is.
     pub fn content(self) -> Content<'a> {
         let node = &self.outline.nodes[self.at];

@@ -437,7 +437,7 @@ impl Pipeline {
             audit::prepare(&audit, &mut parts.headers);
             let query = RequestQuery::of(&info, &parts.uri);
             let holder = Holder::of(&user);
-            let share = self.share_of(holder, &answerer, &info, &query)?;
+            let share = self.share_of(holder, &answerer, (&info, &parts, &query))?;
             let seats = self.seats_for((holder, time), &answerer, (&info, &parts, &query), &mut body).await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,

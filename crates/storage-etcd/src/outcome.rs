@@ -2,7 +2,8 @@
 //!
 //! The keys that it writes are read back, by a read that sees everything that was acknowledged. A value of ours that is newer
 //! than what was known when it was sent shows that it took effect, also where others have written over it since: etcd is
-//! asked for the versions between. A compare with a revision that its key no longer has shows that it did not, and never will.
+//! asked for the versions between. All its writes have to stand at that revision. Others may write one of them with the same bytes, such
+//! as the state of a quota. A compare with a revision that its key no longer has shows that it did not, and never will.
 //! Everything else leaves it open: a transaction that is still on its way may be applied after any look.
 
 use keelson_meta::Revision;
@@ -10,7 +11,7 @@ use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreError, T
 
 use crate::client::{RANGE, READ_TXN};
 use crate::error::Failure;
-use crate::proto::{self, Response, TxnRequest, TxnResponse};
+use crate::proto::{RangeRequest, RangeResponse, Request, Response, TxnRequest, TxnResponse};
 use crate::revision::{from_etcd, to_etcd};
 use crate::store::Shared;
 use crate::transaction::{key_value, read_one};
@@ -49,13 +50,19 @@ async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &s
     let Ok(now) = read(shared, transaction).await else {
         return Err(unknown("and etcd could not be asked afterwards"));
     };
+    // One of its writes shows whether it took effect, since it happens as a whole. Another is asked where that was written too often.
+    let mut found = Ok(None);
     for (write, current) in transaction.writes.iter().zip(&now.written) {
         let Write::Put { value, .. } = write else { continue };
-        match trace(shared, current.clone(), value, from_etcd(before)).await {
-            Ok(Some(at)) => return Ok(Committed { revisions: vec![at; transaction.writes.len()] }),
-            Ok(None) => {}
-            Err(_) => return Err(unknown("and the versions since could not be read")),
+        found = trace(shared, current.clone(), (transaction, value), from_etcd(before)).await;
+        if found.is_ok() {
+            break;
         }
+    }
+    match found {
+        Ok(Some(at)) => return Ok(Committed { revisions: vec![at; transaction.writes.len()] }),
+        Ok(None) => {}
+        Err(_) => return Err(unknown("and the versions since could not be read")),
     }
     match refusal(transaction, &now.compared) {
         Some(refusal) => Err(refusal),
@@ -84,26 +91,48 @@ async fn read(shared: &Shared, transaction: &Transaction) -> Result<Now, Failure
     Ok(Now { written, compared: found.collect() })
 }
 
-/// The revision above `before` at which a key got this value, from its newest version backwards.
+/// The revision above `before` at which a transaction gave a key this value, from the newest version of the key backwards.
 async fn trace(
     shared: &Shared,
     newest: Option<KeyValue>,
-    value: &[u8],
+    (transaction, value): (&Transaction, &[u8]),
     before: Revision,
 ) -> Result<Option<Revision>, Failure> {
     let mut version = newest;
     for _ in 0..OLDER {
         let Some(looked_at) = version.filter(|version| version.revision > before) else { return Ok(None) };
-        if looked_at.value == value {
+        if looked_at.value == value && is_whole(shared, transaction, looked_at.revision).await? {
             return Ok(Some(looked_at.revision));
         }
         let revision = to_etcd(looked_at.revision) - 1;
         let key = shared.keys.encode(&looked_at.key);
-        let request = proto::RangeRequest { key, revision, ..proto::RangeRequest::default() };
-        let older: proto::RangeResponse = shared.client.call(RANGE, request).await?;
+        let request = RangeRequest { key, revision, ..RangeRequest::default() };
+        let older: RangeResponse = shared.client.call(RANGE, request).await?;
         version = older.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv));
     }
     Err(Failure::Nonsense("the key was written too often since".to_owned()))
+}
+
+/// Whether all writes of a transaction stand at a revision.
+async fn is_whole(shared: &Shared, transaction: &Transaction, at: Revision) -> Result<bool, Failure> {
+    let writes = || transaction.writes.iter().take(LOOKED_AT);
+    let success = writes().map(|write| {
+        let (key, revision) = (shared.keys.encode(write.key()), to_etcd(at));
+        Request::Range(RangeRequest { key, revision, ..RangeRequest::default() }).into()
+    });
+    let request = TxnRequest { success: success.collect(), ..TxnRequest::default() };
+    let answer: TxnResponse = shared.client.call(READ_TXN, request).await?;
+    Ok(writes().zip(answer.responses).all(|(write, part)| {
+        let found = match part.response {
+            Some(Response::Range(range)) => range.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)),
+            _ => None,
+        };
+        match (write, found) {
+            (Write::Put { value, .. }, Some(found)) => found.revision == at && found.value == *value,
+            (Write::Delete { .. }, None) => true,
+            _ => false,
+        }
+    }))
 }
 
 /// The first compare that does not hold, if one of them never will again: no key gets a revision back that it no longer has.

@@ -16,7 +16,7 @@ use futures::StreamExt as _;
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Condition, Store, StoreError, StoreEvent, Transaction};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
-use keelson_teststores::EtcdServer;
+use keelson_teststores::{EtcdServer, LossyWay};
 use tokio::time::timeout;
 
 /// What a history leaves behind.
@@ -266,4 +266,37 @@ async fn a_delete_that_compaction_took_is_not_passed_over() {
         Ok(batch) => panic!("{batch:?}"),
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Two servers charge one quota: each makes an object of its own, and the same new state of the quota. What one of them wrote is no sign
+/// that the other did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_server_wrote_with_the_same_bytes_is_not_taken_for_a_lost_write() {
+    let Some(server) = EtcdServer::start() else { return };
+    let other = open(&server, "/registry").await;
+    let way = LossyWay::to(server.port());
+    let url = format!("etcd://127.0.0.1:{}/registry", way.port());
+    let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
+    let before = commit(&other, put("quota", "used: 1")).await;
+    let charged = |object: &str| {
+        put(object, object.to_owned()).put(key("quota"), "used: 2").when(key("quota"), Condition::At(before))
+    };
+    way.eat("mine");
+    let lost = tokio::spawn({
+        let (store, transaction) = (store.clone(), charged("mine"));
+        async move { store.commit(transaction).await }
+    });
+    let eaten = async {
+        while !way.has_eaten() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, eaten).await.unwrap();
+    let theirs = commit(&other, charged("theirs")).await;
+    let outcome = timeout(PATIENCE, lost).await.unwrap().unwrap();
+    // It is found out before or after the other write, which leaves it open or refuses it.
+    let is_refused =
+        matches!(&outcome, Err(CommitError::Compare { current: Some(current), .. }) if current.revision == theirs);
+    assert!(is_refused || matches!(outcome, Err(CommitError::Store(StoreError::Unknown(_)))), "{outcome:?}");
+    assert_eq!(other.get(&key("mine")).await.unwrap(), None);
 }

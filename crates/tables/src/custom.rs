@@ -1,7 +1,8 @@
 //! Columns that a contributor brings: each with a path to what it shows, as `additionalPrinterColumns` of custom resources have it.
 //!
 //! The object's name always comes first. A cell is null where the path leads to nothing, or to something of another type than the
-//! column's; a column of texts shows whatever there is.
+//! column's; a column of texts shows whatever there is. Definitions have any number of columns, so the columns of a row have a bound
+//! together, for what they look at and for what they show. Behind it cells are null.
 
 use keelson_codec::outline::{Content, Item};
 use keelson_meta::clock::parse_rfc3339;
@@ -11,7 +12,7 @@ use keelson_meta::json::{Map, Value};
 use crate::age::age;
 use crate::column::{CREATED_AT, Column, NAME};
 use crate::field_value::Subject;
-use crate::path::{Path, PathError};
+use crate::path::{Looks, Path, PathError};
 
 /// A column, and the path to what it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,11 @@ impl CellType {
     }
 }
 
+/// The bytes of texts that a row may show, whatever its object is. The text that goes beyond is the last one.
+const SHOWN_PER_ROW: usize = 64 * 1024;
+/// How many times the bytes of its object a row may show besides.
+const SHOWN_PER_BYTE: usize = 2;
+
 /// The columns of one kind in one version.
 pub(crate) struct CustomColumns(Vec<(CustomColumn, Path)>);
 
@@ -103,9 +109,15 @@ impl CustomColumns {
     }
 
     pub(crate) fn cells(&self, of: Subject<'_>) -> Vec<Value> {
-        let cell = |(column, path): &(CustomColumn, Path)| match path.first(of.object) {
-            Some(found) => cell(column.kind, found, of),
-            None => Value::Null,
+        let looks = Looks::at(of.object);
+        let mut room = of.object.text_bytes().saturating_mul(SHOWN_PER_BYTE).saturating_add(SHOWN_PER_ROW);
+        let cell = |(column, path): &(CustomColumn, Path)| match path.first(of.object, &looks) {
+            Some(found) if room > 0 => {
+                let cell = cell(column.kind, found, of);
+                room = room.saturating_sub(cell.as_str().map_or(0, str::len));
+                cell
+            }
+            _ => Value::Null,
         };
         std::iter::once(of.name()).chain(self.0.iter().map(cell)).collect()
     }
@@ -235,7 +247,8 @@ mod tests {
         {
             let text = format!("{{\"n\":{number}}}");
             let outline = Outline::read(&text);
-            let found = Path::parse(".n").expect("the path is good").first(outline.root()).expect("there is a number");
+            let found = Path::parse(".n").expect("the path is good");
+            let found = found.first(outline.root(), &Looks::at(outline.root())).expect("there is a number");
             assert_eq!(cell(CellType::Number, found, Subject { object: outline.root(), now }), expected, "{number}");
         }
     }

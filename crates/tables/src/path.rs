@@ -3,7 +3,11 @@
 //! Segments are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), some of them (`[0:2]`, `[::2]`, `[0,3]`), all of
 //! them (`[*]`, `.*`), whatever is below (`..name`) and filters (`[?(@.type=="Ready")]`, with `==`, `!=`, `<`, `<=`, `>`, `>=`, or
 //! whether there is something). A path shows the first value that it leads to.
+//!
+//! Paths with several `..` or with filters in filters could take a time that is exponential in their length. So the columns of a row share
+//! a number of [`Looks`].
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use keelson_codec::outline::{Content, Item};
@@ -11,6 +15,33 @@ use thiserror::Error;
 
 /// How many bytes a path has at the most, so that filters can't be nested too deep.
 const PATH_BYTES_MAX: usize = 1024;
+
+/// The values that the columns of one row may look at, whatever the object is.
+const LOOKS_PER_ROW: usize = 10_000;
+/// Further ones for each byte of the object. A walk over all of an object takes at most one for each byte.
+const LOOKS_PER_BYTE: usize = 4;
+
+/// The number of values that may still be looked at for a row.
+pub(crate) struct Looks(Cell<usize>);
+
+impl Looks {
+    /// The looks of a row about an object.
+    pub(crate) fn at(object: Item<'_>) -> Self {
+        Self(Cell::new(object.text_bytes().saturating_mul(LOOKS_PER_BYTE).saturating_add(LOOKS_PER_ROW)))
+    }
+
+    /// Counts one look; false if there is none left.
+    fn take(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// The values in a value, as far as they may be looked at.
+    fn below<'a>(&self, from: Item<'a>) -> impl Iterator<Item = (&'a str, Item<'a>)> {
+        from.members().take_while(|_| self.take())
+    }
+}
 
 /// A path that can't be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -95,52 +126,57 @@ impl Path {
         }
     }
 
-    /// The first value that the path leads to.
-    pub(crate) fn first<'a>(&self, from: Item<'a>) -> Option<Item<'a>> {
-        first(&self.0, from)
+    /// The first value that the path leads to; `None` also where no looks are left to find it.
+    pub(crate) fn first<'a>(&self, from: Item<'a>, looks: &Looks) -> Option<Item<'a>> {
+        first(&self.0, from, looks)
     }
 }
 
-fn first<'a>(segments: &[Segment], from: Item<'a>) -> Option<Item<'a>> {
+fn first<'a>(segments: &[Segment], from: Item<'a>, looks: &Looks) -> Option<Item<'a>> {
     let Some((segment, rest)) = segments.split_first() else { return Some(from) };
     let is_list = from.content() == Content::Array;
-    let mut below = from.members().map(|(_, item)| item);
+    let mut below = looks.below(from).map(|(_, item)| item);
     match segment {
         Segment::Member(_) if is_list => None,
-        Segment::Member(name) => first(rest, from.get(name)?),
+        Segment::Member(name) => {
+            let (_, member) = looks.below(from).find(|(key, _)| key == name)?;
+            first(rest, member, looks)
+        }
         Segment::Index(place) if is_list => {
             let place = match usize::try_from(*place) {
                 Ok(place) => place,
-                Err(_) => from.members().count().checked_sub(usize::try_from(place.unsigned_abs()).ok()?)?,
+                Err(_) => looks.below(from).count().checked_sub(usize::try_from(place.unsigned_abs()).ok()?)?,
             };
-            first(rest, below.nth(place)?)
+            first(rest, below.nth(place)?, looks)
         }
         Segment::Index(_) => None,
         Segment::Slice(start, end, every) if is_list => {
-            let (start, end) = bounds(*start, *end, from.members().count())?;
-            below.skip(start).take(end - start).step_by(*every).find_map(|item| first(rest, item))
+            let (start, end) = bounds(*start, *end, looks.below(from).count())?;
+            below.skip(start).take(end - start).step_by(*every).find_map(|item| first(rest, item, looks))
         }
         Segment::Slice(..) => None,
         Segment::Union(segments) => segments.iter().find_map(|segment| {
-            let found = first(std::slice::from_ref(segment), from)?;
-            first(rest, found)
+            let found = first(std::slice::from_ref(segment), from, looks)?;
+            first(rest, found, looks)
         }),
-        Segment::Descent => descend(rest, from),
-        Segment::All => below.find_map(|item| first(rest, item)),
+        Segment::Descent => descend(rest, from, looks),
+        Segment::All => below.find_map(|item| first(rest, item, looks)),
         Segment::Filter(path, comparison) if is_list => {
-            let mut fitting = below.filter(|item| path.first(*item).is_some_and(|found| fits(comparison, found)));
-            fitting.find_map(|item| first(rest, item))
+            let mut fitting =
+                below.filter(|item| path.first(*item, looks).is_some_and(|found| fits(comparison, found)));
+            fitting.find_map(|item| first(rest, item, looks))
         }
         Segment::Filter(..) => None,
     }
 }
 
 /// The first value that the segments lead to from a list or an object, or from one below it.
-fn descend<'a>(segments: &[Segment], from: Item<'a>) -> Option<Item<'a>> {
+fn descend<'a>(segments: &[Segment], from: Item<'a>, looks: &Looks) -> Option<Item<'a>> {
     if !matches!(from.content(), Content::Array | Content::Object) {
         return None;
     }
-    first(segments, from).or_else(|| from.members().find_map(|(_, item)| descend(segments, item)))
+    let here = first(segments, from, looks);
+    here.or_else(|| looks.below(from).find_map(|(_, item)| descend(segments, item, looks)))
 }
 
 /// Where a slice begins and ends in a list of so many items; `None` where that is not within the list.
@@ -307,7 +343,8 @@ mod tests {
         );
         let outline = Outline::read(object);
         let check = |path: &str, expected: Option<&str>| {
-            let found = Path::parse(path).unwrap_or_else(|error| panic!("{error}")).first(outline.root());
+            let found = Path::parse(path).unwrap_or_else(|error| panic!("{error}"));
+            let found = found.first(outline.root(), &Looks::at(outline.root()));
             let text = found.map(|found| match found.content() {
                 Content::Text(text) | Content::Number(text) => text.to_owned(),
                 other => format!("{other:?}"),
@@ -345,6 +382,31 @@ mod tests {
         check(".spec..c", Some("dotted"));
         check(".spec..nope", None);
         check(".spec.missing.deeper", None);
+    }
+
+    /// Each of these would look at more values than there are atoms.
+    #[test]
+    fn paths_that_branch_have_a_bound() {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(400), "}".repeat(400));
+        let wide = format!(r#"{{"l":[{}]}}"#, vec![r#"{"l":[{"l":[{"l":[{}]}]}]}"#; 400].join(","));
+        for (object, path) in [
+            (&deep, format!("{}.z", "..a".repeat(60))),
+            (&deep, "..[?(@..a..a..a..a..a..a.z)]".to_owned()),
+            (&wide, format!("{}.z", "..[*]".repeat(60))),
+            (&wide, r"..[?(@..[?(@..[?(@..[?(@..[?(@..z)])])])])].z".to_owned()),
+            (&wide, format!("{}.z", ".l[0,0,0,0,0:1,*]".repeat(4))),
+        ] {
+            let outline = Outline::read(object);
+            let looks = Looks::at(outline.root());
+            assert!(Path::parse(&path).expect("the path is good").first(outline.root(), &looks).is_none(), "{path}");
+        }
+        // One walk over all of an object is within the bound, and so are several.
+        let (outline, last) = (Outline::read(&wide), Path::parse("..z").expect("the path is good"));
+        let looks = Looks::at(outline.root());
+        for _ in 0..4 {
+            assert!(last.first(outline.root(), &looks).is_none());
+        }
+        assert!(looks.take());
     }
 
     #[test]

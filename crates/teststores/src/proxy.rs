@@ -1,8 +1,8 @@
-//! A way to a server on which answers get lost.
+//! A way to a server on which questions and answers get lost.
 //!
 //! It stands between a client and a server of this machine and passes bytes on, both ways, until a question comes by whose
-//! answer it was told to lose: the server does what it is asked, and nobody hears of it. No protocol is known here; a question is
-//! known by some bytes in it.
+//! answer it was told to lose: the server does what it is asked, and nobody hears of it. Or it loses the question itself. No protocol is
+//! known here; a question is known by some bytes in it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -23,6 +23,10 @@ pub struct LossyWay {
 struct Controls {
     /// By what the questions are known whose answers are dropped, and all that follow on the same connection.
     eaten: Mutex<Option<Vec<u8>>>,
+    /// By what the questions are known that do not arrive, with all that follows on the same connection.
+    kept: Mutex<Option<Vec<u8>>>,
+    /// Whether one of these has come by.
+    has_kept: AtomicBool,
     /// Whether new connections are closed at once.
     closed: AtomicBool,
     /// Both ends of every connection that was made.
@@ -57,9 +61,21 @@ impl LossyWay {
         *self.controls.eaten() = Some(question.into());
     }
 
+    /// The next question with these bytes does not arrive, and its connection stays open.
+    pub fn eat(&self, question: impl Into<Vec<u8>>) {
+        self.controls.has_kept.store(false, Ordering::SeqCst);
+        *self.controls.kept() = Some(question.into());
+    }
+
+    /// Whether that question has come by.
+    pub fn has_eaten(&self) -> bool {
+        self.controls.has_kept.load(Ordering::SeqCst)
+    }
+
     /// Breaks all connections. Those that are made from now on are whole.
     pub fn mend(&self) {
         *self.controls.eaten() = None;
+        *self.controls.kept() = None;
         self.controls.closed.store(false, Ordering::SeqCst);
         self.controls.break_all();
     }
@@ -89,9 +105,16 @@ impl Controls {
     }
 
     fn carry(&self, (mut from, mut to): (TcpStream, TcpStream), answers: bool, eats: &AtomicBool) {
-        let mut piece = vec![0; PIECE];
+        let (mut piece, mut keeps) = (vec![0; PIECE], false);
         while let Ok(length @ 1..) = from.read(&mut piece) {
             let piece = &piece[..length];
+            if !answers && self.kept().take_if(|kept| holds(piece, kept)).is_some() {
+                self.has_kept.store(true, Ordering::SeqCst);
+                keeps = true;
+            }
+            if keeps {
+                continue;
+            }
             if !answers && self.eaten().as_ref().is_some_and(|eaten| holds(piece, eaten)) {
                 // ORDER: before the question is passed on, so that its answer finds it so.
                 eats.store(true, Ordering::SeqCst);
@@ -106,6 +129,10 @@ impl Controls {
 
     fn eaten(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
         self.eaten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn break_all(&self) {
@@ -149,6 +176,15 @@ mod tests {
         say(&mut end, b"yes");
         client.read_exact(&mut heard).expect("the next one is whole");
         assert_eq!(&heard, b"yes");
+        way.eat(*b"lost");
+        say(&mut client, b"lost");
+        say(&mut client, b"ask");
+        while !way.has_eaten() {
+            std::thread::yield_now();
+        }
+        let (mut client, (mut end, _)) = (connect(), server.accept().expect("it is passed on"));
+        say(&mut client, b"ask");
+        end.read_exact(&mut heard).expect("another connection is whole");
         way.close();
         assert!(!matches!(connect().read(&mut heard), Ok(1..)));
     }

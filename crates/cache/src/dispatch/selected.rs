@@ -191,7 +191,7 @@ fn terms_of<'e>(before: Option<&'e Entry>, after: Option<&'e Entry>) -> impl Ite
     let new = after.filter(|_| !is_same).map_or(&[][..], |entry| entry.labels.terms());
     let first = old.iter().map(|term| (&**term, false, false));
     let second = new.iter().map(move |term| {
-        let is_again = old.contains(term);
+        let is_again = before.is_some_and(|entry| entry.labels.has(term.as_bytes()));
         (&**term, is_again, is_again || before.is_some_and(|entry| entry.labels.get(key_of(term)).is_some()))
     });
     first.chain(second)

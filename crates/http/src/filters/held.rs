@@ -1,7 +1,7 @@
 //! The seats and the share of a request: what it takes of what all users share, before it is answered.
 //!
 //! Seats of flow control are for what it costs. A share is for what it holds without an end of its own: a watch, or a session of an
-//! aggregated server.
+//! aggregated server. One with a long head counts as several.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,10 @@ use crate::shares::{Holder, Share};
 
 /// The number of watches that a watch with a query counts as, since it looks into objects at every change.
 const QUERY_WATCH: usize = 16;
+/// The bytes of memory for which a watch counts once more. One with the usual selectors takes less.
+const BYTES_OF_WATCH: usize = 20 * 1024;
+/// The bytes of memory that a watch keeps for each byte of its query: a requirement `!a` of a selector becomes some 300 bytes.
+const BYTES_FOR_SELECTORS: usize = 64;
 
 impl Pipeline {
     /// Returns the cost of a request and its seats, once its body is there; if no seats are free, the seconds after which the client may
@@ -67,16 +71,44 @@ impl Pipeline {
         &self,
         holder: Holder,
         answerer: &Answerer,
-        info: &RequestInfo,
-        query: &RequestQuery,
+        (info, parts, query): (&RequestInfo, &Parts, &RequestQuery),
     ) -> Result<Option<Arc<Share>>, ApiError> {
         let share = match answerer {
             Answerer::Here(_) if is_watch(info) => {
-                self.watches.take(holder, if query.is_extended() { QUERY_WATCH } else { 1 })?
+                let looks = if query.is_extended() { QUERY_WATCH } else { 1 };
+                self.watches.take(holder, looks + further(parts, BYTES_FOR_SELECTORS))?
             }
-            Answerer::Elsewhere(_) if info.is_long_running() => self.watches_elsewhere.take(holder, 1)?,
+            Answerer::Elsewhere(_) if info.is_long_running() => {
+                self.watches_elsewhere.take(holder, 1 + further(parts, 1))?
+            }
             Answerer::Here(_) | Answerer::Elsewhere(_) => return Ok(None),
         };
         Ok(Some(Arc::new(share)))
+    }
+}
+
+/// The number of further watches that a watch counts as for the memory of its head, which it keeps until its end.
+fn further(parts: &Parts, for_each_byte_of_query: usize) -> usize {
+    let fields: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let query = parts.uri.query().map_or(0, str::len);
+    (fields + parts.uri.path().len() + query * for_each_byte_of_query) / BYTES_OF_WATCH
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn a_watch_counts_for_the_memory_of_its_head() {
+        let check = |query: String, field: usize, expect: usize| {
+            let request = Request::get(format!("/api/v1/pods?watch=1{query}")).header("x", "x".repeat(field));
+            assert_eq!(further(&request.body(()).unwrap().into_parts().0, BYTES_FOR_SELECTORS), expect, "{query}");
+        };
+        let selectors = "&labelSelector=app.kubernetes.io%2Fname%3Dweb%2Capp.kubernetes.io%2Finstance%3Dweb-1";
+        check(format!("{selectors}&allowWatchBookmarks=true&resourceVersion=123456789&timeoutSeconds=590"), 2_000, 0);
+        check(String::new(), 50_000, 2);
+        check(format!("&labelSelector=a{}", ",!a".repeat(20_000)), 0, 187);
     }
 }

@@ -29,6 +29,8 @@ pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io."
 const OWN_PROTOCOLS: [&str; 4] = ["h2", "h2c", "http", "tls"];
 /// Through how many proxies a request may have come. One that came through more is led in a circle.
 const MOST_HOPS: usize = 16;
+/// What receivers drop around the value of a field.
+const DROPPED_AROUND: [char; 2] = [' ', '\t'];
 
 /// Fields that are about one connection (RFC 9110 section 7.6.1, and what older peers send).
 const OF_CONNECTION: [HeaderName; 8] =
@@ -224,8 +226,13 @@ pub(super) fn say_whence(headers: &mut HeaderMap, host: &str, path: &str) -> Opt
 }
 
 /// Says who asks; `None` for a user that can't be told in header fields.
+///
+/// Receivers drop spaces and tabs around a value (RFC 9110, section 5.5). A group ` system:masters` would become another one there.
 pub(super) fn identify(headers: &mut HeaderMap, user: &User) -> Option<()> {
-    let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).ok();
+    let value = |text: &str| {
+        let arrives = !text.starts_with(DROPPED_AROUND) && !text.ends_with(DROPPED_AROUND);
+        HeaderValue::from_bytes(text.as_bytes()).ok().filter(|_| arrives)
+    };
     headers.insert(REMOTE_USER, value(&user.name)?);
     if let Some(uid) = user.uid.as_deref().filter(|uid| !uid.is_empty()) {
         headers.insert(REMOTE_UID, value(uid)?);
@@ -385,8 +392,12 @@ mod tests {
             "x-remote-uid: u",
         ];
         assert_eq!(texts(&told), expected);
-        let bad = User { name: "a\nb".to_owned(), ..User::default() };
-        assert!(identify(&mut HeaderMap::new(), &bad).is_none());
+        for bad in ["a\nb", " ann", "ann ", "\tann", "ann\t", " "] {
+            let user = User { name: bad.to_owned(), ..User::default() };
+            assert!(identify(&mut HeaderMap::new(), &user).is_none(), "{bad:?}");
+            let user = User { name: "ann".to_owned(), groups: vec![bad.to_owned()], ..User::default() };
+            assert!(identify(&mut HeaderMap::new(), &user).is_none(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -196,6 +196,22 @@ async fn watches_with_queries_count_as_several() {
     assert_eq!(ann.beside().open(WATCH).await.status(), 200, "two plain ones are left");
 }
 
+/// A watch keeps its selectors, whose requirements take a hundred times the bytes that state them.
+#[tokio::test]
+async fn watches_with_long_selectors_count_as_several() {
+    let flow = FlowLimits { watches: 400, ..FlowLimits::default() };
+    let server = Server::start_with(Setup { flow, ..Setup::default() }).await;
+    let ann = server.connect(Protocol::Http2, ANN).await;
+    let selectors = format!("&labelSelector=a{}", ",!b".repeat(2_000));
+    let mut held = Vec::new();
+    for expected in [200, 200, 429] {
+        let watch = ann.beside().open(&format!("{WATCH}{selectors}")).await;
+        assert_eq!(watch.status(), expected);
+        held.push(watch);
+    }
+    assert_eq!(ann.beside().open(WATCH).await.status(), 200, "plain ones are left");
+}
+
 /// A client that sends its bodies little by little, or never to their end, holds no seat that others need.
 #[tokio::test]
 async fn bodies_that_do_not_arrive_hold_no_seats() {

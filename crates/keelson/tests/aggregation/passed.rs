@@ -164,6 +164,27 @@ async fn nobody_can_say_in_a_header_who_asks() {
     assert!(seen["headers"].as_array().unwrap().contains(&json!(["audit-id", "mine"])));
 }
 
+/// Receivers drop spaces around the value of a field, so that the name of a group would become that of another one.
+#[tokio::test]
+async fn names_that_would_arrive_as_others_are_not_passed_on() {
+    let lab = Lab::start(upstream_echo).await;
+    let raw = lab.raw.http2();
+    let asked = |field: &str, value: &str| {
+        let call = raw.get(THINGS).header("impersonate-user", "ann").header("impersonate-group", "system:masters");
+        call.also_header(field, value)
+    };
+    told(asked("impersonate-group", "two words")).await;
+    for (field, value) in [
+        ("impersonate-group", " system:nodes"),
+        ("impersonate-group", "system:nodes "),
+        ("impersonate-group", "\tsystem:nodes"),
+        ("impersonate-extra-scopes", " all"),
+    ] {
+        let refused = asked(field, value).await.expect(500);
+        assert_eq!(refused.text(), "the request can't be passed on\n", "{field}: {value:?}");
+    }
+}
+
 /// Each server would add where the request comes from, and pass it on again.
 #[tokio::test]
 async fn a_request_that_goes_in_circles_is_not_passed_on() {

@@ -206,3 +206,27 @@ async fn a_watch_ends_with_its_columns_and_the_next_one_begins_with_the_new_ones
     assert_eq!((&event["type"], cells(&event["object"])), (&json!("ADDED"), &[json!(2), json!("y")][..]));
     assert_eq!(event["object"]["columnDefinitions"], Value::Null, "it has been told them");
 }
+
+/// A definition has any number of columns, and a path may lead through all of an object in any number of ways.
+#[tokio::test]
+async fn what_the_columns_of_a_row_cost_and_show_is_bounded() {
+    let descents = format!("{}.z", "..a".repeat(50));
+    let labels: Vec<String> = (0..1_000).map(|number| format!("C{number}")).collect();
+    let mut columns: Vec<(&str, &str, &str)> = vec![("First", "string", ".spec.note")];
+    columns.extend(labels.iter().map(|label| (&**label, "string", ".spec")));
+    columns.push(("Deep", "string", &descents));
+    let (_server, raw) = cols(&columns).await;
+    let mut deep = json!(1);
+    for _ in 0..300 {
+        deep = json!({ "a": deep });
+    }
+    make(&raw, "a", json!({ "note": "n", "large": "x".repeat(200_000), "deep": deep })).await;
+    for path in [format!("{COLS}/a"), COLS.to_owned()] {
+        let answer: Answer = raw.get(&path).header("accept", TABLE).await.expect(200);
+        let shown = answer.json();
+        let cells = cells(&shown);
+        assert_eq!((cells.len(), &cells[0], &cells[1_001]), (1_002, &json!("n"), &Value::Null), "{path}");
+        assert!(cells[1].as_str().is_some_and(|text| text.len() > 200_000), "{path}");
+        assert!(answer.body.len() < 2_000_000, "{path}: {}", answer.body.len());
+    }
+}

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use keelson_storage::{RangeRequest, Store, StoreKey};
 use keelson_testkit::{Answer, LossyWay, Raw, TestServer};
 use serde_json::json;
@@ -18,6 +19,7 @@ on_engine!(
     postgres,
     mortal_postgres: one_create_makes_one_job_whatever_answer_is_lost,
     an_outcome_that_can_not_be_known_is_told_so,
+    what_another_server_wrote_is_not_taken_for_a_lost_write,
     an_answer_comes_in_time_whatever_is_lost,
     a_server_that_is_stopped_while_it_registers_leaves_no_lease
 );
@@ -25,6 +27,7 @@ on_engine!(
     etcd,
     etcd: one_create_makes_one_job_whatever_answer_is_lost,
     an_outcome_that_can_not_be_known_is_told_so,
+    what_another_server_wrote_is_not_taken_for_a_lost_write,
     an_answer_comes_in_time_whatever_is_lost,
     a_server_that_is_stopped_while_it_registers_leaves_no_lease
 );
@@ -118,6 +121,31 @@ async fn one_create_makes_one_job_whatever_answer_is_lost(engine: Engine) {
     setting.way.mend();
     let patched = patching.await.unwrap().expect(200).json();
     assert_eq!(patched["metadata"]["resourceVersion"], revision().await.as_str());
+}
+
+/// Both servers charge the same quota, and so give it the same state.
+async fn what_another_server_wrote_is_not_taken_for_a_lost_write(engine: Engine) {
+    const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+    const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
+    let setting = Setting::new(&engine).await;
+    let second = TestServer::builder().shared_store(engine.open().await).start().await;
+    let (raw, other) = (setting.server.raw(), second.raw());
+    let secret = |name: &str| json!({ "metadata": { "name": name } });
+    let quota = json!({ "metadata": { "name": "q" }, "spec": { "hard": { "count/secrets": "100" } } });
+    other.post("/api/v1/namespaces/default/resourcequotas", &quota).await.expect(201);
+    let used =
+        |raw: &Raw| raw.get(QUOTA).into_future().map(|answer| answer.json()["status"]["used"]["count/secrets"].clone());
+    until("the quota is counted", || async { used(&other).await == "0" }).await;
+    other.post(SECRETS, &secret("first")).await.expect(201);
+    until("the first one is charged", || async { used(&raw).await == "1" }).await;
+    setting.way.eat("second-one");
+    let creating = tokio::spawn(raw.post(SECRETS, &secret("second-one")).into_future());
+    until("the question is lost", || async { setting.way.has_eaten() }).await;
+    other.post(SECRETS, &secret("third")).await.expect(201);
+    let told = creating.await.unwrap().status;
+    setting.way.mend();
+    let is_there = other.get(format!("{SECRETS}/second-one")).await.status;
+    assert!(matches!((told, is_there), (201, 200) | (504, 200 | 404)), "told {told}, then {is_there}");
 }
 
 async fn an_outcome_that_can_not_be_known_is_told_so(engine: Engine) {

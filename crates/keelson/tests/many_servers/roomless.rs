@@ -1,4 +1,4 @@
-//! Servers that start on a store which answers and refuses writes: an etcd without room, and a PostgreSQL that is read-only.
+//! Servers on a store which answers and refuses writes: an etcd without room, and a PostgreSQL that is read-only or whose disk fails.
 //!
 //! The embedded store without room is in `durability/disk.rs`.
 
@@ -114,4 +114,34 @@ async fn a_server_starts_on_a_read_only_database_and_serves_what_is_there() {
     until("a write", || async { [201, 409].contains(&raw.post(CONFIG_MAPS, &config_map("new", 1)).await.status) })
         .await;
     until("the server is ready", || async { raw.get("/readyz").await.status == 200 }).await;
+}
+
+/// A load balancer has to learn of it, whatever the database says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_database_refuses_every_write_is_not_ready() {
+    let Some(postgres) = PostgresServer::start() else { return };
+    let store =
+        PostgresStore::open(PostgresConfig::from_url(&postgres.create_database("cluster")).unwrap()).await.unwrap();
+    let server = TestServer::builder().shared_store(Arc::new(store)).start().await;
+    let raw = server.raw();
+    until("the server is ready", || async { raw.get("/readyz").await.status == 200 }).await;
+    let sql = |text: &str| tokio::task::block_in_place(|| postgres.sql("cluster", text));
+    // A disk that fails, memory that is missing, damage, a right that is gone.
+    for (code, refusal) in [("58030", 503), ("53200", 503), ("XX001", 500), ("42501", 503)] {
+        sql(&format!(
+            "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE EXCEPTION 'refused by the test' USING ERRCODE = '{code}'; END $$"
+        ));
+        sql("CREATE TRIGGER refuse BEFORE INSERT ON keelson_history FOR EACH STATEMENT EXECUTE FUNCTION refuse()");
+        raw.post(CONFIG_MAPS, &config_map("refused", 1)).await.expect(refusal);
+        let why = raw.get("/readyz/store").await.expect(500).text();
+        assert!(why.contains("PostgreSQL takes no writes") && why.contains("refused by the test"), "{code}: {why}");
+        raw.get("/readyz").await.expect(500);
+        raw.get(CONFIG_MAPS).await.expect(200);
+        sql("DROP TRIGGER refuse ON keelson_history");
+        let made =
+            || async { raw.post(CONFIG_MAPS, &config_map(&format!("made-{code}").to_lowercase(), 1)).await.status };
+        until("a write", || async { [201, 409].contains(&made().await) }).await;
+        until("the server is ready", || async { raw.get("/readyz").await.status == 200 }).await;
+    }
 }

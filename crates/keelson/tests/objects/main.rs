@@ -29,6 +29,7 @@ mod kinds;
 mod legacy_tokens;
 mod limited_resources;
 mod managed_fields;
+mod many_entries;
 mod namespaces;
 mod nodes;
 mod odd_quotas;

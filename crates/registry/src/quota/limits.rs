@@ -2,6 +2,7 @@
 //!
 //! What counts is the status: what the specification asks for holds from when somebody has counted what is there. Texts are upstream's.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keelson_cache::Entry;
@@ -109,14 +110,8 @@ pub fn quota_use(quota: &Object) -> QuotaUse {
 impl QuotaUse {
     /// The resources of which objects are counted, with their groups.
     pub fn resources(&self) -> Vec<(String, String)> {
-        let mut resources: Vec<(String, String)> = Vec::new();
-        for (group, plural) in self.limits.hard.0.keys().filter_map(|name| counted_by(name)) {
-            let resource = (group.to_owned(), plural.to_owned());
-            if !resources.contains(&resource) {
-                resources.push(resource);
-            }
-        }
-        resources
+        let resources: BTreeSet<_> = self.limits.hard.0.keys().filter_map(|name| counted_by(name)).collect();
+        resources.into_iter().map(|(group, plural)| (group.to_owned(), plural.to_owned())).collect()
     }
 
     /// Whether the number of a resource's objects is all that counts of them, so that none has to be read.

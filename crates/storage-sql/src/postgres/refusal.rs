@@ -1,4 +1,4 @@
-//! Notices a PostgreSQL that refuses every write: its disk is full, or it has become read-only.
+//! Notices a PostgreSQL that refuses every write: its disk is full or fails, it has become read-only, or a right or a table is gone.
 //!
 //! Reads still work then, so only a write finds it out. The next write that passes ends the state: every server renews its lease now and
 //! then.

@@ -199,7 +199,7 @@ impl Writer {
                     read_only = Some(text(&error));
                 }
                 Meaning::Elsewhere => return Err(Failure::Refused(refusal::read_only(&text(&error)))),
-                Meaning::Full => return Err(Failure::Refused(store_error(&error))),
+                Meaning::Full | Meaning::Refused => return Err(Failure::Refused(store_error(&error))),
                 Meaning::Lost => return Err(lost(text(&error))),
                 Meaning::Exchanged | Meaning::Incomplete => {
                     // The next session finds out which history it is, or makes what is missing.
@@ -207,9 +207,7 @@ impl Writer {
                     return Err(Failure::Group(store_error(&error)));
                 }
                 Meaning::Unfit => return Err(Failure::Unfit(store_error(&error))),
-                Meaning::Again | Meaning::Refused => {
-                    return Err(Failure::Group(store_error(&error)));
-                }
+                Meaning::Again => return Err(Failure::Group(store_error(&error))),
             }
             count(&self.counters().retries);
         }

@@ -3,6 +3,8 @@
 //! Everything but the allowed fields is compared as a whole; what is then different is told as one fault. Subresources have
 //! rules of their own.
 
+use std::collections::HashSet;
+
 use keelson_meta::json::Value;
 
 use crate::at::At;
@@ -111,29 +113,26 @@ fn deadline(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
 }
 
 fn tolerations<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
-    let without_time = |toleration: &Value| {
-        let mut toleration = toleration.clone();
-        if let Value::Object(tree) = &mut toleration {
-            tree.remove("tolerationSeconds");
-        }
-        toleration
-    };
+    // All fields but the time.
+    fn kept(toleration: &Value) -> [&str; 4] {
+        ["key", "operator", "value", "effect"].map(|field| toleration[field].as_str().unwrap_or_default())
+    }
     if at.is_unchanged() {
         return;
     }
-    let new: Vec<Value> = at.list().iter().map(without_time).collect();
-    let old = at.old.as_array().into_iter().flatten();
-    if !old.map(without_time).all(|old| new.contains(&old)) {
+    let new: HashSet<_> = at.list().iter().map(kept).collect();
+    let mut old = at.old.as_array().into_iter().flatten();
+    if !old.all(|old| new.contains(&kept(old))) {
         return at.forbidden(run, "existing toleration can not be modified except its tolerationSeconds");
     }
     at.items().for_each(|toleration| TOLERATION.check(&toleration, run));
 }
 
 fn gates(at: &At<'_, '_>, run: &mut Run<'_>) {
-    let old = at.old.as_array().map_or(&[][..], Vec::as_slice);
+    let old: HashSet<_> = at.old.as_array().into_iter().flatten().filter_map(|old| old["name"].as_str()).collect();
     for gate in at.items() {
         let name = gate.field("name");
-        if !old.iter().any(|old| old["name"] == name.text()) {
+        if !old.contains(name.text()) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
             name.forbidden(run, detail);
         }
