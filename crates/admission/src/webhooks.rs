@@ -160,7 +160,7 @@ impl Webhooks {
             Met::Unknown(_) if hook.fails_open => return Ok(None),
             Met::Unknown(why) => return Err(attributes.refused(why)),
         }
-        if attributes.caller.is_dry_run() && !hook.takes_dry_run {
+        if attributes.caller.is_dry_run() && !hook.takes_dry_run() {
             let name = quote(&hook.name);
             return Err(ApiError::BadRequest(format!("admission webhook {name} does not support dry run")));
         }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use keelson_meta::json::Value;
-use keelson_outbound::{ClientConfig, Outbound, RestClient};
+use keelson_outbound::{ClientConfig, Effect, Outbound, RestClient};
 
 use crate::conditions::{Conditions, ConditionsOf};
 use crate::matching::{Asked, Matching};
@@ -30,6 +30,24 @@ impl ReviewVersion {
     }
 }
 
+/// The effects that a webhook states to have beside its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SideEffects {
+    None,
+    NoneOnDryRun,
+    Some,
+}
+
+impl SideEffects {
+    fn of(stated: &Value) -> Self {
+        match stated.as_str() {
+            Some("None") => Self::None,
+            Some("NoneOnDryRun") => Self::NoneOnDryRun,
+            Some(_) | None => Self::Some,
+        }
+    }
+}
+
 /// A webhook.
 #[derive(Debug)]
 pub(crate) struct Hook {
@@ -42,8 +60,7 @@ pub(crate) struct Hook {
     pub(crate) conditions: Conditions,
     /// Whether requests go on that it does not answer.
     pub(crate) fails_open: bool,
-    /// Whether it is asked of what is only rehearsed.
-    pub(crate) takes_dry_run: bool,
+    side_effects: SideEffects,
     pub(crate) time: Duration,
     pub(crate) version: Option<ReviewVersion>,
     /// Whether it is asked again where something changes behind it.
@@ -74,12 +91,26 @@ impl Hook {
             matching: Matching::of(Asked::Webhook, webhook, "rules"),
             conditions: Conditions::of(ConditionsOf::Webhook, &webhook["matchConditions"]),
             fails_open: webhook["failurePolicy"] == "Ignore",
-            takes_dry_run: matches!(webhook["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")),
+            side_effects: SideEffects::of(&webhook["sideEffects"]),
             time: Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIME)),
             version,
             is_reinvoked: webhook["reinvocationPolicy"] == "IfNeeded",
             client: webhook["clientConfig"].clone(),
             rest_client: OnceLock::new(),
+        }
+    }
+
+    /// Returns true where dry runs may be sent to it.
+    pub(crate) fn takes_dry_run(&self) -> bool {
+        self.side_effects != SideEffects::Some
+    }
+
+    /// The effect of a request that it gets twice.
+    pub(crate) fn effect(&self, is_dry_run: bool) -> Effect {
+        match self.side_effects {
+            SideEffects::None => Effect::Idempotent,
+            SideEffects::NoneOnDryRun if is_dry_run => Effect::Idempotent,
+            SideEffects::NoneOnDryRun | SideEffects::Some => Effect::Once,
         }
     }
 
