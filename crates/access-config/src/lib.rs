@@ -24,4 +24,7 @@ pub use authorization::{
 };
 pub use document::ConfigurationError;
 pub use reloads::{ReloadCounts, Reloads};
-pub use webhook::{AskedCounts, ReviewVersion, WebhookConnection, WebhookCounts, WebhookEndpoint, WebhookTokens};
+pub use webhook::{
+    AskedCounts, ReviewVersion, TOKEN_CACHE, TokenCacheCounts, WebhookConnection, WebhookCounts, WebhookEndpoint,
+    WebhookTokens,
+};

@@ -8,12 +8,14 @@ mod client;
 mod conditions;
 mod connection;
 mod kubeconfig;
+mod token_cache;
 mod tokens;
 
 pub use authorizer::{AskedCounts, WebhookCounts};
 pub use client::ReviewVersion;
 pub use connection::WebhookConnection;
 pub use kubeconfig::WebhookEndpoint;
+pub use token_cache::{TOKEN_CACHE, TokenCacheCounts};
 pub use tokens::WebhookTokens;
 
 pub(crate) use authorizer::{Counters, WebhookAuthorizer};

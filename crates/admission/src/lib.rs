@@ -15,8 +15,10 @@ mod shown;
 mod told;
 mod webhooks;
 
+pub use keelson_cel::measured as expression_times;
+
 pub use builtin::{PodSecurityDecision, PodSecurityStats};
 pub use configuration::PodSecurityConfiguration;
 pub use plugins::{Parts, Selection, chain};
-pub use policies::PolicyStatus;
+pub use policies::{ConditionCounts, ConditionKey, PolicyError, PolicyKey, PolicyStats, PolicyStatus};
 pub use webhooks::{Rejection, WebhookKey, WebhookKind, WebhookStats, WebhookTimes};

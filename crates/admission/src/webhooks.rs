@@ -29,6 +29,7 @@ use keelson_supervision::RepeatLog;
 
 use crate::conditions::Met;
 use crate::matching::Endpoint;
+use crate::policies::{ConditionKey, PolicyStats};
 use crate::request;
 use crate::scene::{Rights, Scene};
 use crate::shown::Shown;
@@ -113,6 +114,8 @@ pub(crate) struct Webhooks {
     hooks: Follower<Hooks>,
     outbound: Arc<Outbound>,
     stats: Arc<WebhookStats>,
+    /// The counts of match conditions.
+    conditions: Arc<PolicyStats>,
     failures: RepeatLog,
 }
 
@@ -127,12 +130,13 @@ impl Webhooks {
         kind: WebhookKind,
         cache: &Arc<Cache>,
         outbound: &Arc<Outbound>,
-        stats: &Arc<WebhookStats>,
+        (stats, conditions): (&Arc<WebhookStats>, &Arc<PolicyStats>),
     ) -> Result<Self, ApiError> {
         let prefix = key_prefix(GROUP, kind.configurations())?;
         let hooks = Follower::new(cache.clone(), [((), prefix.as_str())]);
         let hooks = hooks.map_err(|error| ApiError::Internal(error.to_string()))?;
-        Ok(Self { kind, hooks, outbound: outbound.clone(), stats: stats.clone(), failures: RepeatLog::new() })
+        let (outbound, stats, conditions) = (outbound.clone(), stats.clone(), conditions.clone());
+        Ok(Self { kind, hooks, outbound, stats, conditions, failures: RepeatLog::new() })
     }
 
     fn hooks(&self) -> Arc<[Arc<Hook>]> {
@@ -183,7 +187,13 @@ impl Webhooks {
         let (object, old) = (shown.object(object), shown.old(attributes.old));
         let scene = Scene { object, old, request: &request, rights: &rights };
         // Their conditions may name the namespace, as upstream's may, but it is null there too.
-        let met = hook.conditions.are_met(&scene.variables(true, None));
+        let key = ConditionKey {
+            name: hook.name.clone(),
+            kind: "webhook",
+            stage: self.kind.as_str(),
+            operation: attributes.operation,
+        };
+        let met = self.conditions.timed(key, || hook.conditions.are_met(&scene.variables(true, None)));
         if met == Met::No {
             self.stats.excluded(&hook.name, self.kind, attributes.operation);
         }

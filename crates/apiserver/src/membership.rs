@@ -125,8 +125,8 @@ enum Namesake {
 }
 
 impl Membership {
-    /// Registers a server of this name, and gives the store that it writes through from now on. Where the store takes no puts, the
-    /// registration is left to [`run`](Self::run).
+    /// Registers a server of this name, and gives the store that it writes through from now on. [`run`](Self::run) registers it
+    /// later where the store takes no puts.
     ///
     /// # Errors
     /// When the store is away, or damaged.

@@ -12,7 +12,8 @@ use http::Method;
 
 use crate::fault::DialError;
 
-/// The waits before a request is sent again. A kept connection that has ended says nothing of the next one, so the first repeat is immediate.
+/// The waits before a request is sent again. A kept connection that has ended says nothing of the next one, so the first repeat is
+/// immediate.
 const WAITS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(200)];
 
 /// The effect of a request that is processed twice.
@@ -84,8 +85,8 @@ impl Failure {
 
 /// Returns true where the peer says that it did not and will not process the stream (RFC 9113, 6.8 and 8.7).
 fn is_refusal(error: &h2::Error) -> bool {
-    // A GOAWAY ends the streams above its last stream identifier alone, and those that were not opened yet. Streams up to that one go on, and
-    // end with the connection.
+    // A GOAWAY ends the streams above its last stream identifier alone, and those that were not opened yet. Streams up to that one end
+    // with the connection.
     let is_above_last_stream = error.is_go_away();
     let is_refused_stream = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     error.is_remote() && (is_above_last_stream || is_refused_stream)

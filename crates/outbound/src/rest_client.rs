@@ -11,9 +11,9 @@ use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::capture_connection;
+use hyper::body::{Body as _, Incoming};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use keelson_meta::go_format::quote;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -23,6 +23,7 @@ use crate::budget::{ByteBudget, ByteReservation};
 use crate::connection::UsedConnection;
 use crate::dialer::{Dialer, HTTP1, HTTP2};
 use crate::fault::{CallError, NO_END, NO_HEAD, seconds, text};
+use crate::host_meter::{HostMeter, NO_RESPONSE};
 use crate::repeat::{Effect, Failure, Repeats};
 
 /// How many calls to one host are under way at once. Together with those that wait they are fewer than the requests of any level of
@@ -109,6 +110,7 @@ pub(crate) struct Host {
     permits: Semaphore,
     waiting: AtomicUsize,
     read_budget: ByteBudget,
+    meter: Arc<HostMeter>,
 }
 
 impl std::fmt::Debug for Host {
@@ -119,12 +121,17 @@ impl std::fmt::Debug for Host {
 
 impl Host {
     /// A host that is called over HTTP/2 if it speaks that.
-    pub(crate) fn multiplexed(authority: String, dialer: &Dialer, read_budget: ByteBudget) -> Self {
-        let host = Self::new(authority, dialer.with_protocols(&[HTTP2, HTTP1]), read_budget);
+    pub(crate) fn multiplexed(
+        authority: String,
+        dialer: &Dialer,
+        read_budget: ByteBudget,
+        meter: Arc<HostMeter>,
+    ) -> Self {
+        let host = Self::new(authority, dialer.with_protocols(&[HTTP2, HTTP1]), read_budget, meter);
         Self { is_multiplexed: true, ..host }
     }
 
-    pub(crate) fn new(authority: String, dialer: Dialer, read_budget: ByteBudget) -> Self {
+    pub(crate) fn new(authority: String, dialer: Dialer, read_budget: ByteBudget, meter: Arc<HostMeter>) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -136,7 +143,7 @@ impl Host {
             .http2_keep_alive_timeout(PING_TIME)
             .build(dialer);
         let (permits, waiting) = (Semaphore::new(CALLS), AtomicUsize::new(0));
-        Self { authority, is_multiplexed: false, client, permits, waiting, read_budget }
+        Self { authority, is_multiplexed: false, client, permits, waiting, read_budget, meter }
     }
 
     /// A permit for one more call, if it is to be had in time.
@@ -166,14 +173,20 @@ impl Host {
     ) -> Result<Response<Incoming>, (Failure, String)> {
         let mut repeats = Repeats::new(effect);
         loop {
-            let mut request = request.clone();
-            let connection = capture_connection(&mut request);
-            let sent = self.client.request(request).await;
+            let mut sent = request.clone();
+            let connection = capture_connection(&mut sent);
+            let sent = self.client.request(sent).await;
             let used = UsedConnection::of(&connection);
-            let Err(error) = sent else { return sent.map_err(|error| (Failure::Other, text(&error))) };
+            let error = match sent {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
             let failure = Failure::of(&error, used.was_kept);
             match repeats.wait(failure) {
-                Some(wait) => tokio::time::sleep(wait).await,
+                Some(wait) => {
+                    self.meter.of(request.method()).repeated(NO_RESPONSE);
+                    tokio::time::sleep(wait).await;
+                }
                 None => return Err((failure, text(&error))),
             }
         }
@@ -196,6 +209,11 @@ impl RestClient {
     /// When there is no whole answer in time.
     pub async fn call(&self, call: &Call) -> Result<RestResponse, CallError> {
         self.call_until(call, Instant::now() + call.time).await
+    }
+
+    /// Counts that a call is made again behind a response of this code.
+    pub(crate) fn note_repeat(&self, method: &Method, code: u16) {
+        self.host.meter.of(method).repeated(code);
     }
 
     /// The same with what is left of its time.
@@ -249,6 +267,21 @@ impl RestClient {
 
     /// Sends a request as soon as it may be under way, and reads the response, of so many bytes at the most.
     async fn exchange(
+        &self,
+        request: &Request<Full<Bytes>>,
+        url: &str,
+        limits: (Effect, usize),
+        until: Instant,
+    ) -> Result<RestResponse, CallError> {
+        let begun = Instant::now();
+        let answered = self.exchanged(request, url, limits, until).await;
+        let sent = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
+        let response = answered.as_ref().ok().map(|answer| (answer.status, answer.body.len()));
+        self.host.meter.of(request.method()).note(sent, response, begun.elapsed());
+        answered
+    }
+
+    async fn exchanged(
         &self,
         request: &Request<Full<Bytes>>,
         url: &str,

@@ -30,9 +30,9 @@ pub enum BreakPoint {
     GoAwayBefore,
     /// HTTP/2: a GOAWAY names the request's stream as the last one, and the connection ends.
     GoAwayBehind,
-    /// HTTP/2: the stream is refused; the connection goes on.
+    /// HTTP/2: the stream is refused; the connection stays.
     Refused,
-    /// HTTP/2: the stream is reset with an internal error; the connection goes on.
+    /// HTTP/2: the stream is reset with an internal error; the connection stays.
     Reset,
     /// HTTP/2: the connection ends behind the head of the response.
     StreamHead,

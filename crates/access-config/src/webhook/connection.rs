@@ -51,7 +51,8 @@ impl WebhookConnection {
             path: current.endpoint.path(self.time),
             headers: current.endpoint.headers(),
             body,
-            // Reviews have no effect beside their response. Audit events are delivered at least once and name themselves by auditID and stage.
+            // Reviews have no effect beside their response. Audit events are delivered at least once, and auditID and stage show
+            // repeats.
             effect: Effect::Idempotent,
             time: self.time,
             response_bytes,

@@ -121,3 +121,25 @@ impl Hook {
         client.as_ref().map_err(Clone::clone)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_review_may_be_sent_twice_to_a_webhook_without_side_effects() {
+        use Effect::{Idempotent, Once};
+        for (stated, effects) in [
+            ("None", [Idempotent, Idempotent]),
+            ("NoneOnDryRun", [Once, Idempotent]),
+            ("Some", [Once, Once]),
+            ("Unknown", [Once, Once]),
+        ] {
+            let hook = Hook::of("c", 0, &json!({ "name": "a", "sideEffects": stated }));
+            assert_eq!([hook.effect(false), hook.effect(true)], effects, "{stated}");
+            assert_eq!(hook.takes_dry_run(), effects[1] == Idempotent, "{stated}");
+        }
+    }
+}

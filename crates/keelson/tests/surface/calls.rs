@@ -146,8 +146,11 @@ async fn a_call_is_made_again_where_nothing_is_processed_twice_by_it() {
             };
             let repeats = server.requests() - calls;
             let is_unprocessed = matches!(point, BreakPoint::GoAwayBefore | BreakPoint::Refused);
-            // A response that has begun, or an error that the peer states, comes from a peer that has processed the call.
-            let ends = matches!(point, BreakPoint::Request | BreakPoint::ResponseHead | BreakPoint::Stream | BreakPoint::GoAwayBehind);
+            // Behind the head of a response, or an error that the peer states, it is no longer the connection that failed.
+            let ends = matches!(
+                point,
+                BreakPoint::Request | BreakPoint::ResponseHead | BreakPoint::Stream | BreakPoint::GoAwayBehind
+            );
             let is_repeated = is_unprocessed || (ends && effect == Effect::Idempotent);
             let told = format!("{point:?} {effect:?}: {last:?}");
             assert_eq!(repeats, usize::from(is_repeated), "{told}");
