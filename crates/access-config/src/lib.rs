@@ -25,6 +25,6 @@ pub use authorization::{
 pub use document::ConfigurationError;
 pub use reloads::{ReloadCounts, Reloads};
 pub use webhook::{
-    AskedCounts, HostCredentials, ReviewVersion, WebhookConnection, WebhookCounts, WebhookEndpoint, WebhookTokens,
-    WebhookUsers,
+    AskedCounts, HostCredentials, ReviewVersion, TOKEN_CACHE, TokenCacheCounts, WebhookConnection, WebhookCounts,
+    WebhookEndpoint, WebhookTokens, WebhookUsers,
 };

@@ -9,6 +9,7 @@ mod conditions;
 mod connection;
 mod host_credentials;
 mod kubeconfig;
+mod token_cache;
 mod tokens;
 
 pub use authorizer::{AskedCounts, WebhookCounts};
@@ -16,6 +17,7 @@ pub use client::ReviewVersion;
 pub use connection::WebhookConnection;
 pub use host_credentials::{HostCredentials, WebhookUsers};
 pub use kubeconfig::WebhookEndpoint;
+pub use token_cache::{TOKEN_CACHE, TokenCacheCounts};
 pub use tokens::WebhookTokens;
 
 pub(crate) use authorizer::{Counters, WebhookAuthorizer};

@@ -15,10 +15,12 @@ mod shown;
 mod told;
 mod webhooks;
 
+pub use keelson_cel::measured as expression_times;
+
 pub use builtin::{
     EventLimit, EventLimitKind, NodeSelectors, PodSecurityConfiguration, PodSecurityDecision, PodSecurityStats,
 };
 pub use configuration::AdmissionConfiguration;
 pub use plugins::{Parts, Selection, chain};
-pub use policies::PolicyStatus;
+pub use policies::{ConditionCounts, ConditionKey, PolicyError, PolicyKey, PolicyStats, PolicyStatus};
 pub use webhooks::{Rejection, WebhookKey, WebhookKind, WebhookStats, WebhookTimes};

@@ -19,7 +19,7 @@ use crate::builtin::{
     ServiceAccounts, TaintNodesByCondition,
 };
 use crate::configuration::AdmissionConfiguration;
-use crate::policies::{MutatingPolicies, ValidatingPolicies};
+use crate::policies::{MutatingPolicies, PolicyStats, ValidatingPolicies};
 use crate::webhooks::{WebhookKind, WebhookStats, Webhooks};
 use Built::{Apart, By, Idle, InPart, Inherent, Missing};
 
@@ -34,6 +34,8 @@ pub struct Parts {
     pub outbound: Arc<Outbound>,
     /// Where calls of webhooks are counted.
     pub webhook_stats: Arc<WebhookStats>,
+    /// The counts of policies, and of match conditions.
+    pub policy_stats: Arc<PolicyStats>,
     /// The counts of decisions of pod security.
     pub pod_security_stats: Arc<PodSecurityStats>,
     /// Whether nodes have rights of their own, so that what they write is confined unless that is switched off.
@@ -138,9 +140,15 @@ const PLUGINS: &[Plugin] = &[
     on("NodeDeclaredFeatureValidator", By(|_| Ok(Arc::new(NodeDeclaredFeatureValidator)))),
     on("JobValidation", Missing),
     on("PodResizeValidator", By(|_| Ok(Arc::new(PodResizeValidator)))),
-    on("MutatingAdmissionPolicy", By(|parts| Ok(Arc::new(MutatingPolicies::new(&parts.cache)?)))),
+    on(
+        "MutatingAdmissionPolicy",
+        By(|parts| Ok(Arc::new(MutatingPolicies::new(&parts.cache, parts.policy_stats.clone())?))),
+    ),
     on("MutatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Mutating, parts))),
-    on("ValidatingAdmissionPolicy", By(|parts| Ok(Arc::new(ValidatingPolicies::new(&parts.cache)?)))),
+    on(
+        "ValidatingAdmissionPolicy",
+        By(|parts| Ok(Arc::new(ValidatingPolicies::new(&parts.cache, parts.policy_stats.clone())?))),
+    ),
     on("ValidatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Validating, parts))),
     on(QUOTAS, Apart),
     off("AlwaysDeny", Missing),
@@ -151,7 +159,8 @@ fn webhooks(kind: WebhookKind, parts: &Parts) -> Result<Arc<dyn Admission>, ApiE
         WebhookKind::Mutating => &parts.configuration.mutating_credentials,
         WebhookKind::Validating => &parts.configuration.validating_credentials,
     };
-    Ok(Arc::new(Webhooks::new(kind, &parts.cache, &parts.outbound, credentials.clone(), &parts.webhook_stats)?))
+    let stats = (&parts.webhook_stats, &parts.policy_stats);
+    Ok(Arc::new(Webhooks::new(kind, &parts.cache, &parts.outbound, credentials.clone(), stats)?))
 }
 
 /// Which plugins are switched on and off by name.

@@ -11,6 +11,7 @@ mod parameters;
 mod policy;
 mod run;
 mod seen;
+mod stats;
 mod status;
 mod type_checking;
 mod validating;
@@ -25,6 +26,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::{AdmissionAttributes, Interest, key_prefix};
 
 pub(crate) use mutating::MutatingPolicies;
+pub use stats::{ConditionCounts, ConditionKey, PolicyError, PolicyKey, PolicyStats};
 pub use status::PolicyStatus;
 pub(crate) use validating::ValidatingPolicies;
 

@@ -30,6 +30,7 @@ use keelson_supervision::RepeatLog;
 
 use crate::conditions::Met;
 use crate::matching::Endpoint;
+use crate::policies::{ConditionKey, PolicyStats};
 use crate::request;
 use crate::scene::{Rights, Scene};
 use crate::shown::Shown;
@@ -116,6 +117,8 @@ pub(crate) struct Webhooks {
     /// The credentials that webhooks are shown, by their hosts.
     credentials: Option<Arc<HostCredentials>>,
     stats: Arc<WebhookStats>,
+    /// The counts of match conditions.
+    conditions: Arc<PolicyStats>,
     failures: RepeatLog,
 }
 
@@ -131,13 +134,13 @@ impl Webhooks {
         cache: &Arc<Cache>,
         outbound: &Arc<Outbound>,
         credentials: Option<Arc<HostCredentials>>,
-        stats: &Arc<WebhookStats>,
+        (stats, conditions): (&Arc<WebhookStats>, &Arc<PolicyStats>),
     ) -> Result<Self, ApiError> {
         let prefix = key_prefix(GROUP, kind.configurations())?;
         let hooks = Follower::new(cache.clone(), [((), prefix.as_str())]);
         let hooks = hooks.map_err(|error| ApiError::Internal(error.to_string()))?;
-        let (outbound, stats) = (outbound.clone(), stats.clone());
-        Ok(Self { kind, hooks, outbound, credentials, stats, failures: RepeatLog::new() })
+        let (outbound, stats, conditions) = (outbound.clone(), stats.clone(), conditions.clone());
+        Ok(Self { kind, hooks, outbound, credentials, stats, conditions, failures: RepeatLog::new() })
     }
 
     fn hooks(&self) -> Arc<[Arc<Hook>]> {
@@ -165,7 +168,7 @@ impl Webhooks {
             Met::Unknown(_) if hook.fails_open => return Ok(None),
             Met::Unknown(why) => return Err(attributes.refused(why)),
         }
-        if attributes.caller.is_dry_run() && !hook.takes_dry_run {
+        if attributes.caller.is_dry_run() && !hook.takes_dry_run() {
             let name = quote(&hook.name);
             return Err(ApiError::BadRequest(format!("admission webhook {name} does not support dry run")));
         }
@@ -188,7 +191,13 @@ impl Webhooks {
         let (object, old) = (shown.object(object), shown.old(attributes.old));
         let scene = Scene { object, old, request: &request, rights: &rights };
         // Their conditions may name the namespace, as upstream's may, but it is null there too.
-        let met = hook.conditions.are_met(&scene.variables(true, None));
+        let key = ConditionKey {
+            name: hook.name.clone(),
+            kind: "webhook",
+            stage: self.kind.as_str(),
+            operation: attributes.operation,
+        };
+        let met = self.conditions.timed(key, || hook.conditions.are_met(&scene.variables(true, None)));
         if met == Met::No {
             self.stats.excluded(&hook.name, self.kind, attributes.operation);
         }

@@ -59,7 +59,7 @@ impl Aggregator {
             discovery: DiscoveryFetcher::default(),
             losses: Mutex::default(),
             changed: Mutex::default(),
-            reading: Queue::new(BACKOFF),
+            reading: Queue::new("APIServiceRegistrationController", BACKOFF),
         });
         aggregator.read_all()?;
         Ok(aggregator)

@@ -87,7 +87,7 @@ impl Automanaged {
 impl AutomaticServices {
     /// Keeps those of what this server has.
     pub fn new(aggregator: Arc<Aggregator>, servers: Arc<RegisteredServers>) -> Self {
-        Self { aggregator, servers, queue: Queue::new(BACKOFF), state: Mutex::default() }
+        Self { aggregator, servers, queue: Queue::new("autoregister", BACKOFF), state: Mutex::default() }
     }
 
     /// Keeps them until told to stop.

@@ -65,7 +65,13 @@ impl Availability {
     pub fn new(aggregator: Arc<Aggregator>) -> Result<Self, ApiError> {
         let services = aggregator.client().collection("", "v1", "services", None)?;
         let slices = aggregator.client().collection("discovery.k8s.io", "v1", "endpointslices", None)?;
-        Ok(Self { aggregator, services, slices, queue: Queue::new(BACKOFF), last_checks: Mutex::default() })
+        Ok(Self {
+            aggregator,
+            services,
+            slices,
+            queue: Queue::new("AvailableConditionController", BACKOFF),
+            last_checks: Mutex::default(),
+        })
     }
 
     /// Checks until told to stop.

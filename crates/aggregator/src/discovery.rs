@@ -129,7 +129,7 @@ impl Default for DiscoveryFetcher {
     fn default() -> Self {
         Self {
             current: ArcSwap::default(),
-            queue: Queue::new(BACKOFF),
+            queue: Queue::new("aggregator_discovery", BACKOFF),
             fetched: Mutex::default(),
             kept: ByteBudget::new(KEPT_BYTES),
         }

@@ -379,7 +379,11 @@ fn accepted(
     key: Option<&str>,
     answer: Result<RestResponse, CallError>,
 ) -> Result<RestResponse, ApiError> {
-    let answer = answer.map_err(|error| unavailable(resource, &error.to_string()))?;
+    let answer = answer.map_err(|error| match error {
+        // The caller looks at the object again before it repeats the change.
+        CallError::Unknown(why) => ApiError::Timeout(format!("{}: {why}", resource.name())),
+        error => unavailable(resource, &error.to_string()),
+    })?;
     let name = key.map(|key| key.rsplit_once('/').map_or(key, |(_, name)| name));
     match (answer.status, name) {
         (200..300, _) => Ok(answer),

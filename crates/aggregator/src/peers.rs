@@ -147,7 +147,7 @@ impl PeerServers {
             ca_bundle: ArcSwap::from_pointee(ca_bundle),
             current: ArcSwap::default(),
             known: Mutex::default(),
-            queue: Queue::new(BACKOFF),
+            queue: Queue::new("peer_discovery", BACKOFF),
             changed: Notify::new(),
             kept: ByteBudget::new(KEPT_BYTES),
             turn: AtomicUsize::new(0),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use keelson_meta::json::Value;
-use keelson_outbound::{CallError, REMOTE_GROUP, REMOTE_USER, RestClient, RestRequest, RestResponse};
+use keelson_outbound::{CallError, Effect, REMOTE_GROUP, REMOTE_USER, RestClient, RestRequest, RestResponse};
 
 /// How long a response may take altogether, as upstream has it.
 pub(crate) const RESPONSE_TIME: Duration = Duration::from_secs(5);
@@ -41,10 +41,8 @@ impl Requester {
         if let Some(accept) = accept {
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
         }
-        let (method, path) = (Method::GET, path.to_owned());
-        client
-            .send(RestRequest { method, path, headers, body: Bytes::new(), time: RESPONSE_TIME, response_bytes })
-            .await
+        let (method, path, body, effect) = (Method::GET, path.to_owned(), Bytes::new(), Effect::Idempotent);
+        client.send(RestRequest { method, path, headers, body, effect, time: RESPONSE_TIME, response_bytes }).await
     }
 
     /// Has something deleted.
@@ -79,8 +77,8 @@ impl Requester {
         let mut headers = self.headers(HeaderMap::new());
         headers.insert(ACCEPT, HeaderValue::from_static(JSON));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-        let (path, body) = (path.to_owned(), keelson_codec::json::to_vec(body).into());
-        client.send(RestRequest { method, path, headers, body, time: RESPONSE_TIME, response_bytes }).await
+        let (path, body, effect) = (path.to_owned(), keelson_codec::json::to_vec(body).into(), Effect::of(&method));
+        client.send(RestRequest { method, path, headers, body, effect, time: RESPONSE_TIME, response_bytes }).await
     }
 
     pub(crate) fn headers(self, mut more: HeaderMap) -> HeaderMap {

@@ -3,6 +3,8 @@
 //! It is what an identity lease is to a main server, in a store that has no leases: the fence in front of the store compares the record in
 //! every transaction. A server that was paused past its time, or whose record another has taken away, registers anew before it writes. Who
 //! lives is seen by whether records change; clocks are never compared. The later of two processes of one name stays.
+//!
+//! A store that answers and takes no puts keeps no server from starting: it registers as soon as there is room, and serves until then.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -99,6 +101,7 @@ pub(crate) struct Membership {
     terms: Terms,
     /// Which registration the record that is held belongs to.
     registration: u64,
+    has_registered: bool,
     held: Option<Held>,
     /// What was seen of the records of others.
     others: Observations,
@@ -122,10 +125,11 @@ enum Namesake {
 }
 
 impl Membership {
-    /// Registers a server of this name, and gives the store that it writes through from now on.
+    /// Registers a server of this name, and gives the store that it writes through from now on. [`run`](Self::run) registers it
+    /// later where the store takes no puts.
     ///
     /// # Errors
-    /// When the store can't be written.
+    /// When the store is away, or damaged.
     pub(crate) async fn join(
         store: Arc<dyn Store>,
         (clock, random): (Arc<dyn Clock>, &dyn Random),
@@ -137,10 +141,32 @@ impl Membership {
         let fenced = Arc::new(FencedStore::new(store.clone(), fence.clone()));
         let (server_id, holder) = (server_id.to_owned(), random.uuid());
         let others = Observations::new(terms.interval * MISSED_LOOKS);
-        let (held, neighbours) = (None, Neighbours::unknown());
-        let mut membership =
-            Self { store, fence, clock, server_id, key, holder, terms, registration: 0, held, others, neighbours };
-        membership.take(Namesake::Replace).await?;
+        let mut membership = Self {
+            store,
+            fence,
+            clock,
+            server_id,
+            key,
+            holder,
+            terms,
+            registration: 0,
+            has_registered: false,
+            held: None,
+            others,
+            neighbours: Neighbours::unknown(),
+        };
+        match membership.take(Namesake::Replace).await {
+            Ok(()) => {}
+            Err(error) if error.refuses_puts() => {
+                membership.fence.lose();
+                tracing::error!(
+                    server_id = membership.server_id,
+                    %error,
+                    "this server starts without its record, which the store does not take: it serves reads, and passes on what only deletes"
+                );
+            }
+            Err(error) => return Err(error),
+        }
         Ok((membership, fenced))
     }
 
@@ -199,7 +225,11 @@ impl Membership {
     }
 
     async fn renew(&mut self, registry: &Registry) -> Result<(), StoreError> {
-        let Some(held) = self.held else { return self.take(Namesake::GiveWay).await };
+        let Some(held) = self.held else {
+            // An earlier process of this name may have left a record that could not be written over.
+            let namesake = if self.has_registered { Namesake::GiveWay } else { Namesake::Replace };
+            return self.take(namesake).await;
+        };
         if held.until <= self.clock.now() {
             return self.lost(registry, "it was not renewed in time").await;
         }
@@ -270,7 +300,9 @@ impl Membership {
         let write = Transaction::default().when(self.key.clone(), condition).put(self.key.clone(), record);
         // A full store takes it: a server that can't renew its record writes nothing more.
         let write = Transaction { relief: Relief::Upkeep, ..write };
-        let written = self.store.commit(write).await?;
+        let committed = self.store.commit(write).await;
+        self.fence.note(&committed);
+        let written = committed?;
         self.hold(written.revisions[0], now);
         Ok(())
     }
@@ -278,6 +310,7 @@ impl Membership {
     fn hold(&mut self, revision: Revision, renewed: SystemTime) {
         let until = renewed + self.terms.duration;
         self.held = Some(Held { revision, until });
+        self.has_registered = true;
         let (key, registration) = (self.key.clone(), self.registration);
         self.fence.hold(Identity { key, revision, until, registration });
     }

@@ -113,6 +113,10 @@ impl Checker {
         }
         self.shared.counters().checks.add(compared.len() as u64);
         compared.iter_mut().for_each(Compared::finish);
+        for Compared { collection, differences, .. } in &compared {
+            let counts = collection.counts();
+            if *differences == 0 { counts.checks.increment() } else { counts.differences.increment() }
+        }
         compared.retain(|compared| compared.differences > 0);
         Ok(compared)
     }

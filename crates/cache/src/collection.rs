@@ -14,6 +14,7 @@ use keelson_meta::Revision;
 use keelson_storage::{KeyValue, StoreKey};
 use parking_lot::{MutexGuard, RwLock};
 
+use crate::counts::CollectionCounts;
 use crate::cursor::{TooOld, WatchCursor};
 use crate::dispatch::Dispatch;
 use crate::encodings::{EncodingCounts, Encodings, StalePage};
@@ -45,6 +46,7 @@ pub struct Collection {
     live: RwLock<Live>,
     feed: Arc<Feed>,
     environment: Arc<Environment>,
+    counts: CollectionCounts,
 }
 
 /// The newest state.
@@ -146,6 +148,7 @@ impl Collection {
             live: RwLock::new(live),
             feed: Arc::new(Feed::new(history, environment.clone())),
             environment,
+            counts: CollectionCounts::default(),
         }
     }
 
@@ -398,6 +401,11 @@ impl Collection {
         }
     }
 
+    /// The counts of the collection.
+    pub const fn counts(&self) -> &CollectionCounts {
+        &self.counts
+    }
+
     /// The watermark of the whole server.
     pub(crate) fn reached(&self) -> Revision {
         self.environment.watermark.get()
@@ -448,6 +456,7 @@ impl Collection {
     pub(crate) fn restart(&self, revision: Revision, trees: Trees, unreadable: Unreadable) {
         let mut woken = Vec::new();
         let encodings = EncodingCounts::of(trees.entries.iter().map(|entry| entry.encoding));
+        self.counts.loaded(trees.entries.len());
         let old = {
             let mut history = self.history();
             let mut live = self.live.write();

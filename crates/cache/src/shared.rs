@@ -170,6 +170,7 @@ impl Shared {
     /// Applies changes that are newer than all before.
     pub(crate) fn apply(&self, collection: &Arc<Collection>, changes: Vec<Change>) {
         self.counters().events.add(changes.len() as u64);
+        collection.counts().events.add(changes.len() as u64);
         if collection.apply(changes) {
             self.note_events(std::slice::from_ref(collection));
         }
@@ -217,6 +218,7 @@ impl Shared {
     pub(crate) fn decode(&self, collection: &Collection, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         collection.decode(stored).inspect_err(|error| {
             let before = self.counters().undecodable.add(1);
+            collection.counts().undecodable.increment();
             if before < NAMED_UNREADABLE {
                 tracing::error!(key = %stored.key, %error, "a stored value can't be read and is not shown");
             } else if before == NAMED_UNREADABLE {

@@ -17,6 +17,7 @@ pub mod environment;
 pub mod environments;
 mod lexer;
 pub mod library;
+pub mod measured;
 pub mod overloads;
 pub mod parser;
 pub mod program;

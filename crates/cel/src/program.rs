@@ -14,6 +14,7 @@ use crate::environment::Environment;
 use crate::library::Native;
 use crate::library::regex::{Pattern, RegexCall};
 use crate::library::times::Timestamp;
+use crate::measured;
 use crate::overloads::CostRule;
 use crate::parser::parse;
 use crate::source::Source;
@@ -135,6 +136,10 @@ impl Program {
     /// # Errors
     /// What is wrong with it, in upstream's words.
     pub fn compile(text: &str, environment: &Environment) -> Result<Self, CompileError> {
+        measured::timed(&measured::COMPILATIONS, || Self::compiled(text, environment))
+    }
+
+    fn compiled(text: &str, environment: &Environment) -> Result<Self, CompileError> {
         let source = Source::new(text);
         let checked = parse(&source, environment.macros()).and_then(|parsed| check(parsed, environment));
         let checked: Checked = checked.map_err(|issues| CompileError::Invalid(source.report(&issues)))?;

@@ -49,7 +49,13 @@ impl AuthenticationPublication {
         published: impl Fn(&RequestHeaders) + Send + Sync + 'static,
     ) -> Self {
         let client = Client::of_upkeep(registry.clone(), SERVER_MANAGER);
-        Self { registry, client, own, published: Box::new(published), queue: Queue::new(BACKOFF) }
+        Self {
+            registry,
+            client,
+            own,
+            published: Box::new(published),
+            queue: Queue::new("cluster_authentication_trust_controller", BACKOFF),
+        }
     }
 
     /// Runs until the server stops.

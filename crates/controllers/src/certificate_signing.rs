@@ -56,7 +56,7 @@ impl CertificateSigning {
     ) -> Result<Self, ApiError> {
         let requests = collection(&registry, "certificates.k8s.io", "v1", "certificatesigningrequests", None)?;
         let client = Client::of_controller(registry.clone(), ACCOUNT, MANAGER);
-        Ok(Self { registry, client, requests, signer, random, queue: Queue::new(BACKOFF) })
+        Ok(Self { registry, client, requests, signer, random, queue: Queue::new("certificate", BACKOFF) })
     }
 
     /// Runs until the server stops.

@@ -45,7 +45,7 @@ impl ClusterRoleAggregation {
         let roles = collection(&registry, "rbac.authorization.k8s.io", "v1", "clusterroles", None)?;
         let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
         let own = Client::of_upkeep(registry.clone(), MANAGER);
-        Ok(Self { client, own, registry, roles, queue: Queue::new(BACKOFF) })
+        Ok(Self { client, own, registry, roles, queue: Queue::new("ClusterRoleAggregator", BACKOFF) })
     }
 
     /// Runs until the server stops.

@@ -53,7 +53,7 @@ impl FlowSchemaStatus {
         let schemas = collection(&registry, GROUP, VERSION, "flowschemas", None)?;
         let levels = collection(&registry, GROUP, VERSION, "prioritylevelconfigurations", None)?;
         let client = Client::of_server(registry.clone(), MANAGER);
-        Ok(Self { registry, client, schemas, levels, queue: Queue::new(BACKOFF) })
+        Ok(Self { registry, client, schemas, levels, queue: Queue::new("flow_schema_status", BACKOFF) })
     }
 
     /// Runs until the server stops.

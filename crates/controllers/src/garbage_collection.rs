@@ -103,7 +103,10 @@ impl GarbageCollection {
         Self {
             objects: Objects { registry, caller, elsewhere: Arc::new(elsewhere) },
             graph: Mutex::default(),
-            visits: Visits { here: Queue::new(BACKOFF), elsewhere: Queue::new(BACKOFF_ELSEWHERE) },
+            visits: Visits {
+                here: Queue::new("garbage_collector_attempt_to_delete", BACKOFF),
+                elsewhere: Queue::new("garbage_collector_attempt_to_delete_elsewhere", BACKOFF_ELSEWHERE),
+            },
             invalid_owners,
         }
     }

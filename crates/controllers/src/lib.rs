@@ -46,7 +46,7 @@ pub use namespace_deletion::{Content, Elsewhere, Left, NamespaceDeletion};
 pub use namespace_objects::NamespaceObjects;
 pub use observed::{Observations, Seen};
 pub use pod_garbage_collection::{PodGarbageCollection, QUARANTINE};
-pub use queue::{Backoff, Outcome, Queue};
+pub use queue::{Backoff, Outcome, Queue, QueueMeter};
 pub use quota_status::QuotaStatus;
 pub use servers::{IdentityCollection, Life, RegisteredServer, RegisteredServers};
 pub use storage_versions::{

@@ -57,7 +57,7 @@ impl NamespaceDeletion {
         let client = Client::of_controller(registry.clone(), ACCOUNT, CONTROLLER_MANAGER);
         let releasing = registry.controller(ACCOUNT);
         let namespaces = client.collection("", "v1", "namespaces", None)?;
-        let queue = Queue::new(BACKOFF);
+        let queue = Queue::new("namespace", BACKOFF);
         Ok(Self { registry, client, releasing, namespaces, others: Vec::new(), elsewhere: None, queue })
     }
 

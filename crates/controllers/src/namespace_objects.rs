@@ -71,24 +71,17 @@ impl Content {
 impl NamespaceObjects {
     /// Gives each namespace a service account for pods that name none.
     pub fn service_accounts(registry: Arc<Registry>) -> Self {
+        let queue = Queue::new("serviceaccount", BACKOFF);
         let client = Client::of_controller(registry.clone(), "service-account-controller", CONTROLLER_MANAGER);
-        Self::new(registry, client, "serviceaccounts", "default", Content::Any)
+        Self { registry, client, plural: "serviceaccounts", name: "default", content: Content::Any, queue }
     }
 
     /// Gives each namespace the certificates, in PEM, by which the server is known, and others when these change.
     pub fn root_certificates(registry: Arc<Registry>, certificates: watch::Receiver<String>) -> Self {
+        let queue = Queue::new("root_ca_cert_publisher", BACKOFF);
         let client = Client::of_controller(registry.clone(), "root-ca-cert-publisher", CONTROLLER_MANAGER);
-        Self::new(registry, client, "configmaps", ROOT_CA, Content::RootCertificates(certificates))
-    }
-
-    fn new(
-        registry: Arc<Registry>,
-        client: Client,
-        plural: &'static str,
-        name: &'static str,
-        content: Content,
-    ) -> Self {
-        Self { registry, client, plural, name, content, queue: Queue::new(BACKOFF) }
+        let content = Content::RootCertificates(certificates);
+        Self { registry, client, plural: "configmaps", name: ROOT_CA, content, queue }
     }
 
     /// Runs until the server stops.

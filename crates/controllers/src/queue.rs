@@ -5,11 +5,13 @@
 //! changes all the time has a bounded number of turns a second. A key that waits keeps no other from its turn.
 
 mod chain;
+mod meter;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::convert::Infallible;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -22,6 +24,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub(crate) use chain::unchained;
 use chain::{FREE_LINKS, as_link, current_link};
+pub use meter::QueueMeter;
 
 /// The turns that a key has in a row, each soon after the last, before it has to wait for more.
 const BURST: u32 = 20;
@@ -45,6 +48,7 @@ pub struct Queue<K> {
     /// Notified when a key may be ready sooner than was known.
     changed: Notify,
     backoff: Backoff,
+    meter: Arc<QueueMeter>,
 }
 
 struct State<K> {
@@ -56,6 +60,7 @@ struct State<K> {
     resting: VecDeque<(Instant, u64, K)>,
     count: u64,
     jitter: Jitter,
+    meter: Arc<QueueMeter>,
 }
 
 struct Item {
@@ -67,6 +72,8 @@ struct Item {
     /// The turns up to now, each less than [`QUIET`] behind the one before.
     turns: u32,
     last: Option<Instant>,
+    /// The time since which it is ready.
+    ready_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -83,8 +90,9 @@ enum Stands {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue, in which failures wait like this.
-    pub fn new(backoff: Backoff) -> Self {
+    /// An empty queue, which metrics know by this name and in which failures wait like this.
+    pub fn new(name: &'static str, backoff: Backoff) -> Self {
+        let meter = QueueMeter::of(name);
         let state = State {
             known: HashMap::new(),
             ready: VecDeque::new(),
@@ -92,8 +100,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             resting: VecDeque::new(),
             count: 0,
             jitter: Jitter::default(),
+            meter: meter.clone(),
         };
-        Self { state: Mutex::new(state), changed: Notify::new(), backoff }
+        Self { state: Mutex::new(state), changed: Notify::new(), backoff, meter }
     }
 
     /// Has a key worked on soon, also if it waits after a failure. Called within a turn, of this queue or another, it adds a link to the
@@ -123,7 +132,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 Some((key, outcome)) = running.next() => self.finish(key, outcome),
                 (key, link) = self.next(), if running.len() < at_once => {
                     let work = as_link(link + 1, work(key.clone()));
-                    running.push(async move { (key, work.await) });
+                    let turn = self.meter.begin();
+                    running.push(async move {
+                        let _turn = turn;
+                        (key, work.await)
+                    });
                 }
             }
             // Work that never waits leaves the thread to others now and then.
@@ -162,11 +175,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             (Some(link), _) => state.schedule(key, link, self.backoff),
             (None, Outcome::Done) => state.rest(key),
             (None, Outcome::Again) => {
+                self.meter.retries.increment();
                 let wait = state.jitter.spread(self.backoff.after(failed));
                 state.put_later(key, wait);
             }
         }
         self.changed.notify_one();
+    }
+}
+
+impl<K> Drop for Queue<K> {
+    fn drop(&mut self) {
+        let ready = self.state.get_mut().ready.len();
+        self.meter.add_ready(-i64::try_from(ready).unwrap_or_default());
     }
 }
 
@@ -178,7 +199,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
             let key = first.remove();
             if let Some(item) = self.known.get_mut(&key) {
-                item.stands = Stands::Ready;
+                item.become_ready(now);
+                self.meter.add_ready(1);
                 self.ready.push_back(key);
             }
         }
@@ -187,6 +209,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         };
         let item = self.known.entry(key.clone()).or_insert_with(Item::new);
         item.begin(now);
+        self.meter.add_ready(-1);
+        if let Some(since) = item.ready_since.take() {
+            self.meter.waits.observe_duration(now.saturating_duration_since(since));
+        }
         let link = item.link;
         Ok((key, link))
     }
@@ -206,8 +232,10 @@ impl<K: Clone + Eq + Hash> State<K> {
             self.later.remove(&(due, number));
         }
         item.link = link;
+        self.meter.adds.increment();
         if wait.is_zero() {
-            item.stands = Stands::Ready;
+            item.become_ready(now);
+            self.meter.add_ready(1);
             self.ready.push_back(key);
         } else {
             let wait = self.jitter.spread(wait);
@@ -247,7 +275,12 @@ impl<K: Clone + Eq + Hash> State<K> {
 impl Item {
     fn new() -> Self {
         // In no place yet; the caller gives it one.
-        Self { stands: Stands::Resting(0), attempts: 0, link: 0, turns: 0, last: None }
+        Self { stands: Stands::Resting(0), attempts: 0, link: 0, turns: 0, last: None, ready_since: None }
+    }
+
+    fn become_ready(&mut self, now: Instant) {
+        self.stands = Stands::Ready;
+        self.ready_since = Some(now);
     }
 
     fn begin(&mut self, now: Instant) {

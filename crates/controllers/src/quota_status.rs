@@ -70,7 +70,7 @@ impl QuotaStatus {
     /// A controller over a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
         let client = Client::of_controller(registry.clone(), "resourcequota-controller", CONTROLLER_MANAGER);
-        Self { registry, client, queue: Queue::new(BACKOFF) }
+        Self { registry, client, queue: Queue::new("resourcequota_primary", BACKOFF) }
     }
 
     /// Runs until the server stops.

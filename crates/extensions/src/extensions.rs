@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::by_group::{ByGroup, group_of};
 use crate::definition::Definition;
 use crate::names::NameIndex;
+use crate::regenerations::Regenerations;
 use crate::serving::Serving;
 
 /// How many definitions are written to at once: enough to share commits.
@@ -93,7 +94,7 @@ impl Extensions {
             known: Mutex::default(),
             serving: Serving::new(supplied),
             served_up_to: watch::Sender::new(Revision::ZERO),
-            statuses: Queue::new(STATUS_BACKOFF),
+            statuses: Queue::new("crd_naming_condition_controller", STATUS_BACKOFF),
             emptying: Mutex::default(),
         };
         let stored = extensions.definitions.resource.stored();
@@ -122,7 +123,7 @@ impl Extensions {
     /// Deletes the objects of definitions that are being deleted, until told to stop. Of the servers on a store one does it: each would
     /// ask for every object, and all but the first in vain.
     pub async fn empty_definitions(self: Arc<Self>, stopping: CancellationToken) {
-        let queue = Arc::new(Queue::new(EMPTYING_BACKOFF));
+        let queue = Arc::new(Queue::new("crd_finalizer", EMPTYING_BACKOFF));
         // ORDER: the queue is there before it is looked what is known, so that nothing falls in between.
         *self.emptying.lock() = Some(queue.clone());
         let known: Vec<String> = self.known.lock().definitions.names().cloned().collect();
@@ -132,6 +133,11 @@ impl Extensions {
             never = queue.run(EMPTIED_AT_ONCE, |name| self.empty(name)) => match never {},
         }
         *self.emptying.lock() = None;
+    }
+
+    /// The counts of changes of the OpenAPI documents.
+    pub fn regenerations(&self) -> &Regenerations {
+        &self.serving.regenerations
     }
 
     /// What was counted of the compiled expressions of schemas.

@@ -15,9 +15,11 @@ mod definition;
 mod emptying;
 mod extensions;
 mod names;
+mod regenerations;
 mod schema;
 mod serving;
 mod status;
 
 pub use contribution::of_program;
 pub use extensions::Extensions;
+pub use regenerations::{RegeneratedVersion, Regeneration, Regenerations};

@@ -18,6 +18,7 @@ use crate::contribution;
 use crate::definition::Definition;
 use crate::extensions::KnownDefinition;
 use crate::names::oldest_of_each_kind;
+use crate::regenerations::{Regeneration, Regenerations};
 
 /// Definitions that have no more bytes together are compiled at once, which takes about a tenth of a millisecond for each KiB.
 const SMALL_BYTES: usize = 8 << 10;
@@ -30,6 +31,8 @@ pub(crate) struct Serving {
     supplied: Vec<Contribution>,
     /// The compiled expressions of their schemas.
     pub(crate) programs: Arc<KeptPrograms>,
+    /// The counts of changes of the OpenAPI documents.
+    pub(crate) regenerations: Regenerations,
 }
 
 impl Serving {
@@ -67,7 +70,8 @@ impl Serving {
         let (giving_way, back) = self.supplied_changes(&served, groups, &gone, &wanted);
         let resources = gone.iter().filter_map(|name| served.get(name)).map(|definition| resource_of(definition));
         let resources: Vec<GroupResource> = resources.chain(giving_way).collect();
-        let mut contributions = compiled(&wanted, surface, definitions, outbound, &self.programs).await;
+        let mut contributions = compiled(&wanted, surface.clone(), definitions, outbound, &self.programs).await;
+        self.count(&served, &surface, &gone, (&wanted, &contributions));
         contributions.extend(back);
         // One change, so that a definition that was made anew is served all the time.
         let changed = registry.surfaces().exchange(resources.clone(), contributions.clone()).await;
@@ -96,6 +100,27 @@ impl Serving {
 }
 
 impl Serving {
+    /// Counts what changes in the OpenAPI documents.
+    fn count(
+        &self,
+        served: &ByGroup<Arc<Definition>>,
+        surface: &Surface,
+        gone: &[String],
+        (wanted, contributions): (&[KnownDefinition], &[Contribution]),
+    ) {
+        for definition in gone.iter().filter_map(|name| served.get(name)) {
+            let resource = surface.by_kind(&definition.group, &definition.accepted.kind);
+            let versions = resource.iter().flat_map(|resource| &resource.versions).map(|version| &*version.name);
+            self.regenerations.note((&definition.name, &definition.group), versions, Regeneration::Remove);
+        }
+        for (KnownDefinition { read, .. }, contribution) in wanted.iter().zip(contributions) {
+            let is_known = served.get(&read.name).is_some() && !gone.contains(&read.name);
+            let reason = if is_known { Regeneration::Update } else { Regeneration::Add };
+            let versions = contribution.resource().versions.iter().map(|version| &*version.name);
+            self.regenerations.note((&read.name, &read.group), versions, reason);
+        }
+    }
+
     /// What of the supplied resources gives way once these definitions are `gone` and `wanted`, and what comes back.
     fn supplied_changes(
         &self,

@@ -52,7 +52,7 @@ use self::impersonation::Impersonation;
 use self::long_work::LongWork;
 use crate::body::{Measured, RequestBody, ResponseBody, empty, stream};
 use crate::health;
-use crate::metrics::{Authentication, Metrics, Observation, ResourceNames, marked};
+use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
 use crate::pages::console;
 use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
@@ -329,7 +329,7 @@ impl Pipeline {
         let is_ended = matches!(&outcome, Err(ApiError::Timeout(_) | ApiError::ShareExceeded { .. }));
         let (mut response, holds) =
             outcome.unwrap_or_else(|error| (respond::error(&error, error_form), Holds::default()));
-        note(&mut observation, &response, &holds, is_ended);
+        self.note(&mut observation, &response, &holds, is_ended);
         if is_token_ignored {
             respond::add_warning(response.headers_mut(), bearer::IGNORED);
         }
@@ -505,7 +505,12 @@ impl Pipeline {
         metrics.note_user(&user.name);
         let is_counted = user.is_in(UNAUTHENTICATED) || client.is_of(&user);
         let audit = match trail {
-            Some(trail) => trail.known(&user).await?,
+            Some(trail) => {
+                let begun = Instant::now();
+                let record = trail.known(&user).await?;
+                self.metrics.filter_times().note(Filter::Audit, begun.elapsed());
+                record
+            }
             None => &AuditRecord::default(),
         };
         if !is_counted && (info.is_resource_request || !health::is_health_path(&info.path)) {
@@ -513,14 +518,30 @@ impl Pipeline {
             return Err(ApiError::ShareExceeded { message: message.to_owned(), retry_after_seconds: RETRY_CONNECTION });
         }
         let client = user.clone();
+        let begun = Instant::now();
         let acting = self.impersonation.acting_as(user, &parts.headers, (info, &parts.uri), &*self.authorizer);
         let (user, constraint) = acting.await?;
         if !Arc::ptr_eq(&user, &client) {
+            self.metrics.filter_times().note(Filter::Impersonation, begun.elapsed());
             audit.impersonates(&user, constraint);
         }
         known.is_known.store(true, Ordering::Relaxed);
         authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics).await?;
         Ok(user)
+    }
+
+    /// Notes the time that a request spent waiting for others, and its end by the server in self-defence.
+    fn note(&self, observation: &mut Observation, response: &Response<ResponseBody>, holds: &Holds, is_ended: bool) {
+        if is_ended || response.extensions().get::<Refused>().is_some() {
+            observation.terminated(response.status());
+        }
+        if let Some(seats) = &holds.seats {
+            observation.waited(seats.waited());
+            self.metrics.filter_times().note(Filter::PriorityAndFairness, seats.waited());
+        }
+        if let Some(CalledOthers(time)) = response.extensions().get() {
+            observation.waited(*time);
+        }
     }
 
     async fn route(
@@ -559,17 +580,6 @@ fn without_seat(retry_after_seconds: u32) -> Response<ResponseBody> {
     let mut refused = respond::overloaded(retry_after_seconds);
     refused.extensions_mut().insert(Refused);
     refused
-}
-
-/// Notes the time that a request spent waiting for others, and its end by the server in self-defence.
-fn note(observation: &mut Observation, response: &Response<ResponseBody>, holds: &Holds, is_ended: bool) {
-    if is_ended || response.extensions().get::<Refused>().is_some() {
-        observation.terminated(response.status());
-    }
-    observation.waited(holds.seats.as_ref().map(Seats::waited).unwrap_or_default());
-    if let Some(CalledOthers(time)) = response.extensions().get() {
-        observation.waited(*time);
-    }
 }
 
 /// The address of a client, for the extensions of its request.

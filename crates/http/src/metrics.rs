@@ -8,6 +8,7 @@ mod atomic_histogram;
 mod build_info;
 mod classic;
 mod edge;
+mod filter_times;
 mod further;
 mod impersonation;
 mod marks;
@@ -29,8 +30,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub(crate) use access::{AccessMetrics, Authentication};
-pub use atomic_histogram::{AtomicHistogram, Buckets};
+
 pub use edge::Edge;
+pub(crate) use filter_times::Filter;
+use filter_times::FilterTimes;
 pub(crate) use further::{WatchMeter, removed_release};
 pub(crate) use impersonation::ImpersonationMetrics;
 pub(crate) use marks::marked;
@@ -57,6 +60,7 @@ pub struct Metrics {
     registry: RwLock<Registry>,
     requests: Requests,
     access: Arc<AccessMetrics>,
+    filter_times: Arc<FilterTimes>,
     /// How many requests that change something are being answered, and how many that do not.
     writing: Gauge,
     reading: Gauge,
@@ -103,13 +107,15 @@ impl Metrics {
             registry.register(format!("aggregator_discovery_{name}"), help, counter.clone());
             counter
         });
-        let access = Arc::new(AccessMetrics::new(&mut registry));
+        let filter_times = Arc::new(FilterTimes::default());
+        let access = Arc::new(AccessMetrics::new(&mut registry, filter_times.clone()));
         let edge = Arc::new(Edge::default());
         registry.register_collector(Box::new(PollsCollector(edge.clone())));
         let metrics = Self {
             registry: RwLock::new(registry),
             requests,
             access: access.clone(),
+            filter_times: filter_times.clone(),
             writing,
             reading,
             edge: edge.clone(),
@@ -121,6 +127,7 @@ impl Metrics {
         };
         metrics.add_source(move || edge.samples());
         metrics.add_source(move || access.samples());
+        metrics.add_histograms(move || filter_times.histograms());
         metrics.add_source(process::ProcessSource::new());
         metrics.add_source(build_info::samples);
         metrics
@@ -129,6 +136,11 @@ impl Metrics {
     /// The numbers of the listener.
     pub fn edge(&self) -> &Arc<Edge> {
         &self.edge
+    }
+
+    /// The times of the filters.
+    pub(crate) fn filter_times(&self) -> &Arc<FilterTimes> {
+        &self.filter_times
     }
 
     /// The numbers of who asks and whether they may.

@@ -17,6 +17,7 @@ pub mod json;
 pub mod label_selector;
 pub mod list_head;
 pub mod metadata_rules;
+pub mod metering;
 pub mod names;
 pub mod object;
 pub mod options;

@@ -17,6 +17,7 @@ use crate::client_config::ClientConfig;
 use crate::fault::CallError;
 use crate::measured::{Measured, measure};
 use crate::outbound::Outbound;
+use crate::repeat::Effect;
 use crate::response_status::{call_with_retries, failure_text};
 use crate::rest_client::{Call, RestClient, RestResponse};
 use crate::review::{self, ReviewVersion};
@@ -73,10 +74,12 @@ impl ConversionWebhook {
         let uid = self.outbound.random().uuid();
         let body = review::request(form, &uid, batch.to, batch.objects).await;
         let expected = Expected { objects: batch.objects.len(), bytes: CONVERTED_BYTES.max(2 * body.len()) };
-        let asked = Call { method: Method::POST, body: body.into(), time: CALL_TIME, response_bytes: RESPONSE_BYTES };
+        // A conversion has no effect beside its response.
+        let (effect, response_bytes) = (Effect::Idempotent, RESPONSE_BYTES);
+        let asked = Call { method: Method::POST, body: body.into(), effect, time: CALL_TIME, response_bytes };
         let answer = call_with_retries(client, &asked).await.map_err(|error| match error {
             CallError::Busy { .. } => (FailureKind::Call, ConverterError::Busy),
-            CallError::Late(why) | CallError::Failed(why) => call(why),
+            CallError::Late(why) | CallError::Failed(why) | CallError::Unknown(why) => call(why),
         })?;
         if let Some(why) = failure_text(&answer) {
             return Err(call(why));

@@ -20,6 +20,7 @@ use tower_service::Service;
 
 use crate::connection::SecureConnection;
 use crate::fault::DialError;
+use crate::host_meter::CertificateFaults;
 use crate::opening::{FirstBytes, Opening};
 use crate::presented::Presented;
 use crate::proxy::Proxy;
@@ -60,6 +61,8 @@ pub(crate) struct Trust {
     pub(crate) ca_bundle: Vec<u8>,
     /// All.
     pub(crate) insecure_skip_tls_verify: bool,
+    /// The counts of certificates that are refused for what older clients took.
+    pub(crate) faults: Arc<CertificateFaults>,
     /// What is presented to them; nothing to most.
     pub(crate) certificate: Option<Arc<Presented>>,
 }

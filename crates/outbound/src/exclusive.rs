@@ -21,7 +21,8 @@ use tokio::time::Instant;
 
 use crate::connection::SecureConnection;
 use crate::dialer::{Dialer, HTTP1};
-use crate::fault::{DialError, is_broken_connection};
+use crate::fault::DialError;
+use crate::repeat::Failure;
 use crate::response_start::ResponseStart;
 use crate::upstream::{ForwardBody, ForwardError, fault};
 
@@ -64,8 +65,8 @@ pub(crate) struct ExclusiveError {
     pub(crate) error: ForwardError,
     /// The request, where nothing of it was sent.
     pub(crate) unsent: Option<Box<Request<ForwardBody>>>,
-    /// Whether a connection that was kept had ended.
-    pub(crate) has_ended: bool,
+    /// The way in which the request ended.
+    pub(crate) failure: Failure,
 }
 
 impl ExclusiveConnections {
@@ -91,8 +92,8 @@ impl ExclusiveConnections {
                 if error.is_refused_protocol() {
                     self.is_refused.store(true, Ordering::Relaxed);
                 }
-                let error = fault(&error, None);
-                return Err(ExclusiveError { error, unsent: Some(Box::new(request)), has_ended: false });
+                let (error, failure) = (fault(&error, None), Failure::NotSent { was_kept: false });
+                return Err(ExclusiveError { error, unsent: Some(Box::new(request)), failure });
             }
         };
         to_origin_form(&mut request);
@@ -119,9 +120,12 @@ impl ExclusiveConnections {
                     *request.uri_mut() = as_asked;
                     Box::new(request)
                 });
-                let error = error.into_error();
-                let has_ended = idle_since.is_some() && is_broken_connection(&error);
-                Err(ExclusiveError { error: fault(&error, Some(&response_start)), unsent, has_ended })
+                let (error, was_kept) = (error.into_error(), idle_since.is_some());
+                let failure = match unsent {
+                    Some(_) => Failure::NotSent { was_kept },
+                    None => Failure::of(&error, was_kept),
+                };
+                Err(ExclusiveError { error: fault(&error, Some(&response_start)), unsent, failure })
             }
         }
     }

@@ -19,12 +19,25 @@ pub enum CallError {
         /// The host and its port.
         host: String,
     },
-    /// It took too long.
+    /// It took too long. Its outcome is not known.
     #[error("{0}")]
     Late(String),
-    /// It failed, and what upstream's client would say of that.
+    /// It failed, and what upstream's client would say of that. It was not processed, or may be made again.
     #[error("{0}")]
     Failed(String),
+    /// It was sent and has no response, in the same words. It may have been processed, and a repeat may have another effect.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl CallError {
+    /// Returns true where the peer may have processed the call.
+    pub const fn is_outcome_unknown(&self) -> bool {
+        match self {
+            Self::Late(_) | Self::Unknown(_) => true,
+            Self::Busy { .. } | Self::Failed(_) => false,
+        }
+    }
 }
 
 /// Why there is no connection.
@@ -153,19 +166,6 @@ pub(crate) fn text(error: &(dyn StdError + 'static)) -> String {
         Some(error) if error.is_parse() => format!("net/http: HTTP/1.x transport connection broken: {error}"),
         _ => causes().last().map(ToString::to_string).unwrap_or_default(),
     }
-}
-
-/// Whether the connection broke before there was any answer, as one that was kept may when its peer has ended it meanwhile.
-pub(crate) fn is_broken_connection(error: &(dyn StdError + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| (*error).source()).any(|cause| {
-        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        let http = cause.downcast_ref::<hyper::Error>();
-        http.is_some_and(|error| error.is_incomplete_message() || error.is_closed() || error.is_canceled())
-            || matches!(
-                io,
-                Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof)
-            )
-    })
 }
 
 /// What is said of a call that had no head of an answer in time.

@@ -204,6 +204,10 @@ impl Outbound {
         Trust {
             ca_bundle: key.ca_bundle.clone(),
             insecure_skip_tls_verify: key.insecure_skip_tls_verify,
+            faults: match key.as_front_proxy {
+                true => self.stats.aggregated_certificates().clone(),
+                false => self.stats.webhook_certificates().clone(),
+            },
             certificate: match &key.certificate {
                 Some(certificate) => Some(Presented::new(certificate)),
                 None => self.certificate.clone().filter(|_| key.as_front_proxy),
@@ -224,10 +228,11 @@ impl Outbound {
             self.proxy.clone(),
             self.call_permits.clone(),
         );
+        let (budget, meter) = (self.read_budget.clone(), self.stats.of_host(&key.authority));
         let host = match key.endpoint {
-            Endpoint::Host { .. } => Host::multiplexed(key.authority.clone(), &dialer, self.read_budget.clone()),
+            Endpoint::Host { .. } => Host::multiplexed(key.authority.clone(), &dialer, budget, meter),
             Endpoint::Service { .. } | Endpoint::Server { .. } => {
-                Host::new(key.authority.clone(), dialer, self.read_budget.clone())
+                Host::new(key.authority.clone(), dialer, budget, meter)
             }
         };
         let host = Arc::new(host);

@@ -28,6 +28,7 @@ pub async fn call_with_retries(client: &RestClient, call: &Call) -> Result<RestR
         match answer.retry_after.filter(|_| asks_for_it && again < AGAIN) {
             Some(wait) => {
                 again += 1;
+                client.note_repeat(&call.method, answer.status);
                 drop(answer);
                 let left = until.saturating_duration_since(Instant::now());
                 sleep(wait.min(left).max(LEAST_WAIT)).await;

@@ -1,7 +1,7 @@
 //! One call to one host: how many there may be, how long they take, and how much of an answer is read.
 //!
-//! Connections are kept and used again. One that its peer has ended meanwhile is noticed only when it is used: then the call is
-//! made again, as long as nothing of an answer was seen. A call that nobody waits for any more is broken off.
+//! Connections are kept and used again. A connection that its peer has ended meanwhile is noticed only when it is used. The rule in
+//! `repeat.rs` decides which calls are made again then, and which have an unknown outcome. Dropping a call breaks it off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,9 +11,9 @@ use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
+use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::capture_connection;
-use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use keelson_meta::go_format::quote;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -22,7 +22,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::budget::{ByteBudget, ByteReservation};
 use crate::connection::UsedConnection;
 use crate::dialer::{Dialer, HTTP1, HTTP2};
-use crate::fault::{CallError, NO_END, NO_HEAD, is_broken_connection, seconds, text};
+use crate::fault::{CallError, NO_END, NO_HEAD, seconds, text};
+use crate::host_meter::{HostMeter, NO_RESPONSE};
+use crate::repeat::{Effect, Failure, Repeats};
 
 /// How many calls to one host are under way at once. Together with those that wait they are fewer than the requests of any level of
 /// flow control, so that whoever is called can call this server back though every caller waits for it.
@@ -34,8 +36,6 @@ const WAITING: usize = 128;
 const IDLE_CONNECTIONS: usize = CALLS;
 /// How long they are kept.
 const IDLE_TIME: Duration = Duration::from_secs(90);
-/// How often a call is made again whose connection turned out to have ended.
-const AGAIN: usize = 3;
 /// How many bytes the head of an answer may have.
 const HEAD_BYTES: usize = 64 << 10;
 /// The interval of pings on a connection of HTTP/2, and the longest time for the answer to one, as in upstream.
@@ -60,6 +60,8 @@ pub struct Call {
     pub method: Method,
     /// What is sent, which is JSON.
     pub body: Bytes,
+    /// The effect of a repeat.
+    pub effect: Effect,
     /// How long it may take altogether, which the peer is told.
     pub time: Duration,
     /// How many bytes the answer may have.
@@ -77,6 +79,8 @@ pub struct RestRequest {
     pub headers: HeaderMap,
     /// What is sent.
     pub body: Bytes,
+    /// The effect of a repeat.
+    pub effect: Effect,
     /// How long it may take altogether.
     pub time: Duration,
     /// How many bytes the answer may have.
@@ -108,6 +112,7 @@ pub(crate) struct Host {
     permits: Semaphore,
     waiting: AtomicUsize,
     read_budget: ByteBudget,
+    meter: Arc<HostMeter>,
 }
 
 impl std::fmt::Debug for Host {
@@ -118,12 +123,17 @@ impl std::fmt::Debug for Host {
 
 impl Host {
     /// A host that is called over HTTP/2 if it speaks that.
-    pub(crate) fn multiplexed(authority: String, dialer: &Dialer, read_budget: ByteBudget) -> Self {
-        let host = Self::new(authority, dialer.with_protocols(&[HTTP2, HTTP1]), read_budget);
+    pub(crate) fn multiplexed(
+        authority: String,
+        dialer: &Dialer,
+        read_budget: ByteBudget,
+        meter: Arc<HostMeter>,
+    ) -> Self {
+        let host = Self::new(authority, dialer.with_protocols(&[HTTP2, HTTP1]), read_budget, meter);
         Self { is_multiplexed: true, ..host }
     }
 
-    pub(crate) fn new(authority: String, dialer: Dialer, read_budget: ByteBudget) -> Self {
+    pub(crate) fn new(authority: String, dialer: Dialer, read_budget: ByteBudget, meter: Arc<HostMeter>) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -135,7 +145,7 @@ impl Host {
             .http2_keep_alive_timeout(PING_TIME)
             .build(dialer);
         let (permits, waiting) = (Semaphore::new(CALLS), AtomicUsize::new(0));
-        Self { authority, is_multiplexed: false, client, permits, waiting, read_budget }
+        Self { authority, is_multiplexed: false, client, permits, waiting, read_budget, meter }
     }
 
     /// A permit for one more call, if it is to be had in time.
@@ -157,17 +167,29 @@ impl Host {
         Ok(timeout_at(until, self.permits.acquire()).await.ok().and_then(Result::ok))
     }
 
-    /// The head of the answer to a request, which is sent again where a connection that was kept turns out to have ended.
-    async fn send(&self, request: &Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
-        let mut again = 0;
+    /// The head of the answer to a request, which is sent again as far as the rule for repeats allows it. An error comes with its text.
+    async fn send(
+        &self,
+        request: &Request<Full<Bytes>>,
+        effect: Effect,
+    ) -> Result<Response<Incoming>, (Failure, String)> {
+        let mut repeats = Repeats::new(effect);
         loop {
-            let mut request = request.clone();
-            let connection = capture_connection(&mut request);
-            let sent = self.client.request(request).await;
+            let mut sent = request.clone();
+            let connection = capture_connection(&mut sent);
+            let sent = self.client.request(sent).await;
             let used = UsedConnection::of(&connection);
-            match sent {
-                Err(error) if used.was_kept && again < AGAIN && is_broken_connection(&error) => again += 1,
-                sent => return sent,
+            let error = match sent {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            let failure = Failure::of(&error, used.was_kept);
+            match repeats.wait(failure) {
+                Some(wait) => {
+                    self.meter.of(request.method()).repeated(NO_RESPONSE);
+                    tokio::time::sleep(wait).await;
+                }
+                None => return Err((failure, text(&error))),
             }
         }
     }
@@ -197,13 +219,18 @@ impl RestClient {
         self.call_until(call, Instant::now() + call.time).await
     }
 
+    /// Counts that a call is made again behind a response of this code.
+    pub(crate) fn note_repeat(&self, method: &Method, code: u16) {
+        self.host.meter.of(method).repeated(code);
+    }
+
     /// The same with what is left of its time.
     pub(crate) async fn call_until(&self, call: &Call, until: Instant) -> Result<RestResponse, CallError> {
         let url = self.url(call.time);
         let headers = [(ACCEPT, "application/json, */*"), (CONTENT_TYPE, JSON)];
         let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value))).into_iter().collect();
         let request = self.request(&call.method, &url, headers, &call.body)?;
-        self.exchange(&request, &url, call.response_bytes, until).await
+        self.exchange(&request, &url, (call.effect, call.response_bytes), until).await
     }
 
     /// Where a path is there, as errors name it.
@@ -219,7 +246,7 @@ impl RestClient {
         let until = Instant::now() + request.time;
         let url = self.at(&request.path);
         let sent = self.request(&request.method, &url, request.headers, &request.body)?;
-        self.exchange(&sent, &url, request.response_bytes, until).await
+        self.exchange(&sent, &url, (request.effect, request.response_bytes), until).await
     }
 
     /// A request with the fields that each has, beside its own.
@@ -252,25 +279,45 @@ impl RestClient {
         &self,
         request: &Request<Full<Bytes>>,
         url: &str,
-        most: usize,
+        limits: (Effect, usize),
+        until: Instant,
+    ) -> Result<RestResponse, CallError> {
+        let begun = Instant::now();
+        let answered = self.exchanged(request, url, limits, until).await;
+        let sent = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
+        let response = answered.as_ref().ok().map(|answer| (answer.status, answer.body.len()));
+        self.host.meter.of(request.method()).note(sent, response, begun.elapsed());
+        answered
+    }
+
+    async fn exchanged(
+        &self,
+        request: &Request<Full<Bytes>>,
+        url: &str,
+        (effect, most): (Effect, usize),
         until: Instant,
     ) -> Result<RestResponse, CallError> {
         let failure = |why: &str| failure(request.method(), url, why);
         let late = || CallError::Late(failure(NO_HEAD));
         let _permit = self.host.permit(until).await?.ok_or_else(late)?;
-        let response = timeout_at(until, self.host.send(request)).await.map_err(|_| late())?;
-        let response = response.map_err(|error| CallError::Failed(failure(&text(&error))))?;
-        self.read(response, most, until).await
+        let response = timeout_at(until, self.host.send(request, effect)).await.map_err(|_| late())?;
+        let response = response.map_err(|(ended, why)| failed(failure(&why), effect, ended))?;
+        self.read(response, (effect, most), until).await
     }
 
-    async fn read(&self, answer: Response<Incoming>, most: usize, until: Instant) -> Result<RestResponse, CallError> {
+    async fn read(
+        &self,
+        answer: Response<Incoming>,
+        (effect, most): (Effect, usize),
+        until: Instant,
+    ) -> Result<RestResponse, CallError> {
         let (head, body) = answer.into_parts();
         let unread =
             |why: &str| format!("unexpected error when reading response body. Please retry. Original error: {why}");
         let mut reservation = self.host.read_budget.reserve();
         let body = timeout_at(until, read(body, &head.headers, most, &mut reservation)).await;
         let body = body.map_err(|_| CallError::Late(unread(NO_END)))?;
-        let body = body.map_err(|why| CallError::Failed(unread(&why)))?;
+        let body = body.map_err(|why| failed(unread(&why), effect, Failure::Other))?;
         let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         Ok(RestResponse {
             status: head.status.as_u16(),
@@ -311,6 +358,14 @@ async fn read(
         bytes.extend_from_slice(&data);
     }
     Ok(bytes.freeze())
+}
+
+/// The error of a call that is not made again.
+fn failed(why: String, effect: Effect, failure: Failure) -> CallError {
+    match effect {
+        Effect::Once if failure.is_outcome_unknown() => CallError::Unknown(why),
+        Effect::Once | Effect::Idempotent => CallError::Failed(why),
+    }
 }
 
 /// What is told of a request that failed.

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::host_meter::{CertificateFaults, HostMeter};
+
 /// Upper ends of the buckets of conversions of one definition, in seconds: from 1 ms on, each twice the one before.
 pub const LATENCY_BUCKETS: [f64; 15] =
     [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
@@ -77,6 +79,10 @@ pub struct OutboundStats {
     definitions: Mutex<HashMap<String, Weak<DefinitionStats>>>,
     /// By result and the kind of failure.
     conversions: Mutex<BTreeMap<(&'static str, &'static str), Durations>>,
+    /// By the host and its port.
+    hosts: Mutex<HashMap<String, Weak<HostMeter>>>,
+    webhook_certificates: Arc<CertificateFaults>,
+    aggregated_certificates: Arc<CertificateFaults>,
 }
 
 impl OutboundStats {
@@ -88,6 +94,36 @@ impl OutboundStats {
         let stats = Arc::default();
         definitions.insert(name.to_owned(), Arc::downgrade(&stats));
         stats
+    }
+
+    /// The counts of a host, which last as long as a caller holds them.
+    pub(crate) fn of_host(&self, name: &str) -> Arc<HostMeter> {
+        let mut hosts = self.hosts.lock();
+        if let Some(known) = hosts.get(name).and_then(Weak::upgrade) {
+            return known;
+        }
+        let meter = Arc::default();
+        hosts.insert(name.to_owned(), Arc::downgrade(&meter));
+        meter
+    }
+
+    /// The counts of all hosts that may be called, in their order.
+    pub fn hosts(&self) -> Vec<(String, Arc<HostMeter>)> {
+        let mut hosts = self.hosts.lock();
+        hosts.retain(|_, meter| meter.strong_count() > 0);
+        let mut all: Vec<_> = hosts.iter().filter_map(|(name, meter)| Some((name.clone(), meter.upgrade()?))).collect();
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+
+    /// The certificates that were refused of webhooks.
+    pub fn webhook_certificates(&self) -> &Arc<CertificateFaults> {
+        &self.webhook_certificates
+    }
+
+    /// The certificates that were refused of aggregated servers and peers.
+    pub fn aggregated_certificates(&self) -> &Arc<CertificateFaults> {
+        &self.aggregated_certificates
     }
 
     pub(crate) fn note_conversion(&self, failure: Option<FailureKind>, took: Duration) {

@@ -22,6 +22,7 @@ use rustls::{
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use crate::dialer::Trust;
+use crate::host_meter::CertificateFaults;
 
 /// How many names of a certificate are told that has not the one that was wanted.
 const TOLD_NAMES: usize = 100;
@@ -33,14 +34,14 @@ const TOLD_NAMES: usize = 100;
 /// # Errors
 /// When the bundle holds no certificate, or the certificate that is presented can't be used.
 pub(crate) fn client_config(trust: &Trust) -> Result<ClientConfig, String> {
-    let Trust { ca_bundle, insecure_skip_tls_verify, certificate } = trust;
+    let Trust { ca_bundle, insecure_skip_tls_verify, faults, certificate } = trust;
     let insecure_skip_tls_verify = *insecure_skip_tls_verify;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier = if insecure_skip_tls_verify {
-        Verifier { insecure_skip_tls_verify, ..Verifier::new(Vec::new(), provider.clone())? }
+        Verifier { insecure_skip_tls_verify, ..Verifier::new(Vec::new(), provider.clone(), faults.clone())? }
     } else {
         let trusted = if ca_bundle.is_empty() { system_roots() } else { certificates(ca_bundle)? };
-        Verifier::new(trusted, provider.clone())?
+        Verifier::new(trusted, provider.clone(), faults.clone())?
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -77,10 +78,15 @@ struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
     /// Whether certificates are not looked at. That the peer has their keys is.
     insecure_skip_tls_verify: bool,
+    faults: Arc<CertificateFaults>,
 }
 
 impl Verifier {
-    fn new(trusted: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Result<Self, String> {
+    fn new(
+        trusted: Vec<CertificateDer<'static>>,
+        provider: Arc<CryptoProvider>,
+        faults: Arc<CertificateFaults>,
+    ) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(trusted.iter().cloned());
         let algorithms = provider.signature_verification_algorithms;
@@ -90,7 +96,7 @@ impl Verifier {
             let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
             Some(verifier.build().map_err(|error| error.to_string())?)
         };
-        Ok(Self { roots, trusted, algorithms, insecure_skip_tls_verify: false })
+        Ok(Self { roots, trusted, algorithms, insecure_skip_tls_verify: false, faults })
     }
 }
 
@@ -121,11 +127,18 @@ impl ServerCertVerifier for Verifier {
         let parsed = ParsedCertificate::try_from(end_entity)?;
         let is_named = rustls::client::verify_server_name(&parsed, server_name).is_ok();
         let Ok((_, certificate)) = X509Certificate::from_der(end_entity) else { return Err(error) };
+        if is_sha1(&certificate) {
+            self.faults.insecure_sha1.increment();
+        }
         if let Some(told) = time_fault(&certificate, now) {
             return Err(x509(told));
         }
         if !is_named {
-            return Err(x509(name_fault(&certificate, server_name)));
+            let why = name_fault(&certificate, server_name);
+            if why == LEGACY_NAME {
+                self.faults.missing_san.increment();
+            }
+            return Err(x509(why));
         }
         if self.trusted.iter().any(|trusted| trusted == end_entity) {
             return Ok(ServerCertVerified::assertion());
@@ -165,6 +178,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
+const LEGACY_NAME: &str = "x509: certificate relies on legacy Common Name field, use SANs instead";
 const UNKNOWN: &str = "x509: certificate signed by unknown authority";
 
 #[derive(Debug)]
@@ -180,6 +194,13 @@ impl std::error::Error for X509Fault {}
 
 fn x509(text: String) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(X509Fault(text)))))
+}
+
+/// Returns true for a certificate that is signed with SHA-1.
+fn is_sha1(certificate: &X509Certificate<'_>) -> bool {
+    /// `sha1WithRSAEncryption` and `ecdsa-with-SHA1`.
+    const SHA1: [&str; 2] = ["1.2.840.113549.1.1.5", "1.2.840.10045.4.1"];
+    SHA1.contains(&&*certificate.signature_algorithm.algorithm.to_id_string())
 }
 
 fn time_fault(certificate: &X509Certificate<'_>, now: UnixTime) -> Option<String> {
@@ -201,7 +222,7 @@ fn name_fault(certificate: &X509Certificate<'_>, wanted: &ServerName<'_>) -> Str
     let stated = certificate.subject_alternative_name().ok().flatten();
     let common = certificate.subject().iter_common_name().find_map(|name| name.as_str().ok());
     if stated.is_none() && common == Some(&*wanted_text) {
-        return "x509: certificate relies on legacy Common Name field, use SANs instead".to_owned();
+        return LEGACY_NAME.to_owned();
     }
     let names = stated.iter().flat_map(|stated| &stated.value.general_names);
     let is_address = matches!(wanted, ServerName::IpAddress(_));
@@ -241,7 +262,7 @@ mod tests {
         (stated.not_before, stated.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2020, 2, 1));
         let signed = stated.self_signed(&KeyPair::generate().unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = Verifier::new(vec![signed.der().clone()], provider).unwrap();
+        let verifier = Verifier::new(vec![signed.der().clone()], provider, Arc::default()).unwrap();
         let (name, now) =
             (ServerName::try_from(name).unwrap(), UnixTime::since_unix_epoch(Duration::from_secs(seconds)));
         match verifier.verify_server_cert(signed.der(), &[], &name, &[], now) {

@@ -2,7 +2,7 @@
 //!
 //! Requests that come to an end have connections of their own, as far as these go (`exclusive.rs`). The others share connections, over
 //! HTTP/2 where the server speaks that: in pools with a bounded number of requests on each, so that neither the streams of a connection
-//! nor its window run out while watches hold them. A request without a body that a kept connection has lost is sent again.
+//! nor its window run out while watches hold them. Requests are sent again by the rule in `repeat.rs`.
 //! Upgrades have connections of their own too. What stands in a request, and what becomes of the answer, is not here.
 
 use std::error::Error as StdError;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
@@ -28,7 +28,8 @@ use crate::dialer::{Dialer, HTTP1, HTTP2};
 use crate::exclusive::{
     ALL_EXCLUSIVE_REQUESTS, EXCLUSIVE_REQUESTS, ExclusiveConnections, ExclusiveError, ForwardedBody,
 };
-use crate::fault::{DialError, is_broken_connection, text};
+use crate::fault::{DialError, text};
+use crate::repeat::{Effect, Failure, Repeats};
 use crate::response_start::ResponseStart;
 
 /// How many requests to one server are under way on one pool. Servers of HTTP/2 allow at least as many streams on a connection.
@@ -53,8 +54,6 @@ const HEAD_BYTES: u32 = 512 << 10;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer.
 const PING_TIME: Duration = Duration::from_secs(15);
-/// How often a request is sent again whose connection turned out to have ended.
-const AGAIN: usize = 3;
 
 /// The body of a request that is passed on.
 pub type ForwardBody = UnsyncBoxBody<Bytes, Box<dyn StdError + Send + Sync>>;
@@ -180,24 +179,30 @@ impl Upstream {
     ) -> Result<(Response<ForwardedBody>, ForwardPermit), ForwardError> {
         let Some(permit) = self.exclusive_permit() else { return self.forward_shared(parts, body).await };
         let has_body = body.is_some();
-        let again = (!has_body && can_repeat(&parts.method)).then(|| parts.clone());
+        let effect = Effect::of(&parts.method);
+        let again = (!has_body && effect == Effect::Idempotent).then(|| parts.clone());
+        let mut repeats = Repeats::new(effect);
         let mut request = Request::from_parts(parts, body.unwrap_or_else(nothing));
-        let mut tried = 0;
         loop {
-            let ExclusiveError { error, unsent, has_ended } = match self.exclusive.send(request).await {
+            let ExclusiveError { error, unsent, failure } = match self.exclusive.send(request).await {
                 Ok(answer) => return Ok((answer, permit)),
                 Err(failed) => failed,
             };
-            tried += 1;
-            request = match (unsent, &again) {
-                (Some(unsent), _) if !self.exclusive.are_spoken() => {
-                    let (parts, body) = unsent.into_parts();
-                    return self.forward_shared(parts, has_body.then_some(body)).await;
-                }
-                (Some(unsent), _) if has_ended && tried <= AGAIN => *unsent,
-                (None, Some(parts)) if has_ended && tried <= AGAIN => Request::from_parts(parts.clone(), nothing()),
-                _ => return Err(error),
+            if !self.exclusive.are_spoken()
+                && let Some(unsent) = unsent
+            {
+                let (parts, body) = unsent.into_parts();
+                return self.forward_shared(parts, has_body.then_some(body)).await;
+            }
+            let next = match (unsent, &again) {
+                (Some(unsent), _) => Some(*unsent),
+                (None, Some(parts)) => Some(Request::from_parts(parts.clone(), nothing())),
+                // The body of a request that is passed on can't be read twice.
+                (None, None) => None,
             };
+            let Some((next, wait)) = next.zip(repeats.wait(failure)) else { return Err(error) };
+            tokio::time::sleep(wait).await;
+            request = next;
         }
     }
 
@@ -212,7 +217,7 @@ impl Upstream {
     ) -> Result<(Response<ForwardedBody>, ForwardPermit), ForwardError> {
         let (pool, permit) = self.pool().ok_or_else(|| ForwardError::Busy(self.authority.clone()))?;
         let answer = match body {
-            Some(body) => send_once(&pool.client, Request::from_parts(parts, body)).await.0,
+            Some(body) => send_once(&pool.client, Request::from_parts(parts, body)).await.map_err(|(_, error)| error),
             None => send(&pool.client, &parts).await,
         };
         Ok((answer?.map(ForwardedBody::from), permit))
@@ -239,7 +244,7 @@ impl Upstream {
         let permit = Counted::take(&self.tunnels, POOLS * POOL_REQUESTS).and_then(|tunnel| self.permit(tunnel));
         let permit = permit.ok_or_else(|| ForwardError::Busy(self.authority.clone()))?;
         let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
-        Ok((send_once(&self.upgrading, request).await.0?, permit))
+        Ok((send_once(&self.upgrading, request).await.map_err(|(_, error)| error)?, permit))
     }
 
     /// A permit for a request, of those of all servers too.
@@ -331,42 +336,32 @@ fn nothing() -> ForwardBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Whether nothing is done twice by a request that is sent twice.
-fn can_repeat(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
-}
-
-/// Sends a request without a body, again where a connection that was kept turns out to have ended and nothing is done twice by it.
+/// Sends a request without a body, again as far as the rule for repeats allows it.
 async fn send(client: &ForwardClient, parts: &Parts) -> Result<Response<Incoming>, ForwardError> {
-    let can_repeat = can_repeat(&parts.method);
-    let mut again = 0;
+    let mut repeats = Repeats::new(Effect::of(&parts.method));
     loop {
         let mut request = Request::new(nothing());
         request.method_mut().clone_from(&parts.method);
         request.uri_mut().clone_from(&parts.uri);
         request.headers_mut().clone_from(&parts.headers);
-        match send_once(client, request).await {
-            (Err(_), true) if can_repeat && again < AGAIN => again += 1,
-            (sent, _) => return sent,
-        }
+        let (failure, error) = match send_once(client, request).await {
+            Ok(response) => return Ok(response),
+            Err(failed) => failed,
+        };
+        let Some(wait) = repeats.wait(failure) else { return Err(error) };
+        tokio::time::sleep(wait).await;
     }
 }
 
-/// Sends a request; also whether it failed because a connection that was kept had ended.
+/// Sends a request. An error comes with the way in which the request ended.
 async fn send_once(
     client: &ForwardClient,
     mut request: Request<ForwardBody>,
-) -> (Result<Response<Incoming>, ForwardError>, bool) {
+) -> Result<Response<Incoming>, (Failure, ForwardError)> {
     let connection = capture_connection(&mut request);
     let sent = client.request(request).await;
     let used = UsedConnection::of(&connection);
-    match sent {
-        Ok(response) => (Ok(response), false),
-        Err(error) => {
-            let has_ended = used.was_kept && is_broken_connection(&error);
-            (Err(fault(&error, used.response_start.as_ref())), has_ended)
-        }
-    }
+    sent.map_err(|error| (Failure::of(&error, used.was_kept), fault(&error, used.response_start.as_ref())))
 }
 
 /// Why a request failed, and what its answer began with.

@@ -29,7 +29,7 @@ use crate::versions::convert;
 use crate::write::WriteRequest;
 
 /// What a request does, as admission tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// An object is made, or an act posted.
     Create,

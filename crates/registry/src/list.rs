@@ -72,6 +72,15 @@ pub struct HistoryItems {
 }
 
 impl ListItems {
+    /// The number of objects, as far as it is known before they are read.
+    fn known_len(&self) -> usize {
+        match self {
+            Self::Range { cursor, .. } => cursor.remaining(),
+            Self::Chosen(entries) => entries.len(),
+            Self::History(_) => 0,
+        }
+    }
+
     /// The entries, collected: for pages that are known to be small, or that can't be used one by one.
     ///
     /// # Errors
@@ -159,7 +168,11 @@ impl Registry {
                 }
                 let found = self.find_selected(target, options, &selection, (&collection, &snapshot)).await;
                 let selected = (&selection, found.as_deref());
-                Ok(page::cut(&snapshot, target, &plan, selected, self.config.bounds))
+                let (page, looked_at) = page::cut(&snapshot, target, &plan, selected, self.config.bounds);
+                let (index, returned) = (selection.list_index(target, found.is_some()), page.items.known_len());
+                let evaluated = if selection.is_everything() { 0 } else { looked_at };
+                collection.counts().listed(index, looked_at, evaluated, returned);
+                Ok(page)
             }
             None => self.list_from_store(target, &plan, &selection).await,
         }

@@ -10,7 +10,7 @@ mod converted;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use keelson_cache::{Entry, IndexTerm, Layout, Scope, ScopeTerm, SelectedScope, Snapshot};
+use keelson_cache::{Entry, IndexTerm, Layout, ListIndex, Scope, ScopeTerm, SelectedScope, Snapshot};
 use keelson_meta::ApiError;
 use keelson_meta::field_selector::{FieldOperator, FieldSelector};
 use keelson_meta::label_selector::{LabelSelector, Operator};
@@ -236,6 +236,16 @@ impl Selection {
         });
         let dispatched = self.dispatched(target).map(|(path, value)| IndexTerm::Field { path, value });
         dispatched.into_iter().chain(labels).take(MAX_INDEX_TERMS).collect()
+    }
+
+    /// The kind of index that a list by this selection is read from. `is_found` says that an index of a declared field was.
+    pub(crate) fn list_index(&self, target: &Target, is_found: bool) -> ListIndex {
+        match self.index_terms(target).first() {
+            _ if is_found => ListIndex::Field,
+            Some(IndexTerm::Field { .. }) => ListIndex::Field,
+            Some(IndexTerm::Label { .. }) => ListIndex::Label,
+            None => ListIndex::None,
+        }
     }
 
     /// The paths of single fields, and the one value that everything selected has there. No object has it that lacks the field. None where

@@ -22,6 +22,7 @@ mod tables;
 
 use std::sync::Arc;
 
+use keelson_cel::measured;
 use keelson_meta::GroupVersionKind;
 use keelson_meta::field_error::{FieldError, FieldErrorKind};
 use keelson_meta::json::Value;
@@ -118,7 +119,9 @@ impl Structural {
                            errors to complete validation";
                 found.faults.push(FieldError::invalid(at::NOWHERE, Value::Null, why));
             } else {
-                expressions::run((&checks, &self.root), object, old, &mut budget, &mut found);
+                measured::timed(&measured::EVALUATIONS, || {
+                    expressions::run((&checks, &self.root), object, old, &mut budget, &mut found);
+                });
             }
         }
         found

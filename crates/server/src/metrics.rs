@@ -5,10 +5,15 @@
 
 mod access;
 mod admission;
+mod clients;
+mod collections;
+mod policies;
+mod queues;
 mod room;
 mod store_requests;
 
 use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
+use keelson_extensions::Regenerations;
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_outbound::{Durations, OutboundStats};
 use keelson_registry::{KeptStats, Registry, RegistryConfig, StoredCollection};
@@ -17,8 +22,12 @@ use keelson_storage_etcd::EtcdStats;
 use keelson_storage_sql::PostgresStats;
 use keelson_supervision::Supervisor;
 
-pub(crate) use access::{access_samples, read_samples, review_times};
+pub(crate) use access::{access_samples, read_samples, review_times, token_cache_times};
 pub(crate) use admission::{admission_times, pod_security_samples, webhook_samples, webhook_times};
+pub(crate) use clients::{client_histograms, client_samples};
+pub(crate) use collections::{collection_samples, collection_times};
+pub(crate) use policies::{policy_samples, policy_times};
+pub(crate) use queues::{queue_samples, queue_times};
 pub(crate) use room::{memory_samples, space_samples};
 pub(crate) use store_requests::StoreRequests;
 
@@ -148,6 +157,27 @@ pub(crate) fn program_samples(stats: ProgramStats) -> Vec<Sample> {
             stats.compiled,
         ),
     ]
+}
+
+/// The changes of definitions that change OpenAPI documents. Upstream's names of these counts do not end in `_total`, so that they are
+/// written as gauges, which may have them.
+pub(crate) fn regeneration_samples(regenerations: &Regenerations) -> Vec<Sample> {
+    let help = "Changes of definitions that change the OpenAPI document of version 2, by definition and reason";
+    let definitions = regenerations.definitions().into_iter().map(|((definition, reason), count)| Sample {
+        labels: vec![("crd", definition), ("reason", reason.as_str().to_owned())],
+        ..gauge("apiextensions_openapi_v2_regeneration_count", help, count.get())
+    });
+    let help = "Changes of definitions that change an OpenAPI document of version 3, by version, definition and reason";
+    let versions = regenerations.versions().into_iter().map(|(of, count)| Sample {
+        labels: vec![
+            ("group", of.group),
+            ("version", of.version),
+            ("crd", of.definition),
+            ("reason", of.reason.as_str().to_owned()),
+        ],
+        ..gauge("apiextensions_openapi_v3_regeneration_count", help, count.get())
+    });
+    definitions.chain(versions).collect()
 }
 
 /// What converters have told and is kept, and what that spared.

@@ -22,9 +22,11 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
-    StoreRequests, access_samples, admission_times, aggregation_samples, conversion_samples, conversion_times,
-    feature_gates, peer_samples, pod_security_samples, program_samples, read_samples, registry_samples, review_times,
-    server_info, watchdog_samples, webhook_samples, webhook_times,
+    StoreRequests, access_samples, admission_times, aggregation_samples, client_histograms, client_samples,
+    collection_samples, collection_times, conversion_samples, conversion_times, feature_gates, peer_samples,
+    pod_security_samples, policy_samples, policy_times, program_samples, queue_samples, queue_times, read_samples,
+    regeneration_samples, registry_samples, review_times, server_info, token_cache_times, watchdog_samples,
+    webhook_samples, webhook_times,
 };
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
@@ -72,12 +74,13 @@ impl PipelineParts {
         measure_store(&metrics, &registry, store_requests);
         let gates = feature_gates(&config.registry);
         metrics.add_source(move || gates.clone());
-        let calls = outbound.clone();
-        metrics.add_source(move || conversion_samples(calls.stats()));
-        metrics.add_histograms(move || conversion_times(outbound.stats()));
+        measure_calls(&metrics, &outbound);
+        measure_process(&metrics);
         measure_admission(&metrics, &registry, admission_counts);
         let defined = extensions.clone();
         metrics.add_source(move || program_samples(defined.program_stats()));
+        let defined = extensions.clone();
+        metrics.add_source(move || regeneration_samples(defined.regenerations()));
         let Tokens { all: tokens, foreign, authorizers } = tokens;
         let issuers = foreign.issuers.clone();
         let asking = authorizers.clone();
@@ -148,13 +151,39 @@ fn measure_store(metrics: &Metrics, registry: &Arc<Registry>, requests: Arc<Stor
     metrics.add_source(move || counted.samples(&measured));
     let measured = registry.clone();
     metrics.add_histograms(move || requests.times(&measured));
+    let measured = registry.clone();
+    metrics.add_source(move || collection_samples(&measured));
+    let measured = registry.clone();
+    metrics.add_histograms(move || collection_times(&measured));
+}
+
+/// Adds the metrics that all servers of a process share.
+fn measure_process(metrics: &Metrics) {
+    metrics.add_source(queue_samples);
+    metrics.add_histograms(queue_times);
+    metrics.add_histograms(token_cache_times);
+}
+
+/// Adds the metrics of calls of others.
+fn measure_calls(metrics: &Metrics, outbound: &Arc<Outbound>) {
+    let calls = outbound.clone();
+    metrics.add_source(move || conversion_samples(calls.stats()));
+    let calls = outbound.clone();
+    metrics.add_histograms(move || conversion_times(calls.stats()));
+    let calls = outbound.clone();
+    metrics.add_source(move || client_samples(calls.stats()));
+    let calls = outbound.clone();
+    metrics.add_histograms(move || client_histograms(calls.stats()));
 }
 
 /// Adds the metrics of admission.
 fn measure_admission(metrics: &Metrics, registry: &Arc<Registry>, counts: AdmissionCounts) {
     let admitting = registry.clone();
     metrics.add_histograms(move || admission_times(admitting.admission()));
-    let AdmissionCounts { webhooks, pod_security } = counts;
+    let AdmissionCounts { webhooks, policies, pod_security } = counts;
+    let checked = policies.clone();
+    metrics.add_source(move || policy_samples(&checked));
+    metrics.add_histograms(move || policy_times(&policies));
     metrics.add_source(move || pod_security_samples(&pod_security));
     let called = webhooks.clone();
     metrics.add_source(move || webhook_samples(&called));

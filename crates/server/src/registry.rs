@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use keelson_access::Pki;
-use keelson_admission::{Parts, PodSecurityStats, WebhookStats};
+use keelson_admission::{Parts, PodSecurityStats, PolicyStats, WebhookStats};
 use keelson_cache::Cache;
 use keelson_outbound::{ClusterServices, Outbound};
 use keelson_registry::{Registry, RegistryConfig};
@@ -33,6 +33,7 @@ pub(crate) fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<Clu
 #[derive(Clone, Default)]
 pub(crate) struct AdmissionCounts {
     pub(crate) webhooks: Arc<WebhookStats>,
+    pub(crate) policies: Arc<PolicyStats>,
     pub(crate) pod_security: Arc<PodSecurityStats>,
 }
 
@@ -57,6 +58,7 @@ pub(crate) fn registry_of(
         cache: cache.clone(),
         outbound: outbound.clone(),
         webhook_stats: counts.webhooks.clone(),
+        policy_stats: counts.policies.clone(),
         pod_security_stats: counts.pod_security.clone(),
         has_node_rights: rights.has_node_rights(),
         random: config.random.clone(),

@@ -156,7 +156,7 @@ impl Fence {
     }
 
     /// Notes whether the store took this server's identity.
-    fn note(&self, committed: &Result<Committed, CommitError>) {
+    pub fn note(&self, committed: &Result<Committed, CommitError>) {
         let refusal = match committed {
             Err(CommitError::Store(error)) if error.refuses_puts() => Some((self.clock.now(), error.to_string())),
             Ok(_) | Err(CommitError::Compare { .. }) => None,

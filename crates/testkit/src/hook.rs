@@ -219,7 +219,7 @@ impl HookIdentity {
     }
 
     /// The settings of a listener.
-    fn settings(self, protocol: &[u8]) -> Arc<ServerConfig> {
+    pub(crate) fn settings(self, protocol: &[u8]) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

@@ -3,6 +3,7 @@
 //! A server is started on a free port with fresh certificates and speaks TLS as it does to users; nothing here reaches
 //! around the wire. Helpers panic with a text that says what was asked and what came back, since all callers are tests.
 
+mod breaking;
 mod browser;
 mod controller;
 mod definitions;
@@ -17,6 +18,7 @@ mod record;
 mod server;
 mod upstream;
 
+pub use breaking::{BreakPoint, BreakingServer};
 pub use browser::Browser;
 pub use controller::{BROKEN_IMAGE, TestController};
 pub use definitions::{DEFINITIONS, converted_review, definition, definition_version};

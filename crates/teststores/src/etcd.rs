@@ -225,6 +225,20 @@ impl EtcdServer {
         body.to_owned()
     }
 
+    /// Has it give its free pages back, and ends its alarm for want of room. A compaction that is not done yet leaves pages that are not
+    /// free.
+    ///
+    /// # Panics
+    /// When it does not answer, or refuses.
+    pub fn make_room(&self) {
+        self.ask("/v3/maintenance/defragment", "{}");
+        let alarms = self.ask("/v3/maintenance/alarm", r#"{"action":"GET"}"#);
+        let member = alarms.split("\"memberID\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        let Some(member) = member else { return };
+        let disarm = format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
+        self.ask("/v3/maintenance/alarm", &disarm);
+    }
+
     /// What it has logged so far.
     pub fn log(&self) -> String {
         self.guarded.log()

@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use keelson_codec::json;
-use keelson_outbound::{ClientConfig, Destination, Outbound, RestClient, RestRequest, failure_text};
+use keelson_outbound::{ClientConfig, Destination, Effect, Outbound, RestClient, RestRequest, failure_text};
 use keelson_supervision::{RepeatLog, warn_repeated};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -215,6 +215,7 @@ impl DocumentUrl {
             path: self.path.clone(),
             headers: HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json, */*"))]),
             body: bytes::Bytes::new(),
+            effect: Effect::Idempotent,
             time: FETCH_TIME,
             response_bytes: MOST_BYTES,
         };

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::Method;
 use keelson_access::FileChanges;
-use keelson_outbound::{CallError, Outbound, RestClient, RestRequest, RestResponse};
+use keelson_outbound::{CallError, Effect, Outbound, RestClient, RestRequest, RestResponse};
 
 use super::kubeconfig::WebhookEndpoint;
 use crate::document::ConfigurationError;
@@ -51,6 +51,9 @@ impl WebhookConnection {
             path: current.endpoint.path(self.time),
             headers: current.endpoint.headers(),
             body,
+            // Reviews have no effect beside their response. Audit events are delivered at least once, and auditID and stage show
+            // repeats.
+            effect: Effect::Idempotent,
             time: self.time,
             response_bytes,
         };

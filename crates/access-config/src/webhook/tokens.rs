@@ -5,7 +5,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use keelson_access::{ForeignTokens, TokenAnswer, User};
@@ -14,6 +15,7 @@ use keelson_meta::json::{Value, json};
 use keelson_outbound::Outbound;
 
 use super::client::{ReviewClient, ReviewVersion};
+use super::token_cache::TOKEN_CACHE;
 use crate::answers::{Answers, key};
 use crate::authentication::claims::with_group_of_all;
 use crate::document::ConfigurationError;
@@ -103,12 +105,18 @@ impl ForeignTokens for WebhookTokens {
             }
             let wanted = if audiences.is_empty() { &self.own } else { audiences };
             let asked = key([token].into_iter().chain(wanted.iter().map(String::as_str)).map(str::as_bytes));
+            let (begun, is_fetched) = (Instant::now(), AtomicBool::new(false));
             let ask = async {
+                is_fetched.store(true, Ordering::Relaxed);
+                let _fetch = TOKEN_CACHE.begin();
                 let answer = self.ask(token, wanted).await;
+                TOKEN_CACHE.answered(answer.is_ok());
                 let keep = if answer.is_ok() { self.keep } else { Duration::ZERO };
                 (answer, keep)
             };
-            self.kept.get(asked, ask).await
+            let answer = self.kept.get(asked, ask).await;
+            TOKEN_CACHE.note(!is_fetched.load(Ordering::Relaxed), begun.elapsed());
+            answer
         })
     }
 }

@@ -6,6 +6,7 @@ use keelson_cel::Value as Cel;
 
 use super::policy::{Policy, Validation};
 use super::run::{OutOfBudget, Run};
+use super::stats::PolicyError;
 
 /// How many bytes a message may have that an expression makes.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -15,6 +16,8 @@ const MAX_ANNOTATION: usize = 10 * 1024;
 /// What a policy says for one set of parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Judgement {
+    /// The errors of validations that refuse nothing.
+    pub(crate) passed: Vec<PolicyError>,
     /// What it refuses, with the place of the validation.
     pub(crate) refusals: Vec<(usize, Refusal)>,
     /// What it notes for audit.
@@ -29,11 +32,13 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
     /// The reason that the policy states; `Invalid` where it states none.
     pub(crate) reason: Option<String>,
+    /// The error of the expression.
+    pub(crate) error: PolicyError,
 }
 
 impl Refusal {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), reason: None }
+        Self { message: message.into(), reason: None, error: PolicyError::Invalid }
     }
 }
 
@@ -48,22 +53,30 @@ pub(crate) fn judge<'s>(policy: &Policy, run: &'s Run<'s>) -> Judgement {
     let values = match values {
         Ok(values) => values,
         Err(budget) => {
-            let refusal = (0, Refusal::new(budget.to_string()));
-            let refusals = if refuses_faults { vec![refusal] } else { Vec::new() };
-            return Judgement { refusals, ..judgement };
+            let error = PolicyError::OutOfBudget;
+            let refusal = Refusal { error, ..Refusal::new(budget.to_string()) };
+            return match refuses_faults {
+                true => Judgement { refusals: vec![(0, refusal)], ..judgement },
+                false => Judgement { passed: vec![error], ..judgement },
+            };
         }
     };
     for (place, (validation, value)) in compiled.validations.iter().zip(values).enumerate() {
         match value {
-            Ok(Cel::Bool(true)) => {}
-            Err(error) if refuses_faults => {
-                let message = format!("expression '{}' resulted in error: {error}", validation.text);
-                judgement.refusals.push((place, Refusal::new(message)));
+            Ok(Cel::Bool(true)) => judgement.passed.push(PolicyError::None),
+            Err(error) => {
+                let is_compiled = validation.program.is_ok();
+                let kind = if is_compiled { PolicyError::Invalid } else { PolicyError::Compile };
+                if refuses_faults {
+                    let message = format!("expression '{}' resulted in error: {error}", validation.text);
+                    judgement.refusals.push((place, Refusal { error: kind, ..Refusal::new(message) }));
+                } else {
+                    judgement.passed.push(kind);
+                }
             }
-            Err(_) => {}
             Ok(_) => {
-                let message = message(validation, run, &plain);
-                judgement.refusals.push((place, Refusal { message, reason: validation.reason.clone() }));
+                let (message, reason) = (message(validation, run, &plain), validation.reason.clone());
+                judgement.refusals.push((place, Refusal { message, reason, error: PolicyError::None }));
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::future::BoxFuture;
 use keelson_access::follow::Follower;
@@ -21,6 +22,7 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation as Cha
 use super::parameters::{self, Decoded};
 use super::policy::{Binding, Mutation, Policy};
 use super::seen::Seen;
+use super::stats::{PolicyError, PolicyKey, PolicyStats};
 use super::{Bound, Policies, follow, interest, is_about};
 use crate::matching::Endpoint;
 use crate::shown::Shown;
@@ -35,6 +37,7 @@ const PLUGIN: &str = "MutatingAdmissionPolicy";
 pub(crate) struct MutatingPolicies {
     policies: Follower<Policies>,
     decoded: Decoded,
+    stats: Arc<PolicyStats>,
 }
 
 impl fmt::Debug for MutatingPolicies {
@@ -44,9 +47,9 @@ impl fmt::Debug for MutatingPolicies {
 }
 
 impl MutatingPolicies {
-    pub(crate) fn new(cache: &Arc<Cache>) -> Result<Self, ApiError> {
+    pub(crate) fn new(cache: &Arc<Cache>, stats: Arc<PolicyStats>) -> Result<Self, ApiError> {
         let policies = follow(cache, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings")?;
-        Ok(Self { policies, decoded: Decoded::default() })
+        Ok(Self { policies, decoded: Decoded::default(), stats })
     }
 
     fn bound(&self) -> Arc<[Bound]> {
@@ -75,7 +78,8 @@ impl Admission for MutatingPolicies {
             let Some(object) = object else { return Ok(Changed::Unchanged) };
             let passages = attributes.reinvocation;
             passages.compare(PLUGIN, Some(object));
-            let mut mutating = Mutating { attributes, decoded: &self.decoded, is_changed: false, failures: Vec::new() };
+            let (decoded, stats) = (&self.decoded, &*self.stats);
+            let mut mutating = Mutating { attributes, decoded, stats, is_changed: false, failures: Vec::new() };
             for bound in self.bound().iter() {
                 mutating.policy(bound, object).await?;
             }
@@ -89,6 +93,7 @@ impl Admission for MutatingPolicies {
 struct Mutating<'a> {
     attributes: &'a AdmissionAttributes<'a>,
     decoded: &'a Decoded,
+    stats: &'a PolicyStats,
     is_changed: bool,
     failures: Vec<Failure>,
 }
@@ -146,7 +151,7 @@ impl Mutating<'_> {
         }
         let target = parameters::place(attributes, policy).map_err(Fault::Configuration)?;
         let params = parameters::collect(attributes, target.as_ref(), binding, self.decoded).await;
-        let seen = Seen::of(attributes, endpoint, self.decoded).await?;
+        let seen = Seen::of(attributes, endpoint, self.decoded, self.stats).await?;
         for params in params.map_err(Fault::Configuration)? {
             let params = params.as_deref();
             let key = format!("{}/{}/{}", policy.name, binding.name, params.map_or_else(String::new, named));
@@ -156,7 +161,16 @@ impl Mutating<'_> {
             }
             let before = object.clone();
             for place in 0..policy.compiled().mutations.len() {
+                let begun = Instant::now();
                 let changed = self.mutation(policy, (place, endpoint), &seen, params, object).await;
+                let error = match (&changed, &policy.compiled().mutations[place].program) {
+                    (Ok(()), _) => PolicyError::None,
+                    (Err(_), Err(_)) => PolicyError::Compile,
+                    (Err(_), Ok(_)) => PolicyError::Invalid,
+                };
+                let (policy_name, binding_name) = (policy.name.clone(), binding.name.clone());
+                let key = PolicyKey { policy: policy_name, binding: binding_name, error, action: "" };
+                self.stats.mutated(key, begun.elapsed());
                 match changed {
                     Ok(()) => {}
                     Err(Fault::Mutation(why)) => self.fail(policy, binding, "Invalid", &why),

@@ -6,7 +6,7 @@
 use std::cell::{Cell, OnceCell};
 
 use keelson_cel::values::Fields;
-use keelson_cel::{EvalError, Meter, Value as Cel, values};
+use keelson_cel::{EvalError, Meter, Value as Cel, measured, values};
 use keelson_meta::Object;
 
 use super::policy::{Compilation, Compiled};
@@ -115,7 +115,7 @@ impl<'s> Run<'s> {
             Err(error) => return Ok(Err(error.clone())),
         };
         let mut meter = self.meter();
-        let value = program.evaluate(variables, &mut meter);
+        let value = measured::timed(&measured::EVALUATIONS, || program.evaluate(variables, &mut meter));
         if matches!(value, Err(EvalError::TooCostly)) {
             self.is_cut.set(true);
         }

@@ -13,6 +13,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::parameters::Decoded;
 use super::policy::Policy;
 use super::run::{Reach, Run, Stage};
+use super::stats::{ConditionKey, PolicyStats};
 use crate::conditions::Met;
 use crate::matching::{Endpoint, is_namespaces, namespace_of};
 use crate::request;
@@ -27,6 +28,7 @@ pub(crate) struct Seen<'a> {
     request: OnceLock<Value>,
     rights: Rights<'a>,
     namespace: Option<Arc<Object>>,
+    stats: &'a PolicyStats,
 }
 
 impl<'a> Seen<'a> {
@@ -36,6 +38,7 @@ impl<'a> Seen<'a> {
         attributes: &'a AdmissionAttributes<'a>,
         endpoint: &Endpoint,
         decoded: &Decoded,
+        stats: &'a PolicyStats,
     ) -> Result<Self, ApiError> {
         let named = namespace_of(attributes).filter(|_| !is_namespaces(attributes.target));
         let namespace = match named {
@@ -49,7 +52,7 @@ impl<'a> Seen<'a> {
             }
         };
         let rights = Rights::of(attributes, endpoint);
-        Ok(Self { attributes, endpoint: endpoint.clone(), request: OnceLock::new(), rights, namespace })
+        Ok(Self { attributes, endpoint: endpoint.clone(), request: OnceLock::new(), rights, namespace, stats })
     }
 
     /// What comes of the expressions of a policy: on this thread, unless they take long.
@@ -80,7 +83,13 @@ impl<'a> Seen<'a> {
             if policy.params.is_some() {
                 variables.push(params.map_or(Cel::Null, |params| keelson_cel::values::from_map(&params.0, None)));
             }
-            policy.conditions.are_met(&variables)
+            let key = ConditionKey {
+                name: policy.name.clone(),
+                kind: "policy",
+                stage: "validate",
+                operation: self.attributes.operation,
+            };
+            self.stats.timed(key, || policy.conditions.are_met(&variables))
         };
         match if policy.conditions.is_empty() { Met::Yes } else { conditions() } {
             Met::Yes => {}

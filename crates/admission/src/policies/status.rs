@@ -38,7 +38,7 @@ impl PolicyStatus {
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
         let client = Client::of_controller(registry.clone(), ACCOUNT, MANAGER);
         let policies = client.collection(GROUP, "v1", "validatingadmissionpolicies", None)?;
-        Ok(Self { registry, client, policies, queue: Queue::new(BACKOFF) })
+        Ok(Self { registry, client, policies, queue: Queue::new("validatingadmissionpolicy-status", BACKOFF) })
     }
 
     /// Runs until the server stops.

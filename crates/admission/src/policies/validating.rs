@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use keelson_access::follow::Follower;
@@ -19,6 +20,7 @@ use super::judgement::{Judgement, Refusal, judge};
 use super::parameters::{self, Decoded};
 use super::policy::{Binding, Policy};
 use super::seen::Seen;
+use super::stats::{PolicyError, PolicyKey, PolicyStats};
 use super::{Bound, Policies, follow, interest, is_about};
 use crate::matching::Endpoint;
 use crate::shown::Shown;
@@ -31,6 +33,7 @@ const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 pub(crate) struct ValidatingPolicies {
     policies: Follower<Policies>,
     decoded: Decoded,
+    stats: Arc<PolicyStats>,
 }
 
 impl fmt::Debug for ValidatingPolicies {
@@ -40,9 +43,9 @@ impl fmt::Debug for ValidatingPolicies {
 }
 
 impl ValidatingPolicies {
-    pub(crate) fn new(cache: &Arc<Cache>) -> Result<Self, ApiError> {
+    pub(crate) fn new(cache: &Arc<Cache>, stats: Arc<PolicyStats>) -> Result<Self, ApiError> {
         let policies = follow(cache, "validatingadmissionpolicies", "validatingadmissionpolicybindings")?;
-        Ok(Self { policies, decoded: Decoded::default() })
+        Ok(Self { policies, decoded: Decoded::default(), stats })
     }
 
     fn bound(&self) -> Arc<[Bound]> {
@@ -65,8 +68,9 @@ impl Admission for ValidatingPolicies {
         object: Option<&'a Object>,
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let decoded = &self.decoded;
-            let mut judging = Judging { attributes, object, decoded, seen: None, denied: None, noted: Vec::new() };
+            let (decoded, stats) = (&self.decoded, &*self.stats);
+            let (seen, denied, noted) = (None, None, Vec::new());
+            let mut judging = Judging { attributes, object, decoded, stats, seen, denied, noted };
             for bound in self.bound().iter() {
                 judging.policy(bound).await;
             }
@@ -80,6 +84,7 @@ struct Judging<'a> {
     attributes: &'a AdmissionAttributes<'a>,
     object: Option<&'a Object>,
     decoded: &'a Decoded,
+    stats: &'a PolicyStats,
     /// The request as the last policy saw it, which is mostly as all do.
     seen: Option<(Endpoint, Shown, Seen<'a>)>,
     /// The first refusal, with what is told of it.
@@ -114,7 +119,8 @@ impl Judging<'_> {
         for binding in &bound.bindings {
             match self.binding(&asking, binding).await {
                 Ok(judgements) => {
-                    for judgement in judgements {
+                    for (judgement, took) in judgements {
+                        self.count(policy, binding, &judgement, took);
                         self.take_up(policy, binding, judgement, &mut annotations);
                     }
                 }
@@ -130,7 +136,7 @@ impl Judging<'_> {
     ///
     /// # Errors
     /// Why it can't be asked.
-    async fn binding(&mut self, asking: &Asking<'_>, binding: &Binding) -> Result<Vec<Judgement>, String> {
+    async fn binding(&mut self, asking: &Asking<'_>, binding: &Binding) -> Result<Vec<(Judgement, Duration)>, String> {
         let (attributes, object) = (self.attributes, self.object);
         let text = |error: ApiError| error.to_string();
         if !is_about(binding, attributes, object).map_err(text)? {
@@ -140,22 +146,39 @@ impl Judging<'_> {
         if self.seen.as_ref().is_none_or(|(endpoint, ..)| *endpoint != asking.endpoint) {
             let shown = Shown::of(attributes, &asking.endpoint, object).await;
             let shown = shown.map_err(|error| format!("failed to convert object version: {error}"))?;
-            let seen = Seen::of(attributes, &asking.endpoint, self.decoded).await.map_err(text)?;
+            let seen = Seen::of(attributes, &asking.endpoint, self.decoded, self.stats).await.map_err(text)?;
             self.seen = Some((asking.endpoint.clone(), shown, seen));
         }
         let Some((_, shown, seen)) = &self.seen else { return Ok(Vec::new()) };
         let policy = asking.policy;
         let judged = params.iter().filter_map(|params| {
+            let begun = Instant::now();
             let run = seen.run(policy, shown, (object, attributes.old), params.as_deref(), |run| judge(policy, run));
-            match run {
-                Ok(judgement) => judgement,
-                Err(why) => {
-                    let refusals = if policy.fails_open { Vec::new() } else { vec![(0, Refusal::new(why))] };
-                    Some(Judgement { refusals, ..Judgement::default() })
-                }
-            }
+            let judgement = match run {
+                Ok(judgement) => judgement?,
+                Err(_) if policy.fails_open => Judgement { passed: vec![PolicyError::Invalid], ..Judgement::default() },
+                Err(why) => Judgement { refusals: vec![(0, Refusal::new(why))], ..Judgement::default() },
+            };
+            Some((judgement, begun.elapsed()))
         });
         Ok(judged.collect())
+    }
+
+    /// Counts the expressions of a policy, each by what its binding has done about it.
+    fn count(&self, policy: &Policy, binding: &Binding, judgement: &Judgement, took: Duration) {
+        let Judgement { passed, refusals, faults, .. } = judgement;
+        let expressions = (passed.len() + refusals.len() + faults.len()).max(1);
+        let each = took / u32::try_from(expressions).unwrap_or(u32::MAX);
+        let note = |error: PolicyError, action: &'static str| {
+            let (policy, binding) = (policy.name.clone(), binding.name.clone());
+            self.stats.validated(PolicyKey { policy, binding, error, action }, each);
+        };
+        passed.iter().for_each(|error| note(*error, "allow"));
+        for (_, refusal) in refusals {
+            let actions = [(binding.denies, "deny"), (binding.audits, "audit"), (binding.warns, "warn")];
+            actions.into_iter().filter(|(is_done, _)| *is_done).for_each(|(_, action)| note(refusal.error, action));
+        }
+        faults.iter().for_each(|_| note(PolicyError::Invalid, "deny"));
     }
 
     fn take_up(
@@ -204,7 +227,7 @@ impl Judging<'_> {
         let policy = &policy.name;
         let by = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
         let message = format!("ValidatingAdmissionPolicy '{policy}'{by} denied request: {}", refusal.message);
-        self.denied.get_or_insert(Refusal { message, reason: refusal.reason });
+        self.denied.get_or_insert(Refusal { message, ..refusal });
     }
 
     fn end(self) -> Result<(), ApiError> {

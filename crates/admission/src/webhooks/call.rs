@@ -91,7 +91,8 @@ impl Webhooks {
         let (object, old) = (shown.object(object), shown.old(attributes.old));
         let body = review::request(version, &uid, (&first, &last), object, old);
         let time = whole_seconds(hook.time, attributes);
-        let call = Call { method: Method::POST, body: body.into(), time, response_bytes: RESPONSE_BYTES };
+        let effect = hook.effect(attributes.caller.is_dry_run());
+        let call = Call { method: Method::POST, body: body.into(), effect, time, response_bytes: RESPONSE_BYTES };
         let failed = |why: String| CallFault::Calling(format!("failed to call webhook: {why}"));
         let answer = call_with_retries(&client, &call).await.map_err(|error| match error {
             // Whoever writes waits no longer, whatever the failure policy is.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keelson_access_config::{HostCredentials, WebhookUsers};
 use keelson_meta::json::Value;
-use keelson_outbound::{ClientConfig, Outbound, RestClient};
+use keelson_outbound::{ClientConfig, Effect, Outbound, RestClient};
 use parking_lot::Mutex;
 
 use crate::conditions::{Conditions, ConditionsOf};
@@ -32,6 +32,24 @@ impl ReviewVersion {
     }
 }
 
+/// The effects that a webhook states to have beside its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SideEffects {
+    None,
+    NoneOnDryRun,
+    Some,
+}
+
+impl SideEffects {
+    fn of(stated: &Value) -> Self {
+        match stated.as_str() {
+            Some("None") => Self::None,
+            Some("NoneOnDryRun") => Self::NoneOnDryRun,
+            Some(_) | None => Self::Some,
+        }
+    }
+}
+
 /// A webhook.
 #[derive(Debug)]
 pub(crate) struct Hook {
@@ -44,8 +62,7 @@ pub(crate) struct Hook {
     pub(crate) conditions: Conditions,
     /// Whether requests go on that it does not answer.
     pub(crate) fails_open: bool,
-    /// Whether it is asked of what is only rehearsed.
-    pub(crate) takes_dry_run: bool,
+    side_effects: SideEffects,
     pub(crate) time: Duration,
     pub(crate) version: Option<ReviewVersion>,
     /// Whether it is asked again where something changes behind it.
@@ -83,12 +100,26 @@ impl Hook {
             matching: Matching::of(Asked::Webhook, webhook, "rules"),
             conditions: Conditions::of(ConditionsOf::Webhook, &webhook["matchConditions"]),
             fails_open: webhook["failurePolicy"] == "Ignore",
-            takes_dry_run: matches!(webhook["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")),
+            side_effects: SideEffects::of(&webhook["sideEffects"]),
             time: Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIME)),
             version,
             is_reinvoked: webhook["reinvocationPolicy"] == "IfNeeded",
             client: webhook["clientConfig"].clone(),
             rest_client: Mutex::new(None),
+        }
+    }
+
+    /// Returns true where dry runs may be sent to it.
+    pub(crate) fn takes_dry_run(&self) -> bool {
+        self.side_effects != SideEffects::Some
+    }
+
+    /// The effect of a request that it gets twice.
+    pub(crate) fn effect(&self, is_dry_run: bool) -> Effect {
+        match self.side_effects {
+            SideEffects::None => Effect::Idempotent,
+            SideEffects::NoneOnDryRun if is_dry_run => Effect::Idempotent,
+            SideEffects::NoneOnDryRun | SideEffects::Some => Effect::Once,
         }
     }
 
@@ -123,6 +154,28 @@ impl Hook {
         match users.for_host(&host, port) {
             Some(credentials) => outbound.client_with(&config, credentials),
             None => outbound.client(&config),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_review_may_be_sent_twice_to_a_webhook_without_side_effects() {
+        use Effect::{Idempotent, Once};
+        for (stated, effects) in [
+            ("None", [Idempotent, Idempotent]),
+            ("NoneOnDryRun", [Once, Idempotent]),
+            ("Some", [Once, Once]),
+            ("Unknown", [Once, Once]),
+        ] {
+            let hook = Hook::of("c", 0, &json!({ "name": "a", "sideEffects": stated }));
+            assert_eq!([hook.effect(false), hook.effect(true)], effects, "{stated}");
+            assert_eq!(hook.takes_dry_run(), effects[1] == Idempotent, "{stated}");
         }
     }
 }

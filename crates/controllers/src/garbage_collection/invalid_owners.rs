@@ -65,7 +65,12 @@ impl InvalidOwners {
     pub(super) fn new(registry: Arc<Registry>, account: &str) -> Self {
         let client = Client::of_controller(registry.clone(), account, CONTROLLER_MANAGER);
         let state = State { reported: HashSet::new(), left: BURST, refilled: Instant::now() };
-        Self { registry, client, state: Mutex::new(state), queue: Queue::new(BACKOFF) }
+        Self {
+            registry,
+            client,
+            state: Mutex::new(state),
+            queue: Queue::new("garbage_collector_invalid_owners", BACKOFF),
+        }
     }
 
     /// Writes events for as long as it is polled.

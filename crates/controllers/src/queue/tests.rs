@@ -33,7 +33,7 @@ async fn check(queue: &Queue<&'static str>, seconds: u64, outcome: impl Fn(&str)
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_worked_on_once_however_often_it_was_added() {
-    let queue = Queue::new(BACKOFF);
+    let queue = Queue::new("test", BACKOFF);
     ["a", "b", "a", "b", "a"].into_iter().for_each(|key| queue.add(key));
     check(&queue, 60, |_| Outcome::Done, &[("a", 0.0), ("b", 0.0)]).await;
     queue.add("c");
@@ -43,7 +43,7 @@ async fn a_key_is_worked_on_once_however_often_it_was_added() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_fails_comes_back_at_growing_intervals_and_holds_up_no_other() {
-    let queue = Queue::new(BACKOFF);
+    let queue = Queue::new("test", BACKOFF);
     ["stuck", "a", "b", "c"].into_iter().for_each(|key| queue.add(key));
     let outcome = |key: &str| if key == "stuck" { Outcome::Again } else { Outcome::Done };
     let at = |key, second: u32| (key, f64::from(second));
@@ -62,7 +62,7 @@ async fn a_key_that_fails_comes_back_at_growing_intervals_and_holds_up_no_other(
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_added_again_does_not_wait_for_its_time() {
-    let queue = Queue::new(BACKOFF);
+    let queue = Queue::new("test", BACKOFF);
     queue.add("a");
     check(&queue, 2, |_| Outcome::Again, &[("a", 0.0), ("a", 1.0)]).await;
     queue.add("a");
@@ -71,7 +71,7 @@ async fn a_key_that_is_added_again_does_not_wait_for_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_added_while_it_is_worked_on_has_another_turn() {
-    let queue = Queue::new(BACKOFF);
+    let queue = Queue::new("test", BACKOFF);
     queue.add("a");
     let count = Mutex::new(0);
     let seen = worked(&queue, 60, |key| {
@@ -94,7 +94,7 @@ async fn a_key_that_is_added_while_it_is_worked_on_has_another_turn() {
 
 /// The turns in ten minutes of keys whose work adds these keys.
 async fn turns_of(adds: impl Fn(&'static str) -> Vec<&'static str>, outcome: Outcome) -> usize {
-    let queue = Queue::new(BACKOFF);
+    let queue = Queue::new("test", BACKOFF);
     queue.add("a");
     let seen = worked(&queue, 600, |key| {
         let (added, queue) = (adds(key), &queue);
@@ -126,7 +126,7 @@ async fn keys_that_add_themselves_or_each_other_wait_ever_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_changes_all_the_time_has_a_few_turns_a_second() {
-    let queue = Queue::new(BACKOFF);
+    let queue = Queue::new("test", BACKOFF);
     let changing = async {
         loop {
             queue.add("a");
@@ -143,7 +143,7 @@ async fn a_key_that_changes_all_the_time_has_a_few_turns_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn news_that_a_turn_takes_in_begins_a_chain_of_its_own() {
-    let queue = Queue::new(BACKOFF);
+    let queue = Queue::new("test", BACKOFF);
     queue.add("busy");
     let seen = worked(&queue, 100, |key| {
         let queue = &queue;
@@ -164,7 +164,7 @@ async fn news_that_a_turn_takes_in_begins_a_chain_of_its_own() {
 /// Without a wait anywhere the runtime has a turn for others.
 #[tokio::test]
 async fn work_that_never_waits_leaves_the_thread_to_others() {
-    let queue = Queue::new(BACKOFF);
+    let queue = Queue::new("test", BACKOFF);
     (0..100_000).for_each(|key| queue.add(key));
     let working = tokio::spawn(async move { queue.run(8, |_| std::future::ready(Outcome::Done)).await });
     tokio::task::yield_now().await;

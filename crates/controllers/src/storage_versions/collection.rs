@@ -71,7 +71,7 @@ impl StorageVersionCollection {
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
         let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
         let (versions, leases) = (target(&client)?, leases::collection(&client)?);
-        Ok(Self { registry, client, versions, leases, queue: Queue::new(BACKOFF) })
+        Ok(Self { registry, client, versions, leases, queue: Queue::new("storage_version_garbage_collector", BACKOFF) })
     }
 
     /// Runs until told to stop.

@@ -119,7 +119,7 @@ impl StorageVersionMigrator {
             definer: Client::of_controller(registry.clone(), ACCOUNT, DEFINITION_MANAGER),
             servers: Mutex::default(),
             known: Mutex::default(),
-            queue: Queue::new(BACKOFF),
+            queue: Queue::new("storage_version_migrator", BACKOFF),
             rewriter: Rewriter::new(registry.clone(), client.caller().clone()),
             registry,
             client,

@@ -105,7 +105,7 @@ impl StorageVersionPublication {
         let client = Client::of_upkeep(registry.clone(), SERVER_MANAGER);
         let versions = target(&client)?;
         let progress = Arc::new(Publication { state: watch::Sender::default() });
-        let (server_id, queue) = (server_id.to_owned(), Queue::new(BACKOFF));
+        let (server_id, queue) = (server_id.to_owned(), Queue::new("storage_version_publication", BACKOFF));
         let states = StorageStates::new(registry.clone(), client.clone());
         Ok(Self { registry, client, versions, states, server_id, queue, progress })
     }

@@ -207,8 +207,14 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
             }
             serve_http(stream, shared, Arc::new(client), place).await;
         }
-        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
+        Ok(Err(error)) => {
+            shared.metrics.count_handshake_error();
+            tracing::debug!(%error, "a TLS handshake failed");
+        }
+        Err(_) => {
+            shared.metrics.count_handshake_error();
+            tracing::debug!("a TLS handshake took too long");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Names, results and buckets are upstream's.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use super::filter_times::{Filter, FilterTimes};
 use super::source::{MetricKind, Sample};
 
 /// What came of it when the user of a request was looked for.
@@ -59,6 +61,7 @@ pub(crate) struct AccessMetrics {
     users: [AtomicU64; USERS.len()],
     /// The time that the client certificates of requests still hold, in seconds.
     certificates: Histogram,
+    filters: Arc<FilterTimes>,
 }
 
 /// Upper ends of the buckets of [`AccessMetrics::note_client_certificate`] in seconds: from half an hour to a year, as upstream has them.
@@ -86,7 +89,7 @@ const USERS: [&str; 7] =
 const NAMED_USERS: usize = 5;
 
 impl AccessMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut Registry, filters: Arc<FilterTimes>) -> Self {
         let mut outcomes = |name: &str, help: &str, results: [&'static str; 3]| {
             let times = Family::<ResultLabels, Histogram, Buckets>::new_with_constructor(Buckets);
             registry.register(name, help, times.clone());
@@ -103,12 +106,13 @@ impl AccessMetrics {
         let certificates = Histogram::new(CERTIFICATE_BUCKETS);
         let help = "How long the certificate still holds with which a client makes a request, in seconds";
         registry.register("apiserver_client_certificate_expiration_seconds", help, certificates.clone());
-        Self { authentication, authorization, users: Default::default(), certificates }
+        Self { authentication, authorization, users: Default::default(), certificates, filters }
     }
 
     /// Notes what came of it when the user of a request was looked for.
     pub(crate) fn note_authentication(&self, result: Authentication, took: Duration) {
         self.authentication[result as usize].note(took);
+        self.filters.note(Filter::Authentication, took);
     }
 
     /// Notes how long the certificate still holds with which a request is made.
@@ -131,6 +135,7 @@ impl AccessMetrics {
             Decision::NoOpinion => 2,
         };
         self.authorization[place].note(took);
+        self.filters.note(Filter::Authorization, took);
     }
 
     pub(super) fn samples(&self) -> Vec<Sample> {

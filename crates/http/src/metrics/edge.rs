@@ -44,6 +44,7 @@ pub struct Edge {
     slow: AtomicU64,
     seats_lent: AtomicU64,
     kept_at_the_door: AtomicU64,
+    handshake_errors: AtomicU64,
 }
 
 impl Edge {
@@ -112,6 +113,11 @@ impl Edge {
         self.kept_at_the_door.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A TLS handshake failed, or took too long.
+    pub(crate) fn count_handshake_error(&self) {
+        self.handshake_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn samples(&self) -> Vec<Sample> {
         let count = |name, help, value: &AtomicU64| {
             let value = value.load(Ordering::Relaxed) as f64;
@@ -127,6 +133,11 @@ impl Edge {
         vec![
             open("stranger", &self.strangers),
             open("known", &self.known),
+            count(
+                "apiserver_tls_handshake_errors_total",
+                "TLS handshakes of clients that failed or took too long",
+                &self.handshake_errors,
+            ),
             count(
                 "keelson_connections_refused_total",
                 "Connections refused, since there were as many as there may be",

@@ -10,11 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
+use http::header::{CONTENT_LENGTH, HeaderMap};
+use keelson_meta::metering::{AtomicHistogram, Buckets};
 use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+use tokio::time::Instant;
 
-use super::atomic_histogram::{AtomicHistogram, Buckets};
+use super::atomic_histogram;
 use super::requests::{CodeLabel, RequestLabels};
 
 /// From 50 ms to a minute.
@@ -28,6 +31,58 @@ static SIZE_BUCKETS: Buckets =
 /// From 1 KiB to 128 KiB.
 static EVENT_BUCKETS: Buckets = Buckets::of_sizes(&[1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072]);
 
+/// From 50 ms to five minutes.
+static WATCH_LIST_BUCKETS: Buckets = Buckets::of_durations(&[
+    50_000,
+    100_000,
+    200_000,
+    400_000,
+    600_000,
+    800_000,
+    1_000_000,
+    1_250_000,
+    1_500_000,
+    2_000_000,
+    3_000_000,
+    4_000_000,
+    5_000_000,
+    6_000_000,
+    8_000_000,
+    10_000_000,
+    15_000_000,
+    20_000_000,
+    30_000_000,
+    45_000_000,
+    60_000_000,
+    90_000_000,
+    120_000_000,
+    180_000_000,
+    300_000_000,
+]);
+/// The ends of [`BODY_BUCKETS`]: from 50 KB to 3 MB, each 100 KB above the one before.
+static BODY_ENDS: [u64; 31] = {
+    let mut ends = [0; 31];
+    let mut place = 0;
+    while place < ends.len() {
+        ends[place] = 50_000 + 100_000 * place as u64;
+        place += 1;
+    }
+    ends
+};
+static BODY_BUCKETS: Buckets = Buckets::of_sizes(&BODY_ENDS);
+
+/// The verb under which the bodies of requests of a method are counted; `None` for those that have none.
+fn body_verb(verb: &str) -> Option<&'static str> {
+    match verb {
+        "POST" => Some("create"),
+        "PUT" => Some("update"),
+        "PATCH" => Some("patch"),
+        "DELETE" => Some("delete"),
+        "DELETECOLLECTION" => Some("delete_collection"),
+        _ => None,
+    }
+}
+
 /// The warning of a version of a resource (group, version, plural) that clients should leave.
 pub(super) type Deprecations = Box<dyn Fn(&str, &str, &str) -> Option<String> + Send + Sync>;
 
@@ -40,6 +95,10 @@ pub(super) struct Further {
     sizes: Option<AtomicHistogram>,
     /// The bytes of the events of watches.
     events: Option<Arc<AtomicHistogram>>,
+    /// The times until watches had sent the objects that they began with.
+    initial: Option<Arc<AtomicHistogram>>,
+    /// The bytes of the bodies of writes.
+    bodies: Option<AtomicHistogram>,
     /// Requests that the server ended to protect itself, by code. Few codes are ever seen of one.
     terminated: Mutex<Vec<(StatusCode, u64)>>,
     /// Answers that the server broke off.
@@ -48,30 +107,55 @@ pub(super) struct Further {
 
 /// Counts the events of a watch.
 #[derive(Clone, Debug)]
-pub(crate) struct WatchMeter(Arc<AtomicHistogram>);
+pub(crate) struct WatchMeter {
+    events: Arc<AtomicHistogram>,
+    /// The times until watches had sent the objects that they began with, and the beginning of this one.
+    initial: Option<(Arc<AtomicHistogram>, Instant)>,
+}
 
 impl WatchMeter {
     /// Counts an event of so many bytes.
     pub(crate) fn sent(&self, bytes: usize) {
-        self.0.observe(bytes as u64);
+        self.events.observe(bytes as u64);
+    }
+
+    /// Notes that the watch has sent the objects that it began with.
+    pub(crate) fn initial_events_end(&self) {
+        if let Some((times, begun)) = &self.initial {
+            times.observe_duration(begun.elapsed());
+        }
     }
 }
 
 impl Further {
     pub(super) fn new(labels: &RequestLabels<'_>, long_running: bool) -> Self {
-        let has_size = matches!(labels.verb, "GET" | "LIST");
+        let (has_size, is_watch) = (matches!(labels.verb, "GET" | "LIST"), labels.verb == "WATCH");
         Self {
             indicator: (!long_running).then(|| AtomicHistogram::new(&INDICATOR_BUCKETS)),
             sizes: has_size.then(|| AtomicHistogram::new(&SIZE_BUCKETS)),
-            events: (labels.verb == "WATCH").then(|| Arc::new(AtomicHistogram::new(&EVENT_BUCKETS))),
+            events: is_watch.then(|| Arc::new(AtomicHistogram::new(&EVENT_BUCKETS))),
+            initial: is_watch.then(|| Arc::new(AtomicHistogram::new(&WATCH_LIST_BUCKETS))),
+            bodies: body_verb(labels.verb)
+                .filter(|_| !labels.resource.is_empty())
+                .map(|_| AtomicHistogram::new(&BODY_BUCKETS)),
             terminated: Mutex::default(),
             aborted: AtomicU64::default(),
         }
     }
 
     /// The meter of the events of a watch.
-    pub(super) fn watch_meter(&self) -> Option<WatchMeter> {
-        self.events.clone().map(WatchMeter)
+    pub(super) fn watch_meter(&self, begun: Instant) -> Option<WatchMeter> {
+        let initial = self.initial.clone().map(|times| (times, begun));
+        self.events.clone().map(|events| WatchMeter { events, initial })
+    }
+
+    /// Counts the body of a request by the length that its head states.
+    pub(super) fn received(&self, headers: &HeaderMap) {
+        let Some(bodies) = &self.bodies else { return };
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if let Some(length) = length {
+            bodies.observe(length);
+        }
     }
 
     /// Counts an answer of so many bytes, and the time that the server alone took for it.
@@ -106,6 +190,7 @@ pub(super) fn encode<'s>(
     deprecations: Option<&Deprecations>,
 ) -> fmt::Result {
     encode_events(encoder, all)?;
+    encode_bodies(encoder, all)?;
     // These families have no label for dry runs, so that the series of a request and of its dry run are one.
     let alike: Vec<Alike<'_, 's>> =
         all.chunk_by(|(one, _), (other, _)| one.of_watches() == other.of_watches()).collect();
@@ -150,7 +235,7 @@ fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, alike: &[Alike<'_, '_>
     for series in alike {
         let times: Vec<_> = series.iter().filter_map(|(_, further)| further.indicator.as_ref()).collect();
         if !times.is_empty() {
-            AtomicHistogram::encode(&times, &mut family.encode_family(&labels_of(series))?)?;
+            atomic_histogram::encode(&times, &mut family.encode_family(&labels_of(series))?)?;
         }
     }
     let help = "Bytes of answers to reads of objects and lists.";
@@ -158,8 +243,37 @@ fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, alike: &[Alike<'_, '_>
     for series in alike {
         let sizes: Vec<_> = series.iter().filter_map(|(_, further)| further.sizes.as_ref()).collect();
         if !sizes.is_empty() {
-            AtomicHistogram::encode(&sizes, &mut family.encode_family(&labels_of(series))?)?;
+            atomic_histogram::encode(&sizes, &mut family.encode_family(&labels_of(series))?)?;
         }
+    }
+    let help = "Time from the head of a watch to the end of the objects that it began with.";
+    let name = "apiserver_watch_list_duration_seconds";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for series in alike {
+        let times: Vec<_> = series.iter().filter_map(|(_, further)| further.initial.as_deref()).collect();
+        let [(RequestLabels { group, version, resource, scope, .. }, _), ..] = series else { continue };
+        if times.iter().any(|times| times.count() > 0) {
+            let labels = [("group", *group), ("version", *version), ("resource", *resource), ("scope", *scope)];
+            atomic_histogram::encode(&times, &mut family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bodies of all versions, subresources and scopes of a resource are one series for each verb.
+fn encode_bodies(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>, &Further)]) -> fmt::Result {
+    let mut bodies: BTreeMap<_, Vec<&AtomicHistogram>> = BTreeMap::new();
+    for (RequestLabels { verb, group, resource, .. }, further) in all {
+        if let (Some(verb), Some(sizes)) = (body_verb(verb), &further.bodies) {
+            bodies.entry((*group, *resource, verb)).or_default().push(sizes);
+        }
+    }
+    let help = "Bytes of the bodies of writes, as their heads state them.";
+    let name = "apiserver_request_body_size_bytes";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for ((group, resource, verb), sizes) in bodies {
+        let labels = [("group", group), ("resource", resource), ("verb", verb)];
+        atomic_histogram::encode(&sizes, &mut family.encode_family(&labels)?)?;
     }
     Ok(())
 }
@@ -176,7 +290,7 @@ fn encode_events(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>,
         let [((group, version, resource), _), ..] = alike else { continue };
         let labels = [("group", &**group), ("version", version), ("resource", resource)];
         let events: Vec<&AtomicHistogram> = alike.iter().map(|(_, events)| &***events).collect();
-        AtomicHistogram::encode(&events, &mut family.encode_family(&labels)?)?;
+        atomic_histogram::encode(&events, &mut family.encode_family(&labels)?)?;
     }
     let help = "Events that were sent to watches.";
     let mut family = encoder.encode_descriptor("apiserver_watch_events", help, None, MetricType::Counter)?;

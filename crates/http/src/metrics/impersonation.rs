@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use super::atomic_histogram::{AtomicHistogram, Buckets};
+use keelson_meta::metering::{AtomicHistogram, Buckets};
+
 use super::source::{HistogramSample, MetricKind, Sample};
 
 /// From a millisecond, each twice as long as the one before.
@@ -53,7 +54,7 @@ impl Times {
 
     fn histograms(&self, name: &'static str, help: &'static str) -> Vec<HistogramSample> {
         let one = |(labels, times): (_, &AtomicHistogram)| {
-            let sample = AtomicHistogram::sample(&[times], name, help)?;
+            let sample = HistogramSample::of(&[times], name, help)?;
             Some(HistogramSample { labels, ..sample })
         };
         self.all().filter_map(one).collect()

@@ -15,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use super::Metrics;
+use super::filter_times::{FieldValidation, FilterTimes};
 use super::further::WatchMeter;
 use super::requests::{RequestLabels, Series};
 use crate::body::BodyMeter;
@@ -50,6 +51,8 @@ impl<'a> ResourceNames<'a> {
 #[derive(Debug)]
 pub struct Observation {
     series: Arc<Series>,
+    filter_times: Arc<FilterTimes>,
+    field_validation: FieldValidation,
     /// How many like it there are now.
     in_flight: Gauge,
     started: Instant,
@@ -76,8 +79,18 @@ impl Observation {
         in_flight.inc();
         let in_flight = in_flight.clone();
         let system_client = system_client(&parts.headers);
-        let (waited, sent) = (Duration::ZERO, 0);
-        Self { series, in_flight, started: Instant::now(), system_client, code: None, waited, sent }
+        series.further.received(&parts.headers);
+        Self {
+            series,
+            filter_times: metrics.filter_times.clone(),
+            field_validation: FieldValidation::of(parts.uri.query().unwrap_or_default()),
+            in_flight,
+            started: Instant::now(),
+            system_client,
+            code: None,
+            waited: Duration::ZERO,
+            sent: 0,
+        }
     }
 
     /// Notes a time in which the request waited for seats or for webhooks.
@@ -92,7 +105,7 @@ impl Observation {
 
     /// The meter of the events, where the request is a watch.
     pub(crate) fn watch_meter(&self) -> Option<WatchMeter> {
-        self.series.further.watch_meter()
+        self.series.further.watch_meter(self.started)
     }
 
     /// Notes the code of the answer.
@@ -108,6 +121,9 @@ impl Drop for Observation {
             let took = self.started.elapsed();
             self.series.answered(code, self.system_client, took);
             self.series.further.answered(took.saturating_sub(self.waited), self.sent);
+            if self.series.running().is_none() {
+                self.filter_times.note_request(self.field_validation, took);
+            }
         }
     }
 }

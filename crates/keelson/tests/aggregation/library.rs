@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use keelson_storage::{RangeRequest, Store as _, StoreKey, Transaction};
+use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_storage_sql::{PostgresConfig, PostgresStore};
 use keelson_testkit::{EtcdServer, PostgresServer, TestServer};
 use kube::ResourceExt as _;
@@ -346,6 +347,50 @@ async fn it_keeps_its_objects_on_etcd() {
     let main = TestServer::start().await;
     let mut flunders = Example::flunders(&main, |_| format!("etcd://{}/flunders", etcd.endpoint())).await;
     check_crashes(&mut flunders, &[&main]).await;
+}
+
+/// A server that registers on its store starts while that takes no puts, and registers once there is room.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_starts_on_an_etcd_without_room() {
+    /// A quota of etcd that some writes fill, in bytes.
+    const QUOTA: u64 = 8 << 20;
+    let Some(etcd) = EtcdServer::builder().arg(format!("--quota-backend-bytes={QUOTA}")).start() else { return };
+    let main = TestServer::start().await;
+    let raw = main.raw();
+    let url = format!("etcd://{}/flunders", etcd.endpoint());
+    let mut flunders = Example::flunders(&main, |_| url.clone()).await;
+    let made = |name: &str| serde_json::from_str::<Value>(&manifest(name, "red", 1)).unwrap();
+    raw.post(FLUNDERS, &made("kept")).await.expect(201);
+    raw.post(FLUNDERS, &made("other")).await.expect(201);
+    // Its record stays, as that of an earlier process.
+    flunders.kill().await;
+    let store = EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap();
+    let filler = |number: usize| StoreKey::new(format!("/filler/{number}"));
+    let mut count = 0;
+    while store.commit(Transaction::default().put(filler(count), vec![b'x'; 400_000])).await.is_ok() {
+        count += 1;
+    }
+    flunders.start_again().await;
+    until(&raw, FLUNDERS, |list| counted(list) == 2).await;
+    let refused = raw.post(FLUNDERS, &made("new")).await;
+    assert!(refused.status >= 500, "{}", refused.text());
+    raw.delete(format!("{FLUNDERS}/other")).await.expect(200);
+    for number in 0..count {
+        store.commit(Transaction::default().delete(filler(number))).await.unwrap();
+    }
+    store.compact(store.current_revision().await.unwrap()).await.unwrap();
+    let written = async {
+        loop {
+            tokio::task::block_in_place(|| etcd.make_room());
+            if [201, 409].contains(&raw.post(FLUNDERS, &made("new")).await.status) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, written).await.expect("it registers, and writes again");
+    let list = raw.get(FLUNDERS).await.expect(200).json();
+    assert_eq!(counted(&list), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

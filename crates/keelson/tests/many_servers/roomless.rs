@@ -26,15 +26,6 @@ async fn on_etcd(url: &str, data: &TempDir) -> TestServerBuilder {
     })
 }
 
-/// Has etcd give its free pages back, and ends its alarm. A compaction that is not done yet leaves pages that are not free.
-fn make_room(etcd: &EtcdServer) {
-    etcd.ask("/v3/maintenance/defragment", "{}");
-    let alarms = etcd.ask("/v3/maintenance/alarm", r#"{"action":"GET"}"#);
-    let Some(member) = alarms.split("\"memberID\":\"").nth(1).and_then(|rest| rest.split('"').next()) else { return };
-    let disarm = format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
-    etcd.ask("/v3/maintenance/alarm", &disarm);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_starts_on_an_etcd_without_room_and_makes_some_by_deletions() {
     let Some(etcd) = EtcdServer::builder().arg(format!("--quota-backend-bytes={QUOTA}")).start() else { return };
@@ -71,7 +62,7 @@ async fn a_server_starts_on_an_etcd_without_room_and_makes_some_by_deletions() {
     keelson_storage::Store::compact(&store, current).await.unwrap();
     // It registers, and writes again.
     until("a write", || async {
-        tokio::task::block_in_place(|| make_room(&etcd));
+        tokio::task::block_in_place(|| etcd.make_room());
         [201, 409].contains(&raw.post(CONFIG_MAPS, &config_map("new", 1)).await.status)
     })
     .await;

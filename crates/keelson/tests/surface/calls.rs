@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use http::Method;
 use keelson_meta::random::SystemRandom;
-use keelson_outbound::{Call, CallError, ClientConfig, Destination, Outbound, RestClient, Services};
-use keelson_testkit::{HookReply, HookRequest, HookServer};
+use keelson_outbound::{Call, CallError, ClientConfig, Destination, Effect, Outbound, RestClient, Services};
+use keelson_testkit::{BreakPoint, BreakingServer, HookReply, HookRequest, HookServer};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -31,7 +31,7 @@ fn peer(outbound: &Outbound, hook: &HookServer) -> RestClient {
 }
 
 fn call(time: Duration) -> Call {
-    Call { method: Method::POST, body: "{}".into(), time, response_bytes: 1 << 20 }
+    Call { method: Method::POST, body: "{}".into(), effect: Effect::Idempotent, time, response_bytes: 1 << 20 }
 }
 
 const LONG: Duration = Duration::from_secs(60);
@@ -122,4 +122,43 @@ async fn a_call_over_a_connection_that_has_ended_is_made_again() {
     }
     assert!(closed.load(Ordering::SeqCst), "no connection was used again");
     assert_eq!(asked.load(Ordering::SeqCst), calls + 1);
+}
+
+/// A call that its peer may have processed is not made again, unless it may be processed twice. One that it did not process is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_made_again_where_nothing_is_processed_twice_by_it() {
+    for point in BreakPoint::ALL {
+        for effect in [Effect::Idempotent, Effect::Once] {
+            let server = BreakingServer::start(point).await;
+            let outbound = outbound();
+            let config = ClientConfig::new(Destination::Url(server.url("/a")), server.ca().as_bytes().to_vec());
+            let peer = outbound.client(&config).unwrap();
+            let call = Call { effect, ..call(LONG) };
+            let mut calls = 0;
+            // A call that comes too soon after another may find no connection that is free.
+            let last = loop {
+                let answered = peer.call(&call).await;
+                calls += 1;
+                if server.has_broken() || calls == 100 {
+                    break answered;
+                }
+                assert_eq!(answered.unwrap().status, 200);
+            };
+            let repeats = server.requests() - calls;
+            let is_unprocessed = matches!(point, BreakPoint::GoAwayBefore | BreakPoint::Refused);
+            // Behind the head of a response, or an error that the peer states, it is no longer the connection that failed.
+            let ends = matches!(
+                point,
+                BreakPoint::Request | BreakPoint::ResponseHead | BreakPoint::Stream | BreakPoint::GoAwayBehind
+            );
+            let is_repeated = is_unprocessed || (ends && effect == Effect::Idempotent);
+            let told = format!("{point:?} {effect:?}: {last:?}");
+            assert_eq!(repeats, usize::from(is_repeated), "{told}");
+            match last {
+                Ok(answer) => assert!(is_repeated && answer.status == 200, "{told}"),
+                Err(CallError::Failed(_)) => assert!(!is_repeated && effect == Effect::Idempotent, "{told}"),
+                Err(error) => assert!(!is_repeated && effect == Effect::Once && error.is_outcome_unknown(), "{told}"),
+            }
+        }
+    }
 }

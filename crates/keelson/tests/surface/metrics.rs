@@ -8,7 +8,7 @@ use serde_json::json;
 /// Labels of requests for config maps in a namespace.
 const CONFIG_MAPS: &str = r#"group="",version="v1",resource="configmaps",subresource="""#;
 
-async fn metrics(raw: &Raw) -> String {
+pub(super) async fn metrics(raw: &Raw) -> String {
     raw.get("/metrics").await.expect(200).text()
 }
 
@@ -61,6 +61,18 @@ async fn families_of_the_reference_server_are_there_with_its_names_and_labels() 
     at_least(1., "apiserver_storage_size_bytes", &["storage_cluster_id="]);
     at_least(1., "etcd_requests_total", &[r#"operation="create",group="",resource="configmaps""#]);
     at_least(1., "etcd_request_duration_seconds_count", &[r#"operation="create",group="",resource="configmaps""#]);
+    let maps = r#"group="",resource="configmaps""#;
+    at_least(1., "apiserver_request_filter_duration_seconds_count", &[r#"filter="authentication""#]);
+    at_least(1., "apiserver_request_filter_duration_seconds_count", &[r#"filter="impersonation""#]);
+    at_least(1., "apiserver_watch_cache_events_received_total", &[maps]);
+    at_least(1., "apiserver_watch_cache_initializations_total", &[maps]);
+    at_least(1., "apiserver_watch_cache_resource_version", &[maps]);
+    at_least(1., "apiserver_watch_cache_consistent_read_total", &[maps, r#"success="true",fallback="false""#]);
+    at_least(1., "apiserver_storage_list_total", &[maps, r#"storage="watchcache""#]);
+    at_least(1., "apiserver_cache_list_total", &[maps, "index="]);
+    at_least(1., "apiserver_cache_list_returned_objects_total", &[maps]);
+    at_least(1., "apiserver_request_body_size_bytes_count", &[maps, r#"verb="create""#]);
+    at_least(1., "field_validation_request_duration_seconds_count", &["field_validation="]);
     at_least(1., "kubernetes_build_info", &[r#"major="1",minor="36""#]);
     at_least(1., "kubernetes_feature_enabled", &[r#"name="APIListChunking",stage="""#]);
     at_least(1., "apiserver_impersonation_attempts_total", &[r#"mode="user-info",decision="allowed""#]);

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::{StreamExt as _, TryStreamExt as _, future, stream};
 use keelson_cache::{Collection, Entry, Snapshot, SnapshotError};
@@ -35,7 +36,10 @@ impl Registry {
         match at {
             ReadAt::Any => Ok(Some(collection.snapshot())),
             ReadAt::Newest => {
-                self.catch_up().await?;
+                let begun = Instant::now();
+                let reached = self.catch_up().await;
+                collection.counts().waited(begun.elapsed(), reached.is_ok());
+                reached?;
                 Ok(Some(collection.snapshot()))
             }
             ReadAt::NotOlderThan(revision) => {
@@ -83,6 +87,7 @@ impl Registry {
         let prefix = target.key_prefix();
         let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
         let collection = self.settled_collection(target).await?;
+        collection.counts().lists_from_store.increment();
         let root = collection.prefix();
         let to = range.to.map_or_else(|| StoreKey::prefix_end(root), |to| StoreKey::new(format!("{root}{to}")));
         let span = Span { from: StoreKey::new(format!("{root}{}", range.from)), to, revision };

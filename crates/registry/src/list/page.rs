@@ -47,29 +47,34 @@ impl KeyRange {
     }
 }
 
-/// Cuts the planned page. What an index has found of a selection holds all that is selected, in the order of the keys.
+/// Cuts the planned page, and returns the number of objects that it looked at. Objects that an index has found are all that the
+/// selection leaves, in the order of the keys.
 pub(super) fn cut(
     snapshot: &Snapshot,
     target: &Target,
     plan: &ListPlan,
     (selection, found): (&Selection, Option<&[Arc<Entry>]>),
     bounds: ListBounds,
-) -> ListPage {
+) -> (ListPage, usize) {
     let prefix = target.key_prefix();
     let range = KeyRange::below(&prefix, &plan.start).narrowed(target, selection);
     let relative = |key: &str| key.strip_prefix(prefix.as_str()).unwrap_or(key).to_owned();
     let token_after = |key: &str| plan.encode(&ContinueToken::after(snapshot.revision, &relative(key)));
     if selection.is_everything() {
-        return cut_range(snapshot, &range, plan.limit, token_after);
+        let page = cut_range(snapshot, &range, plan.limit, token_after);
+        let returned = page.items.known_len();
+        return (page, returned);
     }
     let mut chosen = Vec::new();
     let mut last = None;
     let mut continue_token = None;
+    let mut seen = 0;
     let candidates: Box<dyn Iterator<Item = &Arc<Entry>>> = match found {
         Some(found) => Box::new(found.iter().filter(|entry| range.holds(&entry.key))),
         None => Box::new(snapshot.select(&selection.index_terms(target), &range.from, range.to.as_deref())),
     };
     for (looked_at, entry) in candidates.enumerate() {
+        seen = looked_at + 1;
         if plan.to_next_visible {
             if !selection.matches(entry) {
                 continue;
@@ -90,7 +95,8 @@ pub(super) fn cut(
             chosen.push(entry.clone());
         }
     }
-    ListPage { revision: snapshot.revision, continue_token, remaining: None, items: ListItems::Chosen(chosen) }
+    let items = ListItems::Chosen(chosen);
+    (ListPage { revision: snapshot.revision, continue_token, remaining: None, items }, seen)
 }
 
 /// Cost: O(log n), whatever the size of the page.

@@ -4,9 +4,11 @@
 
 use keelson_access::FileReads;
 use keelson_access_config::{
-    AskedCounts, ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, Reloads, WebhookCounts,
+    AskedCounts, ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, Reloads, TOKEN_CACHE,
+    WebhookCounts,
 };
 use keelson_http::metrics::{HistogramSample, Sample};
+use keelson_meta::metering::AtomicHistogram;
 
 use super::{counter, gauge};
 
@@ -62,7 +64,45 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
     }));
     samples.extend(decision_samples(&authorizers.decision_counts()));
     samples.extend(webhook_samples(&authorizers.webhook_counts()));
+    samples.extend(token_cache_samples());
     samples
+}
+
+/// The kept answers of token webhooks.
+fn token_cache_samples() -> Vec<Sample> {
+    let of = |name, help, status: &str, value| Sample {
+        labels: vec![("status", status.to_owned())],
+        ..counter(name, help, value)
+    };
+    let help = "Tokens for webhooks, by whether an answer was kept";
+    let name = "authentication_token_cache_request_total";
+    let requests =
+        [of(name, help, "hit", TOKEN_CACHE.hits.count()), of(name, help, "miss", TOKEN_CACHE.misses.count())];
+    let help = "Calls of token webhooks, by outcome";
+    let name = "authentication_token_cache_fetch_total";
+    let fetches = [of(name, help, "ok", TOKEN_CACHE.fetched.get()), of(name, help, "error", TOKEN_CACHE.failed.get())];
+    let active = Sample {
+        labels: vec![("status", "in_flight".to_owned())],
+        ..gauge(
+            "authentication_token_cache_active_fetch_count",
+            "Calls of token webhooks that are under way",
+            TOKEN_CACHE.in_flight(),
+        )
+    };
+    requests.into_iter().chain(fetches).chain([active]).collect()
+}
+
+/// The times of tokens for webhooks.
+pub(crate) fn token_cache_times() -> Vec<HistogramSample> {
+    let (name, help) = (
+        "authentication_token_cache_request_duration_seconds",
+        "How long tokens for webhooks took, in seconds, by whether an answer was kept",
+    );
+    let of = |(status, times): (&str, &AtomicHistogram)| {
+        Some(HistogramSample::of(&[times], name, help)?.with(vec![("status", status.to_owned())]))
+    };
+    let all: [(&str, &AtomicHistogram); 2] = [("hit", &TOKEN_CACHE.hits), ("miss", &TOKEN_CACHE.misses)];
+    all.into_iter().filter_map(of).collect()
 }
 
 fn decision_samples(authorizers: &[DecisionCounts]) -> Vec<Sample> {

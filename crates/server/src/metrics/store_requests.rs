@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use keelson_http::metrics::{AtomicHistogram, Buckets, HistogramSample, MetricKind, Sample};
+use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
+use keelson_meta::metering::{AtomicHistogram, Buckets};
 use keelson_registry::Registry;
 use keelson_storage::{StoreKey, StoreMeter, StoreOperation};
 use parking_lot::RwLock;
@@ -81,7 +82,8 @@ impl StoreRequests {
             for (operation, index) in StoreOperation::ALL.into_iter().zip(0..) {
                 for (resource, places) in &places {
                     let value: u64 = places.iter().map(|place| value(&place.0[index])).sum();
-                    if value > 0 {
+                    // A place that was asked has errors too, be it none: a rate needs the first value.
+                    if places.iter().any(|place| place.0[index].times.count() > 0) {
                         let labels = labels(operation, resource);
                         samples.push(Sample { name, help, kind: MetricKind::Counter, labels, value: value as f64 });
                     }
@@ -103,7 +105,7 @@ impl StoreRequests {
             for (resource, places) in &places {
                 let times: Vec<&AtomicHistogram> = places.iter().map(|place| &place.0[index].times).collect();
                 let help = "How long the engine of the store took to answer requests, in seconds";
-                let sample = AtomicHistogram::sample(&times, "etcd_request_duration_seconds", help);
+                let sample = HistogramSample::of(&times, "etcd_request_duration_seconds", help);
                 let sample = sample.filter(|sample| sample.count > 0);
                 samples.extend(sample.map(|sample| HistogramSample { labels: labels(operation, resource), ..sample }));
             }

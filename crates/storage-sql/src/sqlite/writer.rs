@@ -147,7 +147,7 @@ impl Writer {
             return waiting.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(reason.clone())));
         }
         if let Some(Err(why)) = self.places.as_ref().map(Places::check) {
-            return waiting.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(why.clone())));
+            return waiting.drain(..).for_each(|job| job.fail(&StoreError::ReadOnly(why.clone())));
         }
         let connection = self.connection.clone();
         let connection = connection.lock();

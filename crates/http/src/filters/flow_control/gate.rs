@@ -44,6 +44,9 @@ struct State {
     waits: Times,
     vain_waits: Times,
     executions: Times,
+    /// The seats of requests that were given some, and the requests in the queue behind each one that waits.
+    costs: Numbers<COST_ENDS>,
+    queue_lengths: Numbers<LENGTH_ENDS>,
     /// The last second with refusals, and the number of seconds with refusals up to it.
     refused: Option<(Instant, u32)>,
 }
@@ -69,6 +72,8 @@ pub(super) struct Counts {
     pub(super) waits: Times,
     pub(super) vain_waits: Times,
     pub(super) executions: Times,
+    pub(super) costs: Numbers<COST_ENDS>,
+    pub(super) queue_lengths: Numbers<LENGTH_ENDS>,
 }
 
 /// Upper ends of the buckets of times, in seconds: those of kube-apiserver.
@@ -95,6 +100,42 @@ impl Times {
     /// The ends of the buckets with how many times each has that those before have not.
     pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
         TIME_BUCKETS.into_iter().zip(self.counts).collect()
+    }
+}
+
+/// Upper ends of the buckets of seats, and their number: those of kube-apiserver.
+const COST_BUCKETS: [f64; COST_ENDS] = [1., 2., 4., 8., 16., 32., 64., 100.];
+const COST_ENDS: usize = 8;
+/// Upper ends of the buckets of lengths of queues, and their number: those of kube-apiserver.
+const LENGTH_BUCKETS: [f64; LENGTH_ENDS] = [0., 10., 25., 50., 100., 250., 500., 1000.];
+const LENGTH_ENDS: usize = 8;
+
+/// Numbers of things, counted under the lock of a gate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers<const N: usize> {
+    ends: [f64; N],
+    counts: [u64; N],
+    pub(super) count: u64,
+    pub(super) sum: f64,
+}
+
+impl<const N: usize> Numbers<N> {
+    const fn new(ends: [f64; N]) -> Self {
+        Self { ends, counts: [0; N], count: 0, sum: 0. }
+    }
+
+    fn note(&mut self, number: usize) {
+        let number = number as f64;
+        if let Some(bucket) = self.ends.iter().position(|end| number <= *end) {
+            self.counts[bucket] += 1;
+        }
+        self.count += 1;
+        self.sum += number;
+    }
+
+    /// The ends of the buckets with how many numbers each has that those before have not.
+    pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
+        self.ends.into_iter().zip(self.counts).collect()
     }
 }
 
@@ -133,6 +174,8 @@ impl Gate {
             waits: Times::default(),
             vain_waits: Times::default(),
             executions: Times::default(),
+            costs: Numbers::new(COST_BUCKETS),
+            queue_lengths: Numbers::new(LENGTH_BUCKETS),
             refused: None,
         };
         Self { state: Mutex::new(state), seats, most_waiting }
@@ -181,6 +224,8 @@ impl Gate {
             }
             let (grant, granted) = oneshot::channel();
             state.enqueue(holder, Waiter { cost, is_returning, grant });
+            let length = state.waiting_count;
+            state.queue_lengths.note(length);
             granted
         };
         let guard = WaitGuard { gate: self, holder };
@@ -221,6 +266,8 @@ impl Gate {
             waits: state.waits,
             vain_waits: state.vain_waits,
             executions: state.executions,
+            costs: state.costs,
+            queue_lengths: state.queue_lengths,
         }
     }
 
@@ -228,6 +275,7 @@ impl Gate {
         state.held.take(holder, cost);
         state.executing += 1;
         state.dispatched += 1;
+        state.costs.note(cost);
         Seats { gate: self.clone(), holder, cost, waited: Duration::ZERO, granted }
     }
 

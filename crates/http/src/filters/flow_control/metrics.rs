@@ -10,7 +10,7 @@ use crate::metrics::{HistogramSample, MetricKind, Sample};
 type Family = (&'static str, &'static str, MetricKind, fn(&Counts) -> u64);
 
 /// Families by level, flow schema and kind of request.
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 9] = [
     (
         "apiserver_flowcontrol_dispatched_requests_total",
         "Requests that were given seats",
@@ -28,10 +28,18 @@ const FAMILIES: [Family; 6] = [
     }),
     ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken", MetricKind::Gauge, |counts| counts.taken),
     // Levels lend no seats to each other, so their limits are those that they were given.
-    (LIMIT, "Seats that there are", MetricKind::Gauge, |counts| counts.seats),
+    (LIMITS[0], "Seats that there are", MetricKind::Gauge, |counts| counts.seats),
+    (LIMITS[1], "Seats that there are at this moment", MetricKind::Gauge, |counts| counts.seats),
+    (LIMITS[2], "Seats that there are at the least", MetricKind::Gauge, |counts| counts.seats),
+    (LIMITS[3], "Seats that there are at the most", MetricKind::Gauge, |counts| counts.seats),
 ];
-/// The name of the family of limits, which belong to no flow schema.
-const LIMIT: &str = "apiserver_flowcontrol_nominal_limit_seats";
+/// The names of the families of limits, which belong to no flow schema.
+const LIMITS: [&str; 4] = [
+    "apiserver_flowcontrol_nominal_limit_seats",
+    "apiserver_flowcontrol_current_limit_seats",
+    "apiserver_flowcontrol_lower_limit_seats",
+    "apiserver_flowcontrol_upper_limit_seats",
+];
 
 /// The level, the flow schema, and the kind of request of a gate.
 struct Place {
@@ -63,7 +71,7 @@ pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
     for (name, help, kind, value) in FAMILIES {
         samples.extend(gates.iter().map(|(place, counts)| {
             let mut labels = place.labels();
-            labels.retain(|(label, _)| name != LIMIT || *label != "flow_schema");
+            labels.retain(|(label, _)| !LIMITS.contains(&name) || *label != "flow_schema");
             Sample { name, help, kind, labels, value: value(counts) as f64 }
         }));
     }
@@ -114,5 +122,22 @@ pub(in crate::filters) fn histograms(control: &FlowControl) -> Vec<HistogramSamp
         let name = "apiserver_flowcontrol_request_execution_seconds";
         one(name, help, place.labels(), ("type", "regular"), &counts.executions)
     });
-    waits.chain(executions).collect()
+    let numbers = |name, help, (labels, sum, count, buckets): (_, f64, u64, Vec<(f64, u64)>)| HistogramSample {
+        name,
+        help,
+        labels,
+        sum,
+        count,
+        buckets,
+    };
+    let costs = gates.iter().map(|(place, Counts { costs, .. })| {
+        let (name, help) = ("apiserver_flowcontrol_work_estimated_seats", "Seats that requests were given");
+        numbers(name, help, (place.labels(), costs.sum, costs.count, costs.buckets()))
+    });
+    let lengths = gates.iter().map(|(place, Counts { queue_lengths, .. })| {
+        let name = "apiserver_flowcontrol_request_queue_length_after_enqueue";
+        let help = "Requests in the queue once a request has joined it";
+        numbers(name, help, (place.labels(), queue_lengths.sum, queue_lengths.count, queue_lengths.buckets()))
+    });
+    waits.chain(executions).chain(costs).chain(lengths).collect()
 }

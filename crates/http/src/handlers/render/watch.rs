@@ -245,6 +245,9 @@ impl EventEncoder {
     }
 
     fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Result<Bytes, ApiError> {
+        if let Some(meter) = self.meter.as_ref().filter(|_| initial_events_end) {
+            meter.initial_events_end();
+        }
         if self.renderer.representation.object_form == ObjectForm::Whole && !self.is_protobuf() {
             return Ok(bookmark_frame(self.renderer.view.kind(), revision, initial_events_end));
         }

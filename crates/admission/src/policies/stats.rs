@@ -1,0 +1,138 @@
+//! Counts and times of policies and of match conditions, for metrics.
+//!
+//! Labels, outcomes and buckets are kube-apiserver's. A policy is timed as a whole for each set of parameters, and each of its expressions
+//! counts with an equal part of that time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keelson_meta::metering::{AtomicHistogram, Buckets, Count, Series};
+use keelson_registry::Operation;
+
+use crate::conditions::Met;
+
+/// Upper ends of the buckets of expressions, in nanoseconds.
+static CHECK_BUCKETS: Buckets = Buckets::of_short_durations(&[500, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000]);
+/// Upper ends of the buckets of match conditions, in microseconds.
+static CONDITION_BUCKETS: Buckets = Buckets::of_durations(&[1_000, 5_000, 10_000, 25_000, 100_000, 200_000, 250_000]);
+
+/// The error of an expression.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyError {
+    /// It had none.
+    #[default]
+    None,
+    /// It does not compile.
+    Compile,
+    /// It has no value, or another fault keeps the policy from its work.
+    Invalid,
+    /// It costs too much.
+    OutOfBudget,
+}
+
+impl PolicyError {
+    /// The value of a label in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "no_error",
+            Self::Compile => "compile_error",
+            Self::Invalid => "invalid_error",
+            Self::OutOfBudget => "out_of_budget",
+        }
+    }
+}
+
+/// The labels of expressions that are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PolicyKey {
+    /// The name of the policy.
+    pub policy: String,
+    /// The name of its binding.
+    pub binding: String,
+    /// The error.
+    pub error: PolicyError,
+    /// What was done about it: `allow`, `deny`, `audit` or `warn`; empty for a policy that mutates.
+    pub action: &'static str,
+}
+
+/// The labels of match conditions that are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConditionKey {
+    /// The name of the policy or webhook.
+    pub name: String,
+    /// `policy` or `webhook`.
+    pub kind: &'static str,
+    /// The type of a webhook; `validate` for policies.
+    pub stage: &'static str,
+    /// What the request does.
+    pub operation: Operation,
+}
+
+/// The counts of the match conditions of one policy or webhook.
+#[derive(Debug)]
+pub struct ConditionCounts {
+    /// The times of their evaluations.
+    pub times: AtomicHistogram,
+    /// Evaluations that had errors.
+    pub errors: Count,
+}
+
+/// The counts of policies, and of the match conditions of policies and webhooks.
+#[derive(Debug)]
+pub struct PolicyStats {
+    validating: Series<PolicyKey, AtomicHistogram>,
+    mutating: Series<PolicyKey, AtomicHistogram>,
+    conditions: Series<ConditionKey, ConditionCounts>,
+}
+
+impl Default for PolicyStats {
+    fn default() -> Self {
+        let checks = || AtomicHistogram::new(&CHECK_BUCKETS);
+        let conditions = || ConditionCounts { times: AtomicHistogram::new(&CONDITION_BUCKETS), errors: Count::new() };
+        Self { validating: Series::new(checks), mutating: Series::new(checks), conditions: Series::new(conditions) }
+    }
+}
+
+impl PolicyStats {
+    pub(crate) fn validated(&self, key: PolicyKey, took: Duration) {
+        observe(&self.validating, key, took);
+    }
+
+    pub(crate) fn mutated(&self, key: PolicyKey, took: Duration) {
+        observe(&self.mutating, key, took);
+    }
+
+    /// Evaluates match conditions, and counts that.
+    pub(crate) fn timed(&self, key: ConditionKey, evaluate: impl FnOnce() -> Met) -> Met {
+        let begun = Instant::now();
+        let met = evaluate();
+        if let Some(counts) = self.conditions.of(&key, || key.clone()) {
+            counts.times.observe_duration(begun.elapsed());
+            if matches!(met, Met::Unknown(_)) {
+                counts.errors.increment();
+            }
+        }
+        met
+    }
+
+    /// The times of the expressions of policies that validate.
+    pub fn validations(&self) -> Vec<(PolicyKey, Arc<AtomicHistogram>)> {
+        self.validating.all()
+    }
+
+    /// The times of the expressions of policies that mutate.
+    pub fn mutations(&self) -> Vec<(PolicyKey, Arc<AtomicHistogram>)> {
+        self.mutating.all()
+    }
+
+    /// The counts of match conditions.
+    pub fn match_conditions(&self) -> Vec<(ConditionKey, Arc<ConditionCounts>)> {
+        self.conditions.all()
+    }
+}
+
+fn observe(series: &Series<PolicyKey, AtomicHistogram>, key: PolicyKey, took: Duration) {
+    if let Some(times) = series.of(&key, || key.clone()) {
+        times.observe_duration(took);
+    }
+}

@@ -1,0 +1,126 @@
+//! Counts of one collection, for metrics that name its resource.
+//!
+//! They begin anew with a collection that takes the place of another, as counters of Prometheus may.
+
+use std::fmt;
+use std::time::Duration;
+
+use keelson_meta::metering::{AtomicHistogram, Buckets, Count};
+
+/// Upper ends of the buckets of waits, in microseconds.
+static WAIT_BUCKETS: Buckets = Buckets::of_durations(&[
+    5_000, 25_000, 50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000, 1_250_000, 1_500_000, 2_000_000,
+    3_000_000,
+]);
+
+/// The index that a list was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListIndex {
+    /// None: a range of keys.
+    None,
+    /// That of a field.
+    Field,
+    /// That of a label.
+    Label,
+}
+
+impl ListIndex {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Field, Self::Label];
+
+    /// The value of a label in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Field => "field",
+            Self::Label => "label",
+        }
+    }
+}
+
+/// The lists of one index.
+#[derive(Debug, Default)]
+pub struct ListCounts {
+    /// Their number.
+    pub lists: Count,
+    /// The objects that were looked at.
+    pub fetched: Count,
+}
+
+/// What happened to a collection.
+pub struct CollectionCounts {
+    /// Events from the store, each of which all its watches were offered.
+    pub events: Count,
+    /// Loads of all objects.
+    pub loads: Count,
+    /// Objects of these loads.
+    pub loaded: Count,
+    /// Stored values that are no objects.
+    pub undecodable: Count,
+    /// Comparisons with the store that found no difference.
+    pub checks: Count,
+    /// Comparisons that found a difference.
+    pub differences: Count,
+    /// Lists from the cache, by [`ListIndex`].
+    pub lists: [ListCounts; ListIndex::ALL.len()],
+    /// Objects that lists from the cache tested by their selectors.
+    pub evaluated: Count,
+    /// Objects that lists from the cache returned.
+    pub returned: Count,
+    /// Lists from the history of the store.
+    pub lists_from_store: Count,
+    /// Lists of the newest state that were answered.
+    pub consistent_reads: Count,
+    /// Lists of the newest state that were refused, since the cache did not reach it.
+    pub inconsistent_reads: Count,
+    /// The times for which lists waited until the cache was fresh enough.
+    pub waits: AtomicHistogram,
+}
+
+impl Default for CollectionCounts {
+    fn default() -> Self {
+        Self {
+            events: Count::new(),
+            loads: Count::new(),
+            loaded: Count::new(),
+            undecodable: Count::new(),
+            checks: Count::new(),
+            differences: Count::new(),
+            lists: Default::default(),
+            evaluated: Count::new(),
+            returned: Count::new(),
+            lists_from_store: Count::new(),
+            consistent_reads: Count::new(),
+            inconsistent_reads: Count::new(),
+            waits: AtomicHistogram::new(&WAIT_BUCKETS),
+        }
+    }
+}
+
+impl CollectionCounts {
+    /// Counts a list from the cache that looked at `fetched` objects, tested `evaluated` and returned `returned`.
+    pub fn listed(&self, index: ListIndex, fetched: usize, evaluated: usize, returned: usize) {
+        let of_index = &self.lists[index as usize];
+        of_index.lists.increment();
+        of_index.fetched.add(fetched as u64);
+        self.evaluated.add(evaluated as u64);
+        self.returned.add(returned as u64);
+    }
+
+    /// Counts a list of the newest state that waited so long for it.
+    pub fn waited(&self, time: Duration, was_reached: bool) {
+        self.waits.observe_duration(time);
+        if was_reached { self.consistent_reads.increment() } else { self.inconsistent_reads.increment() }
+    }
+
+    pub(crate) fn loaded(&self, objects: usize) {
+        self.loads.increment();
+        self.loaded.add(objects as u64);
+    }
+}
+
+impl fmt::Debug for CollectionCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CollectionCounts").field("events", &self.events).finish_non_exhaustive()
+    }
+}

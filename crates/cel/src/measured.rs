@@ -1,0 +1,26 @@
+//! Times of compiling and evaluating expressions, of the whole process, for metrics.
+//!
+//! An observation costs two readings of the clock and two atomic additions.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use keelson_meta::metering::{AtomicHistogram, Buckets};
+
+/// Upper ends of the buckets, in microseconds: kube-apiserver's.
+static BUCKETS: Buckets = Buckets::of_durations(&[
+    5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
+]);
+
+/// The times of compilations, one for each expression.
+pub static COMPILATIONS: LazyLock<AtomicHistogram> = LazyLock::new(|| AtomicHistogram::new(&BUCKETS));
+/// The times of evaluations: one for all rules of an object, and one for each expression of a policy.
+pub static EVALUATIONS: LazyLock<AtomicHistogram> = LazyLock::new(|| AtomicHistogram::new(&BUCKETS));
+
+/// Does some work, and notes its time.
+pub fn timed<T>(times: &AtomicHistogram, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    times.observe_duration(begun.elapsed());
+    done
+}

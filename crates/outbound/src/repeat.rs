@@ -1,0 +1,151 @@
+//! The rule for requests that end without a response: which of them are sent again, and which have an unknown outcome.
+//!
+//! A request that its peer did not process is sent again, whatever it does. A request that may have been processed is sent again only where
+//! processing it twice does the same as processing it once. The outcome of any other is unknown, and its error says so. Each request of
+//! this crate follows this rule: calls of webhooks, requests to aggregated servers, and requests that are passed on.
+
+use std::error::Error as StdError;
+use std::io;
+use std::time::Duration;
+
+use http::Method;
+
+use crate::fault::DialError;
+
+/// The waits before a request is sent again. A kept connection that has ended says nothing of the next one, so the first repeat is
+/// immediate.
+const WAITS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(200)];
+
+/// The effect of a request that is processed twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The effect of processing it once.
+    Idempotent,
+    /// Another: an object is made twice, or the second response contradicts the first.
+    Once,
+}
+
+impl Effect {
+    /// The effect that a method promises. DELETE and PUT are idempotent for the object but not for the client: a repeat that follows a
+    /// success gets 404 or 409.
+    pub fn of(method: &Method) -> Self {
+        match *method {
+            Method::GET | Method::HEAD | Method::OPTIONS => Self::Idempotent,
+            _ => Self::Once,
+        }
+    }
+}
+
+/// The way in which a request ended without a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It was not sent: there was no connection, or the connection gave it back.
+    NotSent {
+        /// The connection had carried requests before.
+        was_kept: bool,
+    },
+    /// The peer refused the stream before it processed any of it.
+    Refused,
+    /// The connection ended behind the request.
+    Lost {
+        /// The connection had carried requests before.
+        was_kept: bool,
+    },
+    /// Another failure behind the request, such as a response that is not HTTP.
+    Other,
+}
+
+impl Failure {
+    /// The failure that an error of a connection shows.
+    pub(crate) fn of(error: &(dyn StdError + 'static), was_kept: bool) -> Self {
+        let causes = || std::iter::successors(Some(error), |error| (*error).source());
+        let is_unsent = |cause: &(dyn StdError + 'static)| {
+            let http = cause.downcast_ref::<hyper::Error>();
+            cause.is::<DialError>() || http.is_some_and(|error| error.is_canceled() || error.is_closed())
+        };
+        if causes().any(|cause| cause.downcast_ref::<h2::Error>().is_some_and(is_refusal)) {
+            Self::Refused
+        } else if causes().any(is_unsent) {
+            Self::NotSent { was_kept }
+        } else if causes().any(is_end_of_connection) {
+            Self::Lost { was_kept }
+        } else {
+            Self::Other
+        }
+    }
+
+    /// Returns true where the peer may have processed the request.
+    pub(crate) const fn is_outcome_unknown(self) -> bool {
+        match self {
+            Self::NotSent { .. } | Self::Refused => false,
+            Self::Lost { .. } | Self::Other => true,
+        }
+    }
+}
+
+/// Returns true where the peer says that it did not and will not process the stream (RFC 9113, 6.8 and 8.7).
+fn is_refusal(error: &h2::Error) -> bool {
+    // A GOAWAY ends the streams above its last stream identifier alone, and those that were not opened yet. Streams up to that one end
+    // with the connection.
+    let is_above_last_stream = error.is_go_away();
+    let is_refused_stream = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (is_above_last_stream || is_refused_stream)
+}
+
+fn is_end_of_connection(cause: &(dyn StdError + 'static)) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message)
+        || matches!(io, Some(ConnectionReset | BrokenPipe | UnexpectedEof))
+}
+
+/// The repeats of one request.
+pub(crate) struct Repeats {
+    effect: Effect,
+    waits: std::array::IntoIter<Duration, { WAITS.len() }>,
+}
+
+impl Repeats {
+    pub(crate) fn new(effect: Effect) -> Self {
+        Self { effect, waits: WAITS.into_iter() }
+    }
+
+    /// The wait before the request is sent again; `None` where it must not be sent again, or was sent often enough.
+    pub(crate) fn wait(&mut self, failure: Failure) -> Option<Duration> {
+        let may_repeat = match failure {
+            // A new connection that fails shows that the peer is down or refuses this server. Another one would fare no better.
+            Failure::NotSent { was_kept } => was_kept,
+            Failure::Refused => true,
+            Failure::Lost { was_kept } => was_kept && self.effect == Effect::Idempotent,
+            Failure::Other => false,
+        };
+        if may_repeat { self.waits.next() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_request_that_was_not_processed_or_may_be_processed_twice_is_repeated() {
+        use Effect::{Idempotent, Once};
+        use Failure::{Lost, NotSent, Other, Refused};
+        let check = |failure: Failure, repeated: &[Effect], is_unknown: bool| {
+            for effect in [Idempotent, Once] {
+                let repeats = Repeats::new(effect).wait(failure).is_some();
+                assert_eq!(repeats, repeated.contains(&effect), "{failure:?} {effect:?}");
+            }
+            assert_eq!(failure.is_outcome_unknown(), is_unknown, "{failure:?}");
+        };
+        check(NotSent { was_kept: true }, &[Idempotent, Once], false);
+        check(NotSent { was_kept: false }, &[], false);
+        check(Refused, &[Idempotent, Once], false);
+        check(Lost { was_kept: true }, &[Idempotent], true);
+        check(Lost { was_kept: false }, &[], true);
+        check(Other, &[], true);
+        let mut repeats = Repeats::new(Idempotent);
+        assert_eq!(std::iter::from_fn(|| repeats.wait(Refused)).collect::<Vec<_>>(), WAITS);
+        assert_eq!((Effect::of(&Method::GET), Effect::of(&Method::DELETE)), (Idempotent, Once));
+    }
+}

@@ -1,0 +1,97 @@
+//! Policies in expressions, match conditions and expressions as such, under upstream's names.
+//!
+//! The counts of policies belong to a server, those of expressions to the process.
+
+use std::sync::Arc;
+
+use keelson_admission::expression_times::{COMPILATIONS, EVALUATIONS};
+use keelson_admission::{ConditionKey, PolicyKey, PolicyStats};
+use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
+use keelson_meta::metering::AtomicHistogram;
+
+/// The counts of the expressions of policies, and of errors of match conditions.
+pub(crate) fn policy_samples(stats: &PolicyStats) -> Vec<Sample> {
+    let checks = |name, help, all: Vec<(PolicyKey, Arc<AtomicHistogram>)>| {
+        let one = move |(key, times): (PolicyKey, Arc<AtomicHistogram>)| Sample {
+            name,
+            help,
+            kind: MetricKind::Counter,
+            labels: policy_labels(key),
+            value: times.count() as f64,
+        };
+        all.into_iter().map(one).collect::<Vec<_>>()
+    };
+    let help = "Expressions of validating policies, by policy, binding, error and what was done";
+    let mut samples = checks("apiserver_validating_admission_policy_check_total", help, stats.validations());
+    let help = "Expressions of mutating policies, by policy, binding and error";
+    samples.extend(checks("apiserver_mutating_admission_policy_check_total", help, stats.mutations()));
+    samples.extend(stats.match_conditions().into_iter().map(|(key, counts)| Sample {
+        name: "apiserver_admission_match_condition_evaluation_errors_total",
+        help: "Match conditions that could not be evaluated, by policy or webhook and operation",
+        kind: MetricKind::Counter,
+        labels: condition_labels(key),
+        value: counts.errors.get() as f64,
+    }));
+    samples
+}
+
+/// The times of expressions.
+pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
+    let mut samples = Vec::new();
+    let (name, help) = (
+        "apiserver_validating_admission_policy_check_duration_seconds",
+        "How long expressions of validating policies took, in seconds, by policy, binding, error and what was done",
+    );
+    samples.extend(
+        stats
+            .validations()
+            .into_iter()
+            .filter_map(|(key, times)| Some(HistogramSample::of(&[&*times], name, help)?.with(policy_labels(key)))),
+    );
+    let (name, help) = (
+        "apiserver_mutating_admission_policy_check_duration_seconds",
+        "How long expressions of mutating policies took, in seconds, by policy, binding and error",
+    );
+    samples.extend(
+        stats
+            .mutations()
+            .into_iter()
+            .filter_map(|(key, times)| Some(HistogramSample::of(&[&*times], name, help)?.with(policy_labels(key)))),
+    );
+    let (name, help) = (
+        "apiserver_admission_match_condition_evaluation_seconds",
+        "How long match conditions took, in seconds, by policy or webhook and operation",
+    );
+    samples.extend(stats.match_conditions().into_iter().filter_map(|(key, counts)| {
+        Some(HistogramSample::of(&[&counts.times], name, help)?.with(condition_labels(key)))
+    }));
+    samples.extend(expression_times());
+    samples
+}
+
+/// The times of compiling and evaluating expressions, wherever they stand.
+fn expression_times() -> impl Iterator<Item = HistogramSample> {
+    let help = "How long it took to compile an expression, in seconds";
+    let compilations = HistogramSample::of(&[&*COMPILATIONS], "apiserver_cel_compilation_duration_seconds", help);
+    let help = "How long it took to evaluate the rules of an object or an expression of a policy, in seconds";
+    let evaluations = HistogramSample::of(&[&*EVALUATIONS], "apiserver_cel_evaluation_duration_seconds", help);
+    compilations.into_iter().chain(evaluations)
+}
+
+fn policy_labels(key: PolicyKey) -> Vec<(&'static str, String)> {
+    let PolicyKey { policy, binding, error, action } = key;
+    let mut labels = vec![("policy", policy), ("policy_binding", binding), ("error_type", error.as_str().to_owned())];
+    if !action.is_empty() {
+        labels.push(("enforcement_action", action.to_owned()));
+    }
+    labels
+}
+
+fn condition_labels(key: ConditionKey) -> Vec<(&'static str, String)> {
+    vec![
+        ("name", key.name),
+        ("kind", key.kind.to_owned()),
+        ("type", key.stage.to_owned()),
+        ("operation", key.operation.as_str().to_owned()),
+    ]
+}

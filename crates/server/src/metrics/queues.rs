@@ -1,0 +1,70 @@
+//! The queues of controllers, under the names that Kubernetes' work queues have.
+//!
+//! Queues of one name are one series.
+
+use keelson_controllers::QueueMeter;
+use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
+use keelson_meta::metering::AtomicHistogram;
+
+/// A family by queue: its name, its help, how it behaves, and its value.
+type Family = (&'static str, &'static str, MetricKind, fn(&QueueMeter) -> f64);
+
+const FAMILIES: [Family; 5] = [
+    ("workqueue_depth", "Keys that wait for a worker, by queue", MetricKind::Gauge, |meter| meter.depth() as f64),
+    ("workqueue_adds_total", "Keys that were given a turn, by queue", MetricKind::Counter, |meter| {
+        meter.adds.get() as f64
+    }),
+    ("workqueue_retries_total", "Turns that failed and are repeated, by queue", MetricKind::Counter, |meter| {
+        meter.retries.get() as f64
+    }),
+    (
+        "workqueue_unfinished_work_seconds",
+        "How long the turns under way have taken together, in seconds, by queue",
+        MetricKind::Gauge,
+        |meter| meter.unfinished().0.as_secs_f64(),
+    ),
+    (
+        "workqueue_longest_running_processor_seconds",
+        "How long the longest turn under way has taken, in seconds, by queue",
+        MetricKind::Gauge,
+        |meter| meter.unfinished().1.as_secs_f64(),
+    ),
+];
+
+type Histograms = (&'static str, &'static str, fn(&QueueMeter) -> &AtomicHistogram);
+
+const HISTOGRAMS: [Histograms; 2] = [
+    ("workqueue_queue_duration_seconds", "How long keys waited for a worker, in seconds, by queue", |meter| {
+        &meter.waits
+    }),
+    ("workqueue_work_duration_seconds", "How long turns took, in seconds, by queue", |meter| &meter.turns),
+];
+
+/// The counts and gauges of all queues.
+pub(crate) fn queue_samples() -> Vec<Sample> {
+    let queues = QueueMeter::all();
+    let mut samples = Vec::new();
+    for (name, help, kind, value) in FAMILIES {
+        samples.extend(queues.iter().map(|(queue, meter)| Sample {
+            name,
+            help,
+            kind,
+            labels: vec![("name", (*queue).to_owned())],
+            value: value(meter),
+        }));
+    }
+    samples
+}
+
+/// The times of all queues.
+pub(crate) fn queue_times() -> Vec<HistogramSample> {
+    let queues = QueueMeter::all();
+    let mut samples = Vec::new();
+    for (name, help, histogram) in HISTOGRAMS {
+        samples.extend(queues.iter().filter_map(|(queue, meter)| {
+            let labels = vec![("name", (*queue).to_owned())];
+            Some(HistogramSample::of(&[histogram(meter)], name, help)?.with(labels))
+        }));
+    }
+    samples
+}
