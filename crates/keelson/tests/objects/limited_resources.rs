@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use keelson_server::AdmissionConfiguration;
+use keelson_server::{AdmissionConfiguration, Switches};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -38,7 +38,12 @@ async fn start() -> (TestServer, Raw) {
     let path = files.path().join("admission.yaml");
     std::fs::write(&path, SETTINGS).unwrap();
     let settings = AdmissionConfiguration::from_file(&path).unwrap();
-    let server = TestServer::builder().configure(move |config| config.admission_configuration = settings).start().await;
+    let controllers = Switches::parse(["resourcequota-controller", "namespace-controller"]).unwrap();
+    let builder = TestServer::builder().configure(move |config| {
+        config.admission_configuration = settings;
+        config.controllers = controllers;
+    });
+    let server = builder.start().await;
     let raw = server.raw();
     for namespace in ["lab", "other"] {
         raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await.expect(201);
