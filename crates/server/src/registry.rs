@@ -62,7 +62,7 @@ pub(crate) fn registry_of(
         pod_security: config.pod_security.clone(),
     };
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
-    let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
+    let registry = keelson_builtin::registry(store, cache, config.clock.clone(), config.random.clone(), settings);
     let registry = registry.with_authorizer(rights.authorizer()).with_admission(admission);
     Ok((Arc::new(registry), counts))
 }
