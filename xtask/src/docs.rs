@@ -21,7 +21,7 @@ const MDBOOK: &str = "0.5";
 const GENERATORS: &[&[&str]] = &[
     &["test", "--package", "keelson", "--bin", "keelson", "--", "reference"],
     &["test", "--package", "keelson-query", "--lib", "--", "reference"],
-    &["test", "--package", "keelson-validation", "--lib", "--", "document"],
+    &["test", "--package", "keelson-builtin", "--lib", "--", "document"],
 ];
 
 /// A page of the repository: its path from the root, with slashes, and its text.

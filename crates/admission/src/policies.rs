@@ -20,10 +20,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keelson_access::follow::{Follower, Index, decoded};
+use keelson_builtin::key_prefix;
 use keelson_cache::{Cache, Entry};
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{AdmissionAttributes, Interest, key_prefix};
+use keelson_registry::{AdmissionAttributes, Interest};
 
 pub(crate) use mutating::MutatingPolicies;
 pub use stats::{ConditionCounts, ConditionKey, PolicyError, PolicyKey, PolicyStats};

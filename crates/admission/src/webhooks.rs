@@ -16,17 +16,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use call::{CallFault, Invocation};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use hook::Hook;
 use keelson_access::follow::{Follower, Index, decoded};
 use keelson_access_config::HostCredentials;
+use keelson_builtin::key_prefix;
 use keelson_cache::{Cache, Entry};
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Object};
 use keelson_outbound::Outbound;
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, key_prefix};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
 use keelson_supervision::RepeatLog;
+use patch::Patched;
 
 use crate::conditions::Met;
 use crate::matching::Endpoint;
@@ -34,9 +38,6 @@ use crate::policies::{ConditionKey, PolicyStats};
 use crate::request;
 use crate::scene::{Rights, Scene};
 use crate::shown::Shown;
-use call::{CallFault, Invocation};
-use hook::Hook;
-use patch::Patched;
 pub use stats::{Rejection, WebhookKey, WebhookStats, WebhookTimes};
 
 const GROUP: &str = "admissionregistration.k8s.io";

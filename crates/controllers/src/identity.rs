@@ -99,7 +99,7 @@ impl IdentityLease {
         config: IdentityConfig,
     ) -> Result<Self, ApiError> {
         let client = Client::of_upkeep(registry, SERVER_MANAGER);
-        let key = identity_key(&config.server_id)?;
+        let key = identity_key(&config.server_id);
         let holder = format!("{}{}", leases::holder_prefix(&config.server_id), random.uuid());
         let mut lease = Self { client, fence, config, holder, key, registration: 0, held: None };
         let Err(error) = lease.take(Namesake::Replace).await else { return Ok(lease) };
@@ -332,9 +332,6 @@ fn is_told(lease: &Object, annotations: &BTreeMap<String, String>) -> bool {
 }
 
 /// Where the identity of a server is stored.
-///
-/// # Errors
-/// 500 when leases are not stored.
-pub fn identity_key(server_id: &str) -> Result<StoreKey, ApiError> {
-    Ok(StoreKey::new(leases::key_prefix()? + server_id))
+pub fn identity_key(server_id: &str) -> StoreKey {
+    StoreKey::new(leases::key_prefix() + server_id)
 }

@@ -25,12 +25,10 @@ pub(crate) fn collection(client: &Client) -> Result<Target, ApiError> {
     client.collection(GROUP, "v1", PLURAL, Some(NAMESPACE))
 }
 
-/// What the keys of these leases begin with.
-///
-/// # Errors
-/// 500 when leases are not stored.
-pub(crate) fn key_prefix() -> Result<String, ApiError> {
-    Ok(format!("{}{NAMESPACE}/", keelson_registry::key_prefix(GROUP, PLURAL)?))
+/// The start of the keys of these leases, as kube-apiserver has it. A server takes its lease before it serves anything, so that no
+/// surface has the place yet.
+pub(crate) fn key_prefix() -> String {
+    format!("/registry/{PLURAL}/{NAMESPACE}/")
 }
 
 /// Who holds a lease; empty for nobody.

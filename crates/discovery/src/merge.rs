@@ -127,14 +127,13 @@ fn add_verbs(verbs: &mut Vec<Text>, more: &[Text]) {
 
 #[cfg(test)]
 mod tests {
-    use keelson_resources::Catalogue;
 
     use super::*;
     use crate::{AggregatedForm, Documents, served_versions};
 
     /// The built-in versions without those of a group.
     fn without(group: &str) -> Vec<Arc<Fragment>> {
-        crate::fragments(Catalogue::builtin(), |_, _| true)
+        crate::fragments(keelson_builtin::catalogue(), |_, _| true)
             .into_iter()
             .filter(|it| it.source().group != group)
             .collect()
@@ -153,7 +152,7 @@ mod tests {
 
     /// The documents that a server shows beside others, if these add anything.
     fn beside(own: &str, fragments: &[Arc<Fragment>], others: &[(&str, Vec<ServedVersion>)]) -> Option<Documents> {
-        let places = crate::fragments(Catalogue::builtin(), |_, _| true);
+        let places = crate::fragments(keelson_builtin::catalogue(), |_, _| true);
         let priorities = places.iter().map(|it| {
             let source = it.source();
             let name = (source.group.to_string(), source.version.to_string());

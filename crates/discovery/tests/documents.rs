@@ -8,7 +8,6 @@ use keelson_discovery::{
     AggregatedForm, DiscoveredKind, DiscoveredResource, Documents, Fragment, Freshness, SourceOrder, VersionSource,
     fragments, root_paths,
 };
-use keelson_resources::Catalogue;
 use serde_json::{Value, json};
 
 /// The tag that kube-apiserver 1.36.2 gives to `/api`.
@@ -31,7 +30,7 @@ fn parsed(json: &[u8]) -> Value {
 fn with(further: &[Arc<Fragment>]) -> Documents {
     // Trust bundles are behind a feature gate there, which is off.
     let is_there = |group: &str, version: &str| group != "certificates.k8s.io" || version == "v1";
-    Documents::assemble(&[&fragments(Catalogue::builtin(), is_there), further].concat())
+    Documents::assemble(&[&fragments(keelson_builtin::catalogue(), is_there), further].concat())
 }
 
 fn custom(group: &str, version: &str) -> Arc<Fragment> {

@@ -4,7 +4,7 @@
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;
-use keelson_registry::CLEANUP_FINALIZER;
+use keelson_resources::CLEANUP_FINALIZER;
 
 use crate::conditions;
 

@@ -6,7 +6,8 @@
 
 use keelson_controllers::Outcome;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{CLEANUP_FINALIZER, Target};
+use keelson_registry::Target;
+use keelson_resources::CLEANUP_FINALIZER;
 use keelson_supervision::warn_repeated;
 
 use crate::conditions::{self, Condition, TERMINATING};

@@ -12,10 +12,10 @@ use std::time::Duration;
 use keelson_cache::Entry;
 use keelson_controllers::{Backoff, Client, Queue, SERVER_MANAGER};
 use keelson_meta::options::{ListOptions, ResourceVersionMatch};
-use keelson_meta::{ApiError, Revision};
+use keelson_meta::{ApiError, Object, Revision};
 use keelson_outbound::Outbound;
 use keelson_registry::{Contribution, Registry, SurfaceError, Target, WatchOutput};
-use keelson_schema::ProgramStats;
+use keelson_schema::{NonStructural, ProgramStats};
 use keelson_supervision::{Pace, warn_repeated};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -40,6 +40,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The backoff before the definitions are followed anew when their watch has failed or ended.
 const FOLLOW_AGAIN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(10) };
 
+/// Returns why the schemas of a definition are not structural; `None` for structural schemas.
+pub type SchemaCheck = fn(&Object) -> Option<NonStructural>;
+
 /// Follows the definitions, and serves what they define.
 pub struct Extensions {
     pub(crate) registry: Arc<Registry>,
@@ -50,6 +53,7 @@ pub struct Extensions {
     pub(crate) definitions: Target,
     known: Mutex<DefinitionIndex>,
     pub(crate) serving: Serving,
+    pub(crate) schema_check: SchemaCheck,
     /// Up to which revision what is defined is served.
     pub(crate) served_up_to: watch::Sender<Revision>,
     statuses: Queue<String>,
@@ -81,6 +85,7 @@ impl Extensions {
         registry: Arc<Registry>,
         outbound: Arc<Outbound>,
         supplied: Vec<Contribution>,
+        schema_check: SchemaCheck,
     ) -> Result<Arc<Self>, ApiError> {
         let internal = |error: SurfaceError| ApiError::Internal(error.to_string());
         registry.surfaces().put(supplied.clone()).await.map_err(internal)?;
@@ -93,6 +98,7 @@ impl Extensions {
             definitions,
             known: Mutex::default(),
             serving: Serving::new(supplied),
+            schema_check,
             served_up_to: watch::Sender::new(Revision::ZERO),
             statuses: Queue::new("crd_naming_condition_controller", STATUS_BACKOFF),
             emptying: Mutex::default(),

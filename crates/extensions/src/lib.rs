@@ -21,5 +21,5 @@ mod serving;
 mod status;
 
 pub use contribution::of_program;
-pub use extensions::Extensions;
+pub use extensions::{Extensions, SchemaCheck};
 pub use regenerations::{RegeneratedVersion, Regeneration, Regenerations};

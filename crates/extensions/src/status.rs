@@ -8,21 +8,21 @@
 use keelson_controllers::{Outcome, Stored};
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object, field_error};
+use keelson_schema::NonStructural;
 use keelson_supervision::{outcome, warn_repeated};
-use keelson_validation::{NonStructural, non_structural};
 use tokio::task::spawn_blocking;
 
 use crate::approval;
 use crate::conditions::{self, Condition, ESTABLISHED, NON_STRUCTURAL};
-use crate::extensions::{Extensions, KnownDefinition};
+use crate::extensions::{Extensions, KnownDefinition, SchemaCheck};
 use crate::names::Verdict;
 
 /// The definition, and the condition that its schemas are not structural. Large schemas take longer than a request may hold a thread.
-async fn checked(known: &KnownDefinition) -> (Object, Option<Condition>) {
+async fn checked(known: &KnownDefinition, schema_check: SchemaCheck) -> (Object, Option<Condition>) {
     let entry = known.entry.clone();
     let checking = spawn_blocking(move || {
         let definition = entry.object.decode(entry.revision);
-        let condition = non_structural(&definition).map(|found| match found {
+        let condition = schema_check(&definition).map(|found| match found {
             NonStructural::NoForm(why) => Condition::unknown(NON_STRUCTURAL, "StructuralError", why),
             NonStructural::Violations(faults) => {
                 Condition::new(NON_STRUCTURAL, true, "Violations", field_error::join(&faults))
@@ -51,7 +51,7 @@ impl Extensions {
         let Some(known) = self.known(name).filter(|known| !known.read.terminating) else { return Ok(()) };
         let is_served = self.serving.serves(&known.read).await;
         let verdict = self.with_names(|names| (names.judge(&known.read), Vec::new()));
-        let (mut next, schemas) = checked(&known).await;
+        let (mut next, schemas) = checked(&known, self.schema_check).await;
         let is_changed = self.say(&known, &verdict, is_served, &mut next);
         let is_changed = match &schemas {
             Some(condition) => conditions::set(&mut next, condition, self.client.now()),

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use keelson_builtin::Rules;
 use keelson_fuzz::memory::measure;
 use keelson_meta::field_error::FAULTS_MAX;
 use keelson_meta::json::{Value, json};
@@ -15,8 +16,8 @@ use keelson_meta::{GroupVersionKind, Object};
 use keelson_patch::fields::{self, Duplicates, FieldSet, Manager, Owners, Versions, Writer};
 use keelson_patch::json_patch::{self, Limits};
 use keelson_patch::{merge_patch, strategic};
+use keelson_registry::Validator as _;
 use keelson_schema::{Schema, SchemaRef, Schemas, WalkOptions, WalkReport};
-use keelson_validation::Rules;
 
 /// So many items, and ten times as many.
 const ITEMS: usize = 1_500;

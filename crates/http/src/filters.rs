@@ -54,7 +54,6 @@ use crate::body::{Measured, RequestBody, ResponseBody, empty, stream};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
-use crate::pages::console;
 use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
@@ -147,6 +146,9 @@ enum Answerer {
     Elsewhere(Remote),
 }
 
+/// Pages that need no credentials: the response to a request for one of them; `None` for another path or method.
+pub type OpenPages = fn(&str, &Parts) -> Option<Response<ResponseBody>>;
+
 /// Answers requests, whatever connection they came over.
 pub struct Pipeline {
     router: Router,
@@ -155,8 +157,8 @@ pub struct Pipeline {
     tokens: Option<Arc<dyn TokenAuthenticator>>,
     /// Whether requests without credentials are taken that ask for a path.
     anonymous: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Whether there is a console.
-    console: bool,
+    /// The files of the console, if there is one.
+    console: Option<OpenPages>,
     impersonation: Impersonation,
     authorizer: Arc<dyn Authorizer>,
     /// Who writes down what is asked, where anybody does.
@@ -207,7 +209,7 @@ impl Pipeline {
             certificates: Arc::new(PublishedAuthorities::default()),
             tokens: None,
             anonymous: Arc::new(|_| true),
-            console: false,
+            console: None,
             impersonation,
             authorizer: Arc::new(PrivilegedGroup),
             auditor: None,
@@ -257,9 +259,9 @@ impl Pipeline {
         self
     }
 
-    /// The same that has a console for browsers, or has none.
+    /// The same that serves these files of a console to every client, or none.
     #[must_use]
-    pub fn with_console(mut self, console: bool) -> Self {
+    pub fn with_console(mut self, console: Option<OpenPages>) -> Self {
         self.console = console;
         self
     }
@@ -409,7 +411,7 @@ impl Pipeline {
         error_form: MediaType,
     ) -> Result<(Response<ResponseBody>, Holds), ApiError> {
         // Before anybody is asked who he is: it is the page on which he says so.
-        if let Some(page) = self.console.then(|| console::answer(&info.path, &parts)).flatten() {
+        if let Some(page) = self.console.and_then(|answer| answer(&info.path, &parts)) {
             return Ok((page, Holds::default()));
         }
         if let Some(refused) = browsers::refused_worker(&parts.headers, &info.path, error_form) {

@@ -1,11 +1,10 @@
-//! Every path that is no resource: health, version, metrics, discovery, OpenAPI, the console.
+//! Every path that is no resource: health, version, metrics, discovery, OpenAPI.
 //!
 //! Documents of what is served are handed in with each request, so that a request answers from one set to its end, whatever
 //! changes meanwhile. They are kept as bytes: an answer copies them. What takes longer to make than a request may hold a thread of
 //! the runtime is made beside it, once.
 
 mod announcement;
-pub(crate) mod console;
 mod documentation;
 mod openapi;
 mod paths;
@@ -228,7 +227,7 @@ impl ServedDocuments {
     /// The documents of the built-in resources.
     pub(crate) fn builtin() -> Arc<Self> {
         use keelson_openapi::{Fragment, SharedDefinitions, VersionDescription};
-        let catalogue = keelson_resources::Catalogue::builtin();
+        let catalogue = keelson_builtin::catalogue();
         let versions = VersionDescription::all(catalogue);
         let shared = SharedDefinitions::new(keelson_schema::Schemas::builtin(), &versions, version::GIT_VERSION);
         let fragments: Vec<_> = versions.into_iter().map(Fragment::new).collect();

@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn check(method: &str, uri: &str, expect: u16) {
-        let surface = Surface::of_builtin();
+        let surface = keelson_builtin::surface();
         let documents = ServedDocuments::builtin();
         let router = Router::new(
             move || surface.clone(),

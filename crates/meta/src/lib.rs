@@ -6,6 +6,7 @@
 pub mod amounts;
 pub mod base64_digit;
 pub mod clock;
+pub mod conditions;
 pub mod control_characters;
 pub mod error;
 pub mod field_error;

@@ -3,8 +3,12 @@
 //! Containers that stay are added up, those that run first count where they need more than is needed later, and what a pod states
 //! itself counts in place of the sum. The rules are upstream's.
 
+mod quality_of_service;
+
 use crate::amounts::Amounts;
 use crate::json::{Map, Value};
+
+pub use quality_of_service::quality_of_service;
 
 /// What of containers is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

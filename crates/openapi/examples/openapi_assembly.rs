@@ -13,7 +13,7 @@ use keelson_openapi::{
     CustomKind, Descriptions, DocumentEncoding, Fragment, ResourceDescription, SharedDefinitions, VersionDescription,
     Wanted,
 };
-use keelson_resources::{Catalogue, Verb};
+use keelson_resources::Verb;
 use keelson_schema::{SchemaDocument, Schemas};
 
 const MANY: usize = 3000;
@@ -68,7 +68,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 #[expect(clippy::print_stdout, reason = "this is what whoever runs the example reads")]
 fn main() {
     let all = [Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
-    let builtin = VersionDescription::all(Catalogue::builtin());
+    let builtin = VersionDescription::all(keelson_builtin::catalogue());
     let shared = SharedDefinitions::new(Schemas::builtin(), &builtin, "v1");
     let mut fragments: Vec<_> = builtin.into_iter().map(Fragment::new).collect();
     let first = fragments.len();

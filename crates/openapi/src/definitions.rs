@@ -67,13 +67,12 @@ pub(crate) fn needed<'s>(names: &[String], schemas: &'s Schemas) -> BTreeSet<&'s
 
 #[cfg(test)]
 mod tests {
-    use keelson_resources::Catalogue;
 
     use super::*;
     use crate::document_scope::DocumentScope;
 
     fn check(path: &str, expected: &[&str], unexpected: &[&str]) {
-        let versions = VersionDescription::all(Catalogue::builtin());
+        let versions = VersionDescription::all(keelson_builtin::catalogue());
         let described = versions.iter().map(DocumentScope::Version).chain([DocumentScope::CodeVersion]);
         let scope = described.into_iter().find(|scope| scope.path() == path).expect("it is described");
         let items = scope.items(Schemas::builtin());
@@ -108,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_definition_knows_its_kinds() {
-        let kinds = Kinds::new(&VersionDescription::all(Catalogue::builtin()), Schemas::builtin());
+        let kinds = Kinds::new(&VersionDescription::all(keelson_builtin::catalogue()), Schemas::builtin());
         assert_eq!(kinds.of("io.k8s.api.apps.v1.Deployment"), [gvk("apps", "v1", "Deployment")]);
         assert_eq!(kinds.of("io.k8s.api.core.v1.PodList"), [gvk("", "v1", "PodList")]);
         assert!(kinds.of("io.k8s.api.core.v1.PodSpec").is_empty());

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_page_has_an_answer_with_a_definition() {
-        let versions = VersionDescription::all(keelson_resources::Catalogue::builtin());
+        let versions = VersionDescription::all(keelson_builtin::catalogue());
         let groups = versions.iter().map(|version| DocumentScope::Group(&version.group));
         let pages = [DocumentScope::CoreVersions, DocumentScope::Groups, DocumentScope::CodeVersion].into_iter();
         for scope in pages.chain(groups).chain(versions.iter().map(DocumentScope::Version)) {

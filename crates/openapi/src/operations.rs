@@ -332,12 +332,10 @@ fn capitalized(word: &str) -> String {
 mod tests {
     use std::collections::HashSet;
 
-    use keelson_resources::Catalogue;
-
     use super::*;
 
     fn check(group: &str, version: &str, path: &str, expected: &[(&str, &str)]) {
-        let versions = VersionDescription::all(Catalogue::builtin());
+        let versions = VersionDescription::all(keelson_builtin::catalogue());
         let version = versions.iter().find(|known| known.group == group && known.version == version);
         let items = paths(version.expect("a built-in version"), Schemas::builtin());
         let item = items.into_iter().find(|item| item.path == path).expect("a path of the group");
@@ -389,7 +387,7 @@ mod tests {
     #[test]
     fn an_id_names_one_operation() {
         let mut seen = HashSet::new();
-        for version in VersionDescription::all(Catalogue::builtin()) {
+        for version in VersionDescription::all(keelson_builtin::catalogue()) {
             let items = paths(&version, Schemas::builtin());
             for operation in items.into_iter().flat_map(|item| item.operations) {
                 assert!(seen.insert(operation.id.clone()), "{}", operation.id);
@@ -399,7 +397,7 @@ mod tests {
 
     #[test]
     fn every_body_and_every_answer_has_a_definition() {
-        for version in VersionDescription::all(Catalogue::builtin()) {
+        for version in VersionDescription::all(keelson_builtin::catalogue()) {
             let items = paths(&version, Schemas::builtin());
             for operation in items.into_iter().flat_map(|item| item.operations) {
                 let takes = operation.action.body() != Body::None;
@@ -411,7 +409,7 @@ mod tests {
 
     #[test]
     fn proxied_subresources_are_not_promised() {
-        let versions = VersionDescription::all(Catalogue::builtin());
+        let versions = VersionDescription::all(keelson_builtin::catalogue());
         let core = versions.iter().find(|version| version.group.is_empty()).expect("the core group");
         for item in paths(core, Schemas::builtin()) {
             for word in ["proxy", "exec", "attach", "portforward", "log"] {

@@ -267,14 +267,13 @@ fn set(out: &mut Map, key: &str, value: impl Into<Value>) {
 
 #[cfg(test)]
 mod tests {
-    use keelson_resources::Catalogue;
     use keelson_schema::Schemas;
 
     use super::*;
     use crate::description::VersionDescription;
 
     fn definition(dialect: Dialect, name: &str) -> Value {
-        let kinds = Kinds::new(&VersionDescription::all(Catalogue::builtin()), Schemas::builtin());
+        let kinds = Kinds::new(&VersionDescription::all(keelson_builtin::catalogue()), Schemas::builtin());
         dialect.definition(Schemas::builtin().definition(name).expect("a built-in definition"), &kinds)
     }
 
@@ -404,7 +403,7 @@ mod tests {
 
     #[test]
     fn every_reference_leads_to_a_definition() {
-        let kinds = Kinds::new(&VersionDescription::all(Catalogue::builtin()), Schemas::builtin());
+        let kinds = Kinds::new(&VersionDescription::all(keelson_builtin::catalogue()), Schemas::builtin());
         for dialect in [Dialect::V2, Dialect::V3] {
             for schema in Schemas::builtin().definitions() {
                 let text = dialect.definition(schema, &kinds).to_string();

@@ -12,7 +12,7 @@ use keelson_openapi::{
     CustomKind, Descriptions, Document, DocumentEncoding, ForeignPaths, Fragment, ResourceDescription,
     SharedDefinitions, VersionDescription, Wanted,
 };
-use keelson_resources::{Catalogue, Verb};
+use keelson_resources::Verb;
 use keelson_schema::{SchemaDocument, Schemas};
 
 #[path = "documents/promises.rs"]
@@ -22,7 +22,7 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// The documents of the built-in resources and of these versions, by a server of this version.
 fn assembled(server_version: &str, further: &[VersionDescription]) -> Descriptions {
-    let builtin = VersionDescription::all(Catalogue::builtin());
+    let builtin = VersionDescription::all(keelson_builtin::catalogue());
     let shared = SharedDefinitions::new(Schemas::builtin(), &builtin, server_version);
     let fragments: Vec<_> = builtin.iter().chain(further).cloned().map(Fragment::new).collect();
     Descriptions::assemble(&shared, &fragments)
@@ -59,7 +59,7 @@ fn kind(kind: &GroupVersionKind) -> Value {
 /// Each group version with its document.
 fn every_version(mut check: impl FnMut(&'static keelson_resources::Group, &'static str, &Value)) {
     let openapi = openapi();
-    for group in Catalogue::builtin().groups() {
+    for group in keelson_builtin::catalogue().groups() {
         let served = group.versions.iter();
         for version in served {
             let path = &group.version_path(&version.name)[1..];
@@ -142,7 +142,7 @@ fn every_kind_has_its_schema_and_no_reference_leads_nowhere() {
 fn version_2_has_every_kind_too() {
     let document = parsed(&v2(&openapi(), DocumentEncoding::Json));
     assert_eq!(document["swagger"], "2.0");
-    for resource in Catalogue::builtin().resources() {
+    for resource in keelson_builtin::catalogue().resources() {
         for version in resource.versions.iter().filter(|version| !version.hidden) {
             let wanted = kind(&resource.gvk(&version.name));
             assert!(definition(&document["definitions"], &wanted).is_some(), "no schema of {wanted}");

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use keelson_access::{Attributes, Authorizer as _, Rbac, ResourceAttributes, User};
+use keelson_builtin::Defaults;
 use keelson_cache::{Cache, CacheConfig};
 use keelson_codec::{Checked, StoredObject, json};
-use keelson_defaults::Defaults;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::CreateOptions;
 use keelson_meta::random::SystemRandom;
@@ -77,9 +77,9 @@ fn decision() -> Result<Duration, Box<dyn std::error::Error>> {
         let clock = Arc::new(SystemClock);
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let config = CacheConfig::new(clock.clone());
-        let cache = Cache::start(store.clone(), keelson_registry::collection_specs(), config).await?;
+        let cache = Cache::start(store.clone(), keelson_builtin::collection_specs(), config).await?;
         let settings = RegistryConfig::default();
-        let registry = Registry::new(store, cache.clone(), clock, Arc::new(SystemRandom), settings);
+        let registry = keelson_builtin::registry(store, cache.clone(), clock, Arc::new(SystemRandom), settings);
         registry.ensure_system_namespaces().await?;
         for number in 0..ROLES {
             let rules = json!([
@@ -95,7 +95,7 @@ fn decision() -> Result<Duration, Box<dyn std::error::Error>> {
             });
             make(&registry, "rolebindings", &format!("b{number}"), binding).await?;
         }
-        let prefixes = keelson_registry::role_prefixes()?;
+        let prefixes = keelson_builtin::role_prefixes()?;
         let [a, b, c, d] = &prefixes;
         let rbac = Rbac::new(cache, [a, b, c, d])?;
         let user = User { name: "u7".to_owned(), groups: vec!["system:authenticated".to_owned()], ..User::default() };

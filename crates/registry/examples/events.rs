@@ -148,7 +148,7 @@ async fn commit(store: &MemoryStore, writes: Vec<Write>) -> Revision {
 
 /// Pods as the server declares them.
 fn spec() -> CollectionSpec {
-    keelson_registry::collection_specs().into_iter().find(|spec| spec.prefix == PREFIX).unwrap()
+    keelson_builtin::collection_specs().into_iter().find(|spec| spec.prefix == PREFIX).unwrap()
 }
 
 /// The benchmark's pods as a store holds them.

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use keelson_builtin::collection_specs;
 use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::SystemClock;
 use keelson_meta::options::GetOptions;
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Caller, Contribution, Registry, RegistryConfig, collection_specs};
+use keelson_registry::{Caller, Contribution, Registry, RegistryConfig};
 use keelson_resources::{Resource, ServedVersion};
 use keelson_storage::memory::MemoryStore;
 
@@ -82,7 +83,8 @@ async fn others(server: Arc<Registry>, stop: Arc<AtomicBool>) -> Vec<Duration> {
 async fn server() -> Arc<Registry> {
     let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(SystemClock));
     let cache = Cache::start(store.clone(), collection_specs(), CacheConfig::new(clock.clone())).await.unwrap();
-    let registry = Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default());
+    let registry =
+        keelson_builtin::registry(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default());
     registry.ensure_system_namespaces().await.unwrap();
     Arc::new(registry)
 }

@@ -17,7 +17,7 @@ use keelson_meta::clock::SystemClock;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, FieldValidation, PatchOptions, UpdateOptions};
 use keelson_meta::random::SeededRandom;
-use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Surface, Target, Warnings, accept};
+use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Target, Warnings, accept};
 use keelson_storage::memory::MemoryStore;
 
 /// As the server has it.
@@ -44,7 +44,7 @@ async fn run(rounds: usize, only: &str) {
         let object = Object::from_value(object).unwrap();
         registry
             .create(
-                &Surface::of_builtin().target("", "namespaces").unwrap(),
+                &keelson_builtin::surface().target("", "namespaces").unwrap(),
                 object,
                 &writer,
                 &CreateOptions::default(),
@@ -148,14 +148,14 @@ impl Clock {
 
 fn target(path: &str) -> Target {
     let parts: Vec<_> = path.split('/').collect();
-    Surface::of_builtin().target("", "pods").unwrap().in_namespace(Some(parts[4])).named(parts[6])
+    keelson_builtin::surface().target("", "pods").unwrap().in_namespace(Some(parts[4])).named(parts[6])
 }
 
 async fn registry() -> Arc<Registry> {
     let clock = Arc::new(SystemClock);
     let store = Arc::new(MemoryStore::new());
-    let cache = Cache::start(store.clone(), keelson_registry::collection_specs(), CacheConfig::new(clock.clone()))
+    let cache = Cache::start(store.clone(), keelson_builtin::collection_specs(), CacheConfig::new(clock.clone()))
         .await
         .unwrap();
-    Arc::new(Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default()))
+    Arc::new(keelson_builtin::registry(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default()))
 }

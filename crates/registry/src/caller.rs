@@ -133,7 +133,7 @@ impl Caller {
     pub(crate) fn passes_admission(&self, target: &Target) -> bool {
         match self.origin {
             Origin::Upkeep => true,
-            Origin::Server => target.strategy().precedes_publication(target),
+            Origin::Server => target.strategy().write.precedes_publication(target),
             Origin::Client => false,
         }
     }

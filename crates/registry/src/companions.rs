@@ -16,7 +16,7 @@ use crate::target::Target;
 
 /// What is compared and written together with an object.
 #[derive(Default)]
-pub(crate) struct Companions {
+pub struct Companions {
     compares: Vec<(Compare, OnConflict)>,
     writes: Vec<Write>,
     /// Their own writes, until the object's is over.
@@ -26,7 +26,7 @@ pub(crate) struct Companions {
 }
 
 /// What becomes of the write of an object when the compare of a companion does not hold.
-pub(crate) enum OnConflict {
+pub enum OnConflict {
     /// Somebody was faster, and nobody need know: the write passes its stages again and takes something else.
     TryAgain,
     /// The client asked for just this.
@@ -35,19 +35,19 @@ pub(crate) enum OnConflict {
 
 impl Companions {
     /// Takes a key that nobody may have.
-    pub(crate) fn take(&mut self, key: StoreKey, value: Bytes, on_conflict: OnConflict) {
+    pub fn take(&mut self, key: StoreKey, value: Bytes, on_conflict: OnConflict) {
         self.compares.push((Compare { key: key.clone(), condition: Condition::Absent }, on_conflict));
         self.writes.push(Write::Put { key, value, expires: None });
     }
 
     /// Writes a key again as it was found, so that whoever counts on it looks again.
-    pub(crate) fn touch(&mut self, found: KeyValue) {
+    pub fn touch(&mut self, found: KeyValue) {
         self.require(Compare { key: found.key.clone(), condition: Condition::At(found.revision) });
         self.writes.push(Write::Put { key: found.key, value: found.value, expires: None });
     }
 
     /// Counts on something that the write would have to look at again.
-    pub(crate) fn require(&mut self, compare: Compare) {
+    pub fn require(&mut self, compare: Compare) {
         self.compares.push((compare, OnConflict::TryAgain));
     }
 
@@ -65,12 +65,12 @@ impl Companions {
     }
 
     /// Keeps the place of a companion's write until the object's is over.
-    pub(crate) fn keep(&mut self, entered: Option<Entered>) {
+    pub fn keep(&mut self, entered: Option<Entered>) {
         self.entered.extend(entered);
     }
 
     /// Gives back a key that was found to be the object's, unless it has changed since: then it is looked at again.
-    pub(crate) fn give_back(&mut self, found: KeyValue) {
+    pub fn give_back(&mut self, found: KeyValue) {
         let condition = Condition::At(found.revision);
         self.compares.push((Compare { key: found.key.clone(), condition }, OnConflict::TryAgain));
         self.writes.push(Write::Delete { key: found.key });
@@ -108,11 +108,11 @@ impl Registry {
         after: Option<&mut Object>,
         attempt: usize,
     ) -> Result<Companions, ApiError> {
-        if !target.strategy().has_companions() {
+        if !target.strategy().write.has_companions() {
             return Ok(Companions::default());
         }
         let before = before.map(|entry| entry.object.decode(entry.revision));
-        target.strategy().companions(self, target, before.as_ref(), after, attempt).await
+        target.strategy().write.companions(self, target, before.as_ref(), after, attempt).await
     }
 
     /// Checks for a dry run whether the compares of companions hold now.

@@ -1,26 +1,15 @@
-//! Completes stored objects that differ from those of today, when they are read.
+//! Completes stored objects of custom resources, when they are read.
 //!
-//! Some lack a field or a default that all objects have today. Some are in a version that is no longer served, and some have fields of
-//! custom resources that are declared no more.
-//!
-//! The store keeps them as they are until somebody writes them. An object is completed in the version that it lies in the store
-//! in, so that a [`Completion`] knows the defaults and the schema of each version of what is stored together. Knows nothing
-//! of who reads.
+//! Some lack a default that their schema has today, and some have fields that it declares no more. The store keeps them as they are
+//! until the next write. An object is completed in its stored version, so that a [`Completion`] has the schema of each version.
 
 use std::fmt;
 use std::sync::Arc;
 
 use keelson_cache::Complete;
 use keelson_codec::{Checked, StoredObject};
-use keelson_conversion::Retired;
-use keelson_defaults::Defaults;
 use keelson_meta::{GroupVersionKind, Revision};
 use keelson_schema::{Schema, WalkOptions, WalkReport};
-
-use crate::older::StoredFields;
-
-/// What is done to an object that lacks a default. Fields of a newer server stay.
-const COMPLETE: WalkOptions = WalkOptions { prune: false, ..WalkOptions::STORE };
 
 /// The generation of a custom resource that was stored without one.
 const FIRST_GENERATION: i64 = 1;
@@ -29,105 +18,47 @@ const FIRST_GENERATION: i64 = 1;
 #[derive(Debug)]
 pub(crate) struct Completion {
     forms: Vec<Form>,
-    /// True if objects may be stored in versions that are no longer served.
-    has_retired: bool,
-    /// Fields that objects of older servers lack.
-    fields: Option<StoredFields>,
 }
 
 /// A kind in a version in which its objects may be stored.
 struct Form {
     api_version: String,
     kind: String,
-    rules: FormRules,
-}
-
-/// What is known of objects in a version.
-enum FormRules {
-    /// Of a built-in kind.
-    Defaults(Option<Defaults>, Schema),
-    /// Of a custom resource: its schema may have got defaults and lost fields since.
-    Structural(Schema),
+    schema: Schema,
 }
 
 impl Completion {
-    /// For objects that are stored as one of these kinds; `None` if none of them has defaults or versions that are no longer served.
-    pub(crate) fn of(
-        kinds: impl Iterator<Item = (GroupVersionKind, Option<Defaults>, Option<Schema>)>,
-        fields: Option<StoredFields>,
+    /// For objects that are stored as one of these kinds; `None` if none of them has a structural schema.
+    pub(crate) fn of<'k>(
+        kinds: impl Iterator<Item = (&'k GroupVersionKind, Option<&'k Schema>)>,
     ) -> Option<Arc<dyn Complete>> {
-        let mut has_retired = false;
-        let form = |(kind, defaults, schema): (GroupVersionKind, Option<Defaults>, Option<Schema>)| {
-            let api_version = kind.group_version().to_string();
-            let schema = schema?;
-            let rules = if schema.get().is_structural() {
-                FormRules::Structural(schema)
-            } else {
-                has_retired |= Retired::has_any(&kind.group, &kind.kind);
-                FormRules::Defaults(defaults, schema)
-            };
-            Some(Form { api_version, kind: kind.kind, rules })
+        let form = |(kind, schema): (&GroupVersionKind, Option<&Schema>)| {
+            let schema = schema.filter(|schema| schema.get().is_structural())?.clone();
+            Some(Form { api_version: kind.group_version().to_string(), kind: kind.kind.clone(), schema })
         };
         let forms: Vec<Form> = kinds.filter_map(form).collect();
-        let has_work = |form: &Form| !matches!(form.rules, FormRules::Defaults(None, _));
-        let is_needed = has_retired || fields.is_some() || forms.iter().any(has_work);
-        is_needed.then(|| -> Arc<dyn Complete> { Arc::new(Self { forms, has_retired, fields }) })
-    }
-
-    fn form(&self, api_version: &str, kind: &str) -> Option<&Form> {
-        self.forms.iter().find(|form| form.api_version == api_version && form.kind == kind)
-    }
-
-    /// Leads an object of a version that is no longer served to one that is, with the defaults of that. An object of a shape that its
-    /// version does not allow stays as it is.
-    fn lead_from_retired(&self, stored: &StoredObject) -> Option<StoredObject> {
-        let retired = Retired::of(stored.api_version(), stored.kind())?;
-        let mut object = stored.decode(Revision::ZERO);
-        retired.convert(&mut object).ok()?;
-        let form = self.form(object.api_version()?, object.kind()?)?;
-        let (FormRules::Defaults(_, schema) | FormRules::Structural(schema)) = &form.rules;
-        if let FormRules::Defaults(Some(defaults), _) = &form.rules {
-            defaults.fill(&mut object);
-        }
-        let mut report = WalkReport::default();
-        schema.get().walk(&mut object, &mut report, WalkOptions::STORE);
-        report.fault().is_none().then(|| StoredObject::encode(&object))
+        (!forms.is_empty()).then(|| -> Arc<dyn Complete> { Arc::new(Self { forms }) })
     }
 }
 
 impl Complete for Completion {
-    /// Cost: less than checking its text took, unless it lacks something. An object that is not of its kind's types stays as it
-    /// is: it can still be read, and its next writer is told.
+    /// Cost: less than checking its text took, unless it lacks something. An object that does not fit its schema stays as it is: it
+    /// can still be read, and its next writer gets the faults.
     fn complete(&self, checked: &Checked) -> Option<StoredObject> {
         let stored = checked.object();
-        let Some(form) = self.form(stored.api_version(), stored.kind()) else {
-            return if self.has_retired { self.lead_from_retired(stored) } else { None };
-        };
-        let is_complete = match &form.rules {
-            FormRules::Defaults(defaults, _) => defaults.is_none_or(|defaults| !defaults.lacks(checked)),
-            FormRules::Structural(schema) => schema.get().is_shape_of(&stored.bytes()),
-        };
-        let lacking = self.fields.filter(|fields| fields.lacks(checked));
-        if is_complete && lacking.is_none() {
+        let is_of = |form: &&Form| form.api_version == stored.api_version() && form.kind == stored.kind();
+        let schema = self.forms.iter().find(is_of)?.schema.get();
+        if schema.is_shape_of(&stored.bytes()) {
             return None;
         }
         let mut object = stored.decode(Revision::ZERO);
         let mut report = WalkReport::default();
-        match &form.rules {
-            FormRules::Defaults(defaults, schema) => {
-                defaults.iter().for_each(|defaults| defaults.fill(&mut object));
-                lacking.into_iter().for_each(|fields| fields.fill(&mut object));
-                schema.get().walk(&mut object, &mut report, COMPLETE);
-            }
-            // Fields that are declared no more are not shown. The store has them until the object's next write.
-            FormRules::Structural(schema) => {
-                schema.get().drop_malformed_metadata(&mut object);
-                if object.generation().unwrap_or_default() == 0 {
-                    object.set_meta("generation", FIRST_GENERATION);
-                }
-                schema.get().walk(&mut object, &mut report, WalkOptions::STORE);
-            }
+        // Fields that are declared no more are not shown. The store has them until the object's next write.
+        schema.drop_malformed_metadata(&mut object);
+        if object.generation().unwrap_or_default() == 0 {
+            object.set_meta("generation", FIRST_GENERATION);
         }
+        schema.walk(&mut object, &mut report, WalkOptions::STORE);
         let complete = StoredObject::encode(&object);
         (report.fault().is_none() && complete != *stored).then_some(complete)
     }

@@ -6,6 +6,7 @@
 mod inherent;
 mod releases;
 mod served;
+mod service_ranges;
 
 use std::collections::{BTreeMap, HashSet};
 use std::str::FromStr;
@@ -17,9 +18,9 @@ use keelson_meta::GroupResource;
 use keelson_query::Path;
 use keelson_resources::{Catalogue, Resource, ResourceStorage, Text};
 
-use crate::allocation::ServiceRanges;
 use crate::quota::LimitedResource;
 pub use inherent::InherentPlugin;
+pub use service_ranges::{AddressRange, Family, PortRange, ServiceRanges, Subrange};
 
 /// Settings of a [`crate::Registry`].
 #[derive(Clone, Debug)]

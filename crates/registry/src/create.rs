@@ -80,7 +80,7 @@ struct Create<'c> {
 impl<'c> Create<'c> {
     fn new(target: &'c Target, object: Object) -> Self {
         let is_named_anew = object.name().is_empty() && !object.generate_name().is_empty();
-        let has_companions = target.strategy().has_companions();
+        let has_companions = target.strategy().write.has_companions();
         let is_kept = is_named_anew || has_companions;
         Self { target, object, again: None, is_named_anew, is_kept, has_companions, attempts: 0 }
     }

@@ -79,7 +79,7 @@ impl Registry {
     ) -> Result<Change, ApiError> {
         let object = &mut next.object;
         check_preconditions(target, object, options)?;
-        target.strategy().check_delete(self, target, object.name())?;
+        target.strategy().delete.check_delete(self, target, object.name())?;
         object.remove_meta("resourceVersion");
         match grace::of(target, object, options) {
             Grace::Pending => Ok(Change::Put(next)),
@@ -98,19 +98,19 @@ impl Registry {
     fn plain_deletion(&self, target: &Target, mut next: ManagedObject, options: &DeleteOptions) -> Change {
         let object = &mut next.object;
         let held_by = finalizers(target, object, options);
-        if held_by.is_empty() && target.strategy().may_go(object) {
+        if held_by.is_empty() && target.strategy().delete.may_go(object) {
             return Change::Remove(next.encode(target).into_object());
         }
         set_finalizers(object, held_by);
         if object.deletion_timestamp().is_none() {
             object.set_meta("deletionTimestamp", rfc3339(self.now()));
-            if target.strategy().states_grace_period() {
+            if target.strategy().delete.states_grace_period() {
                 object.set_meta("deletionGracePeriodSeconds", 0);
             }
-            if target.strategy().counts_deletion() {
+            if target.strategy().delete.counts_deletion() {
                 grace::count_deletion(object);
             }
-            target.strategy().mark_terminating(object);
+            target.strategy().delete.mark_terminating(object);
         }
         Change::Put(next)
     }
@@ -143,7 +143,7 @@ impl Proposal for Deletion<'_> {
 
 /// Warns somebody who deletes objects of this resource with these options.
 pub(crate) fn warn_of(target: &Target, caller: &Caller, options: &DeleteOptions) {
-    caller.warnings().extend(target.strategy().warn_on_delete(options).map(str::to_owned));
+    caller.warnings().extend(target.strategy().delete.warn_on_delete(options).map(str::to_owned));
 }
 
 /// The options of a deletion as they are shown to those who judge it: with the time that the object is given, and with its uid where
@@ -155,7 +155,7 @@ pub(crate) fn judged_options(target: &Target, stored: &Object, stated: &DeleteOp
         Grace::Within(seconds) => options.grace_period_seconds = Some(seconds),
         Grace::None => {}
     }
-    if target.strategy().is_deleted_by_uid() {
+    if target.strategy().delete.is_deleted_by_uid() {
         options.preconditions.uid.get_or_insert_with(|| stored.uid().to_owned());
     }
     Some(options)
@@ -179,7 +179,7 @@ fn finalizers(target: &Target, stored: &Object, options: &DeleteOptions) -> Vec<
         (Some(false), _) | (None, Some(PropagationPolicy::Background)) => None,
         (None, None) => {
             let known = [FINALIZER_ORPHAN, FINALIZER_FOREGROUND].into_iter().find(|known| held.contains(known));
-            known.or(target.strategy().orphans_by_default().then_some(FINALIZER_ORPHAN))
+            known.or(target.strategy().delete.orphans_by_default().then_some(FINALIZER_ORPHAN))
         }
     };
     let others = held.into_iter().filter(|held| !matches!(*held, FINALIZER_FOREGROUND | FINALIZER_ORPHAN));
@@ -189,7 +189,7 @@ fn finalizers(target: &Target, stored: &Object, options: &DeleteOptions) -> Vec<
 fn check_preconditions(target: &Target, stored: &Object, options: &DeleteOptions) -> Result<(), ApiError> {
     let conflict = |message| Err(ApiError::conflict(target.group_resource(), stored.name(), message));
     if let Some(wanted) = options.preconditions.uid.as_deref().filter(|wanted| *wanted != stored.uid()) {
-        if target.strategy().is_deleted_by_uid() {
+        if target.strategy().delete.is_deleted_by_uid() {
             return conflict(other_uid(wanted, stored.uid()));
         }
         return conflict(ConflictKind::UidPrecondition {

@@ -48,7 +48,7 @@ impl Registry {
         warn_of(target, caller, options);
         let ListPage { revision, continue_token, remaining, items } = self.list(target, caller, selected).await?;
         // An object that has to stay is left, as the others are asked for as well.
-        let may_go = |entry: &Arc<Entry>| target.strategy().check_delete(self, target, entry.name()).is_ok();
+        let may_go = |entry: &Arc<Entry>| target.strategy().delete.check_delete(self, target, entry.name()).is_ok();
         let deleted = stream::iter(items.into_entries().await?.into_iter().filter(may_go))
             .map(|entry| self.delete_listed(target, entry, caller, options))
             .buffered(IN_FLIGHT)

@@ -79,16 +79,16 @@ enum Standing {
 }
 
 /// A write that is under way.
-pub(crate) struct Entered(Arc<EncodingGate>);
+pub struct Entered(Arc<EncodingGate>);
 
 impl Registry {
     /// Begins a write of a target's collection, in the version that it is stored in; `None` where none has to be published first.
     ///
     /// # Errors
     /// 503 when that version is not published.
-    pub(crate) async fn enter(&self, target: &Target) -> Result<Option<Entered>, ApiError> {
+    pub async fn enter(&self, target: &Target) -> Result<Option<Entered>, ApiError> {
         match target.resource.stored() {
-            Some(stored) if !target.strategy().precedes_publication(target) => stored.gate.enter(target).await,
+            Some(stored) if !target.strategy().write.precedes_publication(target) => stored.gate.enter(target).await,
             Some(_) | None => Ok(None),
         }
     }
@@ -104,7 +104,7 @@ impl Registry {
         };
         if stored.gate.is_open_for(kind)
             || stored.gate.is_closed_for_a_moment(target)
-            || target.strategy().precedes_publication(target)
+            || target.strategy().write.precedes_publication(target)
         {
             return Ok(());
         }

@@ -63,12 +63,12 @@ pub(crate) fn count_deletion(object: &mut Object) {
 }
 
 /// Whether no time is left that an object was given, so that it goes with its last finalizer.
-pub(crate) fn is_over(object: &Object) -> bool {
+pub fn is_over(object: &Object) -> bool {
     granted(object).unwrap_or_default() == 0
 }
 
 fn is_graceful(target: &Target) -> bool {
-    target.strategy().is_graceful()
+    target.strategy().delete.is_graceful()
 }
 
 /// What a pod gets that is not being deleted yet. One that no kubelet has to stop gets nothing.
@@ -95,15 +95,26 @@ fn duration(seconds: i64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use keelson_meta::json::json;
 
-    use crate::surface::Surface;
+    use super::*;
+    use crate::strategy::{DeleteStrategy, Strategies};
+    use crate::surface::tests::target_of;
 
     const NOW: &str = "2026-01-02T03:04:05Z";
 
-    fn target(plural: &str) -> Target {
-        Surface::of_builtin().target("", plural).unwrap().in_namespace(Some("a"))
+    struct Pods;
+
+    impl DeleteStrategy for Pods {
+        fn is_graceful(&self) -> bool {
+            true
+        }
+    }
+
+    fn target(plural: &'static str) -> Target {
+        let strategies =
+            if plural == "pods" { &const { Strategies::ORDINARY.delete(&Pods) } } else { &Strategies::ORDINARY };
+        target_of(plural, |version| version.with_strategy(strategies)).in_namespace(Some("a"))
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]

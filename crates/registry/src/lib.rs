@@ -5,9 +5,9 @@
 //! compare-and-set transactions, and the cache is only a hint for them: what the store says wins.
 
 mod admission;
-mod allocation;
 mod apply;
 mod caller;
+mod closed_fields;
 mod companions;
 mod complete;
 mod config;
@@ -18,16 +18,16 @@ mod delete_collection;
 mod encodings;
 mod estimate;
 mod get;
-mod grace;
+pub mod grace;
+mod initial_status;
 mod intake;
 mod kept;
-mod kinds;
+mod kind_rules;
 mod list;
 mod lost_pods;
 mod managed;
 mod namespaces;
 mod newest;
-mod older;
 mod owners;
 mod ownership;
 mod patch;
@@ -37,8 +37,9 @@ mod quota;
 mod registry;
 mod reviews;
 mod rewrite;
-mod rights;
+pub mod rights;
 mod selection;
+pub mod strategy;
 mod subresources;
 mod surface;
 mod target;
@@ -54,33 +55,34 @@ pub use admission::{
     ADMISSION_BUCKETS, Admission, AdmissionAttributes, AdmissionChain, AdmissionStage, AdmissionStats, AdmissionTimes,
     Interest, Mutation, Operation, PluginKey, Reinvocation, WriteOptions,
 };
-pub use allocation::{AddressRange, Family, PortRange, ServiceRanges};
 pub use caller::Caller;
-pub use config::{InherentPlugin, ListBounds, PartialRights, RegistryConfig};
+pub use companions::{Companions, OnConflict};
+pub use config::{
+    AddressRange, Family, InherentPlugin, ListBounds, PartialRights, PortRange, RegistryConfig, ServiceRanges, Subrange,
+};
 pub use converter::{
     BATCH_BYTES, BATCH_OBJECTS, CALL_TIME, CONVERTED_BYTES, ConversionBatch, Converter, ConverterError,
 };
 pub use create::Created;
 pub use delete::Deleted;
 pub use delete_collection::DeletedPage;
-pub use encodings::{Closings, EncodingGate, Opening};
+pub use encodings::{Closings, EncodingGate, Entered, Opening};
 pub use estimate::Estimate;
 pub use intake::{accept, fit, match_name, object_of};
 pub use kept::{KEPT_BYTES, KeptObjects, KeptStats};
-pub use kinds::CLEANUP_FINALIZER;
+pub use kind_rules::{Conversion, ConversionError, Defaulter, Validator};
 pub use list::{HistoryItems, HistoryPages, ListItems, ListPage};
 pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
 pub use query::{FailedEvaluations, Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChange, QueryPage};
 pub use quota::{LimitedResource, QuotaScope, QuotaUse, quota_use};
-pub use registry::Registry;
+pub use registry::{BuiltinKinds, Registry, store_error};
 pub use selection::Selection;
 pub use subresources::{Remote, ServiceAccountTokens, TokenFault, WarnedUser};
-pub use surface::builtin::{collection_specs, collection_specs_for, key_prefix, node_prefixes, role_prefixes};
 pub use surface::{
-    CollectionId, Contribution, DefinedBy, KindVersion, ServedResource, StoredCollection, Surface, SurfaceError,
-    Surfaces, VersionChange,
+    CollectionId, Contribution, DefinedBy, KindVersion, Passage, ServedResource, StoredCollection, Surface,
+    SurfaceError, Surfaces, Taken, VersionChange, View,
 };
 pub use target::Target;
 pub use unreadable::not_for_collections;
@@ -88,4 +90,4 @@ pub use update::SentObject;
 pub use view::VersionedView;
 pub use warnings::Warnings;
 pub use watch::{Burst, WatchOutput, WatchStream};
-pub use write::{Effect, Written};
+pub use write::{Effect, ManagedObject, WriteRequest, Written};

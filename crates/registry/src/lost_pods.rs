@@ -6,12 +6,11 @@
 use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, Preconditions};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, Object, conditions};
 
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
 use crate::registry::Registry;
-use crate::subresources::set_condition;
 use crate::target::Target;
 use crate::write::{Edit, Proposed, WriteRequest};
 
@@ -52,7 +51,7 @@ impl Registry {
         if let Some((reason, message)) = condition {
             let condition =
                 json!({ "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message });
-            set_condition(pod, condition, self.now());
+            conditions::set(pod, condition, self.now());
         }
     }
 }

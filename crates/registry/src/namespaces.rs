@@ -10,7 +10,6 @@ use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
 use crate::config::InherentPlugin;
-use crate::kinds;
 use crate::list::KeyRange;
 use crate::managed;
 use crate::registry::{Registry, store_error};
@@ -117,11 +116,11 @@ impl Registry {
             if namespace.uid() != uid || namespace.deletion_timestamp().is_none() {
                 return Err(ApiError::NotFound { resource: target.group_resource(), name: name.to_owned() });
             }
-            kinds::finalize_namespace(&mut namespace);
+            target.strategy().delete.finalize(&mut namespace);
             let managed_fields =
                 managed::track_metadata(&target, &mut before, &mut namespace, known.as_deref(), caller, registry.now());
             namespace.remove_meta("resourceVersion");
-            let held = !namespace.finalizers().is_empty() || !target.strategy().may_go(&namespace);
+            let held = !namespace.finalizers().is_empty() || !target.strategy().delete.may_go(&namespace);
             let next = ManagedObject::new(namespace, managed_fields);
             let change = if held { Change::Put(next) } else { Change::Remove(live.object.clone()) };
             Ok(Proposed::Change(change, Some(Operation::Update)))

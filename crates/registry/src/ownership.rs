@@ -92,7 +92,7 @@ impl Registry {
                 managed::track_metadata(target, &mut before, &mut object, known.as_deref(), caller, registry.now());
             object.remove_meta("resourceVersion");
             let held = object.deletion_timestamp().is_none() || !object.finalizers().is_empty();
-            let stays = held || !target.strategy().may_go(&object);
+            let stays = held || !target.strategy().delete.may_go(&object);
             let next = ManagedObject::new(object, managed_fields);
             let change = if stays { Change::Put(next) } else { Change::Remove(next.encode(target).into_object()) };
             Ok(Proposed::Change(change, Some(Operation::Update)))

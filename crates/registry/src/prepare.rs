@@ -5,19 +5,18 @@ use std::collections::BTreeSet;
 
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_error::FieldError;
-use keelson_meta::go_format;
 use keelson_meta::json::Value;
 use keelson_meta::metadata_rules::{
     finalizer_warnings, validate_changed_metadata, validate_custom_metadata, validate_metadata,
 };
 use keelson_meta::names::NameRule;
-use keelson_meta::{ApiError, Object};
-
+use keelson_meta::{ApiError, Object, go_format};
 use keelson_patch::equal::equal;
 
 use crate::caller::Caller;
-use crate::kinds::{self, MetadataRules};
+use crate::initial_status::initial_status;
 use crate::registry::Registry;
+use crate::strategy::MetadataRules;
 use crate::subresources::scale_faults;
 use crate::target::Target;
 use crate::warnings::Warnings;
@@ -36,8 +35,8 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     if target.resource.generation {
         object.set_meta("generation", 1);
     }
-    if target.parts_status() && !target.strategy().keeps_status_on_create(creator) {
-        match kinds::initial_status(target, object, registry.now()).or_else(|| default_status(target)) {
+    if target.parts_status() && !target.strategy().create.keeps_status_on_create(creator) {
+        match initial_status(target, object, registry.now()).or_else(|| default_status(target)) {
             Some(status) => object.0.insert("status", status),
             None => object.0.remove("status"),
         };
@@ -105,7 +104,7 @@ pub(crate) fn check_new(
 ) -> Result<(), ApiError> {
     let (rules, warnings) = (target.version.rules(), caller.warnings());
     refuse(target, object, rules.alone(None, object))?;
-    let mut errors = target.strategy().faults_beside_others(registry, object)?;
+    let mut errors = target.strategy().create.faults_beside_others(registry, object)?;
     errors.extend(faults_of_new(target, object, faults));
     refuse(target, object, errors)?;
     if warnings.are_read() {
@@ -206,7 +205,7 @@ pub(crate) fn asks_for_more(target: &Target, current: &Object, next: &Object) ->
     // A write of the status may bring annotations along, and asks for nothing.
     let asks = target.resource.generation && target.subresource_name() != Some("status");
     let status_asks = !target.resource.is_builtin() && !target.parts_status();
-    asks && (target.strategy().raises_generation(current, next) || status_asks && !same_status(current, next))
+    asks && (target.strategy().update.raises_generation(current, next) || status_asks && !same_status(current, next))
 }
 
 /// What a writer sent for metadata that no writer changes, where it is minded.
@@ -258,7 +257,7 @@ fn same_status(left: &Object, right: &Object) -> bool {
 }
 
 /// Whether nothing but metadata and status of an object changed.
-pub(crate) fn same_specification(left: &Object, right: &Object) -> bool {
+pub fn same_specification(left: &Object, right: &Object) -> bool {
     let own = |key: &str| !matches!(key, "kind" | "apiVersion" | "metadata" | "status");
     let fields = |object: &Object| object.0.iter().filter(|(key, _)| own(key)).count();
     fields(left) == fields(right)

@@ -13,7 +13,6 @@ mod usage;
 
 use std::sync::Arc;
 
-use keelson_meta::json::Value;
 use keelson_meta::{Amounts, ApiError, Object, Revision};
 use keelson_storage::{Compare, Condition, StoreKey};
 
@@ -130,7 +129,7 @@ impl Registry {
     }
 
     /// The namespace of a quota, to be written again together with a quota whose limits change: its key, its bytes and its revision.
-    pub(crate) fn namespace_to_touch(
+    pub fn namespace_to_touch(
         &self,
         namespace: &str,
     ) -> Result<Option<(Target, StoreKey, bytes::Bytes, Revision)>, ApiError> {
@@ -140,12 +139,6 @@ impl Registry {
         let key = StoreKey::new(format!("{}{namespace}", collection.prefix()));
         Ok(Some((namespaces, key, entry.object.bytes(), entry.revision)))
     }
-}
-
-/// Whether two quotas hold to the same.
-pub(crate) fn same_limits(before: &Object, after: &Object) -> bool {
-    let hard = |quota: &Object| quota.get(&["status", "hard"]).cloned().unwrap_or(Value::Null);
-    hard(before) == hard(after)
 }
 
 impl Limits {

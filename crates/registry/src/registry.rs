@@ -21,7 +21,7 @@ use crate::config::RegistryConfig;
 use crate::list::Rests;
 use crate::newest::{Newest, NewestReads};
 use crate::quota::Desks;
-use crate::surface::{Surface, Surfaces};
+use crate::surface::{Contribution, Surface, Surfaces};
 use crate::target::Target;
 use crate::write::{Growth, Queues};
 
@@ -42,8 +42,15 @@ pub struct Registry {
     pub(crate) growth: Growth,
     newest: Newest,
     counters: Counters,
+    kinds: Option<Arc<dyn BuiltinKinds>>,
     authorizer: Arc<dyn Authorizer>,
     admission: AdmissionChain,
+}
+
+/// The kinds that are part of the program.
+pub trait BuiltinKinds: Send + Sync {
+    /// The resources as they are served and stored with this configuration, in the order of discovery.
+    fn contributions(&self, config: &RegistryConfig) -> Vec<Contribution>;
 }
 
 /// How often the registry took a way that operators want to know of.
@@ -57,16 +64,17 @@ pub struct Counters {
 }
 
 impl Registry {
-    /// A registry of the built-in resources, over a store and the cache that follows it.
+    /// A registry of these built-in kinds, over a store and the cache that follows it.
     pub fn new(
+        kinds: Arc<dyn BuiltinKinds>,
         store: Arc<dyn Store>,
         cache: Arc<Cache>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         config: RegistryConfig,
     ) -> Self {
-        let surfaces = Surfaces::builtin(cache.clone(), &config);
-        Self::over(surfaces, store, cache, clock, random, config)
+        let surfaces = Surfaces::builtin(&kinds.contributions(&config), cache.clone(), &config);
+        Self { kinds: Some(kinds), ..Self::over(surfaces, store, cache, clock, random, config) }
     }
 
     /// A registry that serves nothing yet, not even namespaces: those that its objects are in are somebody else's matter. For
@@ -103,6 +111,7 @@ impl Registry {
             growth: Growth::default(),
             newest,
             counters: Counters::default(),
+            kinds: None,
             authorizer: Arc::new(PrivilegedGroup),
             admission: AdmissionChain::default(),
         }
@@ -112,7 +121,8 @@ impl Registry {
     /// stays as it is until it is written again.
     pub async fn store_builtin_as(&self, storage_versions: Vec<(GroupResource, Text)>) {
         let config = RegistryConfig { storage_versions, ..self.config.clone() };
-        self.surfaces.store_builtin(&config).await;
+        let contributions = self.kinds.as_ref().map(|kinds| kinds.contributions(&config)).unwrap_or_default();
+        self.surfaces.store_builtin(contributions).await;
     }
 
     /// The same whose callers' rights another authorizer knows: controllers', and those of whoever is given that of
@@ -171,6 +181,16 @@ impl Registry {
         &self.store
     }
 
+    /// Its settings.
+    pub fn config(&self) -> &RegistryConfig {
+        &self.config
+    }
+
+    /// Its source of random numbers.
+    pub fn random(&self) -> &dyn Random {
+        &*self.random
+    }
+
     /// The time.
     pub fn now(&self) -> SystemTime {
         self.clock.now()
@@ -197,7 +217,7 @@ impl Registry {
     ///
     /// # Errors
     /// 405 for a resource that is not stored, 503 for the moment in which its collection is being replaced.
-    pub(crate) fn collection(&self, target: &Target) -> Result<Arc<Collection>, ApiError> {
+    pub fn collection(&self, target: &Target) -> Result<Arc<Collection>, ApiError> {
         if let Some(stored) = target.stored()
             && !stored.cached.is_removed()
         {
@@ -388,7 +408,7 @@ pub(crate) fn is_too_large(error: &ApiError) -> bool {
 }
 
 /// What a client reads when the store fails. The operator finds the cause in the log.
-pub(crate) fn store_error(error: StoreError) -> ApiError {
+pub fn store_error(error: StoreError) -> ApiError {
     match error {
         StoreError::Future { requested, current } => ApiError::RevisionTooLarge { requested, current, retry: true },
         StoreError::Compacted { .. } => {

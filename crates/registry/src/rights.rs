@@ -11,7 +11,7 @@ use crate::registry::Registry;
 use crate::target::Target;
 
 /// A verb on the endpoint of a target and in its namespace: on all objects, or on the one of this name.
-pub(crate) fn attributes<'a>(target: &'a Target, verb: &'a str, name: Option<&'a str>) -> ResourceAttributes<'a> {
+pub fn attributes<'a>(target: &'a Target, verb: &'a str, name: Option<&'a str>) -> ResourceAttributes<'a> {
     ResourceAttributes {
         verb,
         group: &target.kind().group,
@@ -25,7 +25,7 @@ pub(crate) fn attributes<'a>(target: &'a Target, verb: &'a str, name: Option<&'a
 }
 
 /// Returns true if the caller has a right.
-pub(crate) async fn is_allowed(caller: &Caller, asked: ResourceAttributes<'_>) -> bool {
+pub async fn is_allowed(caller: &Caller, asked: ResourceAttributes<'_>) -> bool {
     caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await.is_allowed()
 }
 
@@ -33,7 +33,7 @@ pub(crate) async fn is_allowed(caller: &Caller, asked: ResourceAttributes<'_>) -
 ///
 /// # Errors
 /// 403 with the text of a refused request.
-pub(crate) async fn require(caller: &Caller, asked: ResourceAttributes<'_>) -> Result<(), ApiError> {
+pub async fn require(caller: &Caller, asked: ResourceAttributes<'_>) -> Result<(), ApiError> {
     let verdict = caller.authorizer().authorize(caller.user(), &Attributes::Resource(asked)).await;
     if verdict.is_allowed() {
         return Ok(());

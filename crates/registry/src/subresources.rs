@@ -1,16 +1,11 @@
 //! Subresources. Some are a part of an object, which is written like the object itself; others are
 //! an act, such as a binding or an eviction. Each has a file; the verbs find here what an endpoint may change.
 
-pub(crate) mod approval;
 mod binding;
 mod budget;
-mod conditions;
-pub(crate) mod ephemeral_containers;
 mod eviction;
 mod legacy_token;
-pub(crate) mod pod_status;
 mod remote;
-pub(crate) mod resize;
 pub(crate) mod scale;
 mod scale_rules;
 mod token;
@@ -23,11 +18,10 @@ use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 use crate::intake::{conform, is_known, object_of, unknown_conversion};
-use crate::kinds::Confined;
+use crate::strategy::Confined;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
-pub(crate) use conditions::set as set_condition;
 pub use remote::Remote;
 pub(crate) use scale_rules::faults as scale_faults;
 pub(crate) use token::user_info;
@@ -45,7 +39,7 @@ pub(crate) fn confine(
     now: SystemTime,
 ) -> Result<(Object, bool), ApiError> {
     let Some(endpoint) = target.subresource_name() else { return Ok((sent, false)) };
-    let (confined, errors) = match target.strategy().confine(endpoint, stored, sent, now) {
+    let (confined, errors) = match target.strategy().update.confine(endpoint, stored, sent, now) {
         Confined::AsSent(sent) => return Ok((sent, false)),
         Confined::Cut(confined, errors) => (confined, errors),
     };

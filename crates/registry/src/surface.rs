@@ -1,15 +1,15 @@
 //! The surface: all that this server serves, as one immutable value with a generation, swapped as a whole.
 //!
 //! A request takes one [`Surface`] and keeps it to its end, so that it never sees half of a change. [`Surfaces`] holds the one
-//! that is current and makes the next one of it when resources come and go; the built-in ones ([`builtin`]) are its first
+//! that is current and makes the next one of it when resources come and go; the built-in ones are its first
 //! contribution. Everything that is known of a resource is reached from here: its data, its collection in the cache, and for
 //! each version its schema, its rules and its printer. Nothing here knows objects or HTTP.
 
-pub(crate) mod builtin;
 mod contribution;
 mod definition;
 mod served;
 mod surfaces;
+mod view;
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use keelson_resources::{Resource, Text};
 pub use contribution::Contribution;
 pub use definition::DefinedBy;
 pub(crate) use definition::refused;
-pub use served::{CollectionId, KindVersion, ServedResource, StoredCollection, VersionChange};
+pub use served::{CollectionId, KindVersion, ServedResource, StoredCollection, Taken, VersionChange};
 pub use surfaces::{SurfaceError, Surfaces};
+pub use view::{Passage, View};
 
-use crate::config::RegistryConfig;
 use crate::target::Target;
 
 /// What is served at one moment.
@@ -43,10 +43,9 @@ struct ServedGroup {
 }
 
 impl Surface {
-    /// The built-in resources without their objects, for tests of what stands before the verbs.
-    pub fn of_builtin() -> Arc<Self> {
+    /// These resources without their objects, for tests of what stands before the verbs.
+    pub fn of(contributions: &[Contribution]) -> Arc<Self> {
         let mut surface = Self::default();
-        let contributions = builtin::contributions(&RegistryConfig::default());
         contributions.iter().for_each(|contribution| surface.insert(Arc::new(contribution.served())));
         Arc::new(surface)
     }
@@ -180,5 +179,19 @@ impl Surface {
 impl std::fmt::Debug for Surface {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Surface").field("generation", &self.generation).field("groups", &self.groups.len()).finish()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use keelson_resources::declare;
+
+    use super::*;
+
+    /// A resource of the core group, of which this is known.
+    pub(crate) fn target_of(plural: &'static str, complete: impl Fn(KindVersion) -> KindVersion) -> Target {
+        let resource = Arc::new(declare::namespaced("", plural, plural, "Thing").resource());
+        let contribution = Contribution::of(resource).built_in().each_version(|_, version| complete(version));
+        Surface::of(&[contribution]).target("", plural).expect("it is served")
     }
 }

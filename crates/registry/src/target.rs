@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use keelson_cache::Collection;
-use keelson_defaults::Defaults;
 use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersionKind};
 use keelson_resources::{ResponseKind, Subresource, Verb};
 use keelson_schema::{SchemaRef, Structural};
 
-use crate::kinds::Strategy;
+use crate::kind_rules::Defaulter;
+use crate::strategy::Strategies;
 use crate::surface::{KindVersion, ServedResource, StoredCollection, Surface};
 use crate::view::VersionedView;
 
@@ -119,15 +119,15 @@ impl Target {
         self.resource.stored()
     }
 
-    /// What the kind does differently when its objects are written.
-    pub(crate) fn strategy(&self) -> &'static dyn Strategy {
+    /// The strategies of its kind.
+    pub fn strategy(&self) -> &'static Strategies {
         self.version.strategy()
     }
 
     /// How often each byte of an object may be looked at when it is judged: that of a custom resource by its schema. `u64::MAX` where
     /// even a small one may take long, as that of a definition, whose schemas and rules are compiled.
     pub fn effort(&self) -> u64 {
-        if self.strategy().is_judged_long() {
+        if self.strategy().write.is_judged_long() {
             return u64::MAX;
         }
         self.version.structural().map_or(0, Structural::effort)
@@ -143,12 +143,12 @@ impl Target {
 
     /// The schema of a kind that this request is about: the target's own in any of its versions, or what its subresource takes.
     /// `None` for a kind that takes whatever it is sent.
-    pub(crate) fn schema_of(&self, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
+    pub fn schema_of(&self, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
         self.form_of(kind).map(|(schema, _)| schema)
     }
 
     /// The same together with the defaults that are filled in before an object is held against the schema.
-    pub(crate) fn form_of(&self, kind: &GroupVersionKind) -> Option<(SchemaRef<'_>, Option<Defaults>)> {
+    pub(crate) fn form_of(&self, kind: &GroupVersionKind) -> Option<(SchemaRef<'_>, Option<&'static dyn Defaulter>)> {
         if let Some(below) = &self.subresource
             && let Some(taken) = self.version.taken_by(&below.name, kind)
         {

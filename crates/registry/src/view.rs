@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use keelson_cache::Entry;
 use keelson_codec::StoredObject;
-use keelson_conversion::Conversion;
 use keelson_meta::go_format::quote;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
 use keelson_supervision::outcome;
@@ -18,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::converter::{BATCH_BYTES, BATCH_OBJECTS, ask};
 use crate::kept::{Claim, Looked, Reuse};
+use crate::kind_rules::{Conversion, ConversionError};
 use crate::surface::{KindVersion, ServedResource, VersionChange};
 use crate::target::Target;
 use crate::versions::{unconvertible, version_of};
@@ -304,10 +304,7 @@ fn unversioned(object: &StoredObject) -> Object {
 }
 
 /// The object after a conversion that changes its fields.
-fn through(
-    conversion: &Conversion,
-    object: &StoredObject,
-) -> Result<StoredObject, keelson_conversion::ConversionError> {
+fn through(conversion: &dyn Conversion, object: &StoredObject) -> Result<StoredObject, ConversionError> {
     let mut converted = unversioned(object);
     conversion.convert(&mut converted)?;
     Ok(StoredObject::encode(&converted))

@@ -16,6 +16,7 @@ mod room;
 mod stages;
 
 use async_trait::async_trait;
+use commit::{Commit, unsettled};
 use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::error::ConflictKind;
@@ -27,10 +28,9 @@ use crate::caller::Caller;
 use crate::companions::Companions;
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
-
-use commit::{Commit, unsettled};
 pub(crate) use growth::Growth;
-pub(crate) use managed_fields::{Live, ManagedObject};
+pub(crate) use managed_fields::Live;
+pub use managed_fields::ManagedObject;
 pub(crate) use queues::Queues;
 
 /// How often a proposal is asked for while others keep changing the object under it.
@@ -69,25 +69,26 @@ impl Written {
 }
 
 /// What a write is about, whatever is shown to it.
-pub(crate) struct WriteRequest<'w> {
+pub struct WriteRequest<'w> {
     /// The endpoint.
-    pub(crate) target: &'w Target,
+    pub target: &'w Target,
     /// The name of the object; empty where it will be generated.
-    pub(crate) name: &'w str,
-    /// Who writes.
-    pub(crate) caller: &'w Caller,
-    /// What the request said besides.
-    pub(crate) options: WriteOptions<'w>,
-    /// Whether the object is one of many that are deleted together, so that the request does not name it.
-    pub(crate) of_collection: bool,
-    /// What has to hold in the store when the object is written, besides.
-    pub(crate) conditions: Vec<Compare>,
+    pub name: &'w str,
+    /// The caller.
+    pub caller: &'w Caller,
+    /// The options of the request.
+    pub options: WriteOptions<'w>,
+    /// True for one of many objects that are deleted together, so that the request does not name it.
+    pub of_collection: bool,
+    /// Further conditions on the store.
+    pub conditions: Vec<Compare>,
     /// True for a write that fails if the object is too large with its managed fields; other writes drop these then.
-    pub(crate) keeps_owners: bool,
+    pub keeps_owners: bool,
 }
 
 impl<'w> WriteRequest<'w> {
-    pub(crate) fn new(target: &'w Target, name: &'w str, caller: &'w Caller, options: WriteOptions<'w>) -> Self {
+    /// A write of one object, on no further condition.
+    pub fn new(target: &'w Target, name: &'w str, caller: &'w Caller, options: WriteOptions<'w>) -> Self {
         Self { target, name, caller, options, of_collection: false, conditions: Vec::new(), keeps_owners: false }
     }
 }

@@ -14,6 +14,9 @@ use crate::resource::{
     Resource, ResourceStorage, ResponseKind, ScalePaths, Scope, ServedVersion, Subresource, SubresourceHandler, Text,
 };
 
+/// The finalizer that holds a definition while there are objects of the resource that it defines.
+pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
 impl Resource {
     /// A resource in namespaces that is served in these versions, the preferred one first, and stored in that one, below its
     /// group and plural name.

@@ -17,19 +17,19 @@ use crate::resource::{
 };
 
 /// An API group with its resources.
-pub(crate) struct GroupDeclaration {
+pub struct GroupDeclaration {
     /// The group's name, empty for the core group.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Its place in discovery among other groups, higher first.
-    pub(crate) priority: u32,
+    pub priority: u32,
     /// Its versions with their places, the preferred one first.
-    pub(crate) versions: &'static [(&'static str, u32)],
+    pub versions: &'static [(&'static str, u32)],
     /// Its resources, ordered by plural name.
-    pub(crate) resources: &'static [Declaration],
+    pub resources: &'static [Declaration],
 }
 
 /// A resource; the fields are those of [`Resource`].
-pub(crate) struct Declaration {
+pub struct Declaration {
     group: &'static str,
     plural: &'static str,
     singular: &'static str,
@@ -54,7 +54,7 @@ pub(crate) struct Declaration {
 
 /// A version in which a resource is served.
 #[derive(Clone, Copy)]
-pub(crate) struct VersionDeclaration {
+pub struct VersionDeclaration {
     name: &'static str,
     verbs: &'static [Verb],
     subresources: &'static [SubresourceDeclaration],
@@ -63,7 +63,7 @@ pub(crate) struct VersionDeclaration {
 
 /// A path below an object.
 #[derive(Clone, Copy)]
-pub(crate) struct SubresourceDeclaration {
+pub struct SubresourceDeclaration {
     name: &'static str,
     verbs: &'static [Verb],
     response: ResponseDeclaration,
@@ -84,17 +84,17 @@ enum StorageDeclaration {
 }
 
 /// A field that field selectors may name.
-pub(crate) struct FieldDeclaration {
+pub struct FieldDeclaration {
     name: &'static str,
     paths: &'static [&'static str],
     absent: &'static str,
 }
 
 /// How long events live: what kube-apiserver's `--event-ttl` is when nobody sets it.
-pub(crate) const EVENT_LIFETIME: Duration = Duration::from_hours(1);
+pub const EVENT_LIFETIME: Duration = Duration::from_hours(1);
 
 /// Everything that can be done with an ordinary resource.
-pub(crate) const EVERYTHING: &[Verb] = &[
+pub const EVERYTHING: &[Verb] = &[
     Verb::Create,
     Verb::Delete,
     Verb::DeleteCollection,
@@ -105,21 +105,21 @@ pub(crate) const EVERYTHING: &[Verb] = &[
     Verb::Watch,
 ];
 /// The only verb of reviews, which are answered and not stored.
-pub(crate) const CREATE: &[Verb] = &[Verb::Create];
+pub const CREATE: &[Verb] = &[Verb::Create];
 /// What can be done with a part of an object.
-pub(crate) const GET_PATCH_UPDATE: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
+pub const GET_PATCH_UPDATE: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 
 /// The observed state of an object.
-pub(crate) const STATUS: SubresourceDeclaration = subresource("status", GET_PATCH_UPDATE);
+pub const STATUS: SubresourceDeclaration = subresource("status", GET_PATCH_UPDATE);
 /// The number of replicas, in the form common to all workloads.
-pub(crate) const SCALE: SubresourceDeclaration =
+pub const SCALE: SubresourceDeclaration =
     subresource("scale", GET_PATCH_UPDATE).foreign("autoscaling", "v1", "Scale").handled_by(SubresourceHandler::Scale);
 
 /// The versions of an ordinary resource.
 const ONLY_V1: &[VersionDeclaration] = &[served("v1")];
 
 /// A version with every verb and no subresources. One that is not stable is served on demand, as in the reference server.
-pub(crate) const fn served(name: &'static str) -> VersionDeclaration {
+pub const fn served(name: &'static str) -> VersionDeclaration {
     VersionDeclaration { name, verbs: EVERYTHING, subresources: &[], hidden: !is_stable(name) }
 }
 
@@ -137,47 +137,52 @@ const fn is_stable(name: &str) -> bool {
 }
 
 /// A subresource that takes and gives the kind of its resource.
-pub(crate) const fn subresource(name: &'static str, verbs: &'static [Verb]) -> SubresourceDeclaration {
+pub const fn subresource(name: &'static str, verbs: &'static [Verb]) -> SubresourceDeclaration {
     SubresourceDeclaration { name, verbs, response: ResponseDeclaration::Parent, handler: SubresourceHandler::Confined }
 }
 
 impl VersionDeclaration {
-    pub(crate) const fn verbs(mut self, verbs: &'static [Verb]) -> Self {
+    /// States its verbs.
+    pub const fn verbs(mut self, verbs: &'static [Verb]) -> Self {
         self.verbs = verbs;
         self
     }
 
-    pub(crate) const fn with(mut self, subresources: &'static [SubresourceDeclaration]) -> Self {
+    /// States its subresources.
+    pub const fn with(mut self, subresources: &'static [SubresourceDeclaration]) -> Self {
         self.subresources = subresources;
         self
     }
 
     /// Serves it without a setting that asks for it, though it is not stable.
-    pub(crate) const fn by_default(mut self) -> Self {
+    pub const fn by_default(mut self) -> Self {
         self.hidden = false;
         self
     }
 }
 
 impl SubresourceDeclaration {
-    pub(crate) const fn handled_by(mut self, handler: SubresourceHandler) -> Self {
+    /// States the handler of its requests.
+    pub const fn handled_by(mut self, handler: SubresourceHandler) -> Self {
         self.handler = handler;
         self
     }
 
-    pub(crate) const fn sibling(mut self, kind: &'static str) -> Self {
+    /// Takes and returns another kind of the same group and version.
+    pub const fn sibling(mut self, kind: &'static str) -> Self {
         self.response = ResponseDeclaration::Sibling(kind);
         self
     }
 
-    pub(crate) const fn foreign(mut self, group: &'static str, version: &'static str, kind: &'static str) -> Self {
+    /// Takes and returns a kind of another group.
+    pub const fn foreign(mut self, group: &'static str, version: &'static str, kind: &'static str) -> Self {
         self.response = ResponseDeclaration::Foreign { group, version, kind };
         self
     }
 }
 
 /// An ordinary resource of a cluster: every verb in `v1`, stored under its plural name as `v1`.
-pub(crate) const fn cluster(
+pub const fn cluster(
     group: &'static str,
     plural: &'static str,
     singular: &'static str,
@@ -208,7 +213,7 @@ pub(crate) const fn cluster(
 }
 
 /// An ordinary resource in namespaces: every verb in `v1`, stored under its plural name as `v1`.
-pub(crate) const fn namespaced(
+pub const fn namespaced(
     group: &'static str,
     plural: &'static str,
     singular: &'static str,
@@ -220,23 +225,26 @@ pub(crate) const fn namespaced(
 }
 
 impl Declaration {
-    pub(crate) const fn short_names(mut self, names: &'static [&'static str]) -> Self {
+    /// States its short names.
+    pub const fn short_names(mut self, names: &'static [&'static str]) -> Self {
         self.short_names = names;
         self
     }
 
-    pub(crate) const fn categories(mut self, categories: &'static [&'static str]) -> Self {
+    /// States its categories.
+    pub const fn categories(mut self, categories: &'static [&'static str]) -> Self {
         self.categories = categories;
         self
     }
 
-    pub(crate) const fn versions(mut self, versions: &'static [VersionDeclaration]) -> Self {
+    /// States its versions, the preferred one first.
+    pub const fn versions(mut self, versions: &'static [VersionDeclaration]) -> Self {
         self.versions = versions;
         self
     }
 
     /// Stores it in another place than its plural name.
-    pub(crate) const fn stored_at(mut self, place: &'static str) -> Self {
+    pub const fn stored_at(mut self, place: &'static str) -> Self {
         if let StorageDeclaration::Persisted { prefix, .. } = &mut self.storage {
             *prefix = place;
         }
@@ -244,7 +252,7 @@ impl Declaration {
     }
 
     /// Stores it in another group and version than its own `v1`.
-    pub(crate) const fn stored_as(mut self, stored_group: &'static str, stored_version: &'static str) -> Self {
+    pub const fn stored_as(mut self, stored_group: &'static str, stored_version: &'static str) -> Self {
         if let StorageDeclaration::Persisted { group, version, .. } = &mut self.storage {
             *group = stored_group;
             *version = stored_version;
@@ -253,94 +261,101 @@ impl Declaration {
     }
 
     /// Answers each create, and stores nothing.
-    pub(crate) const fn answered_by(mut self, handler: CreateHandler) -> Self {
+    pub const fn answered_by(mut self, handler: CreateHandler) -> Self {
         self.create_handler = Some(handler);
         self.not_stored()
     }
 
-    pub(crate) const fn not_stored(mut self) -> Self {
+    /// Stores no objects.
+    pub const fn not_stored(mut self) -> Self {
         self.storage = StorageDeclaration::Virtual;
         self
     }
 
-    pub(crate) const fn names(mut self, rule: NameRule) -> Self {
+    /// States the rule for the names of its objects.
+    pub const fn names(mut self, rule: NameRule) -> Self {
         self.name_rule = rule;
         self
     }
 
-    pub(crate) const fn fields(mut self, refusal: FieldRefusal, fields: &'static [FieldDeclaration]) -> Self {
+    /// States its selectable fields, and how others are refused.
+    pub const fn fields(mut self, refusal: FieldRefusal, fields: &'static [FieldDeclaration]) -> Self {
         self.field_refusal = refusal;
         self.selectable_fields = fields;
         self
     }
 
     /// Has the texts at stored paths at hand, for the server to find objects by.
-    pub(crate) const fn notes(mut self, paths: &'static [&'static str]) -> Self {
+    pub const fn notes(mut self, paths: &'static [&'static str]) -> Self {
         self.noted = paths;
         self
     }
 
-    pub(crate) const fn dispatched_by(mut self, path: &'static str) -> Self {
+    /// Finds the watchers of an object by a field.
+    pub const fn dispatched_by(mut self, path: &'static str) -> Self {
         self.dispatch = Some(path);
         self
     }
 
-    pub(crate) const fn counts_generations(mut self) -> Self {
+    /// Counts changes of the specification in `metadata.generation`.
+    pub const fn counts_generations(mut self) -> Self {
         self.generation = true;
         self
     }
 
-    pub(crate) const fn created_by_update(mut self) -> Self {
+    /// Creates an object by a PUT to a free name.
+    pub const fn created_by_update(mut self) -> Self {
         self.create_on_update = true;
         self
     }
 
     /// Lets objects go when they have not been written for this long.
-    pub(crate) const fn lives_for(mut self, lifetime: Duration) -> Self {
+    pub const fn lives_for(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
     }
 
     /// Says that its objects hold on to others of their namespace.
-    pub(crate) const fn holding_others(mut self) -> Self {
+    pub const fn holding_others(mut self) -> Self {
         self.holds_others = true;
         self
     }
 
-    pub(crate) const fn updated_only_from_a_revision(mut self) -> Self {
+    /// Refuses updates without a resourceVersion.
+    pub const fn updated_only_from_a_revision(mut self) -> Self {
         self.unconditional_update = false;
         self
     }
 }
 
 /// A field whose text is its value, empty when absent.
-pub(crate) const fn text(path: &'static [&'static str; 1]) -> FieldDeclaration {
+pub const fn text(path: &'static [&'static str; 1]) -> FieldDeclaration {
     FieldDeclaration { name: path[0], paths: path, absent: "" }
 }
 
 /// A boolean field, false when absent.
-pub(crate) const fn boolean(path: &'static [&'static str; 1]) -> FieldDeclaration {
+pub const fn boolean(path: &'static [&'static str; 1]) -> FieldDeclaration {
     FieldDeclaration { name: path[0], paths: path, absent: "false" }
 }
 
 /// A field that reads other paths than its name says.
-pub(crate) const fn reads(name: &'static str, paths: &'static [&'static str]) -> FieldDeclaration {
+pub const fn reads(name: &'static str, paths: &'static [&'static str]) -> FieldDeclaration {
     FieldDeclaration { name, paths, absent: "" }
 }
 
 /// A count that is zero when absent.
-pub(crate) const fn count(name: &'static str, path: &'static [&'static str; 1]) -> FieldDeclaration {
+pub const fn count(name: &'static str, path: &'static [&'static str; 1]) -> FieldDeclaration {
     FieldDeclaration { name, paths: path, absent: "0" }
 }
 
 /// A version of a group and its place among the group's versions.
-pub(crate) const fn version(name: &'static str, priority: u32) -> (&'static str, u32) {
+pub const fn version(name: &'static str, priority: u32) -> (&'static str, u32) {
     (name, priority)
 }
 
 impl GroupDeclaration {
     /// The group as it is served.
-    pub(crate) fn group(&self) -> Group {
+    pub fn group(&self) -> Group {
         let version = |(name, priority): &(&'static str, u32)| GroupVersionEntry {
             name: Text::Borrowed(name),
             priority: *priority,
@@ -355,7 +370,8 @@ impl GroupDeclaration {
 }
 
 impl Declaration {
-    fn resource(&self) -> Resource {
+    /// The resource as it is served.
+    pub fn resource(&self) -> Resource {
         Resource {
             group: self.group.into(),
             plural: self.plural.into(),

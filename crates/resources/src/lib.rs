@@ -9,18 +9,16 @@
 mod catalogue;
 mod collection;
 mod custom;
-mod declare;
-mod deprecation;
+pub mod declare;
 mod fields;
 mod group;
-mod groups;
 mod hash;
 mod named;
 mod resource;
 
 pub use catalogue::Catalogue;
 pub use collection::Collection;
-pub use deprecation::deprecation;
+pub use custom::CLEANUP_FINALIZER;
 pub use fields::{FieldRef, FieldRefusal, SelectableField};
 pub use group::{Group, GroupVersionEntry};
 pub use hash::storage_version_hash;

@@ -59,6 +59,15 @@ pub struct StructuralError {
     pub why: String,
 }
 
+/// The reason why schemas of a definition are not structural.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NonStructural {
+    /// A schema has no structural form: the text names the version and the reason.
+    NoForm(String),
+    /// The faults of all versions.
+    Violations(Vec<FieldError>),
+}
+
 /// The fields of objects that are pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pruning {

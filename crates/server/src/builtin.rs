@@ -2,14 +2,14 @@
 //!
 //! Settings name resources, a copy of a store has no server, and the documents of all group versions share the definitions of
 //! the built-in kinds. These get the catalogue and the schemas from here, as arguments; what answers requests takes everything
-//! from the surface (`registry/surface/builtin.rs` makes the first one).
+//! from the surface (`builtin/surface.rs` makes the first one).
 
 use keelson_resources::Catalogue;
 use keelson_schema::Schemas;
 
 /// The built-in resources: those that settings may name.
 pub fn catalogue() -> &'static Catalogue {
-    Catalogue::builtin()
+    keelson_builtin::catalogue()
 }
 
 /// The schemas of the built-in kinds.

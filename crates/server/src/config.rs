@@ -15,8 +15,7 @@ use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
 use keelson_admission::{AdmissionConfiguration, Selection};
 use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
-use keelson_controllers::Switches;
-use keelson_controllers::{IdentityConfig, QUARANTINE};
+use keelson_controllers::{IdentityConfig, QUARANTINE, Switches};
 use keelson_http::filters::FlowLimits;
 use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
@@ -233,7 +232,7 @@ mod tests {
 
     fn check(name: &str, expect: &[&str]) {
         let mut config = Config::default();
-        config.never_chunk(Catalogue::builtin(), name).unwrap();
+        config.never_chunk(keelson_builtin::catalogue(), name).unwrap();
         let mut unchunked: Vec<_> = config.registry.unchunked.into_iter().collect();
         unchunked.sort();
         assert_eq!(unchunked, expect, "{name}");
@@ -251,7 +250,7 @@ mod tests {
     fn what_is_no_resource_is_refused() {
         let mut config = Config::default();
         for name in ["secretz", "Secret", "secrets.v1", " secrets", ""] {
-            assert!(config.never_chunk(Catalogue::builtin(), name).is_err(), "{name}");
+            assert!(config.never_chunk(keelson_builtin::catalogue(), name).is_err(), "{name}");
         }
         assert!(config.registry.unchunked.is_empty());
     }

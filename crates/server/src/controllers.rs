@@ -69,7 +69,7 @@ pub(crate) async fn extensions(
         let states = keelson_extensions::of_program(&storage_state_definition(), None);
         supplied.push(states.map_err(|error| ApiError::Internal(error.to_string()))?);
     }
-    Extensions::start(registry.clone(), outbound.clone(), supplied).await
+    Extensions::start(registry.clone(), outbound.clone(), supplied, keelson_builtin::non_structural).await
 }
 
 /// The aggregation of cluster roles, if it is switched on.

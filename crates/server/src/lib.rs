@@ -6,6 +6,7 @@ mod backup;
 mod builtin;
 mod certificate_ends;
 mod config;
+mod console;
 mod controllers;
 mod copy;
 mod data_directory;

@@ -9,6 +9,7 @@ use keelson_access::FileReads;
 use keelson_access::audit::Auditor;
 use keelson_extensions::Extensions;
 use keelson_http::Pipeline;
+use keelson_http::filters::OpenPages;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::Health;
 use keelson_http::metrics::Metrics;
@@ -31,7 +32,7 @@ use crate::metrics::{
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
-use crate::{audit, builtin, documents};
+use crate::{audit, builtin, console, documents};
 
 /// What requests are answered from.
 pub(crate) struct PipelineParts {
@@ -119,7 +120,7 @@ impl PipelineParts {
             .with_authorizer(authorizer)
             .with_tokens(tokens)
             .with_anonymous(foreign.takes_anonymous(config))
-            .with_console(config.console)
+            .with_console(config.console.then_some(console::answer as OpenPages))
             .with_auditor(auditor)
     }
 }

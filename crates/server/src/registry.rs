@@ -65,7 +65,7 @@ pub(crate) fn registry_of(
         configuration: config.admission_configuration.clone(),
     };
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
-    let registry = Registry::new(store, cache, config.clock.clone(), config.random.clone(), settings);
+    let registry = keelson_builtin::registry(store, cache, config.clock.clone(), config.random.clone(), settings);
     let registry = registry.with_authorizer(rights.authorizer()).with_admission(admission);
     Ok((Arc::new(registry), counts))
 }

@@ -61,11 +61,11 @@ impl Rights {
         for kind in config.authorization.kinds()? {
             match kind {
                 AuthorizerKind::Node => {
-                    let prefixes = keelson_registry::node_prefixes().map_err(internal)?;
+                    let prefixes = keelson_builtin::node_prefixes().map_err(internal)?;
                     nodes = Some(Arc::new(NodeAuthorizer::new(cache.clone(), prefixes)));
                 }
                 AuthorizerKind::Rbac => {
-                    let prefixes = keelson_registry::role_prefixes().map_err(internal)?;
+                    let prefixes = keelson_builtin::role_prefixes().map_err(internal)?;
                     let [a, b, c, d] = &prefixes;
                     rbac = Some(Arc::new(Rbac::new(cache.clone(), [a, b, c, d])?));
                 }

@@ -160,11 +160,11 @@ impl Prepared {
                 "new keys were made for a store that holds objects; tokens and certificates of other keys are refused"
             );
         }
-        let specs = keelson_registry::collection_specs_for(&config.registry.service_ranges);
+        let specs = keelson_builtin::collection_specs_for(&config.registry.service_ranges);
         let cache = Cache::start(store.clone(), specs, cache_config(&config, &supervisor))
             .await
             .context("loading the store into the cache")?;
-        let fence = Arc::new(Fence::new(identity_key(&config.server_id)?, config.clock.clone()));
+        let fence = Arc::new(Fence::new(identity_key(&config.server_id), config.clock.clone()));
         let store_requests = Arc::<StoreRequests>::default();
         let fenced = fenced(&config, &store, &fence, &store_requests);
         let rights = Rights::new(&config, &cache, files)?;

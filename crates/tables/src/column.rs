@@ -52,7 +52,7 @@ impl<'a> Column<'a> {
 }
 
 /// What the API documentation says of `metadata.name`.
-pub(crate) const NAME_DOC: &str = "\
+pub const NAME_DOC: &str = "\
     Name must be unique within a namespace. Is required when creating resources, although some resources may allow a \
     client to request the generation of an appropriate name automatically. Name is primarily intended for creation \
     idempotence and configuration definition. Cannot be updated. More info: \
@@ -66,14 +66,14 @@ const CREATED_DOC: &str = "\
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
 /// The object's name.
-pub(crate) const NAME: Column<'_> = Column::text("Name", NAME_DOC).named();
+pub const NAME: Column<'_> = Column::text("Name", NAME_DOC).named();
 /// The object's name in the few tables that do not mark it as one.
-pub(crate) const UNMARKED_NAME: Column<'_> = Column::text("Name", NAME_DOC);
+pub const UNMARKED_NAME: Column<'_> = Column::text("Name", NAME_DOC);
 /// How long ago the object was created.
-pub(crate) const AGE: Column<'_> = Column::text("Age", CREATED_DOC);
+pub const AGE: Column<'_> = Column::text("Age", CREATED_DOC);
 /// When the object was created.
-pub(crate) const CREATED_AT: Column<'_> = Column::date("Created At", CREATED_DOC);
+pub const CREATED_AT: Column<'_> = Column::date("Created At", CREATED_DOC);
 /// The names of the containers in a pod template.
-pub(crate) const CONTAINERS: Column<'_> = Column::text("Containers", "Names of each container in the template.");
+pub const CONTAINERS: Column<'_> = Column::text("Containers", "Names of each container in the template.");
 /// The images of the containers in a pod template.
-pub(crate) const IMAGES: Column<'_> = Column::text("Images", "Images referenced by each container in the template.");
+pub const IMAGES: Column<'_> = Column::text("Images", "Images referenced by each container in the template.");

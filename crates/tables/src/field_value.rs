@@ -12,81 +12,83 @@ use crate::age::age;
 
 /// The object a row is made of, and the time it is shown at.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
-    pub(crate) object: Item<'a>,
-    pub(crate) now: SystemTime,
+pub struct Subject<'a> {
+    /// The object.
+    pub object: Item<'a>,
+    /// The time.
+    pub now: SystemTime,
 }
 
 impl<'a> Subject<'a> {
     /// The object's field of this name.
-    pub(crate) fn at(&self, field: &str) -> FieldValue<'a> {
+    pub fn at(&self, field: &str) -> FieldValue<'a> {
         FieldValue(self.object.get(field))
     }
 
     /// The cell with the object's name.
-    pub(crate) fn name(&self) -> Value {
+    pub fn name(&self) -> Value {
         self.at("metadata").at("name").cell()
     }
 
     /// The cell with the name of a class, which says whether one of these annotations makes it the default.
-    pub(crate) fn name_of_class(&self, marks: &[&str]) -> Value {
+    pub fn name_of_class(&self, marks: &[&str]) -> Value {
         let is_default = marks.iter().any(|key| self.annotation(key) == Some("true"));
         format!("{}{}", self.at("metadata").at("name").text(), if is_default { " (default)" } else { "" }).into()
     }
 
     /// The cell that says how old the object is.
-    pub(crate) fn age(&self) -> Value {
+    pub fn age(&self) -> Value {
         self.since(self.at("metadata").at("creationTimestamp")).into()
     }
 
     /// How long ago this was.
-    pub(crate) fn since(&self, time: FieldValue<'_>) -> String {
+    pub fn since(&self, time: FieldValue<'_>) -> String {
         age(time.time(), self.now)
     }
 
     /// The annotation with this key.
-    pub(crate) fn annotation(&self, key: &str) -> Option<&'a str> {
+    pub fn annotation(&self, key: &str) -> Option<&'a str> {
         self.at("metadata").at("annotations").at(key).set_text()
     }
 
     /// Whether the object is on its way out.
-    pub(crate) fn deleting(&self) -> bool {
+    pub fn deleting(&self) -> bool {
         self.at("metadata").at("deletionTimestamp").is_set()
     }
 }
 
 /// A part of an object that may be absent.
 #[derive(Clone, Copy)]
-pub(crate) struct FieldValue<'a>(Option<Item<'a>>);
+pub struct FieldValue<'a>(Option<Item<'a>>);
 
 impl<'a> FieldValue<'a> {
     /// The field of this name.
-    pub(crate) fn at(self, field: &str) -> Self {
+    pub fn at(self, field: &str) -> Self {
         Self(self.0.and_then(|value| value.get(field)))
     }
 
     /// The element at this place.
-    pub(crate) fn nth(self, place: usize) -> Self {
+    pub fn nth(self, place: usize) -> Self {
         Self(self.elements().nth(place))
     }
 
     /// This part, or the other if this one is absent or empty.
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub fn or(self, other: Self) -> Self {
         if self.is_set() && self.set_text() != Some("") { self } else { other }
     }
 
     /// Whether there is anything, even something empty.
-    pub(crate) fn is_set(self) -> bool {
+    pub fn is_set(self) -> bool {
         self.0.is_some_and(|value| value.content() != Content::Null)
     }
 
     /// The text, empty if absent.
-    pub(crate) fn text(self) -> &'a str {
+    pub fn text(self) -> &'a str {
         self.set_text().unwrap_or_default()
     }
 
     /// The text, if there is one.
-    pub(crate) fn set_text(self) -> Option<&'a str> {
+    pub fn set_text(self) -> Option<&'a str> {
         match self.0?.content() {
             Content::Text(text) => Some(text),
             _ => None,
@@ -94,12 +96,12 @@ impl<'a> FieldValue<'a> {
     }
 
     /// The number, zero if absent.
-    pub(crate) fn int(self) -> i64 {
+    pub fn int(self) -> i64 {
         self.set_int().unwrap_or_default()
     }
 
     /// The number, if there is one.
-    pub(crate) fn set_int(self) -> Option<i64> {
+    pub fn set_int(self) -> Option<i64> {
         match self.0?.content() {
             Content::Number(number) => number.parse().ok(),
             _ => None,
@@ -107,12 +109,12 @@ impl<'a> FieldValue<'a> {
     }
 
     /// The truth value, false if absent.
-    pub(crate) fn flag(self) -> bool {
+    pub fn flag(self) -> bool {
         self.set_flag().unwrap_or_default()
     }
 
     /// The truth value, if there is one.
-    pub(crate) fn set_flag(self) -> Option<bool> {
+    pub fn set_flag(self) -> Option<bool> {
         match self.0?.content() {
             Content::Bool(value) => Some(value),
             _ => None,
@@ -120,12 +122,12 @@ impl<'a> FieldValue<'a> {
     }
 
     /// The point in time, if it is one.
-    pub(crate) fn time(self) -> Option<SystemTime> {
+    pub fn time(self) -> Option<SystemTime> {
         parse_rfc3339(self.set_text()?)
     }
 
     /// A text or a number as text: quantities and values that may be either. `None` if absent.
-    pub(crate) fn printed(self) -> Option<String> {
+    pub fn printed(self) -> Option<String> {
         match self.0?.content() {
             Content::Text(text) | Content::Number(text) => Some(text.to_owned()),
             Content::Null | Content::Bool(_) | Content::Array | Content::Object => None,
@@ -133,23 +135,23 @@ impl<'a> FieldValue<'a> {
     }
 
     /// A quantity as text; an absent one is zero.
-    pub(crate) fn quantity(self) -> String {
+    pub fn quantity(self) -> String {
         self.printed().unwrap_or_else(|| "0".to_owned())
     }
 
     /// The elements of the list.
-    pub(crate) fn items(self) -> std::vec::IntoIter<Self> {
+    pub fn items(self) -> std::vec::IntoIter<Self> {
         self.elements().map(|element| Self(Some(element))).collect::<Vec<_>>().into_iter()
     }
 
     /// The entries of the map, in the order they are stored.
-    pub(crate) fn entries(self) -> impl Iterator<Item = (&'a str, Self)> {
+    pub fn entries(self) -> impl Iterator<Item = (&'a str, Self)> {
         let map = self.0.filter(|value| value.content() == Content::Object);
         map.into_iter().flat_map(Item::members).map(|(key, value)| (key, Self(Some(value))))
     }
 
     /// How many elements or entries there are.
-    pub(crate) fn len(self) -> usize {
+    pub fn len(self) -> usize {
         self.0.map_or(0, |value| value.members().count())
     }
 
@@ -159,37 +161,37 @@ impl<'a> FieldValue<'a> {
     }
 
     /// In a list of conditions, the first one of this type.
-    pub(crate) fn condition(self, kind: &str) -> Self {
+    pub fn condition(self, kind: &str) -> Self {
         Self(self.elements().find(|condition| Self(Some(*condition)).at("type").text() == kind))
     }
 
     /// Whether this is a condition that holds.
-    pub(crate) fn holds(self) -> bool {
+    pub fn holds(self) -> bool {
         self.at("status").text() == "True"
     }
 
     /// The cell with this text.
-    pub(crate) fn cell(self) -> Value {
+    pub fn cell(self) -> Value {
         self.text().into()
     }
 
     /// The cell with this text, or with `fallback` if there is none.
-    pub(crate) fn cell_or(self, fallback: &str) -> Value {
+    pub fn cell_or(self, fallback: &str) -> Value {
         self.set_text().unwrap_or(fallback).into()
     }
 
     /// The cell with this text, or with `fallback` if there is none or it is empty.
-    pub(crate) fn cell_unless_empty(self, fallback: &str) -> Value {
+    pub fn cell_unless_empty(self, fallback: &str) -> Value {
         crate::text::or(self.text(), fallback).into()
     }
 
     /// The cell with this number.
-    pub(crate) fn int_cell(self) -> Value {
+    pub fn int_cell(self) -> Value {
         self.int().into()
     }
 
     /// The cell with the number of elements or entries.
-    pub(crate) fn len_cell(self) -> Value {
+    pub fn len_cell(self) -> Value {
         self.len().into()
     }
 }

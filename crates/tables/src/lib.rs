@@ -6,20 +6,18 @@
 //! Invariants: a printer never fails, whatever the object holds (a field that is missing or of the wrong type shows as
 //! what Kubernetes shows for an empty one); time is handed in; nothing here holds more than one row.
 
-mod age;
-mod column;
+pub mod age;
+pub mod column;
 mod custom;
-mod docs;
-mod field_value;
-mod groups;
+pub mod field_value;
 mod path;
-mod printer;
-mod selector;
-mod text;
+pub mod printer;
+pub mod selector;
+pub mod text;
 pub mod wire;
 
-pub use age::{age, human_duration};
+pub use age::human_duration;
 pub use column::Column;
 pub use custom::{CellType, CustomColumn};
 pub use path::PathError;
-pub use printer::{Printer, RowCondition, cells, columns};
+pub use printer::{Printer, RowCondition};

@@ -15,7 +15,6 @@ use keelson_meta::json::Value;
 use crate::column::{CREATED_AT, Column, NAME};
 use crate::custom::{CustomColumn, CustomColumns};
 use crate::field_value::Subject;
-use crate::groups;
 use crate::path::PathError;
 
 /// How the objects of one kind are shown.
@@ -55,13 +54,6 @@ pub struct RowCondition {
 const GENERIC: &[Column<'_>] = &[NAME, CREATED_AT];
 
 impl Printer {
-    /// The printer of this kind. A kind that has none shows name and time of creation.
-    ///
-    /// The version makes no difference: a printer understands its kind in all versions that are served.
-    pub fn of(group: &str, kind: &str) -> Self {
-        groups::printer(group, kind).unwrap_or_else(Self::generic)
-    }
-
     /// The printer of a kind that has none of its own.
     pub const fn generic() -> Self {
         Self::new(GENERIC, generic)
@@ -82,12 +74,13 @@ impl Printer {
         Self(Form::Custom(Arc::new(CustomColumns::until_unusable(columns))))
     }
 
-    pub(crate) const fn new(columns: &'static [Column<'static>], cells: fn(Subject<'_>) -> Vec<Value>) -> Self {
+    /// A printer with these columns, and a function that fills a row.
+    pub const fn new(columns: &'static [Column<'static>], cells: fn(Subject<'_>) -> Vec<Value>) -> Self {
         Self::marked(columns, cells, |_| &[])
     }
 
     /// A printer with rows that carry marks.
-    pub(crate) const fn marked(
+    pub const fn marked(
         columns: &'static [Column<'static>],
         cells: fn(Subject<'_>) -> Vec<Value>,
         conditions: fn(Subject<'_>) -> &'static [RowCondition],
@@ -96,7 +89,7 @@ impl Printer {
     }
 
     /// A printer with rows in an order of their own.
-    pub(crate) const fn ordered(
+    pub const fn ordered(
         columns: &'static [Column<'static>],
         cells: fn(Subject<'_>) -> Vec<Value>,
         order: fn(&Object, &Object) -> Ordering,
@@ -106,7 +99,7 @@ impl Printer {
 
     /// A printer whose rows do not show these annotations: upstream keeps what they say in fields of its own, of which it makes them for
     /// whole objects and not for rows.
-    pub(crate) fn without_annotations(self, unshown: &'static [&'static str]) -> Self {
+    pub fn without_annotations(self, unshown: &'static [&'static str]) -> Self {
         match self.0 {
             Form::Coded(coded) => Self(Form::Coded(Coded { unshown, ..coded })),
             Form::Custom(_) => self,
@@ -159,19 +152,6 @@ impl Printer {
             Form::Custom(_) => None,
         }
     }
-}
-
-/// The columns of this kind.
-pub fn columns(group: &str, kind: &str) -> &'static [Column<'static>] {
-    match Printer::of(group, kind).0 {
-        Form::Coded(coded) => coded.columns,
-        Form::Custom(_) => &[],
-    }
-}
-
-/// The row of an object of this kind as it looks at `now`. For many rows, ask for the [`Printer`] once.
-pub fn cells(group: &str, kind: &str, object: &Outline<'_>, now: SystemTime) -> Vec<Value> {
-    Printer::of(group, kind).cells(object, now)
 }
 
 fn generic(of: Subject<'_>) -> Vec<Value> {

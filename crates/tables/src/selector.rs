@@ -8,7 +8,7 @@ use crate::field_value::FieldValue;
 use crate::text::join;
 
 /// A set of labels, such as a service's selector: `a=b,c=d`, or `<none>`.
-pub(crate) fn labels(set: FieldValue<'_>) -> Value {
+pub fn labels(set: FieldValue<'_>) -> Value {
     let mut pairs: Vec<(&str, &str)> = set.entries().map(|(key, value)| (key, value.text())).collect();
     if pairs.is_empty() {
         return "<none>".into();
@@ -18,7 +18,7 @@ pub(crate) fn labels(set: FieldValue<'_>) -> Value {
 }
 
 /// A label selector, or `<none>` if it is empty, or `<error>` if it cannot be understood.
-pub(crate) fn label_selector(selector: FieldValue<'_>) -> Value {
+pub fn label_selector(selector: FieldValue<'_>) -> Value {
     match canonical(selector) {
         Some(text) if text.is_empty() => "<none>".into(),
         Some(text) => text.into(),
@@ -27,7 +27,7 @@ pub(crate) fn label_selector(selector: FieldValue<'_>) -> Value {
 }
 
 /// A label selector in the form of the `labelSelector` parameter; `None` if it cannot be understood.
-pub(crate) fn canonical(selector: FieldValue<'_>) -> Option<String> {
+pub fn canonical(selector: FieldValue<'_>) -> Option<String> {
     let equal = selector.at("matchLabels").entries();
     let mut terms: Vec<(&str, String)> = equal.map(|(key, value)| (key, format!("{key}={}", value.text()))).collect();
     for expression in selector.at("matchExpressions").items() {
@@ -53,7 +53,7 @@ fn term(expression: FieldValue<'_>) -> Option<String> {
 }
 
 /// A label selector as Go prints the struct, which is what admission policy bindings show.
-pub(crate) fn go_struct(selector: FieldValue<'_>) -> String {
+pub fn go_struct(selector: FieldValue<'_>) -> String {
     let mut labels: Vec<(&str, &str)> =
         selector.at("matchLabels").entries().map(|(key, value)| (key, value.text())).collect();
     labels.sort_unstable();

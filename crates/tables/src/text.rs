@@ -10,12 +10,12 @@ use crate::field_value::FieldValue;
 const SHOWN: usize = 3;
 
 /// The text, or `fallback` if it is empty.
-pub(crate) fn or<'a>(text: &'a str, fallback: &'a str) -> &'a str {
+pub fn or<'a>(text: &'a str, fallback: &'a str) -> &'a str {
     if text.is_empty() { fallback } else { text }
 }
 
 /// The texts with a separator between them.
-pub(crate) fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, separator: &str) -> String {
+pub fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, separator: &str) -> String {
     let mut joined = String::new();
     for (place, text) in texts.into_iter().enumerate() {
         if place > 0 {
@@ -27,7 +27,7 @@ pub(crate) fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, separator:
 }
 
 /// The first three texts, and how many more there are: `a,b,c + 2 more...`.
-pub(crate) fn first_three<T: AsRef<str>>(mut texts: impl Iterator<Item = T>) -> String {
+pub fn first_three<T: AsRef<str>>(mut texts: impl Iterator<Item = T>) -> String {
     let mut joined = join(texts.by_ref().take(SHOWN), ",");
     let more = texts.count();
     if more > 0 {
@@ -37,22 +37,22 @@ pub(crate) fn first_three<T: AsRef<str>>(mut texts: impl Iterator<Item = T>) -> 
 }
 
 /// How many of how many, such as `1/3`.
-pub(crate) fn ratio(part: i64, whole: i64) -> Value {
+pub fn ratio(part: i64, whole: i64) -> Value {
     format!("{part}/{whole}").into()
 }
 
 /// The names of the containers of a pod spec.
-pub(crate) fn container_names(pod_spec: FieldValue<'_>) -> Value {
+pub fn container_names(pod_spec: FieldValue<'_>) -> Value {
     join(pod_spec.at("containers").items().map(|container| container.at("name").text()), ",").into()
 }
 
 /// The images of the containers of a pod spec.
-pub(crate) fn container_images(pod_spec: FieldValue<'_>) -> Value {
+pub fn container_images(pod_spec: FieldValue<'_>) -> Value {
     join(pod_spec.at("containers").items().map(|container| container.at("image").text()), ",").into()
 }
 
 /// The addresses or host names of a load balancer: sorted, each once.
-pub(crate) fn load_balancer(ingress: FieldValue<'_>) -> String {
+pub fn load_balancer(ingress: FieldValue<'_>) -> String {
     let mut points: Vec<&str> = ingress
         .items()
         .map(|point| or(point.at("ip").text(), point.at("hostname").text()))
@@ -64,7 +64,7 @@ pub(crate) fn load_balancer(ingress: FieldValue<'_>) -> String {
 }
 
 /// Access modes in short, in a fixed order: `RWO,ROX`.
-pub(crate) fn access_modes(modes: FieldValue<'_>) -> String {
+pub fn access_modes(modes: FieldValue<'_>) -> String {
     const SHORT: [(&str, &str); 4] =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
     let has = |mode: &str| modes.items().any(|given| given.text() == mode);
@@ -72,6 +72,6 @@ pub(crate) fn access_modes(modes: FieldValue<'_>) -> String {
 }
 
 /// The resource with its group, if it has one: `deployments.apps`.
-pub(crate) fn with_group(resource: &str, group: &str) -> String {
+pub fn with_group(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }

@@ -6,13 +6,20 @@
 use super::{Finding, production};
 
 /// The ways to the built-in resources and schemas.
-const WAYS: [&str; 4] = ["Catalogue::builtin()", "Schemas::builtin()", "Schema::builtin(", "Surface::of_builtin()"];
+const WAYS: [&str; 5] = [
+    "keelson_builtin::catalogue()",
+    "keelson_builtin::contributions(",
+    "keelson_builtin::surface()",
+    "Schemas::builtin()",
+    "Schema::builtin(",
+];
 
 /// Files that may read them, and why.
-const ALLOWED: [(&str, &str); 6] = [
+const ALLOWED: [(&str, &str); 7] = [
     ("crates/schema/src/schemas.rs", "is where the built-in schemas are"),
     ("crates/schema/src/structural/tables.rs", "gives the metadata of custom resources the schema of all metadata"),
-    ("crates/registry/src/surface/builtin.rs", "makes the first contribution to the surface"),
+    ("crates/builtin/", "is the built-in kinds"),
+    ("crates/registry/src/surface/contribution.rs", "gives the scale of a custom resource the schema of all scales"),
     ("crates/apiserver/src/shared.rs", "the definitions that all documents refer to"),
     ("crates/server/src/builtin.rs", "hands them to what is composed before there is a surface"),
     ("crates/fuzz/", "for tests"),
@@ -36,12 +43,12 @@ mod tests {
 
     #[test]
     fn the_catalogue_is_read_in_composition_alone() {
-        let text = "fn run() {\n    let all = Catalogue::builtin();\n}\n";
+        let text = "fn run() {\n    let all = keelson_builtin::catalogue();\n}\n";
         let found = check("crates/http/src/pages.rs", text);
         assert_eq!((found.len(), found[0].place.as_str()), (1, "crates/http/src/pages.rs:2"));
         assert_eq!(check("crates/server/src/copy.rs", "let all = Schemas::builtin();").len(), 1);
         assert!(check("crates/http/src/pages.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")).is_empty());
-        assert!(check("crates/http/src/pages.rs", "// as Catalogue::builtin() has it").is_empty());
+        assert!(check("crates/http/src/pages.rs", "// as keelson_builtin::catalogue() has it").is_empty());
         for place in ["crates/server/src/builtin.rs", "crates/http/tests/edge/main.rs", "crates/openapi/examples/a.rs"]
         {
             assert!(check(place, text).is_empty(), "{place}");

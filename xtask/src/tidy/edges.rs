@@ -7,7 +7,7 @@ use super::Finding;
 use crate::workspace::Member;
 
 /// What the crates of one layer may use in production code, lowest layer first.
-const ALLOWED: [(&str, &[&str]); 38] = [
+const ALLOWED: [(&str, &[&str]); 36] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),
     ("supervision", &[]),
@@ -18,9 +18,6 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ("schema", &["meta", "codec", "cel"]),
     ("patch", &["meta", "schema"]),
     ("tables", &["meta", "codec"]),
-    ("conversion", &["meta", "resources"]),
-    ("defaults", &["meta", "codec"]),
-    ("validation", &["meta", "cel", "schema"]),
     ("query", &["meta", "cel", "codec"]),
     // state
     ("storage", &["meta"]),
@@ -37,9 +34,6 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "patch",
             "resources",
             "schema",
-            "conversion",
-            "defaults",
-            "validation",
             "tables",
             "storage",
             "supervision",
@@ -47,6 +41,11 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "cache",
             "access",
         ],
+    ),
+    // the kinds that are part of the program, by the traits of the registry
+    (
+        "builtin",
+        &["meta", "codec", "cel", "schema", "patch", "resources", "tables", "storage", "cache", "access", "registry"],
     ),
     // calls to others
     ("outbound", &["meta", "supervision", "codec", "cache", "registry"]),
@@ -63,7 +62,7 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "cel",
             "schema",
             "patch",
-            "validation",
+            "builtin",
             "resources",
             "cache",
             "access",
@@ -100,23 +99,11 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "outbound",
             "discovery",
             "openapi",
-            "console",
         ],
     ),
     (
         "extensions",
-        &[
-            "meta",
-            "supervision",
-            "schema",
-            "validation",
-            "resources",
-            "tables",
-            "cache",
-            "registry",
-            "outbound",
-            "controllers",
-        ],
+        &["meta", "supervision", "schema", "resources", "tables", "cache", "registry", "outbound", "controllers"],
     ),
     // top: wiring
     (
@@ -156,6 +143,8 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "access",
             "access-config",
             "registry",
+            "builtin",
+            "console",
             "outbound",
             "admission",
             "discovery",
@@ -173,13 +162,17 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ("teststores", &["storage"]),
     ("testkit", &["meta", "storage", "server", "teststores"]),
     ("bench", &["teststores"]),
-    ("fuzz", &["meta", "cel", "codec", "schema", "validation", "patch", "protobuf", "query", "storage", "http"]),
+    (
+        "fuzz",
+        &["meta", "cel", "codec", "schema", "builtin", "registry", "patch", "protobuf", "query", "storage", "http"],
+    ),
     ("xtask", &[]),
 ];
 
 /// What any crate may use in its tests besides: all engines, whole servers, a reader of what they send in protobuf, the schemas
-/// that whoever composes a server hands out, and what others contribute to a server that runs.
-const FOR_TESTS: [&str; 12] = [
+/// that whoever composes a server hands out, the built-in kinds, and what others contribute to a server that runs.
+const FOR_TESTS: [&str; 13] = [
+    "builtin",
     "meta",
     "schema",
     "storage",

@@ -1,4 +1,4 @@
-//! The library for aggregated API servers pulls no engine that is not asked for: what each of its features depends on, as cargo says.
+//! The library for aggregated API servers links no engine that is not asked for, no built-in kinds and no console, as cargo says.
 //!
 //! That each of them compiles alone is a step of `cargo xtask ci`.
 
@@ -15,6 +15,13 @@ const LIBRARY: &str = "keelson-apiserver";
 /// Its features for engines, and for each a crate that nothing but this engine needs.
 pub(crate) const ENGINES: [(&str, &str); 3] =
     [("sqlite", "rusqlite"), ("postgres", "tokio-postgres"), ("etcd", "keelson-storage-etcd")];
+
+/// Crates that the library does not link, and why.
+const NOT_LINKED: [(&str, &str); 3] = [
+    ("keelson-builtin", "an aggregated server serves its own kinds"),
+    ("keelson-console", "the main server has the console"),
+    ("keelson-server", "the library is no server of built-in kinds"),
+];
 
 /// Asks cargo for each selection of features.
 pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
@@ -41,6 +48,11 @@ fn compare(chosen: &str, tree: &str) -> Vec<Finding> {
             findings.push(Finding::fault(LIBRARY, format!("with features {chosen:?} it {verb} {needed}")));
         }
     }
+    for (unwanted, why) in NOT_LINKED {
+        if pulled.contains(unwanted) {
+            findings.push(Finding::fault(LIBRARY, format!("it links {unwanted}: {why}")));
+        }
+    }
     findings
 }
 
@@ -58,6 +70,7 @@ mod tests {
         check("sqlite", "keelson-apiserver v0.1.0\nrusqlite v0.1.0 (*)\n", &[]);
         let two = "rusqlite v0.1.0\ntokio-postgres v0.1.0\n";
         check("postgres", two, &["with features \"postgres\" it pulls rusqlite"]);
+        check("", "keelson-builtin v0.1.0\n", &["it links keelson-builtin: an aggregated server serves its own kinds"]);
         check("etcd", "", &["with features \"etcd\" it does not pull keelson-storage-etcd"]);
     }
 }

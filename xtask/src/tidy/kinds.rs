@@ -10,26 +10,23 @@ use std::collections::HashSet;
 use super::{Finding, production};
 
 /// The crates that may compare names, and why. All others are looked at, also those that are yet to come.
-const OF_KINDS: [(&str, &str); 11] = [
+const OF_KINDS: [(&str, &str); 7] = [
     ("crates/bench/", "makes objects and serves nobody"),
-    ("crates/conversion/", "is the conversion of the built-in kinds, found once for each surface"),
-    ("crates/defaults/", "is the defaults of the built-in kinds, found once for each surface"),
+    ("crates/builtin/", "is the built-in kinds"),
     ("crates/fuzz/", "makes objects and serves nobody"),
     ("crates/protobuf/", "is driven by a table of messages"),
-    ("crates/resources/", "declares the names"),
     ("crates/schema/", "compiles the schemas of the built-in kinds, found once for each surface"),
-    ("crates/tables/", "is the columns of the built-in kinds, found once for each surface"),
     ("crates/testkit/", "makes objects and serves nobody"),
     ("crates/teststores/", "serves nobody"),
-    ("crates/validation/", "is the rules of the built-in kinds, found once for each surface"),
 ];
 
 /// Where the names are declared, and by which functions.
-const DECLARATIONS: &str = "crates/resources/src/groups/";
+const DECLARATIONS: &str = "crates/builtin/src/";
+const DECLARATION: &str = "/declaration.rs";
 const DECLARED_BY: [&str; 2] = ["cluster(", "namespaced("];
 
 /// Files that may compare names, and why.
-const ALLOWED: [(&str, &str); 27] = [
+const ALLOWED: [(&str, &str); 22] = [
     ("crates/access/src/node.rs", "states what a node may do with objects of which resource"),
     ("crates/access/src/rbac/binding.rs", "reads what a binding refers to"),
     ("crates/admission/src/builtin/certificates.rs", "judges requests for certificates, as upstream's plugin does"),
@@ -48,14 +45,6 @@ const ALLOWED: [(&str, &str); 27] = [
     ("crates/controllers/src/bootstrap/policy.rs", "reads a table of its own"),
     ("crates/http/src/request_info.rs", "has the grammar of paths, in which namespaces are a word"),
     ("crates/meta/src/metadata_rules.rs", "reads what an owner reference refers to"),
-    ("crates/registry/src/allocation/addresses.rs", "reads what an address refers to"),
-    ("crates/registry/src/kinds.rs", "finds the strategy of each built-in resource, once for each surface"),
-    (
-        "crates/registry/src/kinds/core.rs",
-        "finds the strategy of each resource of the core group, once for each surface",
-    ),
-    ("crates/registry/src/kinds/core/volume_claims.rs", "reads what a claim refers to"),
-    ("crates/registry/src/kinds/gates.rs", "finds the gated fields of each built-in resource, once for each surface"),
     ("crates/registry/src/quota/scopes.rs", "reads the names of scopes"),
     ("crates/registry/src/quota/usage.rs", "states what objects of which resource use"),
     ("crates/registry/src/subresources/binding.rs", "reads what the body of a binding refers to"),
@@ -69,7 +58,7 @@ pub(super) struct Names(HashSet<String>);
 impl Names {
     /// Takes up the names that a file declares, if it is one that does.
     pub(super) fn read(&mut self, place: &str, text: &str) {
-        if !place.starts_with(DECLARATIONS) {
+        if !(place.starts_with(DECLARATIONS) && place.ends_with(DECLARATION)) {
             return;
         }
         for declared in DECLARED_BY.iter().flat_map(|function| text.split(function).skip(1)) {
@@ -147,7 +136,7 @@ mod tests {
     fn names() -> Names {
         let mut names = Names::default();
         let declared = "cluster(GROUP, \"nodes\", \"node\", \"Node\"),\n namespaced(\n GROUP,\n \"pods\",\n \"pod\",\n \"Pod\",\n)";
-        names.read("crates/resources/src/groups/core.rs", declared);
+        names.read("crates/builtin/src/core/declaration.rs", declared);
         names.read("crates/meta/src/lib.rs", "cluster(\"things\", \"thing\", \"Thing\")");
         names
     }
@@ -172,18 +161,18 @@ mod tests {
             let found = check("crates/registry/src/delete.rs", &format!("fn f() {{\n{line}\n}}"), &names());
             assert_eq!((found.len(), found[0].place.as_str()), (1, "crates/registry/src/delete.rs:2"), "{line}");
             assert_eq!(check("crates/yet_to_come/src/lib.rs", line, &names()).len(), 1, "{line}");
-            assert!(check("crates/registry/src/kinds.rs", line, &names()).is_empty());
-            assert!(check("crates/defaults/src/lib.rs", line, &names()).is_empty());
+            assert!(check("crates/registry/src/quota/usage.rs", line, &names()).is_empty());
+            assert!(check("crates/builtin/src/core/defaults.rs", line, &names()).is_empty());
             assert!(check("crates/registry/tests/a.rs", line, &names()).is_empty());
         }
     }
 
     #[test]
     fn a_file_that_needs_no_exception_is_a_fault() {
-        let found = check("crates/registry/src/kinds.rs", "fn f() {}", &names());
+        let found = check("crates/registry/src/quota/usage.rs", "fn f() {}", &names());
         assert_eq!(
             found.iter().map(|found| found.place.as_str()).collect::<Vec<_>>(),
-            ["crates/registry/src/kinds.rs"]
+            ["crates/registry/src/quota/usage.rs"]
         );
     }
 

@@ -1,44 +1,44 @@
-//! One name for one group of kinds: files that know the built-in kinds bear the name of their API group in every crate.
+//! A folder for each API group, and in it a file for each concern, of one name in every group.
 //!
-//! The names are those of the files that declare the resources. Below the core group, which has many kinds, the names of families of kinds
-//! are held to one list too. What all groups of a crate share stands beside them, and is listed with its reason.
+//! So a kind is added in one folder, and a concern is found by its name. Parts of a concern stand below it. The core group has many kinds:
+//! there the parts bear the names of families of kinds. The machinery that groups share stands beside them, in the modules that are listed.
 
 use std::collections::BTreeSet;
 
 use super::Finding;
 
-/// Where each group has its declaration, and by that its name.
-const DECLARATIONS: &str = "crates/resources/src/groups/";
+/// The folder of the groups.
+const GROUPS: &str = "crates/builtin/src/";
+/// The file in which a group declares its resources, which makes a folder that of a group.
+const DECLARATION: &str = "declaration";
 
-/// The folders with a file for each group, or for those of which there is something to say.
-const FOLDERS: [&str; 9] = [
-    DECLARATIONS,
-    "crates/conversion/src/groups/",
-    "crates/defaults/src/groups/",
-    "crates/registry/src/kinds/",
-    "crates/tables/src/docs/",
-    "crates/tables/src/groups/",
-    "crates/validation/src/groups/",
-    "crates/validation/src/tests/",
-    "crates/validation/src/warnings/",
+/// The concerns of a group.
+const CONCERNS: [&str; 8] =
+    ["column_docs", "columns", "conversion", DECLARATION, "defaults", "strategy", "validation", "warnings"];
+/// Mechanisms of the core group alone.
+const OF_CORE: [&str; 2] = ["allocation", "older"];
+
+/// Modules that all groups share.
+const SHARED: [&str; 11] = [
+    "catalogue",
+    "completion",
+    "converting",
+    "defaulting",
+    "deprecation",
+    "group",
+    "groups",
+    "lib",
+    "strategy",
+    "surface",
+    "validating",
 ];
 
-/// Files beside those of the groups, and why.
-const SHARED: [(&str, &str); 7] = [
-    ("crates/registry/src/kinds/classes.rs", "has what kinds with a class do alike"),
-    ("crates/registry/src/kinds/gates.rs", "has the gated fields of all kinds"),
-    ("crates/registry/src/kinds/status.rs", "has the first status of all kinds"),
-    ("crates/registry/src/kinds/strategy.rs", "has the steps at which every kind is asked"),
-    ("crates/validation/src/groups/conditions.rs", "has the conditions that kinds of several groups hold"),
-    ("crates/validation/src/groups/go_form.rs", "shows values of several groups as Go does"),
-    ("crates/validation/src/tests/warnings.rs", "has the tests of the warnings"),
-];
-
-/// The families of kinds of the core group.
-const CORE: &str = "core/";
-const CORE_FAMILIES: [&str; 12] = [
+/// The families of kinds of the core group, and what the pods of all workloads share.
+const CORE: &str = "core";
+const CORE_FAMILIES: [&str; 15] = [
     "config",
     "endpoints",
+    "image",
     "limits",
     "namespaces",
     "nodes",
@@ -47,29 +47,33 @@ const CORE_FAMILIES: [&str; 12] = [
     "service_accounts",
     "services",
     "status",
+    "template",
+    "tests",
     "volume_claims",
     "volumes",
 ];
 
 pub(super) fn check<'p>(places: impl Iterator<Item = &'p str> + Clone) -> Vec<Finding> {
-    let declared = places.clone().filter_map(|place| place.strip_prefix(DECLARATIONS)?.strip_suffix(".rs"));
-    let groups: BTreeSet<&str> = declared.collect();
-    let is_named = |place: &str| {
-        FOLDERS.iter().filter_map(|folder| place.strip_prefix(folder)).all(|below| {
-            let family = below.strip_prefix(CORE).map(stem);
-            groups.contains(stem(below)) && family.is_none_or(|family| CORE_FAMILIES.contains(&family))
-        })
-    };
-    let is_shared = |place: &str| SHARED.iter().any(|(shared, _)| *shared == place);
-    let misnamed = places.filter(|place| !is_shared(place) && !is_named(place));
-    misnamed
-        .map(|place| Finding::fault(place, "bears the name of no API group, as the other crates have them"))
-        .collect()
-}
-
-/// The first name of a path, without the ending of a file.
-fn stem(path: &str) -> &str {
-    path.split(['/', '.']).next().unwrap_or(path)
+    let files = places.filter_map(|place| Some((place, place.strip_prefix(GROUPS)?.strip_suffix(".rs")?)));
+    let declared =
+        files.clone().filter_map(|(_, below)| below.split_once('/').filter(|(_, file)| *file == DECLARATION));
+    let groups: BTreeSet<&str> = declared.map(|(group, _)| group).collect();
+    let misplaced = files.filter_map(|(place, below)| {
+        let mut steps = below.split('/');
+        let (first, concern, family) = (steps.next()?, steps.next(), steps.next());
+        let is_placed = match (groups.contains(first), concern, family) {
+            (false, ..) => SHARED.contains(&first),
+            (true, None, _) => true,
+            (true, Some(concern), _) if first == CORE && OF_CORE.contains(&concern) => true,
+            (true, Some(concern), Some(family)) if first == CORE => {
+                CONCERNS.contains(&concern) && CORE_FAMILIES.contains(&family)
+            }
+            (true, Some(concern), _) => CONCERNS.contains(&concern),
+        };
+        let text = "is neither a concern of an API group nor shared by all: see xtask/src/tidy/stems.rs";
+        (!is_placed).then(|| Finding::fault(place, text))
+    });
+    misplaced.collect()
 }
 
 #[cfg(test)]
@@ -77,24 +81,27 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_file_of_a_group_bears_its_name() {
-        let declared = ["crates/resources/src/groups/core.rs", "crates/resources/src/groups/rbac.rs"];
+    fn a_file_of_a_group_has_the_name_of_a_concern() {
+        let declared = ["crates/builtin/src/core/declaration.rs", "crates/builtin/src/rbac/declaration.rs"];
         let named = [
-            "crates/registry/src/kinds/core/pod.rs",
-            "crates/registry/src/kinds/strategy.rs",
-            "crates/validation/src/groups/core/volumes.rs",
-            "crates/validation/src/groups/rbac/roles.rs",
+            "crates/builtin/src/rbac.rs",
+            "crates/builtin/src/rbac/strategy.rs",
+            "crates/builtin/src/rbac/validation/roles.rs",
+            "crates/builtin/src/core/strategy/pod.rs",
+            "crates/builtin/src/core/strategy/pod/resize.rs",
+            "crates/builtin/src/core/allocation/ports.rs",
+            "crates/builtin/src/validating/at.rs",
             "crates/registry/src/get.rs",
         ];
         assert!(check(declared.into_iter().chain(named)).is_empty());
-        for misnamed in [
-            "crates/registry/src/kinds/roles.rs",
-            "crates/registry/src/kinds/core/pods.rs",
-            "crates/validation/src/groups/webhooks.rs",
-            "crates/tables/src/docs/apps.rs",
+        for misplaced in [
+            "crates/builtin/src/rbac/rules.rs",
+            "crates/builtin/src/core/strategy/pods.rs",
+            "crates/builtin/src/apps/columns.rs",
+            "crates/builtin/src/pods.rs",
         ] {
-            let found = check(declared.into_iter().chain([misnamed]));
-            assert_eq!(found.iter().map(|found| found.place.as_str()).collect::<Vec<_>>(), [misnamed]);
+            let found = check(declared.into_iter().chain([misplaced]));
+            assert_eq!(found.iter().map(|found| found.place.as_str()).collect::<Vec<_>>(), [misplaced]);
         }
     }
 }

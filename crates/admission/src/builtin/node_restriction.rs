@@ -10,12 +10,12 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use keelson_access::node::{LEASES_NAMESPACE, node_of};
 use keelson_access::{Attributes, CertificateRequest, ResourceAttributes};
+use keelson_builtin::{difference, key_prefix};
 use keelson_cache::{Cache, Collection};
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, GroupResource, Object};
-use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation, key_prefix};
-use keelson_validation::difference;
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
 
 use super::reading::items;
 

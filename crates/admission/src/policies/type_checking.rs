@@ -161,7 +161,7 @@ mod tests {
         for (name, value) in more.as_object().unwrap() {
             spec[name] = value.clone();
         }
-        let found = warnings(&Surface::of_builtin(), &spec);
+        let found = warnings(&keelson_builtin::surface(), &spec);
         let text = |warning: &Value, field: &str| warning[field].as_str().unwrap().to_owned();
         let found: Vec<(String, String)> =
             found.iter().map(|warning| (text(warning, "fieldRef"), text(warning, "warning"))).collect();

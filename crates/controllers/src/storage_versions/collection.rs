@@ -147,7 +147,7 @@ impl StorageVersionCollection {
             match self.standing(server).await? {
                 Standing::Publishes => continue,
                 Standing::Unpublished => {}
-                Standing::Gone => absent.push(Compare { key: identity_key(server)?, condition: Condition::Absent }),
+                Standing::Gone => absent.push(Compare { key: identity_key(server), condition: Condition::Absent }),
             }
             void.push(server.to_owned());
         }

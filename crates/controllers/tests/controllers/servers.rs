@@ -59,7 +59,7 @@ impl Server {
             duration,
             interval: IdentityConfig::INTERVAL,
         };
-        let fence = Arc::new(Fence::new(identity_key(id).unwrap(), clock));
+        let fence = Arc::new(Fence::new(identity_key(id), clock));
         let lease = IdentityLease::register(registry.clone(), fence.clone(), &SystemRandom, config).await.unwrap();
         let servers = Arc::new(RegisteredServers::new(registry.clone(), Some(own), IdentityConfig::INTERVAL));
         let ranges = ServiceRanges::default();
@@ -301,7 +301,7 @@ async fn of_two_processes_of_one_name_the_later_one_stays() {
 async fn a_lease_that_was_deleted_or_written_by_hand_is_put_right() {
     let store = MemoryStore::new();
     let server = Server::start(&store, "one", "192.0.2.1:6443", now()).await;
-    let key = identity_key("one").unwrap();
+    let key = identity_key("one");
     let lease = async || serde_json::from_slice::<Value>(&store.get(&key).await.unwrap().unwrap().value).unwrap();
     let holder = lease().await["spec"]["holderIdentity"].clone();
     store.commit(keelson_storage::Transaction::default().delete(key.clone())).await.unwrap();

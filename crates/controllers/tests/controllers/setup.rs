@@ -10,7 +10,7 @@ use keelson_meta::json::Value;
 use keelson_meta::options::CreateOptions;
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{Clock, Object, SystemClock};
-use keelson_registry::{Caller, Registry, RegistryConfig, Surface, Target};
+use keelson_registry::{Caller, Registry, RegistryConfig, Target};
 use keelson_storage::Store;
 use tokio::time::Instant;
 
@@ -43,16 +43,16 @@ pub(crate) async fn registry(store: Arc<dyn Store>) -> Arc<Registry> {
 /// A registry whose server has a clock of its own.
 pub(crate) async fn registry_at(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Registry> {
     let config = CacheConfig::new(clock.clone());
-    let cache = Cache::start(store.clone(), keelson_registry::collection_specs(), config).await.unwrap();
+    let cache = Cache::start(store.clone(), keelson_builtin::collection_specs(), config).await.unwrap();
     let random = Arc::new(SeededRandom::new(1));
-    let registry = Arc::new(Registry::new(store, cache, clock, random, RegistryConfig::default()));
+    let registry = Arc::new(keelson_builtin::registry(store, cache, clock, random, RegistryConfig::default()));
     registry.ensure_system_namespaces().await.unwrap();
     registry
 }
 
 /// A collection, in a namespace or in none.
 pub(crate) fn target(group: &str, plural: &str, namespace: Option<&str>) -> Target {
-    Surface::of_builtin().target(group, plural).unwrap().in_namespace(namespace)
+    keelson_builtin::surface().target(group, plural).unwrap().in_namespace(namespace)
 }
 
 pub(crate) fn config_maps(namespace: &str) -> Target {

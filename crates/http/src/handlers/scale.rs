@@ -8,7 +8,6 @@ use keelson_meta::options::{GetOptions, UpdateOptions};
 use keelson_meta::{ApiError, GroupVersionKind};
 use keelson_registry::{PatchKind, Registry, Target, WriteOptions, match_name, object_of};
 use keelson_resources::Verb;
-use keelson_tables::Printer;
 
 use super::get::refuse_export;
 use super::render::Renderer;
@@ -62,13 +61,8 @@ pub(super) async fn handle(
         }
         _ => return Err(ApiError::MethodNotAllowed),
     };
-    let kind = kind();
-    let printer = match target.resource.is_builtin() {
-        true => Printer::of(&kind.group, &kind.kind),
-        // As upstream has it, by the columns that the definition names.
-        false => target.version.printer().clone(),
-    };
-    renderer.answer_unstored(StatusCode::OK, scale, &printer)
+    // As upstream has it, a scale of a custom resource is shown by the columns that the definition names.
+    renderer.answer_unstored(StatusCode::OK, scale, target.version.printer_of_taken("scale"))
 }
 
 fn kind() -> GroupVersionKind {

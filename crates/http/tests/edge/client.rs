@@ -34,7 +34,6 @@ use keelson_http::{Pipeline, listener};
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{ApiError, SystemClock};
 use keelson_openapi::{Descriptions, Fragment, SharedDefinitions, VersionDescription};
-use keelson_registry::Surface;
 use keelson_resources::Catalogue;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -133,14 +132,14 @@ impl Server {
 
     pub(crate) async fn start_with(setup: Setup) -> Self {
         let pki = new_pki();
-        let (catalogue, metrics) = (Catalogue::builtin(), Arc::new(Metrics::new()));
+        let (catalogue, metrics) = (keelson_builtin::catalogue(), Arc::new(Metrics::new()));
         let health = Health::default();
         let documents = documents(catalogue);
         let pages = Pages::new(health, metrics.clone(), "127.0.0.1:6443".to_owned());
         let service = Service::default();
         let frames = service.frames.clone();
         let router = Router::new(
-            Surface::of_builtin,
+            keelson_builtin::surface,
             move |_| Box::pin(std::future::ready(documents.clone())),
             pages,
             Arc::new(service),

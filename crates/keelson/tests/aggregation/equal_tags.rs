@@ -78,7 +78,7 @@ async fn a_fresh_server_shows_the_document_of_the_reference_server_to_the_byte()
     assert_eq!(tag(&everything.raw()).await, format!("\"{EVERYTHING}\""));
     for (settings, tag_there) in [(&[][..], WITH_MIGRATIONS), (&["storagemigration.k8s.io/v1beta1=false"], STABLE)] {
         let configure = |config: &mut keelson_server::Config| {
-            config.registry.serve(keelson_resources::Catalogue::builtin(), settings).unwrap();
+            config.registry.serve(keelson_builtin::catalogue(), settings).unwrap();
             config.registry.storage_version_api = false;
         };
         let server = TestServer::builder().configure(configure).start().await;

@@ -58,7 +58,7 @@ impl Fleet {
             config.peer_advertise_ip = Some([127, 0, 0, 1].into());
             config.identity_interval = Duration::from_secs(1);
             for version in unserved {
-                config.registry.serve(keelson_resources::Catalogue::builtin(), &[format!("{version}=false")]).unwrap();
+                config.registry.serve(keelson_builtin::catalogue(), &[format!("{version}=false")]).unwrap();
             }
         });
         builder.start().await

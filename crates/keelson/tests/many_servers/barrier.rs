@@ -88,7 +88,7 @@ impl Attack {
 /// Looks at all that was written since a revision; how many values there were in each version.
 async fn check_history(store: &MemoryStore, since: Revision, on: &Attacked) -> [usize; 2] {
     let prefix = |group: &str, plural: &str| {
-        keelson_registry::key_prefix(group, plural).unwrap_or_else(|_| format!("/registry/{group}/{plural}/"))
+        keelson_builtin::key_prefix(group, plural).unwrap_or_else(|_| format!("/registry/{group}/{plural}/"))
     };
     let objects = prefix(on.group, on.plural);
     let said = format!("{}{}.{}", prefix("internal.apiserver.k8s.io", "storageversions"), on.group, on.plural);

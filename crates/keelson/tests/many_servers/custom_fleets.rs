@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
+use keelson_builtin::key_prefix;
 use keelson_meta::Revision;
-use keelson_registry::key_prefix;
 use keelson_storage::{Store, StoreEvent, StoreKey, Tail, Transaction};
 use keelson_testkit::{HookReply, HookRequest, HookServer, ProcessServer, Raw, TestServer};
 use serde_json::{Value, json};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keelson_resources::Catalogue;
 use keelson_server::{Config, Switches};
 use keelson_storage::faulty::{Fault, FaultyStore};
 use keelson_storage::{RangeRequest, Store, StoreKey, Transaction};
@@ -46,7 +45,7 @@ pub(crate) fn storing(version: &str) -> impl Fn(&mut Config) + use<'_> {
     move |config| {
         config
             .registry
-            .store_as(Catalogue::builtin(), &format!("horizontalpodautoscalers.autoscaling={version}"))
+            .store_as(keelson_builtin::catalogue(), &format!("horizontalpodautoscalers.autoscaling={version}"))
             .unwrap();
     }
 }

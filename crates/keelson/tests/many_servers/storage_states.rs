@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use keelson_registry::RegistryConfig;
-use keelson_resources::{Catalogue, storage_version_hash};
+use keelson_resources::storage_version_hash;
 use keelson_server::Config;
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{RangeRequest, Store as _, StoreKey};
@@ -41,7 +41,7 @@ async fn until_persisted(raw: &Raw, resource: &str, expected: &[&str]) {
 /// Has a server that runs store the scalers in another version, as SIGHUP does.
 pub(crate) async fn store_as(server: &TestServer, version: &str) {
     let mut config = RegistryConfig::default();
-    config.store_as(Catalogue::builtin(), &format!("{SCALERS}={version}")).unwrap();
+    config.store_as(keelson_builtin::catalogue(), &format!("{SCALERS}={version}")).unwrap();
     server.running().registry().store_builtin_as(config.storage_versions).await;
 }
 

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use http::Method;
 use keelson_registry::RegistryConfig;
-use keelson_resources::Catalogue;
 use keelson_server::Config;
 use keelson_storage::{Store, StoreKey, Transaction};
 use keelson_testkit::{Call, Raw, TestServer};
@@ -20,7 +19,7 @@ const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions
 const SCALERS: &str = "autoscaling.horizontalpodautoscalers";
 
 fn stores_old_scalers(config: &mut Config) {
-    config.registry.store_as(Catalogue::builtin(), "horizontalpodautoscalers.autoscaling=v1").unwrap();
+    config.registry.store_as(keelson_builtin::catalogue(), "horizontalpodautoscalers.autoscaling=v1").unwrap();
 }
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -67,7 +66,7 @@ async fn a_server_publishes_all_that_it_stores_and_a_second_start_writes_nothing
         TestServer::builder().sqlite().configure(|config| config.server_id = "one".to_owned()).start().await;
     let raw = server.raw();
     let all = raw.get(VERSIONS).await.expect(200).json();
-    let stored = Catalogue::builtin().collections().len();
+    let stored = keelson_builtin::catalogue().collections().len();
     assert_eq!(items(&all).len(), stored, "each place in the store once");
     for each in items(&all) {
         let (servers, common) = said(each);
@@ -140,7 +139,7 @@ async fn a_server_whose_lease_can_t_be_read_is_not_taken_for_gone() {
     let cluster = Cluster::new();
     let server = cluster.server_with("a", |_| {}).await;
     let raw = server.raw();
-    let prefix = keelson_registry::key_prefix("coordination.k8s.io", "leases").unwrap();
+    let prefix = keelson_builtin::key_prefix("coordination.k8s.io", "leases").unwrap();
     let key = StoreKey::new(prefix + "kube-system/unreadable");
     let broken = Transaction::default().put(key.clone(), Bytes::from_static(b"{"));
     cluster.store.commit(broken).await.unwrap();
@@ -159,7 +158,7 @@ async fn a_server_whose_lease_can_t_be_read_is_not_taken_for_gone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_t_be_published_is_not_written_and_holds_up_nothing_else() {
     let cluster = Cluster::new();
-    let prefix = keelson_registry::key_prefix("internal.apiserver.k8s.io", "storageversions").unwrap();
+    let prefix = keelson_builtin::key_prefix("internal.apiserver.k8s.io", "storageversions").unwrap();
     let key = StoreKey::new(prefix + "core.podtemplates");
     let broken = Transaction::default().put(key.clone(), Bytes::from_static(b"{"));
     cluster.store.commit(broken).await.unwrap();
@@ -194,7 +193,7 @@ async fn what_can_t_be_published_is_not_written_and_holds_up_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_form_of_a_write_waits_for_what_is_published_and_nothing_else_does() {
     let cluster = Cluster::new();
-    let prefix = keelson_registry::key_prefix("internal.apiserver.k8s.io", "storageversions").unwrap();
+    let prefix = keelson_builtin::key_prefix("internal.apiserver.k8s.io", "storageversions").unwrap();
     let key = StoreKey::new(prefix + "core.podtemplates");
     cluster.store.commit(Transaction::default().put(key, Bytes::from_static(b"{"))).await.unwrap();
     let server = cluster.server_with("a", |_| {}).await;
@@ -384,7 +383,9 @@ async fn nothing_is_written_in_a_version_that_is_not_published_while_that_change
     for change in 0..CHANGES {
         let mut config = RegistryConfig::default();
         let version = ["v1", "v2"][change % 2];
-        config.store_as(Catalogue::builtin(), &format!("horizontalpodautoscalers.autoscaling={version}")).unwrap();
+        config
+            .store_as(keelson_builtin::catalogue(), &format!("horizontalpodautoscalers.autoscaling={version}"))
+            .unwrap();
         server.running().registry().store_builtin_as(config.storage_versions).await;
         let version = format!("autoscaling/{version}");
         until_said(&raw, SCALERS, (&[("a", &version)], Some(&version))).await;
@@ -396,7 +397,7 @@ async fn nothing_is_written_in_a_version_that_is_not_published_while_that_change
     }
     assert!(written > CHANGES, "only {written} objects were written while the version changed");
 
-    let prefix = |group, plural| keelson_registry::key_prefix(group, plural).unwrap();
+    let prefix = |group, plural| keelson_builtin::key_prefix(group, plural).unwrap();
     let objects = prefix("autoscaling", "horizontalpodautoscalers");
     let said = prefix("internal.apiserver.k8s.io", "storageversions") + SCALERS;
     let last = cluster.store.current_revision().await.unwrap();

@@ -228,7 +228,7 @@ async fn fill(store: &MemoryStore) -> Vec<Old> {
             created = raw.post(url.as_str(), &body).await;
         }
         let created = created.expect(201).json();
-        let prefix = keelson_registry::key_prefix(group, plural).unwrap();
+        let prefix = keelson_builtin::key_prefix(group, plural).unwrap();
         let place = if url.contains("/namespaces/") { "default/" } else { "" };
         for (api_version, in_protobuf) in versions.iter().flat_map(|version| [(*version, false), (*version, true)]) {
             let mut object = created.clone();

@@ -3,7 +3,6 @@
 //!
 //! Texts are as recorded. Names and forms are checked one by one in `validation`.
 
-use keelson_resources::Catalogue;
 use keelson_testkit::{Answer, Call, Raw, TestServer};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ const MERGE: &str = "application/merge-patch+json";
 
 async fn serving(settings: &[&str]) -> (TestServer, Raw) {
     let serve = |config: &mut keelson_server::Config| {
-        config.registry.serve(Catalogue::builtin(), settings).unwrap();
+        config.registry.serve(keelson_builtin::catalogue(), settings).unwrap();
     };
     let server = TestServer::builder().configure(serve).start().await;
     let raw = server.raw();

@@ -24,7 +24,7 @@ pub enum InherentPlugin {
 
 impl Registry {
     /// Whether something that could be left out is done.
-    pub(crate) fn does(&self, plugin: InherentPlugin) -> bool {
+    pub fn does(&self, plugin: InherentPlugin) -> bool {
         !self.config.left_out.contains(&plugin)
     }
 }

@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn what_a_release_can_t_read_is_stored_in_the_newest_version_that_it_can() {
         let check = |release: &str, expected: &[(&str, &str)]| {
-            let found = readable_by(release, Catalogue::builtin()).unwrap();
+            let found = readable_by(release, keelson_builtin::catalogue()).unwrap();
             let found: Vec<(String, &str)> =
                 found.iter().map(|(resource, version)| (resource.resource.clone(), &**version)).collect();
             let expected: Vec<(String, &str)> =
@@ -100,20 +100,20 @@ mod tests {
         ];
         check("1.32", &oldest);
         for unknown in ["1.31", "1.37", "2.33", "1.x", "", "33"] {
-            assert!(readable_by(unknown, Catalogue::builtin()).is_err(), "{unknown}");
+            assert!(readable_by(unknown, keelson_builtin::catalogue()).is_err(), "{unknown}");
         }
     }
 
     #[test]
     fn every_built_in_resource_with_several_versions_is_known_or_older_than_all_releases() {
-        let several = Catalogue::builtin().resources().filter(|resource| resource.versions.len() > 1);
+        let several = keelson_builtin::catalogue().resources().filter(|resource| resource.versions.len() > 1);
         let unknown: Vec<String> = several
             .filter(|it| !CAME.iter().any(|(group, plural, _)| (*group, *plural) == (&*it.group, &*it.plural)))
             .map(|resource| resource.group_resource().to_string())
             .collect();
         assert_eq!(unknown, ["horizontalpodautoscalers.autoscaling"], "both of its versions are older");
         for (group, plural, versions) in CAME {
-            let resource = Catalogue::builtin().resource(group, plural).unwrap();
+            let resource = keelson_builtin::catalogue().resource(group, plural).unwrap();
             let served: Vec<&str> = resource.versions.iter().map(|version| &*version.name).collect();
             let known: Vec<&str> = versions.iter().map(|(version, _)| *version).collect();
             assert_eq!(known, served, "{plural}");

@@ -102,7 +102,7 @@ impl RegistryConfig {
     }
 
     /// Returns true where clients do not find a resource in a version.
-    pub(crate) fn hides(&self, resource: &Resource, version: &ServedVersion) -> bool {
+    pub fn hides(&self, resource: &Resource, version: &ServedVersion) -> bool {
         let name = (resource.group.to_string(), version.name.to_string());
         let of_version = self.unserved.contains(&name) || version.hidden && !self.demanded.contains(&name);
         let (group, version) = name;
@@ -149,19 +149,19 @@ mod tests {
 
     fn configured(settings: &[&str]) -> RegistryConfig {
         let mut config = RegistryConfig::default();
-        config.serve(Catalogue::builtin(), settings).unwrap();
+        config.serve(keelson_builtin::catalogue(), settings).unwrap();
         config
     }
 
     /// The resources that clients do not find in a version of a group.
     fn hidden(config: &RegistryConfig, group: &str, version: &str) -> Vec<String> {
-        let group = Catalogue::builtin().group(group).expect("a built-in group");
+        let group = keelson_builtin::catalogue().group(group).expect("a built-in group");
         let known = group.known_in(version).filter(|(resource, version)| config.hides(resource, version));
         known.map(|(resource, _)| resource.plural.to_string()).collect()
     }
 
     fn served(config: &RegistryConfig, group: &str, version: &str) -> Vec<String> {
-        let all = Catalogue::builtin().group(group).expect("a built-in group").known_in(version);
+        let all = keelson_builtin::catalogue().group(group).expect("a built-in group").known_in(version);
         let served = all.filter(|(resource, version)| !config.hides(resource, version));
         served.map(|(resource, _)| resource.plural.to_string()).collect()
     }
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn only_stable_versions_and_those_of_storage_versions_are_served_by_default() {
         let config = RegistryConfig::default();
-        for group in Catalogue::builtin().groups() {
+        for group in keelson_builtin::catalogue().groups() {
             for version in &group.versions {
                 let exceptions = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
                 let expected = maturity(&version.name) == Some(Maturity::Stable) || exceptions.contains(&&*group.name);
@@ -229,7 +229,7 @@ mod tests {
         let mut config = RegistryConfig::default();
         let settings =
             ["extensions/v1beta1=true", "scheduling.k8s.io/v1beta1", "apps/v1=true", "batch/v1beta1/cronjobs"];
-        let ignored = config.serve(Catalogue::builtin(), &settings).unwrap();
+        let ignored = config.serve(keelson_builtin::catalogue(), &settings).unwrap();
         assert_eq!(ignored, ["batch/v1beta1/cronjobs", "extensions/v1beta1", "scheduling.k8s.io/v1beta1"]);
     }
 
@@ -246,7 +246,7 @@ mod tests {
             (&["batch/v9=false"], "there is no built-in version \"batch/v9\""),
             (&["batch/v1=no"], "neither true nor false"),
         ] {
-            let outcome = RegistryConfig::default().serve(Catalogue::builtin(), settings);
+            let outcome = RegistryConfig::default().serve(keelson_builtin::catalogue(), settings);
             assert!(outcome.as_ref().is_err_and(|error| error.contains(why)), "{settings:?}: {outcome:?}");
         }
     }

@@ -73,7 +73,7 @@ mod tests {
 
     use super::super::page::KeyRange;
     use super::*;
-    use crate::surface::Surface;
+    use crate::surface::tests::target_of;
 
     /// How many tokens are tampered with.
     const TOKENS: usize = 1_000_000;
@@ -91,9 +91,8 @@ mod tests {
 
     /// The lists of two resources in two namespaces, and of all.
     fn lists() -> Vec<Target> {
-        let surface = Surface::of_builtin();
-        let of = |plural: &str| {
-            [None, Some("q"), Some("q1")].map(|place| surface.target("", plural).unwrap().in_namespace(place))
+        let of = |plural: &'static str| {
+            [None, Some("q"), Some("q1")].map(|place| target_of(plural, |version| version).in_namespace(place))
         };
         [of("pods"), of("secrets")].concat()
     }

@@ -9,7 +9,7 @@ use keelson_meta::json::{Map, Value};
 use keelson_patch::fields::{FieldSet, PathElement};
 
 use super::{set_managed, take_managed};
-use crate::kinds::FieldPath;
+use crate::strategy::FieldPath;
 use crate::target::Target;
 
 const STATUS: FieldPath = &["status"];
@@ -23,7 +23,7 @@ fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
         "" | "finalize" | "scale" if target.parts_status() => Some(STATUS),
         _ => None,
     };
-    general.into_iter().chain(target.strategy().kept(endpoint).iter().copied())
+    general.into_iter().chain(target.strategy().update.kept(endpoint).iter().copied())
 }
 
 /// What a write to the target's endpoint makes of an object: what is sent, as far as the endpoint can change it. Both are
@@ -72,7 +72,7 @@ pub(super) fn kept_fields(target: &Target) -> Cow<'static, FieldSet> {
     // Most creates and updates ask for this.
     static STATUS_ALONE: LazyLock<FieldSet> = LazyLock::new(|| fields([STATUS].into_iter()));
     let endpoint = target.subresource_name().unwrap_or_default();
-    let paths = kept(target).chain(target.strategy().shared(endpoint).iter().copied());
+    let paths = kept(target).chain(target.strategy().update.shared(endpoint).iter().copied());
     if paths.clone().eq([STATUS]) { Cow::Borrowed(&STATUS_ALONE) } else { Cow::Owned(fields(paths)) }
 }
 

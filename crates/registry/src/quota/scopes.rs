@@ -6,9 +6,9 @@ use std::fmt;
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;
+use keelson_meta::pod_resources::quality_of_service;
 
 use super::usage::{Usage, is_terminating};
-use crate::kinds::quality_of_service;
 
 /// A scope of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,8 @@ use keelson_meta::error::ConflictKind;
 use keelson_meta::field_error::{self, FieldError};
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::options::GetOptions;
-use keelson_meta::{ApiError, GroupResource, Object};
+use keelson_meta::{ApiError, GroupResource, Object, conditions};
 
-use super::conditions;
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::config::InherentPlugin;

@@ -12,9 +12,8 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::options::ListOptions;
-use keelson_meta::{ApiError, GroupResource, Object};
+use keelson_meta::{ApiError, GroupResource, Object, conditions};
 
-use super::conditions;
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::config::PartialRights;

@@ -6,9 +6,9 @@
 use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{DeleteOptions, GetOptions};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, Object, conditions};
 
-use super::{budget, conditions};
+use super::budget;
 use crate::admission::WriteOptions;
 use crate::caller::Caller;
 use crate::registry::Registry;

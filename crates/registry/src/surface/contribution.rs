@@ -4,18 +4,20 @@
 
 use std::sync::Arc;
 
-use keelson_cache::Complete;
-use keelson_conversion::View;
-use keelson_resources::{Resource, Text};
+use keelson_cache::{CollectionSpec, Complete};
+use keelson_codec::FieldPath;
+use keelson_meta::GroupVersionKind;
+use keelson_resources::{Collection, Resource, Subresource, SubresourceHandler, Text};
 use keelson_schema::{Schema, SchemaDocument};
 use keelson_tables::Printer;
 
-use super::builtin;
 use super::definition::DefinedBy;
-use super::served::{KindVersion, ServedResource};
+use super::served::{KindVersion, ServedResource, Taken};
+use super::view::View;
 use crate::complete::Completion;
 use crate::converter::Converter;
-use crate::kinds::Defined;
+use crate::kind_rules::Conversion;
+use crate::strategy::Strategies;
 
 /// The place of a group in discovery whose contributor says none: that of custom resources.
 const GROUP_PRIORITY: u32 = 1000;
@@ -33,6 +35,7 @@ pub struct Contribution {
     refuses_new: Option<&'static str>,
     definition: Option<Arc<DefinedBy>>,
     builtin: bool,
+    storage_conversions: Vec<&'static dyn Conversion>,
 }
 
 impl Contribution {
@@ -42,15 +45,18 @@ impl Contribution {
         Self::of(Arc::new(resource))
     }
 
-    pub(super) fn of(resource: Arc<Resource>) -> Self {
+    /// The same for a shared resource.
+    pub fn of(resource: Arc<Resource>) -> Self {
         let versions = resource.versions.iter().map(|served| {
             let others = resource.versions.iter().map(|other| &*other.name).filter(|other| *other != served.name);
             let view = View::renaming(&resource.gvk(&served.name), others);
-            let version = KindVersion::new(&resource, served, VERSION_PRIORITY).with_view(view).with_strategy(&Defined);
+            let version = KindVersion::new(&resource, served, VERSION_PRIORITY)
+                .with_view(view)
+                .with_strategy(&Strategies::DEFINED);
             served
                 .subresources
                 .iter()
-                .filter_map(|below| builtin::scale_taken_by(&resource, below))
+                .filter_map(|below| scale_taken_by(&resource, below))
                 .fold(version, KindVersion::taking)
         });
         Self {
@@ -62,6 +68,7 @@ impl Contribution {
             refuses_new: None,
             definition: None,
             builtin: false,
+            storage_conversions: Vec::new(),
         }
     }
 
@@ -82,6 +89,19 @@ impl Contribution {
     pub fn stored_as(mut self, version: Option<Text>) -> Self {
         self.storage_version = version;
         self
+    }
+
+    /// States the conversions that lead to the stored version, where that is none of the served ones.
+    #[must_use]
+    pub fn stored_through(mut self, conversions: Vec<&'static dyn Conversion>) -> Self {
+        self.storage_conversions = conversions;
+        self
+    }
+
+    /// The kind that its objects are stored as; `None` if they are not stored.
+    pub fn storage_kind(&self) -> Option<GroupVersionKind> {
+        let declared = self.resource.default_storage_kind()?;
+        Some(self.storage_version.as_ref().map_or(declared, |version| self.resource.gvk(version)))
     }
 
     /// Has this converter asked for objects in other versions than they are in. Without one the versions differ by name alone.
@@ -119,8 +139,7 @@ impl Contribution {
 
     /// What its objects are completed by when they are read, in whatever version they are stored.
     pub(super) fn completion(&self) -> Option<Arc<dyn Complete>> {
-        let kinds = self.versions.iter().map(|version| (version.kind().clone(), None, version.own_schema().cloned()));
-        Completion::of(kinds, None)
+        Completion::of(self.versions.iter().map(|version| (version.kind(), version.own_schema())))
     }
 
     /// States the schema of its objects in a version. A structural one prunes them, fills in its defaults, and refuses them with
@@ -152,32 +171,54 @@ impl Contribution {
         self.each_version(|_, version| if version.name == name { complete(version) } else { version })
     }
 
-    pub(super) fn built_in(mut self) -> Self {
+    /// States that it is part of the program, so that nothing replaces or removes it.
+    #[must_use]
+    pub fn built_in(mut self) -> Self {
         self.builtin = true;
         self
     }
 
-    pub(super) fn each_version(mut self, complete: impl Fn(&Resource, KindVersion) -> KindVersion) -> Self {
+    /// States what is known of its kind in each version.
+    #[must_use]
+    pub fn each_version(mut self, complete: impl Fn(&Resource, KindVersion) -> KindVersion) -> Self {
         let resource = self.resource.clone();
         self.versions = self.versions.into_iter().map(|version| complete(&resource, version)).collect();
         self
     }
 
     pub(super) fn served(&self) -> ServedResource {
-        let declared = self.resource.default_storage_kind();
-        let storage_kind = match (&self.storage_version, declared) {
-            (Some(version), Some(_)) => Some(self.resource.gvk(version)),
-            (_, declared) => declared,
-        };
+        let storage_kind = self.storage_kind();
         ServedResource::new(
             self.resource.clone(),
             self.versions.clone(),
             storage_kind,
+            self.storage_conversions.clone(),
             self.group_priority,
             self.builtin,
         )
         .converted_by(self.converter.clone())
         .refusing_new(self.refuses_new)
         .defined_by(self.definition.clone())
+    }
+}
+
+/// The kind that a `scale` subresource of a contributed resource takes.
+fn scale_taken_by(resource: &Resource, subresource: &Subresource) -> Option<Taken> {
+    if subresource.handler != SubresourceHandler::Scale {
+        return None;
+    }
+    let kind = subresource.gvk(resource, "");
+    let schema = Schema::builtin(&kind.group, &kind.version, &kind.kind)?;
+    Some(Taken { subresource: subresource.name.clone(), kind, schema, printer: None, defaults: None })
+}
+
+/// The cache settings of a collection of contributed resources.
+pub(super) fn collection_spec(collection: &Collection, complete: Option<Arc<dyn Complete>>) -> CollectionSpec {
+    CollectionSpec {
+        prefix: collection.key_prefix(),
+        fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
+        dispatch: collection.dispatch,
+        complete,
+        typed_items: true,
     }
 }

@@ -8,20 +8,19 @@ use std::sync::Arc;
 
 use keelson_cache::Collection as CachedCollection;
 use keelson_codec::stored::StoredHeader;
-use keelson_conversion::{Conversion, Passage, View};
-use keelson_defaults::Defaults;
 use keelson_meta::json::Value;
 use keelson_meta::{GroupVersionKind, Object};
 use keelson_resources::{Collection, Resource, ServedVersion, Text};
 use keelson_schema::{Schema, SchemaDocument, SchemaRef, Structural, WalkOptions, WalkReport};
 use keelson_tables::Printer;
-use keelson_validation::Rules;
 
 use super::definition::DefinedBy;
+use super::view::{Passage, View};
 use crate::converter::Converter;
 use crate::encodings::EncodingGate;
 use crate::kept::{KeptObjects, KeptOf};
-use crate::kinds::{ClosedFields, MetadataRules, Ordinary, Strategy};
+use crate::kind_rules::{Conversion, Defaulter, NoRules, Validator};
+use crate::strategy::{ClosedFields, MetadataRules, Strategies};
 
 /// The number of a collection: given out when it is added, and never again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,11 +70,11 @@ pub struct KindVersion {
     stored_header: StoredHeader,
     schema: Option<Schema>,
     document: Option<Arc<dyn SchemaDocument>>,
-    defaults: Option<Defaults>,
+    defaults: Option<&'static dyn Defaulter>,
     taken: Vec<Taken>,
-    rules: Rules,
-    canonical: Option<&'static Conversion>,
-    strategy: &'static dyn Strategy,
+    rules: &'static dyn Validator,
+    canonical: Option<&'static dyn Conversion>,
+    strategy: &'static Strategies,
     closed_fields: &'static [ClosedFields],
     metadata_rules: MetadataRules,
     printer: Printer,
@@ -87,13 +86,19 @@ pub struct KindVersion {
     priority: u32,
 }
 
-/// What a subresource takes that is of another kind than its resource.
+/// The kind that a subresource takes where that is not the kind of its resource.
 #[derive(Clone)]
-pub(crate) struct Taken {
-    pub(crate) subresource: Text,
-    pub(crate) kind: GroupVersionKind,
-    pub(crate) schema: Schema,
-    pub(crate) defaults: Option<Defaults>,
+pub struct Taken {
+    /// The name of the subresource.
+    pub subresource: Text,
+    /// The kind.
+    pub kind: GroupVersionKind,
+    /// Its schema.
+    pub schema: Schema,
+    /// Its columns; `None` for those of the resource.
+    pub printer: Option<Printer>,
+    /// Its defaults.
+    pub defaults: Option<&'static dyn Defaulter>,
 }
 
 /// What leads an object of another version to this one.
@@ -105,7 +110,7 @@ pub enum VersionChange<'v> {
     /// Another name, and what the schema of this version prunes and fills in.
     Schema,
     /// A conversion that code here makes.
-    Fields(&'static Conversion),
+    Fields(&'static dyn Conversion),
     /// Somebody who is asked.
     Asked(&'v Arc<dyn Converter>),
 }
@@ -122,12 +127,14 @@ impl ServedResource {
         resource: Arc<Resource>,
         versions: Vec<KindVersion>,
         storage_kind: Option<GroupVersionKind>,
+        storage_conversions: Vec<&'static dyn Conversion>,
         group_priority: u32,
         builtin: bool,
     ) -> Self {
         let versions: Vec<Arc<KindVersion>> = versions.into_iter().map(Arc::new).collect();
         let is_served = |kind: &GroupVersionKind| versions.iter().any(|version| version.kind() == kind);
-        let storage_view = storage_kind.as_ref().filter(|kind| !is_served(kind)).map(|kind| Arc::new(View::new(kind)));
+        let stored_otherwise = storage_kind.as_ref().filter(|kind| !is_served(kind));
+        let storage_view = stored_otherwise.map(|kind| Arc::new(View::converting(kind, storage_conversions)));
         Self {
             resource,
             versions,
@@ -275,9 +282,9 @@ impl KindVersion {
             document: None,
             defaults: None,
             taken: Vec::new(),
-            rules: Rules::default(),
+            rules: &NoRules,
             canonical: None,
-            strategy: &Ordinary,
+            strategy: &Strategies::ORDINARY,
             closed_fields: &[],
             metadata_rules: MetadataRules::Plain,
             printer: Printer::generic(),
@@ -290,7 +297,9 @@ impl KindVersion {
         }
     }
 
-    pub(super) fn with_schema(mut self, schema: Option<Schema>) -> Self {
+    /// States the schema of its objects.
+    #[must_use]
+    pub fn with_schema(mut self, schema: Option<Schema>) -> Self {
         self.empty = empty(&self.kind, schema.as_ref().map(Schema::get));
         self.default_status = schema.as_ref().map(Schema::get).and_then(default_status);
         self.schema = schema;
@@ -302,57 +311,79 @@ impl KindVersion {
         self
     }
 
-    pub(super) fn with_defaults(mut self, defaults: Option<Defaults>) -> Self {
+    /// States the defaults of its objects.
+    #[must_use]
+    pub fn with_defaults(mut self, defaults: Option<&'static dyn Defaulter>) -> Self {
         self.defaults = defaults;
         self
     }
 
-    pub(super) fn taking(mut self, taken: Taken) -> Self {
+    /// States the kind that a subresource takes.
+    #[must_use]
+    pub fn taking(mut self, taken: Taken) -> Self {
         self.taken.push(taken);
         self
     }
 
-    pub(super) fn with_rules(mut self, rules: Rules) -> Self {
+    /// States the validation of its objects.
+    #[must_use]
+    pub fn with_rules(mut self, rules: &'static dyn Validator) -> Self {
         self.rules = rules;
         self
     }
 
-    pub(super) fn with_canonical(mut self, canonical: Option<&'static Conversion>) -> Self {
+    /// States the conversion that objects of requests pass though they are stored in this version.
+    #[must_use]
+    pub fn with_canonical(mut self, canonical: Option<&'static dyn Conversion>) -> Self {
         self.canonical = canonical;
         self
     }
 
-    pub(super) fn with_strategy(mut self, strategy: &'static dyn Strategy) -> Self {
+    /// States how its objects are written.
+    #[must_use]
+    pub fn with_strategy(mut self, strategy: &'static Strategies) -> Self {
         self.strategy = strategy;
         self
     }
 
-    pub(super) fn with_closed_fields(mut self, closed_fields: &'static [ClosedFields]) -> Self {
+    /// States the fields of features that are off.
+    #[must_use]
+    pub fn with_closed_fields(mut self, closed_fields: &'static [ClosedFields]) -> Self {
         self.closed_fields = closed_fields;
         self
     }
 
-    pub(super) fn with_metadata_rules(mut self, rules: MetadataRules) -> Self {
+    /// States the rules for the metadata of its objects.
+    #[must_use]
+    pub fn with_metadata_rules(mut self, rules: MetadataRules) -> Self {
         self.metadata_rules = rules;
         self
     }
 
-    pub(super) fn with_printer(mut self, printer: Printer) -> Self {
+    /// States the columns of its objects.
+    #[must_use]
+    pub fn with_printer(mut self, printer: Printer) -> Self {
         self.printer = printer;
         self
     }
 
-    pub(super) fn with_view(mut self, view: View) -> Self {
+    /// States how stored objects become ones of this version.
+    #[must_use]
+    pub fn with_view(mut self, view: View) -> Self {
         self.view = Arc::new(view);
         self
     }
 
-    pub(super) fn with_deprecation(mut self, warning: Option<String>) -> Self {
+    /// States the warning for its users.
+    #[must_use]
+    pub fn with_deprecation(mut self, warning: Option<String>) -> Self {
         self.deprecation = warning;
         self
     }
 
-    pub(super) fn with_priority(mut self, priority: u32) -> Self {
+    /// States its place among the versions of its group in discovery, higher first.
+    #[must_use]
+    pub fn with_priority(mut self, priority: u32) -> Self {
         self.priority = priority;
         self
     }
@@ -407,29 +438,35 @@ impl KindVersion {
         self.taken.iter().find(|taken| taken.subresource == subresource && taken.kind == *kind)
     }
 
+    /// The columns of what a subresource returns: its own, or those of the resource.
+    pub fn printer_of_taken(&self, subresource: &str) -> &Printer {
+        let taken = self.taken.iter().find(|taken| taken.subresource == subresource);
+        taken.and_then(|taken| taken.printer.as_ref()).unwrap_or(&self.printer)
+    }
+
     /// What is filled in where its objects leave something out.
-    pub(crate) fn defaults(&self) -> Option<Defaults> {
+    pub(crate) fn defaults(&self) -> Option<&'static dyn Defaulter> {
         self.defaults
     }
 
     /// What its objects may say, and which changes of them are allowed. They are judged in the version that they are stored in,
     /// by the group that they were sent to: events of both groups are stored alike, and judged differently.
-    pub(crate) fn rules(&self) -> Rules {
+    pub fn rules(&self) -> &'static dyn Validator {
         self.rules
     }
 
     /// What an object in this version goes through even if it is stored in it; `None` for nothing.
-    pub(crate) fn canonical(&self) -> Option<&'static Conversion> {
+    pub(crate) fn canonical(&self) -> Option<&'static dyn Conversion> {
         self.canonical
     }
 
-    /// What the kind does differently when its objects are written.
     /// Whether a delete of its objects is answered with the object as it was, rather than with a `Status`.
     pub fn returns_deleted(&self) -> bool {
-        self.strategy.returns_deleted()
+        self.strategy.delete.returns_deleted()
     }
 
-    pub(crate) fn strategy(&self) -> &'static dyn Strategy {
+    /// The strategies of its kind.
+    pub(crate) fn strategy(&self) -> &'static Strategies {
         self.strategy
     }
 

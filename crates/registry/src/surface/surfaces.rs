@@ -15,9 +15,9 @@ use keelson_resources::{Collection, Text};
 use keelson_supervision::outcome;
 use tokio::sync::{Mutex, watch};
 
-use super::contribution::Contribution;
+use super::Surface;
+use super::contribution::{Contribution, collection_spec};
 use super::served::{CollectionId, ServedResource, StoredCollection};
-use super::{Surface, builtin};
 use crate::config::RegistryConfig;
 use crate::encodings::EncodingGates;
 use crate::kept::KeptObjects;
@@ -51,15 +51,14 @@ pub enum SurfaceError {
 }
 
 impl Surfaces {
-    /// The built-in resources, over a cache that holds their collections.
+    /// These built-in resources, over a cache that holds their collections.
     ///
     /// # Panics
-    /// When the cache was started without a collection of [`collection_specs`](crate::collection_specs).
-    pub fn builtin(cache: Arc<Cache>, config: &RegistryConfig) -> Self {
+    /// When the cache was started without the collection of one of them.
+    pub fn builtin(contributions: &[Contribution], cache: Arc<Cache>, config: &RegistryConfig) -> Self {
         let surfaces = Shared::new(cache, gates(config));
-        let contributions = builtin::contributions(config);
         let mut surface = Surface::default();
-        for layout in layouts(&contributions) {
+        for layout in layouts(contributions) {
             let cached = surfaces.cache.collection(&layout.key_prefix());
             let cached = cached.expect("the cache is started with the collections of all built-in resources");
             surface.put_collection(surfaces.stored(layout, cached));
@@ -125,13 +124,13 @@ impl Surfaces {
         outcome(tokio::spawn(async move { shared.exchange(&gone, contributions).await })).await
     }
 
-    /// Has the built-in resources stored in the versions that this configuration says, from one moment on. What is stored stays as it
-    /// is until it is written again.
+    /// Has built-in resources stored in the versions that these contributions say, from one moment on. Stored objects stay as they are
+    /// until they are written again.
     ///
     /// # Panics
     /// When the change does.
-    pub async fn store_builtin(&self, config: &RegistryConfig) -> Arc<Surface> {
-        let (shared, contributions) = (self.0.clone(), builtin::contributions(config));
+    pub async fn store_builtin(&self, contributions: Vec<Contribution>) -> Arc<Surface> {
+        let shared = self.0.clone();
         outcome(tokio::spawn(async move { shared.store_builtin(&contributions).await })).await
     }
 
@@ -235,7 +234,7 @@ impl Shared {
             }
         }
         let completion = |layout: &Collection| by_place.get(&*layout.prefix)?.completion();
-        let spec = |layout: &Collection| builtin::spec(layout, completion(layout));
+        let spec = |layout: &Collection| collection_spec(layout, completion(layout));
         let specs = |layouts: &[Collection]| layouts.iter().map(spec).collect::<Vec<_>>();
         let failed = |error: AddError| SurfaceError::Cache(error.to_string());
         let new = if added.is_empty() { Vec::new() } else { self.cache.add(specs(&added)).await.map_err(failed)? };

@@ -224,7 +224,7 @@ impl Registry {
                 note_store_works();
                 self.note_growth(plan);
                 if let Some(newest) = committed.revisions.last()
-                    && request.target.strategy().counts_at_once()
+                    && request.target.strategy().write.counts_at_once()
                 {
                     self.count_at_once(*newest).await;
                 }

@@ -19,22 +19,23 @@ use crate::versions::convert;
 use crate::warnings::Warnings;
 
 /// An object that shall be stored.
-pub(crate) struct ManagedObject {
-    pub(crate) object: Object,
+pub struct ManagedObject {
+    /// The object.
+    pub object: Object,
     /// The managed fields as text, where the object itself does not have them.
-    pub(crate) managed_fields: Option<String>,
+    pub managed_fields: Option<String>,
     /// Whether its fields stand in canonical order, since nothing was added to it after the walk that put them there.
-    pub(crate) is_canonical: bool,
+    pub is_canonical: bool,
 }
 
 impl ManagedObject {
     /// An object to which fields may have been added wherever that was convenient.
-    pub(crate) fn new(object: Object, managed_fields: Option<String>) -> Self {
+    pub fn new(object: Object, managed_fields: Option<String>) -> Self {
         Self { object, managed_fields, is_canonical: false }
     }
 
     /// A stored object, decoded whole, that is changed at most where its fields keep their order.
-    pub(crate) fn stored(object: Object) -> Self {
+    pub fn stored(object: Object) -> Self {
         Self { object, managed_fields: None, is_canonical: true }
     }
 

@@ -24,7 +24,7 @@ const UPKEEP_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
 pub(super) fn relief(plan: &Plan<'_>) -> Relief {
     let Content::Put(new) = &plan.content else { return Relief::Mark };
     let (size, target) = (new.object().size(), plan.request.target);
-    let (by_server, keeps_alive) = (plan.request.caller.is_server(), target.strategy().keeps_alive());
+    let (by_server, keeps_alive) = (plan.request.caller.is_server(), target.strategy().write.keeps_alive());
     let Some(live) = plan.live else {
         let is_there = target.namespace.as_deref().is_some_and(|name| UPKEEP_NAMESPACES.contains(&name));
         let is_upkeep = size <= SMALL_BYTES && (by_server || keeps_alive && is_there);

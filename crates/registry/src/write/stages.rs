@@ -20,10 +20,10 @@ use super::managed_fields::Lent;
 use super::{Change, Live, ManagedObject, Ownership, Proposed, Staged, WriteRequest};
 use crate::admission::{AdmissionAttributes, Interest, Operation, Reinvocation, WriteOptions, none_inherent, reshape};
 use crate::caller::Caller;
+use crate::closed_fields::drop_closed;
 use crate::companions::Companions;
 use crate::delete::judged_options;
 use crate::intake::{check_type, fit};
-use crate::kinds::drop_closed;
 use crate::managed;
 use crate::owners::{NamedBy, leave_out_repeated};
 use crate::prepare::{
@@ -74,7 +74,7 @@ impl Registry {
         let passage = Passage { request, live, choices };
         let mut staged = self.pass(&passage, proposed).await?;
         if let Change::Remove(last) = &staged.change
-            && let Some(again) = request.target.strategy().made_again(self, last).await?
+            && let Some(again) = request.target.strategy().delete.made_again(self, last).await?
         {
             staged.change = Change::Put(again);
         }
@@ -102,7 +102,7 @@ impl Registry {
             Change::Keep(..) => Companions::default(),
             Change::Remove(_) => self.take_companions(passage, None).await?,
             Change::Create { new: next, .. } | Change::Put(next) => {
-                next.is_canonical &= !passage.request.target.strategy().has_companions();
+                next.is_canonical &= !passage.request.target.strategy().write.has_companions();
                 self.take_companions(passage, Some(&mut next.object)).await?
             }
         };
@@ -129,7 +129,7 @@ impl Registry {
         // Admission that may change. It knows neither the uid nor a name that is generated.
         let guards = self.guards(target, name_or_base(&object)).await?;
         refuse_where_nothing_is_new(target, &object)?;
-        is_changed |= target.strategy().admit(self, target, &mut object)?;
+        is_changed |= target.strategy().create.admit(self, target, &mut object)?;
         let reinvocation = Reinvocation::default();
         let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
         let interest = self.admission().interest(&asked);
@@ -184,7 +184,7 @@ impl Registry {
     ) -> Result<(Object, bool), ApiError> {
         let (target, now) = (request.target, self.now());
         let (mut next, mut is_changed) = subresources::confine(target, live, next, now)?;
-        is_changed |= target.strategy().complete_update(live, &mut next, now);
+        is_changed |= target.strategy().update.complete_update(live, &mut next, now);
         if matches!(request.options, WriteOptions::Update(_)) {
             is_changed |= leave_out_repeated(&mut next, NamedBy::Request, request.caller.warnings());
         }
@@ -211,7 +211,7 @@ impl Registry {
             }
         };
         // Admission that may change.
-        is_changed |= strategy.admit_update(self, target, &live.object, &mut next)?;
+        is_changed |= strategy.update.admit_update(self, target, &live.object, &mut next)?;
         let reinvocation = Reinvocation::default();
         let asked = AdmissionAttributes::of(self, request, Operation::Update, &reinvocation);
         let interest = self.admission().interest(&asked);
@@ -234,14 +234,15 @@ impl Registry {
         // Prepare. What admission fills in is no change, so the generation is counted after it.
         let (mut next, is_added) = managed::confine(target, &stored, next);
         is_changed |= is_added;
-        strategy.check_subresource(target, &next)?;
+        strategy.update.check_subresource(target, &next)?;
         let counts = counts.unwrap_or_else(|| asks_for_more(target, &stored, &next));
         let carried = carry_over(&stored, &mut next, counts);
         drop_closed(target, Some(&stored), &mut next);
-        is_changed |= strategy.prepare_update(target, &stored, &mut next);
-        is_changed |= strategy.date_update(target, &stored, &mut next, self.now());
+        is_changed |= strategy.update.prepare_update(target, &stored, &mut next);
+        is_changed |= strategy.update.date_update(target, &stored, &mut next, self.now());
         // Take companions.
-        let goes = stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.may_go(&next);
+        let goes =
+            stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.delete.may_go(&next);
         let mut companions = self.take_companions(passage, if goes { None } else { Some(&mut next) }).await?;
         // Validate.
         let faults = self.with_unauthorized(request, (&stored, &next), faults).await?;
@@ -270,7 +271,11 @@ impl Registry {
         after: &Object,
     ) -> Result<(), ApiError> {
         let strategy = request.target.strategy();
-        if strategy.grants_rights() { strategy.check_grant(self, request, before, after).await } else { Ok(()) }
+        if strategy.write.grants_rights() {
+            strategy.write.check_grant(self, request, before, after).await
+        } else {
+            Ok(())
+        }
     }
 
     /// The faults of an update, with the changes that the caller has no right to make.
@@ -281,10 +286,10 @@ impl Registry {
         faults: Vec<FieldError>,
     ) -> Result<Vec<FieldError>, ApiError> {
         let (target, strategy) = (request.target, request.target.strategy());
-        if !strategy.restricts_changes(target.subresource_name().unwrap_or_default()) {
+        if !strategy.update.restricts_changes(target.subresource_name().unwrap_or_default()) {
             return Ok(faults);
         }
-        let mut unauthorized = strategy.unauthorized_changes(self, request, before, after).await?;
+        let mut unauthorized = strategy.update.unauthorized_changes(self, request, before, after).await?;
         unauthorized.extend(faults);
         Ok(unauthorized)
     }
@@ -294,7 +299,7 @@ impl Registry {
     ///
     /// # Errors
     /// 400 when it does not fit its kind.
-    pub(crate) async fn encode_own(&self, target: &Target, object: Object) -> Result<StoredObject, ApiError> {
+    pub async fn encode_own(&self, target: &Target, object: Object) -> Result<StoredObject, ApiError> {
         Ok(self.make_own(target, object).await?.encode(target).into_object())
     }
 
@@ -302,7 +307,7 @@ impl Registry {
     ///
     /// # Errors
     /// As [`Registry::encode_own`].
-    pub(crate) async fn make_own(&self, target: &Target, mut object: Object) -> Result<ManagedObject, ApiError> {
+    pub async fn make_own(&self, target: &Target, mut object: Object) -> Result<ManagedObject, ApiError> {
         let caller = Caller::server();
         object.set_type(target.kind());
         fit(target, &mut object)?;
@@ -320,7 +325,7 @@ impl Registry {
         ownership: Ownership,
         caller: &Caller,
     ) -> Result<(Option<String>, bool), ApiError> {
-        let is_changed = target.strategy().complete_new(object, self.now());
+        let is_changed = target.strategy().create.complete_new(object, self.now());
         let managed_fields = match ownership {
             Ownership::Known(managed_fields) => managed_fields,
             Ownership::Track => managed::track_new(target, object, caller, self.now()).await?,
@@ -343,10 +348,10 @@ impl Registry {
     /// besides.
     fn prepare_new(&self, target: &Target, object: &mut Object, caller: &Caller) -> bool {
         let strategy = target.strategy();
-        let mut is_changed = strategy.attribute(object, caller.user());
+        let mut is_changed = strategy.create.attribute(object, caller.user());
         stamp_new(self, target, object, caller);
         drop_closed(target, None, object);
-        is_changed |= strategy.prepare_create(object, caller.warnings());
+        is_changed |= strategy.create.prepare_create(object, caller.warnings());
         is_changed
     }
 
@@ -397,8 +402,8 @@ impl Registry {
             reshape(target, target.kind(), object)
         };
         let inherent = |object: &mut Object| match attributes.old {
-            Some(old) => target.strategy().admit_update(self, target, old, object),
-            None => target.strategy().admit(self, target, object),
+            Some(old) => target.strategy().update.admit_update(self, target, old, object),
+            None => target.strategy().create.admit(self, target, object),
         };
         self.admission().mutate(attributes, Some(object), fit, inherent).await?;
         if let Some(lent) = lent {

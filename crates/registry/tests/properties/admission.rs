@@ -127,7 +127,7 @@ pub(crate) async fn server_with(plugin: Arc<dyn Admission>) -> (Arc<Registry>, F
     let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
     let cache = Cache::start(Arc::new(store.clone()), specs(), CacheConfig::new(clock.clone())).await.unwrap();
     let random = Arc::new(SeededRandom::new(1));
-    let registry = Registry::new(Arc::new(store.clone()), cache, clock, random, RegistryConfig::default());
+    let registry = keelson_builtin::registry(Arc::new(store.clone()), cache, clock, random, RegistryConfig::default());
     let registry = registry.with_admission(AdmissionChain::from_iter([plugin]));
     let namespace = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "q"}});
     let namespaces = target("namespaces", None);

@@ -21,7 +21,7 @@ async fn server() -> Registry {
     let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
     let cache = Cache::start(Arc::new(MemoryStore::new()), specs(), CacheConfig::new(clock.clone())).await.unwrap();
     let store = Arc::new(MemoryStore::starting_at(Revision::new(1000)));
-    Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default())
+    keelson_builtin::registry(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default())
 }
 
 #[track_caller]

@@ -14,7 +14,7 @@ use keelson_meta::options::{
 use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Random, Revision};
 use keelson_registry::{
-    Caller, Contribution, ListItems, PartialRights, Patch, PatchKind, Registry, RegistryConfig, Surface, Target,
+    Caller, Contribution, ListItems, PartialRights, Patch, PatchKind, Registry, RegistryConfig, Target,
 };
 use keelson_resources::{Resource, SelectableField, ServedVersion};
 use keelson_schema::Schema;
@@ -142,7 +142,7 @@ impl Cluster {
             }
         }
         config.partial_rights = settings.partial_rights;
-        let registry = Arc::new(Registry::new(store, cache, clock, self.random.clone(), config));
+        let registry = Arc::new(keelson_builtin::registry(store, cache, clock, self.random.clone(), config));
         if settings.custom {
             registry.surfaces().put(vec![custom_pods()]).await.unwrap();
         }
@@ -246,7 +246,7 @@ impl Cluster {
 /// What the cache of a server holds: every stored collection of the catalogue.
 pub(crate) fn specs() -> Vec<CollectionSpec> {
     // Nothing here was stored before there were the defaults of today.
-    keelson_registry::collection_specs().into_iter().map(|spec| CollectionSpec { complete: None, ..spec }).collect()
+    keelson_builtin::collection_specs().into_iter().map(|spec| CollectionSpec { complete: None, ..spec }).collect()
 }
 
 /// One write of one pod.
@@ -365,7 +365,7 @@ fn custom_pods() -> Contribution {
 
 /// A resource of the core group.
 pub(crate) fn target(plural: &str, namespace: Option<&str>) -> Target {
-    Surface::of_builtin().target("", plural).unwrap().in_namespace(namespace)
+    keelson_builtin::surface().target("", plural).unwrap().in_namespace(namespace)
 }
 
 /// One chunk, as a client understands it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use keelson_builtin::collection_specs;
 use keelson_cache::{Cache, CacheConfig};
 use keelson_meta::clock::ManualClock;
 use keelson_meta::json::{Value, json};
@@ -16,7 +17,7 @@ use keelson_meta::random::SeededRandom;
 use keelson_meta::{ApiError, GroupVersionKind, Object, Revision};
 use keelson_registry::{
     Caller, Contribution, Effect, ListItems, Patch, PatchKind, Registry, RegistryConfig, SurfaceError, Target,
-    Warnings, WatchOutput, WatchStream, accept, collection_specs,
+    Warnings, WatchOutput, WatchStream, accept,
 };
 use keelson_resources::{Resource, SelectableField, ServedVersion, Subresource};
 use keelson_schema::Schema;
@@ -36,7 +37,8 @@ async fn server() -> Arc<Registry> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
     let cache = Cache::start(store.clone(), collection_specs(), CacheConfig::new(clock.clone())).await.unwrap();
-    let registry = Registry::new(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default());
+    let registry =
+        keelson_builtin::registry(store, cache, clock, Arc::new(SeededRandom::new(1)), RegistryConfig::default());
     registry.ensure_system_namespaces().await.unwrap();
     Arc::new(registry)
 }

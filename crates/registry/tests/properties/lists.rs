@@ -312,7 +312,7 @@ fn a_list_holds_no_copy_of_an_object() {
         let page =
             server.list(&pods(server, None), &Caller::server(), &options("labelSelector=all&limit=2")).await.unwrap();
         let ListItems::Chosen(entries) = page.items else { panic!("a selected list is chosen entry by entry") };
-        let collection = server.cache().collection(&keelson_registry::key_prefix("", "pods").unwrap()).unwrap();
+        let collection = server.cache().collection(&keelson_builtin::key_prefix("", "pods").unwrap()).unwrap();
         assert_eq!(entries.len(), 2);
         assert!(entries.iter().all(|entry| Arc::ptr_eq(entry, &collection.get(&entry.key).unwrap())));
     });
@@ -326,7 +326,7 @@ fn a_list_from_the_store_shows_what_the_cache_would() {
         let mut model = Model::default();
         burst(&cluster, &mut model, 30).await;
         let server = cluster.server(0);
-        let prefix = keelson_registry::key_prefix("", "pods").unwrap();
+        let prefix = keelson_builtin::key_prefix("", "pods").unwrap();
         let broken = Transaction::default().put(StoreKey::new(format!("{prefix}q/0-broken")), "not an object");
         cluster.store().commit(broken).await.unwrap();
         let now = list(server, RequestPath::Everywhere, "").await.unwrap();

@@ -249,9 +249,10 @@ fn is_there(world: World<'_>, owner: &ObjectId, uid: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use keelson_builtin::{collection_specs, contributions};
     use keelson_cache::{Cache, CacheConfig, Entry};
     use keelson_meta::{Revision, SystemClock};
-    use keelson_registry::{RegistryConfig, StoredCollection, Surface, Surfaces, collection_specs};
+    use keelson_registry::{RegistryConfig, StoredCollection, Surface, Surfaces};
     use keelson_storage::memory::MemoryStore;
     use keelson_storage::{KeyValue, StoreKey};
 
@@ -270,7 +271,8 @@ mod tests {
         async fn new() -> Self {
             let config = CacheConfig::new(Arc::new(SystemClock));
             let cache = Cache::start(Arc::new(MemoryStore::new()), collection_specs(), config).await.unwrap();
-            let surface = Surfaces::builtin(cache, &RegistryConfig::default()).current();
+            let config = RegistryConfig::default();
+            let surface = Surfaces::builtin(&contributions(&config), cache, &config).current();
             let collection = surface.resource("", "configmaps").unwrap().stored().unwrap().clone();
             Self { surface, index: Index::default(), collection, known: HashMap::default() }
         }

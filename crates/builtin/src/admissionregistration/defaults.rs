@@ -1,0 +1,60 @@
+//! Defaults of webhooks and policies that look at requests.
+//!
+//! Both kinds of webhooks share the defaults of a client and of a rule, and differ in one field.
+
+use crate::defaulting::type_defaults::Rule::{Always, Each, Empty, In, Number, TextIfAbsent};
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults};
+
+/// The defaults of a kind of `admissionregistration.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "ValidatingWebhookConfiguration" => Some(&VALIDATING),
+        "MutatingWebhookConfiguration" => Some(&MUTATING),
+        "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => Some(&POLICY),
+        "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => Some(&BINDING),
+        _ => None,
+    }
+}
+
+/// The service that is called.
+pub(crate) const CLIENT: TypeDefaults =
+    TypeDefaults::of(&[("service", In(&const { TypeDefaults::of(&[("port", Number(443))]) }))]);
+
+const RULE: TypeDefaults = TypeDefaults::of(&[("scope", TextIfAbsent("*"))]);
+
+const WEBHOOK: TypeDefaults = TypeDefaults::of(&[
+    ("clientConfig", In(&CLIENT)),
+    ("rules", Each(&RULE)),
+    ("failurePolicy", TextIfAbsent("Fail")),
+    ("matchPolicy", TextIfAbsent("Equivalent")),
+    ("namespaceSelector", Empty),
+    ("objectSelector", Empty),
+    ("timeoutSeconds", Number(10)),
+]);
+
+const VALIDATING: TypeDefaults = TypeDefaults::of(&[("webhooks", Each(&WEBHOOK))]);
+
+const MUTATING: TypeDefaults = TypeDefaults::of(&[(
+    "webhooks",
+    Each(
+        &const {
+            TypeDefaults { fields: &[("reinvocationPolicy", TextIfAbsent("Never"))], then: &[FollowUp::Also(&WEBHOOK)] }
+        },
+    ),
+)]);
+
+const MATCH: TypeDefaults = TypeDefaults::of(&[
+    ("resourceRules", Each(&RULE)),
+    ("excludeResourceRules", Each(&RULE)),
+    ("matchPolicy", TextIfAbsent("Equivalent")),
+    ("namespaceSelector", Empty),
+    ("objectSelector", Empty),
+]);
+
+const POLICY: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    Always(&const { TypeDefaults::of(&[("matchConstraints", In(&MATCH)), ("failurePolicy", TextIfAbsent("Fail"))]) }),
+)]);
+
+const BINDING: TypeDefaults =
+    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("matchResources", In(&MATCH))]) }))]);

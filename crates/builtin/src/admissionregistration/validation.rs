@@ -1,0 +1,205 @@
+//! Admission webhooks and policies: the kinds, and how they say which requests they are for.
+//!
+//! Expressions are not compiled: what is judged of them is whether they are there.
+
+mod policies;
+#[cfg(test)]
+mod tests;
+mod webhooks;
+
+use std::collections::HashSet;
+
+use keelson_meta::json::Value;
+
+use crate::validating::at::At;
+use crate::validating::expressions::of_condition;
+use crate::validating::formats::{DNS_1035_LABEL, PATH_SEGMENT, QUALIFIED_NAME};
+use crate::validating::selectors::SELECTOR;
+use crate::validating::type_rules::Rule::{Always, Check, Each, OneOf, Required};
+use crate::validating::type_rules::{Kind, Rule, Run, TypeRules, kind};
+
+pub(crate) const KINDS: &[Kind] = &[
+    kind("MutatingAdmissionPolicy").object(&policies::MUTATING),
+    kind("MutatingAdmissionPolicyBinding").object(&policies::MUTATING_BINDING),
+    kind("MutatingWebhookConfiguration").object(&webhooks::MUTATING),
+    kind("ValidatingAdmissionPolicy").object(&policies::VALIDATING).below(&[("status", &policies::STATUS)]),
+    kind("ValidatingAdmissionPolicyBinding").object(&policies::VALIDATING_BINDING),
+    kind("ValidatingWebhookConfiguration").object(&webhooks::VALIDATING),
+];
+
+pub(crate) const FAILURE_POLICY: Rule = OneOf(&["Fail", "Ignore"]);
+pub(crate) const MATCH_POLICY: Rule = OneOf(&["Equivalent", "Exact"]);
+pub(crate) const REINVOCATION_POLICY: Rule = OneOf(&["IfNeeded", "Never"]);
+
+/// Which requests a webhook is called for.
+pub(crate) const RULE: TypeRules = TypeRules::shared(
+    "Admission rule",
+    &[
+        ("operations", Required("")),
+        ("operations", Check("`*` alone", |at, run| alone(at, "operations", run))),
+        ("operations", Rule::EachOneOf(&["*", "CONNECT", "CREATE", "DELETE", "UPDATE"])),
+        ("apiGroups", Required("")),
+        ("apiGroups", Check("`*` alone", |at, run| alone(at, "API groups", run))),
+        ("apiVersions", Required("")),
+        ("apiVersions", Check("`*` alone", |at, run| alone(at, "API versions", run))),
+        ("apiVersions", Each(&const { TypeRules::of(&[("", SOME_TEXT)]) })),
+        ("resources", Required("")),
+        ("resources", Check("wildcards without what they stand for", resources)),
+        ("scope", OneOf(&["*", "Cluster", "Namespaced"])),
+    ],
+);
+
+const SOME_TEXT: Rule = Check("not empty", |at, run| {
+    if at.is_empty() {
+        at.required(run, "");
+    }
+});
+
+/// Which requests a policy is for.
+pub(crate) const MATCH: TypeRules = TypeRules::shared(
+    "Matched resources",
+    &[
+        ("matchPolicy", Required("")),
+        ("matchPolicy", MATCH_POLICY),
+        ("namespaceSelector", PRESENT),
+        ("namespaceSelector", SELECTOR),
+        ("objectSelector", PRESENT),
+        ("objectSelector", SELECTOR),
+        ("resourceRules", Each(&NAMED_RULE)),
+        ("excludeResourceRules", Each(&NAMED_RULE)),
+    ],
+);
+
+/// An empty object is as good as any other.
+const PRESENT: Rule = Check("required", |at, run| {
+    if !at.is_set() {
+        at.required(run, "");
+    }
+});
+
+const NAMED_RULE: TypeRules = TypeRules::shared(
+    "Admission rule for named objects",
+    &[("resourceNames", Check("path segments, none of them twice", resource_names)), ("", Always(&RULE))],
+);
+
+/// Conditions under which a webhook is called or a policy counts.
+pub(crate) const CONDITIONS: Rule = Check("at most 64, each with an expression and a name of its own", conditions);
+
+/// Complains when `*` is not the only item.
+fn alone(at: &At<'_, '_>, what: &str, run: &mut Run<'_>) {
+    if at.list().len() > 1 && at.list().iter().any(|item| item == "*") {
+        at.invalid(run, at.shown(), format!("if '*' is present, must not specify other {what}"));
+    }
+}
+
+fn resources(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let (mut all_below, mut below_all) = (HashSet::new(), HashSet::new());
+    let mut plain = false;
+    for item in at.items() {
+        let text = item.text();
+        if text.is_empty() {
+            item.required(run, "");
+            continue;
+        }
+        let Some((resource, sub)) = text.split_once('/') else {
+            // As upstream has it, the last one without a subresource decides.
+            plain = text != "*";
+            continue;
+        };
+        if all_below.contains(resource) {
+            item.invalid(run, text, format!("if '{resource}/*' is present, must not specify {text}"));
+        }
+        if below_all.contains(sub) {
+            item.invalid(run, text, format!("if '*/{sub}' is present, must not specify {text}"));
+        }
+        if sub == "*" {
+            all_below.insert(resource);
+        }
+        if resource == "*" {
+            below_all.insert(sub);
+        }
+    }
+    let has = |text: &str| at.list().iter().any(|item| item == text);
+    if at.list().len() > 1 && has("*/*") {
+        at.invalid(run, at.shown(), "if '*/*' is present, must not specify other resources");
+    }
+    if has("*") && plain {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        at.invalid(run, at.shown(), detail);
+    }
+}
+
+fn resource_names(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let mut names = HashSet::new();
+    for name in at.items() {
+        name.complain(run, PATH_SEGMENT.faults(name.text()));
+        if !names.insert(name.text()) {
+            name.duplicate(run, name.text());
+        }
+    }
+}
+
+fn conditions(at: &At<'_, '_>, run: &mut Run<'_>) {
+    /// How many there may be.
+    const MAX: usize = 64;
+    if at.list().len() > MAX {
+        at.too_many(run, MAX);
+    }
+    let are_kept = run.before.is_some() && at.is_unchanged();
+    let mut names = HashSet::new();
+    for condition in at.items() {
+        let (name, expression) = (condition.field("name"), condition.field("expression"));
+        if expression.text().trim().is_empty() {
+            expression.required(run, "");
+        } else if !are_kept {
+            of_condition(&expression, run);
+        }
+        if name.is_empty() {
+            name.required(run, "");
+            continue;
+        }
+        name.complain(run, QUALIFIED_NAME.faults(name.text()));
+        if !names.insert(name.text()) {
+            name.duplicate(run, name.text());
+        }
+    }
+}
+
+const KNOWN_REVIEWS: [&str; 2] = ["v1", "v1beta1"];
+
+/// Versions of reviews, of which there must be some.
+pub(crate) fn review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
+    if at.is_empty() {
+        return at.required(run, format!("must specify one of {}", KNOWN_REVIEWS.join(", ")));
+    }
+    stated_review_versions(at, run);
+}
+
+/// Versions of reviews: each once, and one that the server before this one knew.
+pub(crate) fn stated_review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
+    let mut seen = HashSet::new();
+    for version in at.items() {
+        if seen.insert(version.text()) {
+            version.complain(run, DNS_1035_LABEL.faults(version.text()));
+        } else {
+            version.invalid(run, version.text(), "duplicate version");
+        }
+    }
+    let is_known = |version: &str| KNOWN_REVIEWS.contains(&version);
+    if !at.items().any(|version| is_known(version.text())) && !had_unknown_reviews(run) {
+        at.invalid(run, at.shown(), format!("must include at least one of {}", KNOWN_REVIEWS.join(", ")));
+    }
+}
+
+/// Returns true if a webhook was stored that names no version of reviews that the server knows: it can still be changed.
+fn had_unknown_reviews(run: &Run<'_>) -> bool {
+    webhooks_before(run)
+        .iter()
+        .filter_map(|hook| hook.get("admissionReviewVersions")?.as_array())
+        .any(|versions| !versions.iter().filter_map(Value::as_str).any(|version| KNOWN_REVIEWS.contains(&version)))
+}
+
+/// The webhooks of the configuration that is changed; none of a new one.
+fn webhooks_before<'v>(run: &Run<'v>) -> &'v [Value] {
+    run.before.and_then(|before| before.0.get("webhooks")?.as_array()).map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,23 @@
+//! The group `apiextensions.k8s.io`: definitions of custom resources.
+//!
+//! The crate `extensions` serves what they define.
+
+pub(crate) mod conversion;
+mod declaration;
+pub(crate) mod defaults;
+mod strategy;
+pub(crate) mod validation;
+mod warnings;
+
+use keelson_registry::strategy::MetadataRules;
+
+use crate::group::BuiltinGroup;
+
+/// The group.
+pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATION)
+    .defaults(|_, kind| defaults::defaults(kind))
+    .validation(validation::KINDS)
+    .warnings(warnings::warnings)
+    .retired(conversion::RETIRED)
+    .strategies(strategy::strategies)
+    .metadata_rules(|_| MetadataRules::Plain);

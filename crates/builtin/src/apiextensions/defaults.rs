@@ -1,0 +1,58 @@
+//! Defaults of the definitions of custom resources.
+//!
+//! The names that a definition leaves out follow from its kind.
+
+use keelson_meta::json::{Map, json};
+
+use crate::admissionregistration::defaults::CLIENT;
+use crate::defaulting::type_defaults::Rule::In;
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, is_unset, set, text};
+
+/// The defaults of a kind of `apiextensions.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "CustomResourceDefinition" => Some(&DEFINITION),
+        _ => None,
+    }
+}
+
+const DEFINITION: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    In(&const {
+        TypeDefaults {
+            fields: &[
+                (
+                    "names",
+                    In(&const {
+                        TypeDefaults { fields: &[], then: &[FollowUp::Run(&["kind", "singular", "listKind"], names)] }
+                    }),
+                ),
+                ("conversion", In(&CONVERSION)),
+            ],
+            then: &[FollowUp::Run(&["conversion"], conversion)],
+        }
+    }),
+)]);
+
+const CONVERSION: TypeDefaults =
+    TypeDefaults::of(&[("webhook", In(&const { TypeDefaults::of(&[("clientConfig", In(&CLIENT))]) }))]);
+
+/// A conversion that is stated has to name its strategy.
+fn conversion(spec: &mut Map) {
+    if is_unset(spec, "conversion") {
+        set(spec, "conversion", json!({ "strategy": "None" }));
+    }
+}
+
+fn names(names: &mut Map) {
+    let kind = text(names, "kind").to_owned();
+    if kind.is_empty() {
+        return;
+    }
+    if is_unset(names, "singular") {
+        set(names, "singular", kind.to_lowercase());
+    }
+    if is_unset(names, "listKind") {
+        set(names, "listKind", format!("{kind}List"));
+    }
+}

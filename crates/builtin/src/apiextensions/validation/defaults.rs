@@ -1,0 +1,130 @@
+//! The defaults of a schema: each must be a value that its own schema accepts, as it is.
+//!
+//! Below the metadata of an object they must lead to metadata that is right. Defaults of the values of maps are not judged, as upstream
+//! has it.
+
+use keelson_meta::json::{Map, Value, json};
+use keelson_schema::{Budget, DefaultSchema};
+
+use super::schema::{Before, flag, sorted};
+use crate::validating::at::At;
+use crate::validating::type_rules::Run;
+
+/// Judges all defaults of a schema; whether they are right.
+pub(super) fn judge(at: &At<'_, '_>, before: &Before<'_>, run: &mut Run<'_>) -> bool {
+    let start = run.faults.len();
+    let mut judging = Judging { before, budget: Budget::FULL, outer: None, run };
+    judging.schema(at, true, Whole { schema: at.value, is_resource: true, way: None });
+    judging.run.faults.len() == start
+}
+
+/// The schema of the object with metadata that a value is in, and the way to the value.
+#[derive(Clone, Copy)]
+struct Whole<'w> {
+    schema: &'w Value,
+    /// Whether it is the schema of the whole resource.
+    is_resource: bool,
+    /// The way inside the metadata, the kind or the version of that object; none outside of them.
+    way: Option<&'w Way<'w>>,
+}
+
+/// A step below an object, and those before it.
+struct Way<'w> {
+    before: Option<&'w Way<'w>>,
+    /// The field; none for an item of a list.
+    field: Option<&'w str>,
+}
+
+impl Way<'_> {
+    /// What holds a value at the end of this way.
+    fn around(&self, value: Value) -> Value {
+        let held = match self.field {
+            Some(name) => {
+                let mut map = Map::new();
+                map.insert(name, value);
+                Value::Object(map)
+            }
+            None => Value::Array(vec![value]),
+        };
+        match self.before {
+            Some(before) => before.around(held),
+            None => held,
+        }
+    }
+}
+
+struct Judging<'j, 'r> {
+    before: &'j Before<'j>,
+    /// What judging all defaults may still take.
+    budget: Budget,
+    /// The schema of an object around defaults that was compiled last, and where it is.
+    outer: Option<(*const Value, DefaultSchema)>,
+    run: &'j mut Run<'r>,
+}
+
+impl Judging<'_, '_> {
+    fn schema(&mut self, at: &At<'_, '_>, is_root: bool, around: Whole<'_>) {
+        if at.tree().is_none() || self.run.is_full() || self.budget.is_spent() {
+            return;
+        }
+        let is_whole = is_root || flag(at.value, "x-kubernetes-embedded-resource");
+        let whole = if is_whole { Whole { schema: at.value, is_resource: is_root, way: None } } else { around };
+        if at.field("default").is_set() {
+            self.default(at, is_root, &whole);
+        }
+        let step = Way { before: whole.way, field: None };
+        self.schema(&at.field("items"), false, Whole { way: whole.way.map(|_| &step), ..whole });
+        for (name, property) in sorted(&at.field("properties")) {
+            let step = Way { before: whole.way, field: Some(name) };
+            let enters = is_whole && matches!(name, "metadata" | "apiVersion" | "kind");
+            let way = if enters || whole.way.is_some() { Some(&step) } else { None };
+            self.schema(&property, false, Whole { way, ..whole });
+        }
+    }
+
+    fn default(&mut self, at: &At<'_, '_>, is_root: bool, whole: &Whole<'_>) {
+        let default = at.field("default");
+        // What can't be compiled is told of by its keyword.
+        let Ok(part) = DefaultSchema::compile(at.value, is_root) else { return };
+        let path = default.path();
+        let faults = match whole.way {
+            None => {
+                let judged = part.judge(default.value, &path, &mut self.budget);
+                if judged.has_unknown_fields && !self.before.had(has_unknown_fields) {
+                    default.invalid(self.run, default.shown(), "must not have unknown fields");
+                }
+                judged.faults
+            }
+            Some(way) => {
+                let mut around = way.around(default.value.clone());
+                if let Some(object) = around.as_object_mut() {
+                    for (name, value) in [("apiVersion", "validation/v1"), ("kind", "Validation")] {
+                        if !object.contains_key(name) {
+                            object.insert(name, json!(value));
+                        }
+                    }
+                }
+                let Some(outer) = self.outer(whole) else { return };
+                let faults = part.judge_in_metadata(default.value, &around, &outer, &path, &mut self.budget);
+                self.outer = Some((whole.schema, outer));
+                faults
+            }
+        };
+        faults.into_iter().for_each(|fault| self.run.tell(|| fault));
+    }
+
+    /// The schema of the object around a default, which it shares with others.
+    fn outer(&mut self, whole: &Whole<'_>) -> Option<DefaultSchema> {
+        match self.outer.take().filter(|(schema, _)| std::ptr::eq(*schema, whole.schema)) {
+            Some((_, part)) => Some(part),
+            None => DefaultSchema::compile(whole.schema, whole.is_resource).ok(),
+        }
+    }
+}
+
+/// Whether the default of a schema has fields that the schema does not have.
+fn has_unknown_fields(schema: &Value) -> bool {
+    let Some(default) = schema.get("default") else { return false };
+    DefaultSchema::compile(schema, false)
+        .is_ok_and(|part| part.judge(default, "", &mut { Budget::FULL }).has_unknown_fields)
+}

@@ -1,0 +1,43 @@
+//! APIServices: one without a service behind it is served here, and so is always available.
+//!
+//! Of one that names a service the condition is written by whoever checks it.
+
+use std::time::SystemTime;
+
+use keelson_meta::Object;
+use keelson_meta::clock::rfc3339;
+use keelson_meta::json::{Map, json};
+use keelson_registry::strategy::{CreateStrategy, FieldPath, Strategies, UpdateStrategy, metadata_of_status};
+
+/// The strategies of a resource of the group.
+pub(crate) fn strategies(plural: &str) -> &'static Strategies {
+    match plural {
+        "apiservices" => &const { Strategies::ORDINARY.create(&ApiServices).update(&ApiServices) },
+        _ => &Strategies::ORDINARY,
+    }
+}
+
+/// The strategy of APIServices.
+pub(super) struct ApiServices;
+
+impl CreateStrategy for ApiServices {
+    fn initial_status(&self, object: &Object, now: SystemTime) -> Map {
+        if object.get(&["spec", "service"]).is_some() {
+            return Map::new();
+        }
+        let available = json!({
+            "type": "Available",
+            "status": "True",
+            "lastTransitionTime": rfc3339(now),
+            "reason": "Local",
+            "message": "Local APIServices are always available",
+        });
+        Map::from_iter([("conditions".to_owned(), json!([available]))])
+    }
+}
+
+impl UpdateStrategy for ApiServices {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+}

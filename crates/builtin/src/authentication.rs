@@ -1,0 +1,12 @@
+//! The group `authentication.k8s.io`: reviews of tokens and of users.
+//!
+//! Reviews are answered and never stored.
+
+mod declaration;
+pub(crate) mod defaults;
+
+use crate::group::BuiltinGroup;
+
+/// The group.
+pub(crate) static GROUP: BuiltinGroup =
+    BuiltinGroup::new(declaration::DECLARATION).defaults(|_, kind| defaults::defaults(kind));

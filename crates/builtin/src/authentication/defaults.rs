@@ -1,0 +1,18 @@
+//! Defaults of requests for tokens.
+//!
+//! How long a token may hold at the most is decided where it is issued.
+
+use crate::defaulting::type_defaults::Rule::{Always, Number};
+use crate::defaulting::type_defaults::TypeDefaults;
+
+/// The defaults of a kind of `authentication.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "TokenRequest" => Some(&TOKEN_REQUEST),
+        _ => None,
+    }
+}
+
+/// A token holds for an hour.
+const TOKEN_REQUEST: TypeDefaults =
+    TypeDefaults::of(&[("spec", Always(&const { TypeDefaults::of(&[("expirationSeconds", Number(3600))]) }))]);

@@ -1,0 +1,196 @@
+//! Horizontal pod autoscalers: `autoscaling/v1` against `v2`, in which they are stored.
+//!
+//! `v1` knows one target, the CPU's. The other metrics, the behavior, the measured metrics and the conditions travel in
+//! annotations, in the form that upstream's servers read and write, so that a client of `v1` that reads and writes an
+//! object back loses nothing. Those annotations are the server's own: no `v2` object has them, and one that is not well
+//! formed is ignored, since it is a client's text that no schema has seen.
+
+mod behavior;
+mod leaf;
+mod metrics;
+
+use keelson_meta::json::{Map, Value, json};
+use leaf::Leaf;
+
+use crate::converting::conversion::ConversionError;
+use crate::converting::families::{Family, family, form, hub};
+use crate::converting::tree::{is_unset, object, object_or_new, take};
+
+const GROUP: &str = "autoscaling";
+
+pub(crate) const FAMILIES: &[Family] = &[family(
+    "HorizontalPodAutoscaler",
+    &[
+        hub(GROUP, "v2").canonical([Some(drop_annotations), None]),
+        form(GROUP, "v1", v1_to_v2, v2_to_v1).canonical([Some(v1_to_v2), Some(v2_to_v1)]),
+    ],
+)];
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+
+/// The annotations in which one version keeps what it cannot say; the last two belong to versions of the past.
+const OURS: [&str; 6] = [
+    METRICS,
+    CURRENT_METRICS,
+    CONDITIONS,
+    BEHAVIOR,
+    "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
+    "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
+];
+
+/// The CPU use, in percent of what is requested, that an autoscaler without any metric aims at.
+const DEFAULT_CPU_PERCENT: u8 = 80;
+
+/// The fields of a condition, in the order of its annotation.
+const CONDITION: [(&str, Leaf); 5] = [
+    ("type", Leaf::Text),
+    ("status", Leaf::Text),
+    ("lastTransitionTime", Leaf::Time),
+    ("reason", Leaf::Text),
+    ("message", Leaf::Text),
+];
+
+/// From v1 to v2.
+pub(crate) fn v1_to_v2(autoscaler: &mut Map) -> Result<(), ConversionError> {
+    let notes = take_annotations(autoscaler)?;
+    let list = |name| notes.get(name).and_then(Value::as_str).and_then(leaf::list);
+    read_spec(
+        object_or_new(autoscaler, "spec")?,
+        list(METRICS).and_then(|metrics| metrics::read(&metrics, metrics::Kind::Target)),
+        notes.get(BEHAVIOR).and_then(Value::as_str).and_then(behavior::read),
+    );
+    let current = list(CURRENT_METRICS).and_then(|metrics| metrics::read(&metrics, metrics::Kind::Current));
+    let conditions = list(CONDITIONS).and_then(|conditions| read_conditions(&conditions));
+    if object(autoscaler, "status")?.is_some() || current.is_some() || conditions.is_some() {
+        read_status(object_or_new(autoscaler, "status")?, current, conditions);
+    }
+    Ok(())
+}
+
+/// From v2 to v1.
+pub(crate) fn v2_to_v1(autoscaler: &mut Map) -> Result<(), ConversionError> {
+    take_annotations(autoscaler)?;
+    let mut notes = Map::new();
+    if let Some(spec) = object(autoscaler, "spec")? {
+        write_spec(spec, &mut notes)?;
+    }
+    if let Some(status) = object(autoscaler, "status")? {
+        write_status(status, &mut notes)?;
+    }
+    if !notes.is_empty() {
+        let metadata = object_or_new(autoscaler, "metadata")?;
+        object_or_new(metadata, "annotations")?.extend(notes);
+    }
+    Ok(())
+}
+
+/// Removes the annotations that are the server's own.
+pub(crate) fn drop_annotations(autoscaler: &mut Map) -> Result<(), ConversionError> {
+    take_annotations(autoscaler).map(|_| ())
+}
+
+fn take_annotations(autoscaler: &mut Map) -> Result<Map, ConversionError> {
+    let mut taken = Map::new();
+    let Some(metadata) = object(autoscaler, "metadata")? else { return Ok(taken) };
+    let Some(annotations) = object(metadata, "annotations")? else { return Ok(taken) };
+    for name in OURS {
+        if let Some(value) = annotations.remove(name) {
+            taken.insert(name, value);
+        }
+    }
+    if annotations.is_empty() && !taken.is_empty() {
+        metadata.remove("annotations");
+    }
+    Ok(taken)
+}
+
+/// The CPU's target follows the metrics that v1 does not know. An autoscaler without any gets the default that v1 implies.
+fn read_spec(spec: &mut Map, metrics: Option<Vec<Value>>, behavior: Option<Value>) {
+    let mut metrics = metrics.unwrap_or_default();
+    let percent = take(spec, "targetCPUUtilizationPercentage");
+    let percent = percent.or_else(|| metrics.is_empty().then(|| json!(DEFAULT_CPU_PERCENT)));
+    metrics.extend(percent.as_ref().map(metrics::cpu_target));
+    spec.insert("metrics", Value::Array(metrics));
+    if let Some(behavior) = behavior {
+        spec.insert("behavior", behavior);
+    }
+}
+
+/// Only the first target of the CPU fits into v1's field, so that a second one goes with the others.
+fn write_spec(spec: &mut Map, notes: &mut Map) -> Result<(), ConversionError> {
+    let mut others = take_list(spec, "metrics")?;
+    if let Some(index) = others.iter().position(|metric| metrics::cpu_percent(metric, "target").is_some()) {
+        let percent = metrics::cpu_percent(&others.remove(index), "target").cloned();
+        spec.extend(percent.map(|percent| ("targetCPUUtilizationPercentage".to_owned(), percent)));
+    }
+    if !others.is_empty() {
+        note(notes, METRICS, &metrics::write(&others, metrics::Kind::Target));
+    }
+    if let Some(behavior) = take(spec, "behavior") {
+        note(notes, BEHAVIOR, &behavior::write(&behavior));
+    }
+    Ok(())
+}
+
+/// v2 writes what was measured even when it is nothing, and the current replicas only when there are some.
+fn read_status(status: &mut Map, current: Option<Vec<Value>>, conditions: Option<Vec<Value>>) {
+    let percent = take(status, "currentCPUUtilizationPercentage");
+    let current = current.or_else(|| Some(vec![metrics::cpu_current(&percent?)]));
+    if status.get("currentReplicas").is_some_and(is_unset) {
+        status.remove("currentReplicas");
+    }
+    status.insert("currentMetrics", current.map_or(Value::Null, Value::Array));
+    if let Some(conditions) = conditions {
+        status.insert("conditions", Value::Array(conditions));
+    }
+}
+
+/// What was measured is noted whole, even if it is the CPU's use alone: v1's field has no room for the raw value.
+fn write_status(status: &mut Map, notes: &mut Map) -> Result<(), ConversionError> {
+    let current = take_list(status, "currentMetrics")?;
+    for field in ["currentReplicas", "desiredReplicas"] {
+        status.entry(field).or_insert_with(|| json!(0));
+    }
+    if let Some(percent) = current.iter().rev().find_map(|metric| metrics::cpu_percent(metric, "current")) {
+        status.insert("currentCPUUtilizationPercentage", percent.clone());
+    }
+    if !current.is_empty() {
+        note(notes, CURRENT_METRICS, &metrics::write(&current, metrics::Kind::Current));
+    }
+    let conditions = take_list(status, "conditions")?;
+    if !conditions.is_empty() {
+        note(notes, CONDITIONS, &Value::Array(conditions.iter().map(write_condition).collect()));
+    }
+    Ok(())
+}
+
+fn read_conditions(conditions: &[Value]) -> Option<Vec<Value>> {
+    let read = |condition: &Value| Some(Value::Object(leaf::pick(condition.as_object()?, &CONDITION)?));
+    conditions.iter().map(read).collect()
+}
+
+fn write_condition(condition: &Value) -> Value {
+    let field = |(name, leaf): &(&str, Leaf)| {
+        let value = condition.get(*name).cloned().or_else(|| matches!(leaf, Leaf::Time).then_some(Value::Null));
+        Some(((*name).to_owned(), value?))
+    };
+    Value::Object(CONDITION.iter().filter_map(field).collect())
+}
+
+fn take_list(tree: &mut Map, field: &'static str) -> Result<Vec<Value>, ConversionError> {
+    match take(tree, field) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) => Ok(list),
+        Some(_) => Err(ConversionError::WrongType { field, wanted: "a list" }),
+    }
+}
+
+fn note(notes: &mut Map, name: &str, value: &Value) {
+    notes.insert(name, value.to_string());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Defaults of horizontal pod autoscalers.
+//!
+//! What `v1` leaves out of its metrics is filled in when it becomes `v2`; only `v2` aims at the CPU where nothing is said.
+
+use keelson_meta::json::{Map, Value, json};
+
+use crate::defaulting::type_defaults::Rule::{Always, In, Number, TextIfAbsent};
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, list, set};
+
+/// The defaults of a kind of `autoscaling` in a version.
+pub(crate) fn defaults(version: &str, kind: &str) -> Option<&'static TypeDefaults> {
+    match (version, kind) {
+        ("v1", "HorizontalPodAutoscaler") => Some(&V1),
+        ("v2", "HorizontalPodAutoscaler") => Some(&V2),
+        _ => None,
+    }
+}
+
+const V1: TypeDefaults = TypeDefaults {
+    fields: &[("spec", Always(&const { TypeDefaults::of(&[("minReplicas", Number(1))]) }))],
+    then: &[FollowUp::Run(&["metadata.annotations", "spec.targetCPUUtilizationPercentage"], implied_target)],
+};
+
+/// The annotation in which `v1` carries the metrics that it does not know.
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+
+/// The CPU use, in percent of what is requested, that an autoscaler without any metric aims at.
+const CPU_PERCENT: i64 = 80;
+
+fn implied_target(autoscaler: &mut Map) {
+    let annotations = autoscaler.get("metadata").and_then(|metadata| metadata.get("annotations"));
+    if annotations.and_then(|annotations| annotations.get(METRICS)).is_none()
+        && let Some(Value::Object(spec)) = autoscaler.get_mut("spec")
+    {
+        Number(CPU_PERCENT).apply(spec, "targetCPUUtilizationPercentage");
+    }
+}
+
+const V2: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    Always(
+        &const {
+            TypeDefaults {
+                fields: &[("minReplicas", Number(1)), ("behavior", In(&BEHAVIOR))],
+                then: &[FollowUp::Run(&["metrics"], metrics)],
+            }
+        },
+    ),
+)]);
+
+fn metrics(spec: &mut Map) {
+    let absent = matches!(spec.get("metrics"), None | Some(Value::Null | Value::Array(_)));
+    if absent && list(spec, "metrics").is_empty() {
+        let target = json!({ "type": "Utilization", "averageUtilization": CPU_PERCENT });
+        set(spec, "metrics", json!([{ "type": "Resource", "resource": { "name": "cpu", "target": target } }]));
+    }
+}
+
+const BEHAVIOR: TypeDefaults = TypeDefaults::of(&[("scaleUp", Always(&SCALE_UP)), ("scaleDown", Always(&SCALE_DOWN))]);
+
+const SCALE_UP: TypeDefaults = TypeDefaults {
+    fields: &[("stabilizationWindowSeconds", Number(0)), ("selectPolicy", TextIfAbsent("Max"))],
+    then: &[FollowUp::Run(&["policies"], |rules| policies(rules, json!([policy("Pods", 4), policy("Percent", 100)])))],
+};
+
+const SCALE_DOWN: TypeDefaults = TypeDefaults {
+    fields: &[("selectPolicy", TextIfAbsent("Max"))],
+    then: &[FollowUp::Run(&["policies"], |rules| policies(rules, json!([policy("Percent", 100)])))],
+};
+
+/// How many seconds a change of the size counts against the policy.
+const PERIOD_SECONDS: i64 = 15;
+
+fn policy(of: &str, value: i64) -> Value {
+    json!({ "type": of, "value": value, "periodSeconds": PERIOD_SECONDS })
+}
+
+fn policies(rules: &mut Map, usual: Value) {
+    if matches!(rules.get("policies"), None | Some(Value::Null)) {
+        set(rules, "policies", usual);
+    }
+}

@@ -1,0 +1,23 @@
+//! The descriptions of the columns in the tables of `batch`, as clients are sent them.
+//!
+//! They are what the API documentation says of the fields that the columns show. How the cells are made of an object is in
+//! `columns.rs`.
+
+pub(crate) const JOB_COMPLETIONS: &str = "\
+    The number of pods which reached phase Succeeded. The value increases monotonically for a given spec. However, it \
+    may decrease in reaction to scale down of elastic indexed jobs.";
+pub(crate) const JOB_SELECTOR: &str = "\
+    A label query over pods that should match the pod count. Normally, the system sets this field for you. More info: \
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors";
+pub(crate) const CRON_JOB_TIMEZONE: &str = "\
+    The time zone name for the given schedule, see https://en.wikipedia.org/wiki/List_of_tz_database_time_zones. If \
+    not specified, this will default to the time zone of the kube-controller-manager process. The set of valid time \
+    zone names and the time zone offset is loaded from the system-wide time zone database by the API server during \
+    CronJob validation and the controller manager during execution. If no system-wide time zone database can be found \
+    a bundled version of the database is used instead. If the time zone name becomes invalid during the lifetime of a \
+    CronJob or due to a change in host configuration, the controller will stop creating new new Jobs and will create \
+    a system event with the reason UnknownTimeZone. More information can be found in \
+    https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#time-zones";
+pub(crate) const CRON_JOB_SUSPEND: &str = "\
+    This flag tells the controller to suspend subsequent executions, it does not apply to already started executions.  \
+    Defaults to false.";

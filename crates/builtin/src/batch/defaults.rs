@@ -1,0 +1,78 @@
+//! Defaults of jobs and cron jobs.
+//!
+//! What a job counts on, such as how many pods have to succeed, is always filled in; the jobs that a cron job makes get theirs
+//! when they are made.
+
+use keelson_meta::json::Map;
+
+use crate::core::defaults::pod::TEMPLATE;
+use crate::core::defaults::template::{SELECTION, labels_from_template};
+use crate::defaulting::type_defaults::Rule::{Always, Each, Flag, In, Number, Text, TextIfAbsent};
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, is_absent, set};
+
+/// The defaults of a kind of `batch`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "Job" => Some(&JOB),
+        "CronJob" => Some(&CRON_JOB),
+        _ => None,
+    }
+}
+
+const JOB: TypeDefaults =
+    TypeDefaults { fields: &[("spec", Always(&JOB_SPEC))], then: &[FollowUp::Run(SELECTION, labels_from_template)] };
+
+const JOB_SPEC: TypeDefaults = TypeDefaults {
+    fields: &[
+        ("template", Always(&TEMPLATE)),
+        ("completionMode", TextIfAbsent("NonIndexed")),
+        ("suspend", Flag(false)),
+        ("manualSelector", Flag(false)),
+        ("podFailurePolicy", In(&FAILURE_POLICY)),
+    ],
+    then: &[
+        FollowUp::Run(&["completions", "parallelism", "backoffLimitPerIndex", "backoffLimit"], job_counts),
+        FollowUp::Run(&["podFailurePolicy", "podReplacementPolicy"], replacement_policy),
+    ],
+};
+
+const FAILURE_POLICY: TypeDefaults = TypeDefaults::of(&[("rules", Each(&FAILURE_RULE))]);
+
+const FAILURE_RULE: TypeDefaults =
+    TypeDefaults::of(&[("onPodConditions", Each(&const { TypeDefaults::of(&[("status", Text("True"))]) }))]);
+
+const CRON_JOB: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    Always(
+        &const {
+            TypeDefaults::of(&[
+                ("jobTemplate", Always(&JOB_TEMPLATE)),
+                ("concurrencyPolicy", Text("Allow")),
+                ("suspend", Flag(false)),
+                ("successfulJobsHistoryLimit", Number(3)),
+                ("failedJobsHistoryLimit", Number(1)),
+            ])
+        },
+    ),
+)]);
+
+/// The jobs themselves get their defaults when they are made.
+const JOB_TEMPLATE: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    Always(&const { TypeDefaults::of(&[("template", Always(&TEMPLATE)), ("podFailurePolicy", In(&FAILURE_POLICY))]) }),
+)]);
+
+/// One pod that has to succeed, unless the job says how many may run.
+fn job_counts(spec: &mut Map) {
+    if is_absent(spec, "completions") && is_absent(spec, "parallelism") {
+        set(spec, "completions", 1);
+    }
+    Number(1).apply(spec, "parallelism");
+    let limit = if is_absent(spec, "backoffLimitPerIndex") { 6 } else { i64::from(i32::MAX) };
+    Number(limit).apply(spec, "backoffLimit");
+}
+
+fn replacement_policy(spec: &mut Map) {
+    let policy = if is_absent(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
+    TextIfAbsent(policy).apply(spec, "podReplacementPolicy");
+}

@@ -1,0 +1,31 @@
+//! Requests for certificates of `certificates.k8s.io/v1beta1`, where the signer, the usages and the status of a condition had
+//! defaults.
+//!
+//! Requests without a signer are older than Kubernetes 1.18 and have long been answered; they get the signer of unknown requests.
+
+use keelson_meta::json::{Map, json};
+
+use crate::converting::conversion::ConversionError;
+use crate::converting::families::{Family, family, hub};
+use crate::converting::retired::{BETA, Retired, row};
+use crate::converting::tree::{each_in, fill, object};
+
+const GROUP: &str = "certificates.k8s.io";
+
+pub(crate) const FAMILIES: &[Family] =
+    &[family("ClusterTrustBundle", &[hub(GROUP, "v1beta1"), hub(GROUP, "v1alpha1")])];
+
+pub(crate) const RETIRED: &[Retired] = &[row("CertificateSigningRequest", GROUP, BETA).by(request_from_v1beta1)];
+
+/// From v1beta1 to v1.
+pub(crate) fn request_from_v1beta1(request: &mut Map) -> Result<(), ConversionError> {
+    if let Some(spec) = object(request, "spec")? {
+        fill(spec, "signerName", json!("kubernetes.io/legacy-unknown"));
+        fill(spec, "usages", json!(["digital signature", "key encipherment"]));
+    }
+    let Some(status) = object(request, "status")? else { return Ok(()) };
+    each_in(status, "conditions", |condition| {
+        fill(condition, "status", json!("True"));
+        Ok(())
+    })
+}

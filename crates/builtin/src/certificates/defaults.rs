@@ -1,0 +1,18 @@
+//! Defaults of requests for the certificates of pods.
+//!
+//! Other requests for certificates have none.
+
+use crate::defaulting::type_defaults::Rule::{In, Number};
+use crate::defaulting::type_defaults::TypeDefaults;
+
+/// The defaults of a kind of `certificates.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "PodCertificateRequest" => Some(&CERTIFICATE_REQUEST),
+        _ => None,
+    }
+}
+
+/// A certificate of a pod holds for a day.
+const CERTIFICATE_REQUEST: TypeDefaults =
+    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("maxExpirationSeconds", Number(86_400))]) }))]);

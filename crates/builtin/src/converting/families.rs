@@ -1,0 +1,58 @@
+//! The families of versions: kinds that are served in several, and the steps by which each version leads to the others.
+//!
+//! Versions without steps have the same fields. Whether that is so was found by comparing their published schemas; what
+//! upstream's hand-written conversions add to that is in the `conversion.rs` of a group, beside its families.
+
+use crate::converting::conversion::ConvertFn;
+
+/// A kind in all the forms that it is served or stored in.
+pub(crate) struct Family {
+    pub(crate) kind: &'static str,
+    pub(crate) forms: &'static [Form],
+}
+
+/// A kind in one version.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    /// What leads to the hub; `None` when the fields are the hub's.
+    pub(crate) to_hub: Option<ConvertFn>,
+    /// What leads here from the hub.
+    pub(crate) from_hub: Option<ConvertFn>,
+    /// What a request's object goes through when it is stored in this form.
+    pub(crate) canonical: Option<[Option<ConvertFn>; 2]>,
+}
+
+impl Form {
+    /// The group and version.
+    pub(crate) fn gv(&self) -> (&'static str, &'static str) {
+        (self.group, self.version)
+    }
+
+    /// The `apiVersion` of an object in this form.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Sends objects of requests through these steps though they are stored in this form.
+    pub(crate) const fn canonical(mut self, steps: [Option<ConvertFn>; 2]) -> Self {
+        self.canonical = Some(steps);
+        self
+    }
+}
+
+/// A kind with all its forms.
+pub(crate) const fn family(kind: &'static str, forms: &'static [Form]) -> Family {
+    Family { kind, forms }
+}
+
+/// A form with the fields of the hub.
+pub(crate) const fn hub(group: &'static str, version: &'static str) -> Form {
+    Form { group, version, to_hub: None, from_hub: None, canonical: None }
+}
+
+/// A form with fields of its own.
+pub(crate) const fn form(group: &'static str, version: &'static str, to_hub: ConvertFn, from_hub: ConvertFn) -> Form {
+    Form { group, version, to_hub: Some(to_hub), from_hub: Some(from_hub), canonical: None }
+}

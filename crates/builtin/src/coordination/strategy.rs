@@ -1,0 +1,35 @@
+//! Leases: those of the cluster itself are written before anything else.
+//!
+//! By them its servers know each other, so none could publish its versions before it has one.
+
+use keelson_registry::Target;
+use keelson_registry::strategy::{ClosedFields, Strategies, WriteStrategy};
+
+/// The strategies of a resource of the group.
+pub(crate) fn strategies(plural: &str) -> &'static Strategies {
+    match plural {
+        "leases" => &const { Strategies::ORDINARY.write(&Leases) },
+        _ => &Strategies::ORDINARY,
+    }
+}
+
+/// The fields of features that are off.
+pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
+    match plural {
+        "leases" => const { &[ClosedFields::of(&["spec"], &[&["strategy"], &["preferredHolder"]])] },
+        _ => &[],
+    }
+}
+
+/// The strategy of leases.
+pub(super) struct Leases;
+
+impl WriteStrategy for Leases {
+    fn keeps_alive(&self) -> bool {
+        true
+    }
+
+    fn precedes_publication(&self, target: &Target) -> bool {
+        target.namespace.as_deref() == Some("kube-system")
+    }
+}

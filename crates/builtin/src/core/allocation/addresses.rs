@@ -1,0 +1,187 @@
+//! Cluster addresses: each that a service holds is an IPAddress object that names it.
+//!
+//! Objects that must be absent make an address unique without a lock: they are written in the service's own transaction, so
+//! that neither is there without the other. Which ranges there are is read from ServiceCIDRs.
+
+use std::net::IpAddr;
+
+use keelson_codec::StoredObject;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Map, Value, json};
+use keelson_meta::{ApiError, Object, Revision};
+use keelson_registry::{AddressRange, Companions, Family, ManagedObject, OnConflict, Registry, Target};
+use keelson_storage::{KeyValue, StoreKey};
+
+use super::spec::{Spec as _, held_addresses, is_headless, needs_addresses};
+use super::{FULL, ServiceRef, families};
+
+const GROUP: &str = "networking.k8s.io";
+
+/// Who says that it manages the address of a service.
+const MANAGER: &str = "ipallocator.k8s.io";
+
+/// Takes an address of each family of a service, the one that it asks for or any.
+pub(super) async fn assign(
+    registry: &Registry,
+    service_ref: &ServiceRef<'_>,
+    before: Option<&Map>,
+    spec: &mut Map,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
+    if !needs_addresses(spec) || is_headless(spec) {
+        return Ok(());
+    }
+    let held = before.map(held_addresses).unwrap_or_default();
+    let target = registry.target(GROUP, "ipaddresses")?;
+    companions.keep(registry.enter(&target).await?);
+    let mut addresses: Vec<String> = spec.texts("clusterIPs").into_iter().map(str::to_owned).collect();
+    for (index, family) in families::families(spec).into_iter().enumerate() {
+        let (address, on_conflict) = match addresses.get(index).map(String::as_str) {
+            None | Some("") => {
+                let address = choose(registry, &target, family)?;
+                addresses.resize(addresses.len().max(index + 1), String::new());
+                addresses[index] = address.to_string();
+                (address, OnConflict::TryAgain)
+            }
+            Some(text) => {
+                let Ok(address) = text.parse::<IpAddr>() else { continue };
+                if held.contains(&address) {
+                    if registry.collection(&target)?.get(&address.to_string()).is_some() {
+                        continue;
+                    }
+                    // The object that says so was lost. Whoever has the address says it again.
+                    let object = registry.encode_own(&target, describe(service_ref, address)).await?;
+                    companions.take(key(registry, &target, address)?, object.bytes(), OnConflict::TryAgain);
+                    continue;
+                }
+                let refused = |why: &str| {
+                    let detail = format!("failed to allocate IP {text}: {why}");
+                    service_ref.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
+                };
+                check_range(registry, address)?.map_err(|why| refused(&why))?;
+                (address, OnConflict::Refuse(Box::new(refused("provided IP is already allocated"))))
+            }
+        };
+        let object = registry.encode_own(&target, describe(service_ref, address)).await?;
+        companions.take(key(registry, &target, address)?, object.bytes(), on_conflict);
+    }
+    spec.put("clusterIP", addresses.first().map(|address| json!(address)));
+    spec.put("clusterIPs", Some(json!(addresses)));
+    Ok(())
+}
+
+/// Gives back what a service had and has no longer.
+pub(super) async fn give_back(
+    registry: &Registry,
+    service_ref: &ServiceRef<'_>,
+    before: &Map,
+    after: Option<&Map>,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
+    let kept = after.map(held_addresses).unwrap_or_default();
+    let target = registry.target(GROUP, "ipaddresses")?;
+    companions.keep(registry.enter(&target).await?);
+    let parent = parent(service_ref);
+    // An address that somebody made by hand may say more of its parent than those that are given out.
+    let names_parent = |address: &Object| {
+        let stated = |field| address.get(&["spec", "parentRef", field]);
+        ["resource", "namespace", "name"].into_iter().all(|field| stated(field) == parent.get(field))
+    };
+    // kube-apiserver may have stored it, in protobuf.
+    let is_own = |found: &KeyValue| {
+        StoredObject::parse(found.value.clone()).is_ok_and(|address| names_parent(&address.decode(found.revision)))
+    };
+    for address in held_addresses(before).into_iter().filter(|address| !kept.contains(address)) {
+        super::give_back(registry, key(registry, &target, address)?, is_own, companions).await?;
+    }
+    Ok(())
+}
+
+/// Whose the address of a service is. There is one service of the name at a time.
+fn parent(service_ref: &ServiceRef<'_>) -> Value {
+    json!({ "resource": "services", "namespace": service_ref.namespace, "name": service_ref.name })
+}
+
+/// Whether an address is in one of the ranges; what is said if not.
+fn check_range(registry: &Registry, address: IpAddr) -> Result<Result<(), String>, ApiError> {
+    let ranges = ranges(registry)?;
+    if ranges.iter().any(|range| range.holds(address)) {
+        return Ok(Ok(()));
+    }
+    let shown: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    let shown = shown.join(",");
+    Ok(Err(format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {shown}")))
+}
+
+/// The object that takes the place of one that is deleted by hand while a service holds the address: upstream has a loop that
+/// makes it again some time later, and until then the address could be given out a second time.
+pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Result<Option<ManagedObject>, ApiError> {
+    let address = last.decode(Revision::default());
+    let stated = |field| address.get(&["spec", "parentRef", field]).and_then(Value::as_str).unwrap_or_default();
+    let (true, Ok(held)) = (stated("resource") == "services", address.name().parse()) else { return Ok(None) };
+    let services = registry.target("", "services")?.in_namespace(Some(stated("namespace")));
+    let service = registry.collection(&services)?.get(&services.relative_key(stated("name")));
+    let Some(service) = service.map(|service| service.object.decode(service.revision)) else { return Ok(None) };
+    if !super::spec(&service).is_some_and(|spec| held_addresses(spec).contains(&held)) {
+        return Ok(None);
+    }
+    let service_ref = ServiceRef::of(&services, &service);
+    registry.make_own(&registry.target(GROUP, "ipaddresses")?, describe(&service_ref, held)).await.map(Some)
+}
+
+/// A free address by chance, as far as the cache knows.
+fn choose(registry: &Registry, target: &Target, family: Family) -> Result<IpAddr, ApiError> {
+    let taken = registry.collection(target)?.snapshot();
+    let chance = registry.random().u64();
+    for range in ranges(registry)?.into_iter().filter(|range| range.family() == family) {
+        for part in range.parts() {
+            let mut free = part.all_from(chance).map(|number| range.address(number));
+            if let Some(address) = free.find(|address| taken.get(&address.to_string()).is_none()) {
+                return Ok(address);
+            }
+        }
+    }
+    Err(ApiError::Internal(format!("failed to allocate a serviceIP: {FULL}")))
+}
+
+/// The ranges that addresses are given out of: those of all ServiceCIDRs that are ready, or the server's own before there
+/// is one.
+fn ranges(registry: &Registry) -> Result<Vec<AddressRange>, ApiError> {
+    let stored = registry.collection(&registry.target(GROUP, "servicecidrs")?)?.snapshot();
+    if stored.is_empty() {
+        return Ok(registry.config().service_ranges.addresses().to_vec());
+    }
+    let objects = stored.range("", None).map(|entry| entry.object.decode(entry.revision));
+    Ok(objects.filter(is_ready).flat_map(|object| cidrs(&object)).collect())
+}
+
+fn is_ready(cidr: &Object) -> bool {
+    let conditions = cidr.get(&["status", "conditions"]).and_then(Value::as_array);
+    let refused =
+        conditions.into_iter().flatten().any(|condition| condition["type"] == "Ready" && condition["status"] != "True");
+    cidr.deletion_timestamp().is_none() && !refused
+}
+
+fn cidrs(cidr: &Object) -> Vec<AddressRange> {
+    let cidrs = cidr.get(&["spec", "cidrs"]).and_then(Value::as_array).into_iter().flatten();
+    cidrs.filter_map(|cidr| AddressRange::parse(cidr.as_str()?)).collect()
+}
+
+/// The IPAddress of a service.
+fn describe(service_ref: &ServiceRef<'_>, address: IpAddr) -> Object {
+    let object = json!({
+        "metadata": {
+            "name": address.to_string(),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": Family::of(address).name(),
+                "ipaddress.kubernetes.io/managed-by": MANAGER,
+            },
+        },
+        "spec": { "parentRef": parent(service_ref) },
+    });
+    Object::from_value(object).unwrap_or_default()
+}
+
+fn key(registry: &Registry, target: &Target, address: IpAddr) -> Result<StoreKey, ApiError> {
+    Ok(StoreKey::new(format!("{}{address}", registry.collection(target)?.prefix())))
+}

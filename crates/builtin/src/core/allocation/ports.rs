@@ -1,0 +1,205 @@
+//! Node ports: each that a service holds is a key of its own in the store, which says whose it is.
+//!
+//! A key that must be absent makes a port unique without a lock: it is written in the service's own transaction. There is no
+//! object for ports in the API, so the keys are keelson's own.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use keelson_meta::ApiError;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Map, Value, json};
+use keelson_registry::{Companions, OnConflict, Registry, store_error};
+use keelson_storage::{KeyValue, RangeRequest, StoreKey};
+
+use super::spec::{Spec as _, held_ports, needs_health_check, needs_node_ports};
+use super::{FULL, ServiceRef};
+
+/// Where the keys are; `0` follows `/` in byte order.
+const PREFIX: &str = "/registry/ranges/nodeports/";
+const END: &str = "/registry/ranges/nodeports0";
+
+const TAKEN: &str = "provided port is already allocated";
+
+/// Takes the ports that a service needs and does not have, those that it asks for or any.
+pub(super) async fn assign(
+    registry: &Registry,
+    service_ref: &ServiceRef<'_>,
+    before: Option<&Map>,
+    spec: &mut Map,
+    attempt: usize,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
+    let held: HashSet<u16> = before.map(held_ports).unwrap_or_default().into_iter().collect();
+    // Most ports are free, so the first attempt relies on luck; only then is it worth to ask which are.
+    let taken = if attempt == 0 { HashSet::new() } else { taken(registry).await? };
+    let mut taking = Taking { registry, service_ref, held, taken, new: HashSet::new(), companions };
+    if needs_node_ports(spec) {
+        let shared = before.is_none();
+        let all = spec.text("type") == "NodePort"
+            || spec.get("allocateLoadBalancerNodePorts").and_then(Value::as_bool) != Some(false);
+        if let Some(Value::Array(ports)) = spec.get_mut("ports") {
+            taking.ports(ports, shared, all)?;
+        }
+    }
+    if needs_health_check(spec) {
+        taking.health_check(spec)?;
+    }
+    Ok(())
+}
+
+/// Gives back what a service had and has no longer.
+pub(super) async fn give_back(
+    registry: &Registry,
+    service_ref: &ServiceRef<'_>,
+    before: &Map,
+    after: Option<&Map>,
+    companions: &mut Companions,
+) -> Result<(), ApiError> {
+    let kept = after.map(held_ports).unwrap_or_default();
+    // No object, but what `owner` wrote.
+    let is_own = |found: &KeyValue| {
+        serde_json::from_slice::<Value>(&found.value).is_ok_and(|owner| owner["uid"] == service_ref.uid)
+    };
+    for port in held_ports(before).into_iter().filter(|port| !kept.contains(port)) {
+        super::give_back(registry, key(port), is_own, companions).await?;
+    }
+    Ok(())
+}
+
+struct Taking<'a> {
+    registry: &'a Registry,
+    service_ref: &'a ServiceRef<'a>,
+    /// What the service has already.
+    held: HashSet<u16>,
+    /// What others are known to have.
+    taken: HashSet<u16>,
+    /// What it gets now.
+    new: HashSet<u16>,
+    companions: &'a mut Companions,
+}
+
+impl Taking<'_> {
+    /// The node ports of the ports of a service. A new service gets one node port for one port of several protocols
+    /// (`shared`); unless `all` get one, only wishes are granted.
+    fn ports(&mut self, ports: &mut [Value], shared: bool, all: bool) -> Result<(), ApiError> {
+        let mut chosen: HashMap<u16, u16> = HashMap::new();
+        for index in 0..ports.len() {
+            let Some((port, node_port)) = numbers(&ports[index]) else { continue };
+            if let Some(number) = ports[index].as_object().and_then(|port| no_port_number(port, "nodePort")) {
+                let field = format!("spec.ports[{index}].nodePort");
+                return Err(self.service_ref.refuse(vec![FieldError::invalid(field, number, self.outside())]));
+            }
+            let sibling = chosen.get(&port).copied().filter(|_| shared);
+            let wish = match (node_port, sibling) {
+                (0, _) if !all => continue,
+                (0, None) if shared => ports.iter().filter_map(numbers).find(|other| other.0 == port && other.1 != 0),
+                (0, None) => None,
+                (0, Some(sibling)) => Some((port, sibling)),
+                (wish, _) => Some((port, wish)),
+            };
+            let node_port = match wish {
+                Some((_, wish)) if sibling == Some(wish) || self.held.contains(&wish) => wish,
+                // A service may have one node port for several of its ports once it exists.
+                Some((_, wish)) if !shared && self.new.contains(&wish) => wish,
+                Some((_, wish)) => {
+                    let field = format!("spec.ports[{index}].nodePort");
+                    self.take(wish, |service_ref, why| {
+                        service_ref.refuse(vec![FieldError::invalid(field.as_str(), wish, why)])
+                    })?;
+                    wish
+                }
+                None => self.any().ok_or_else(|| no_port("failed to allocate a nodePort"))?,
+            };
+            chosen.entry(port).or_insert(node_port);
+            if let Value::Object(port) = &mut ports[index] {
+                port.put("nodePort", Some(json!(node_port)));
+            }
+        }
+        Ok(())
+    }
+
+    fn health_check(&mut self, spec: &mut Map) -> Result<(), ApiError> {
+        if let Some(number) = no_port_number(spec, "healthCheckNodePort") {
+            let why = self.outside();
+            return Err(ApiError::Internal(format!(
+                "failed to allocate requested HealthCheck NodePort {number}: {why}"
+            )));
+        }
+        let port = match spec.port("healthCheckNodePort") {
+            0 => self.any().ok_or_else(|| no_port("failed to allocate a HealthCheck NodePort 0"))?,
+            wish if self.held.contains(&wish) => wish,
+            wish => {
+                let message = format!("failed to allocate requested HealthCheck NodePort {wish}");
+                self.take(wish, |_, why| ApiError::Internal(format!("{message}: {why}")))?;
+                wish
+            }
+        };
+        spec.put("healthCheckNodePort", Some(json!(port)));
+        Ok(())
+    }
+
+    /// Takes the port that was asked for.
+    fn take(&mut self, port: u16, refused: impl Fn(&ServiceRef<'_>, &str) -> ApiError) -> Result<(), ApiError> {
+        if !self.registry.config().service_ranges.node_ports.holds(port) {
+            return Err(refused(self.service_ref, &self.outside()));
+        }
+        let taken = refused(self.service_ref, TAKEN);
+        if !self.new.insert(port) {
+            return Err(taken);
+        }
+        self.companions.take(key(port), self.owner(), OnConflict::Refuse(Box::new(taken)));
+        Ok(())
+    }
+
+    /// What is said of a number out of the range of ports.
+    fn outside(&self) -> String {
+        let range = self.registry.config().service_ranges.node_ports;
+        format!("provided port is not in the valid range. The range of valid ports is {range}")
+    }
+
+    /// Takes a port by chance; `None` when none is left.
+    fn any(&mut self) -> Option<u16> {
+        let chance = self.registry.random().u64();
+        let parts = self.registry.config().service_ranges.node_ports.parts();
+        let mut ports =
+            parts.into_iter().flat_map(|part| part.all_from(chance)).filter_map(|port| u16::try_from(port).ok());
+        let free = |port: &u16| [&self.held, &self.taken, &self.new].iter().all(|taken| !taken.contains(port));
+        let port = ports.find(free)?;
+        self.new.insert(port);
+        self.companions.take(key(port), self.owner(), OnConflict::TryAgain);
+        Some(port)
+    }
+
+    fn owner(&self) -> Bytes {
+        let ServiceRef { namespace, name, uid, .. } = self.service_ref;
+        json!({ "namespace": namespace, "name": name, "uid": uid }).to_string().into()
+    }
+}
+
+/// What stands in a field for a port and is the number of none.
+fn no_port_number(fields: &Map, field: &str) -> Option<i64> {
+    let number = fields.get(field).and_then(Value::as_i64).filter(|number| *number != 0)?;
+    u16::try_from(number).is_err().then_some(number)
+}
+
+/// The port of a service and that of its nodes, 0 for none yet.
+fn numbers(port: &Value) -> Option<(u16, u16)> {
+    let port = port.as_object()?;
+    Some((port.port("port"), port.port("nodePort")))
+}
+
+fn no_port(message: &str) -> ApiError {
+    ApiError::Internal(format!("{message}: {FULL}"))
+}
+
+fn key(port: u16) -> StoreKey {
+    StoreKey::new(format!("{PREFIX}{port}"))
+}
+
+async fn taken(registry: &Registry) -> Result<HashSet<u16>, ApiError> {
+    let all = RangeRequest { from: StoreKey::new(PREFIX), to: StoreKey::new(END), revision: None, limit: None };
+    let page = registry.store().range(all).await.map_err(store_error)?;
+    let port = |key: &StoreKey| key.as_str().strip_prefix(PREFIX)?.parse().ok();
+    Ok(page.entries.iter().filter_map(|entry| port(&entry.key)).collect())
+}

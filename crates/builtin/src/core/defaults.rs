@@ -1,0 +1,156 @@
+//! Defaults of the core group, but for pods.
+//!
+//! Pods and their volumes are in `pod.rs` and `volumes.rs`, since the kinds of other groups hold them too.
+
+mod image;
+pub(crate) mod pod;
+mod services;
+pub(crate) mod template;
+mod volumes;
+
+use keelson_meta::json::Map;
+
+use self::services::{ENDPOINTS, SERVICE};
+use crate::core::defaults::pod::{POD, POD_TEMPLATE, RESOURCES, TEMPLATE};
+use crate::core::defaults::template::{SELECTION, labels_from_template, selector_from_template};
+use crate::core::defaults::volumes::{AZURE_DISK, HOST_PATH, ISCSI, RBD, SCALE_IO};
+use crate::defaulting::type_defaults::Rule::{Always, Amounts, Copied, Each, In, Number, Text, TextIfAbsent};
+use crate::defaulting::type_defaults::{
+    FollowUp, TypeDefaults, copy_missing, is_absent, mirror_first, object, peek, set, text,
+};
+
+/// The defaults of a kind of the core group.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "Endpoints" => Some(&ENDPOINTS),
+        "LimitRange" => Some(&LIMIT_RANGE),
+        "Namespace" => Some(&NAMESPACE),
+        "Node" => Some(&NODE),
+        "PersistentVolume" => Some(&VOLUME),
+        "PersistentVolumeClaim" => Some(&CLAIM),
+        "Pod" => Some(&POD),
+        "PodTemplate" => Some(&POD_TEMPLATE),
+        "ReplicationController" => Some(&REPLICATION_CONTROLLER),
+        "ResourceQuota" => Some(&QUOTA),
+        "Secret" => Some(&SECRET),
+        "Service" => Some(&SERVICE),
+        _ => None,
+    }
+}
+
+const SECRET: TypeDefaults = TypeDefaults::of(&[("type", Text("Opaque"))]);
+
+const LIMIT_RANGE: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    In(&const {
+        TypeDefaults::of(&[(
+            "limits",
+            Each(
+                &const {
+                    TypeDefaults {
+                        fields: &[("max", Amounts), ("min", Amounts), ("maxLimitRequestRatio", Amounts)],
+                        then: &[
+                            FollowUp::Run(&["type", "max", "default", "defaultRequest", "min"], limits),
+                            FollowUp::Also(
+                                &const { TypeDefaults::of(&[("default", Amounts), ("defaultRequest", Amounts)]) },
+                            ),
+                        ],
+                    }
+                },
+            ),
+        )])
+    }),
+)]);
+
+/// A container's limit is at most the maximum; it asks for its limit, or else for the minimum.
+fn limits(item: &mut Map) {
+    if text(item, "type") != "Container" {
+        return;
+    }
+    for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+        let Some(values) = peek(item, from).filter(|values| !values.is_empty()).cloned() else { continue };
+        if is_absent(item, to) {
+            set(item, to, Map::new());
+        }
+        if let Some(target) = object(item, to) {
+            copy_missing(&values, target);
+        }
+    }
+}
+
+const NAMESPACE: TypeDefaults =
+    TypeDefaults::of(&[("status", Always(&const { TypeDefaults::of(&[("phase", Text("Active"))]) }))]);
+
+const QUOTA: TypeDefaults = TypeDefaults::of(&[
+    ("spec", In(&const { TypeDefaults::of(&[("hard", Amounts)]) })),
+    ("status", In(&const { TypeDefaults::of(&[("hard", Amounts), ("used", Amounts)]) })),
+]);
+
+const NODE: TypeDefaults = TypeDefaults::of(&[
+    ("spec", In(&const { TypeDefaults { fields: &[], then: &[FollowUp::Run(&["podCIDR", "podCIDRs"], pod_ranges)] } })),
+    ("status", In(&NODE_STATUS)),
+]);
+
+/// A node that does not say what of it can be used can be used whole.
+const NODE_STATUS: TypeDefaults = TypeDefaults {
+    fields: &[("capacity", Amounts), ("allocatable", Copied("capacity"))],
+    then: &[FollowUp::Also(&const { TypeDefaults::of(&[("allocatable", Amounts)]) })],
+};
+
+fn pod_ranges(spec: &mut Map) {
+    mirror_first(spec, "podCIDR", "podCIDRs", None);
+}
+
+const REPLICATION_CONTROLLER: TypeDefaults = TypeDefaults {
+    fields: &[("spec", Always(&const { TypeDefaults::of(&[("replicas", Number(1)), ("template", In(&TEMPLATE))]) }))],
+    then: &[FollowUp::Run(SELECTION, selector_from_template), FollowUp::Run(SELECTION, labels_from_template)],
+};
+
+/// The spec of a claim.
+pub(crate) const CLAIM_SPEC: TypeDefaults =
+    TypeDefaults::of(&[("volumeMode", TextIfAbsent("Filesystem")), ("resources", In(&RESOURCES))]);
+
+/// A claim inside of a stateful set, which is written with its kind and with the status of a new one.
+pub(crate) const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults {
+    fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))],
+    then: &[FollowUp::Run(&["kind", "apiVersion"], |claim| {
+        set(claim, "kind", "PersistentVolumeClaim");
+        set(claim, "apiVersion", "v1");
+    })],
+};
+
+/// What nobody has found a place for yet.
+const PENDING: TypeDefaults = TypeDefaults::of(&[("phase", Text("Pending"))]);
+
+const CLAIM_STATUS: TypeDefaults =
+    TypeDefaults::of(&[("phase", Text("Pending")), ("capacity", Amounts), ("allocatedResources", Amounts)]);
+
+const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))]);
+
+/// The capacity of a volume, and the sources of storage that have defaults.
+pub(crate) const SOURCE: TypeDefaults = TypeDefaults::of(&[
+    ("capacity", Amounts),
+    ("hostPath", In(&HOST_PATH)),
+    ("azureDisk", In(&AZURE_DISK)),
+    ("iscsi", In(&ISCSI)),
+    ("rbd", In(&RBD)),
+    ("scaleIO", In(&SCALE_IO)),
+]);
+
+const VOLUME: TypeDefaults = TypeDefaults::of(&[
+    (
+        "spec",
+        Always(
+            &const {
+                TypeDefaults {
+                    fields: &[
+                        ("persistentVolumeReclaimPolicy", Text("Retain")),
+                        ("volumeMode", TextIfAbsent("Filesystem")),
+                    ],
+                    then: &[FollowUp::Also(&SOURCE)],
+                }
+            },
+        ),
+    ),
+    ("status", Always(&PENDING)),
+]);

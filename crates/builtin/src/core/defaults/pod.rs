@@ -1,0 +1,222 @@
+//! Defaults of pods, and of the templates that all workloads make pods from.
+//!
+//! A template gets what a pod gets, but for what admission adds to a pod when it is made.
+
+use keelson_meta::json::{Map, Value, json};
+use keelson_meta::pod_resources::{Side, is_of_pods, of_containers};
+
+use crate::core::defaults::volumes::{FIELD_REFERENCE, VOLUME};
+use crate::defaulting::type_defaults::Rule::{
+    Always, Amounts, By, Copied, Each, Empty, EntriesOf, Flag, In, Number, Positive, Text,
+};
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, mirror_first, set, text};
+
+/// A pod.
+pub(crate) const POD: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC_OF_POD)), ("status", In(&STATUS))]);
+
+/// A pod template object.
+pub(crate) const POD_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("template", Always(&TEMPLATE))]);
+
+/// A template inside of a workload.
+pub(crate) const TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC))]);
+
+const SPEC_OF_POD: TypeDefaults = TypeDefaults {
+    fields: &[
+        ("enableServiceLinks", Flag(true)),
+        ("initContainers", Each(&RUNNING_CONTAINER)),
+        ("containers", Each(&RUNNING_CONTAINER)),
+    ],
+    then: &[
+        FollowUp::Also(&AROUND_CONTAINERS),
+        FollowUp::If { flag: "hostNetwork", then: &ON_HOST },
+        FollowUp::Where { field: "resources", run: resources_of_pod },
+    ],
+};
+
+/// The addresses of a pod, which stand in two fields, and what its containers were given.
+const STATUS: TypeDefaults = TypeDefaults {
+    fields: &[
+        ("initContainerStatuses", Each(&GIVEN)),
+        ("containerStatuses", Each(&GIVEN)),
+        ("ephemeralContainerStatuses", Each(&GIVEN)),
+    ],
+    then: &[FollowUp::Also(&GIVEN), FollowUp::Run(&["podIP", "podIPs"], addresses)],
+};
+
+const GIVEN: TypeDefaults = TypeDefaults::of(&[("allocatedResources", Amounts), ("resources", In(&RESOURCES))]);
+
+/// Resources that something may not exceed and asks for.
+pub(crate) const RESOURCES: TypeDefaults = TypeDefaults::of(&[("limits", Amounts), ("requests", Amounts)]);
+
+fn addresses(status: &mut Map) {
+    mirror_first(status, "podIP", "podIPs", Some("ip"));
+}
+
+/// A container asks for at least what it may not exceed.
+const RUNNING_CONTAINER: TypeDefaults =
+    TypeDefaults { fields: &[("resources", In(&RUNNING_RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
+
+const RUNNING_RESOURCES: TypeDefaults = TypeDefaults {
+    fields: &[("limits", Amounts), ("requests", EntriesOf("limits"))],
+    then: &[FollowUp::Also(&const { TypeDefaults::of(&[("requests", Amounts)]) })],
+};
+
+/// On the host's network, a container's port is the host's.
+const ON_HOST: TypeDefaults =
+    TypeDefaults::of(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
+
+const ON_HOST_PORTS: TypeDefaults =
+    TypeDefaults::of(&[("ports", Each(&const { TypeDefaults::of(&[("hostPort", Copied("containerPort"))]) }))]);
+
+const SPEC: TypeDefaults = TypeDefaults {
+    fields: &[("initContainers", Each(&CONTAINER)), ("containers", Each(&CONTAINER))],
+    then: &[FollowUp::Also(&AROUND_CONTAINERS)],
+};
+
+/// All of a spec but for the containers that its kind has rules of its own for.
+const AROUND_CONTAINERS: TypeDefaults = TypeDefaults {
+    fields: &[
+        ("volumes", Each(&VOLUME)),
+        ("ephemeralContainers", Each(&CONTAINER)),
+        ("restartPolicy", Text("Always")),
+        ("terminationGracePeriodSeconds", Number(30)),
+        ("dnsPolicy", Text("ClusterFirst")),
+        ("securityContext", Empty),
+        ("schedulerName", Text("default-scheduler")),
+        ("overhead", Amounts),
+        ("resources", In(&RESOURCES)),
+    ],
+    then: &[FollowUp::Run(&["serviceAccountName", "serviceAccount"], service_account)],
+};
+
+const CONTAINER: TypeDefaults =
+    TypeDefaults { fields: &[("resources", In(&RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
+
+/// All of a container but for its resources, which are another matter in a pod than in a template.
+const AROUND_RESOURCES: TypeDefaults = TypeDefaults::of(&[
+    ("ports", Each(&const { TypeDefaults::of(&[("protocol", Text("TCP"))]) })),
+    ("env", Each(&ENVIRONMENT)),
+    ("livenessProbe", In(&PROBE)),
+    ("readinessProbe", In(&PROBE)),
+    ("startupProbe", In(&PROBE)),
+    ("lifecycle", In(&LIFECYCLE)),
+    ("terminationMessagePath", Text("/dev/termination-log")),
+    ("terminationMessagePolicy", Text("File")),
+    ("imagePullPolicy", By("image", |container| Some(pull_policy(text(container, "image"))))),
+]);
+
+const ENVIRONMENT: TypeDefaults =
+    TypeDefaults::of(&[("valueFrom", In(&const { TypeDefaults::of(&[("fieldRef", In(&FIELD_REFERENCE))]) }))]);
+
+const PROBE: TypeDefaults = TypeDefaults::of(&[
+    ("timeoutSeconds", Positive(1)),
+    ("periodSeconds", Positive(10)),
+    ("successThreshold", Positive(1)),
+    ("failureThreshold", Positive(3)),
+    ("httpGet", In(&HTTP_GET)),
+    ("grpc", In(&const { TypeDefaults::of(&[("service", Text(""))]) })),
+]);
+
+const LIFECYCLE: TypeDefaults = TypeDefaults::of(&[("postStart", In(&HANDLER)), ("preStop", In(&HANDLER))]);
+
+const HANDLER: TypeDefaults = TypeDefaults::of(&[("httpGet", In(&HTTP_GET))]);
+
+const HTTP_GET: TypeDefaults = TypeDefaults::of(&[("path", Text("/")), ("scheme", Text("HTTP"))]);
+
+/// Images that may change behind their name are always pulled.
+pub(crate) fn pull_policy(image: &str) -> Value {
+    if tag(image) == Some("latest") { "Always".into() } else { "IfNotPresent".into() }
+}
+
+/// The tag of an image, `latest` where neither a tag nor a digest says more; `None` for what names no image.
+fn tag(image: &str) -> Option<&str> {
+    if !crate::core::defaults::image::is_reference(image) {
+        return None;
+    }
+    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+    // A colon before the last slash is that of a port.
+    let last = name.rsplit('/').next().unwrap_or(name);
+    match (last.split_once(':'), digest) {
+        (Some((_, tag)), _) => Some(tag),
+        (None, Some(_)) => None,
+        (None, None) => Some("latest"),
+    }
+}
+
+/// `serviceAccount` is the former name of `serviceAccountName`, and still written beside it.
+fn service_account(spec: &mut Map) {
+    let name = match text(spec, "serviceAccountName") {
+        "" => text(spec, "serviceAccount"),
+        name => name,
+    };
+    if !name.is_empty() {
+        let name = name.to_owned();
+        set(spec, "serviceAccountName", name.clone());
+        set(spec, "serviceAccount", name);
+    }
+}
+
+/// A pod that states resources as a whole asks for what its containers ask for together, or else for what it may not exceed (KEP-2837).
+fn resources_of_pod(spec: &mut Map) {
+    let (asked, limits) = (of_containers(spec, Side::Requests), of_containers(spec, Side::Limits));
+    let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) else { return };
+    let states = |resources: &Map, side: Side| {
+        resources.get(side.field()).and_then(Value::as_object).is_some_and(|amounts| !amounts.is_empty())
+    };
+    if states(resources, Side::Limits) || states(resources, Side::Requests) {
+        let requested = resources.get(Side::Requests.field()).and_then(Value::as_object).cloned().unwrap_or_default();
+        let pages = limits.0.iter().filter(|(name, _)| is_of_huge_pages(name) && !requested.contains_key(name));
+        add_missing(resources, Side::Limits, pages.map(|(name, most)| (&**name, json!(most.to_string()))).collect());
+    }
+    if states(resources, Side::Limits) {
+        let shared = asked.0.iter().filter(|(name, _)| is_of_pods(name) && !is_of_huge_pages(name));
+        add_missing(resources, Side::Requests, shared.map(|(name, sum)| (&**name, json!(sum.to_string()))).collect());
+        let limits = resources.get(Side::Limits.field()).and_then(Value::as_object).cloned().unwrap_or_default();
+        let own = limits.iter().filter(|(name, _)| is_of_pods(name));
+        add_missing(resources, Side::Requests, own.map(|(name, most)| (name, most.clone())).collect());
+    }
+}
+
+fn is_of_huge_pages(resource: &str) -> bool {
+    resource.starts_with("hugepages-")
+}
+
+/// Adds amounts that are not stated.
+fn add_missing(resources: &mut Map, side: Side, amounts: Vec<(&str, Value)>) {
+    if amounts.is_empty() {
+        return;
+    }
+    let stated = resources.entry(side.field()).or_insert(Value::Null);
+    if stated.is_null() {
+        *stated = json!({});
+    }
+    let Some(stated) = stated.as_object_mut() else { return };
+    for (name, amount) in amounts {
+        stated.entry(name).or_insert(amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tag;
+
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn tags_are_told_from_ports_and_digests() {
+        for (image, expected) in [
+            ("", None),
+            ("nginx", Some("latest")),
+            ("nginx:1.27", Some("1.27")),
+            ("nginx:latest", Some("latest")),
+            ("registry.example:5000/nginx", Some("latest")),
+            ("registry.example:5000/nginx:2", Some("2")),
+            (&format!("nginx@{DIGEST}"), None),
+            (&format!("nginx:latest@{DIGEST}"), Some("latest")),
+            ("$(IMAGE)", None),
+            ("Nginx", None),
+        ] {
+            assert_eq!(tag(image), expected, "{image}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Defaults of services and endpoints.
+//!
+//! Those of a service depend on its type, and are functions beside its defaults.
+
+use keelson_meta::json::{Map, Value};
+
+use crate::defaulting::type_defaults::Rule::{Always, CopiedOverText, Each, Flag, Number, Text, TextIfAbsent};
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, each, is_absent, list, object, peek, set, text};
+
+pub(super) const SERVICE: TypeDefaults = TypeDefaults {
+    fields: &[("spec", Always(&SPEC))],
+    then: &[FollowUp::Run(&["spec.type", "status.loadBalancer.ingress"], modes_of_addresses)],
+};
+
+const SPEC: TypeDefaults = TypeDefaults {
+    fields: &[("sessionAffinity", Text("None")), ("type", Text("ClusterIP")), ("ports", Each(&SERVICE_PORT))],
+    then: &[FollowUp::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity), FollowUp::Run(TRAFFIC, traffic)],
+};
+
+/// An address that a load balancer has answers on the balancer itself, unless it says otherwise.
+fn modes_of_addresses(service: &mut Map) {
+    if peek(service, "spec").is_none_or(|spec| text(spec, "type") != "LoadBalancer") {
+        return;
+    }
+    let Some(balancer) = object(service, "status").and_then(|status| object(status, "loadBalancer")) else { return };
+    each(balancer, "ingress", |address| {
+        if matches!(address.get("ip"), Some(Value::String(ip)) if !ip.is_empty()) && is_absent(address, "ipMode") {
+            set(address, "ipMode", "VIP");
+        }
+    });
+}
+
+const SERVICE_PORT: TypeDefaults =
+    TypeDefaults::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
+
+/// What traffic depends on, and what is said about it.
+const TRAFFIC: &[&str] =
+    &["type", "externalIPs", "externalTrafficPolicy", "internalTrafficPolicy", "allocateLoadBalancerNodePorts"];
+
+const AFFINITY: TypeDefaults =
+    TypeDefaults::of(&[("clientIP", Always(&const { TypeDefaults::of(&[("timeoutSeconds", Number(10_800))]) }))]);
+
+/// How long a client stays with one pod.
+fn affinity(spec: &mut Map) {
+    match text(spec, "sessionAffinity") {
+        "ClientIP" => Always(&AFFINITY).apply(spec, "sessionAffinityConfig"),
+        "None" => {
+            spec.remove("sessionAffinityConfig");
+        }
+        _ => {}
+    }
+}
+
+/// Which nodes take part in leading traffic to the service.
+fn traffic(spec: &mut Map) {
+    let (outside, balanced, inside) = match text(spec, "type") {
+        "NodePort" => (true, false, true),
+        "LoadBalancer" => (true, true, true),
+        "ClusterIP" => (!list(spec, "externalIPs").is_empty(), false, true),
+        _ => (false, false, false),
+    };
+    if outside {
+        Text("Cluster").apply(spec, "externalTrafficPolicy");
+    }
+    if inside {
+        TextIfAbsent("Cluster").apply(spec, "internalTrafficPolicy");
+    }
+    if balanced {
+        Flag(true).apply(spec, "allocateLoadBalancerNodePorts");
+    }
+}
+
+/// A port whose protocol is TCP where it says none.
+pub(super) const PROTOCOL: TypeDefaults = TypeDefaults::of(&[("protocol", Text("TCP"))]);
+
+pub(super) const ENDPOINTS: TypeDefaults =
+    TypeDefaults::of(&[("subsets", Each(&const { TypeDefaults::of(&[("ports", Each(&PROTOCOL))]) }))]);

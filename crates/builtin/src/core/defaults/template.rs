@@ -1,0 +1,43 @@
+//! Labels and selectors that a workload takes over from its template.
+//!
+//! Replication controllers and jobs are older than the rule that a workload states its selector, and have this instead.
+
+use keelson_meta::json::{Map, Value};
+
+use crate::defaulting::type_defaults::{is_absent, object, peek, set};
+
+/// What workloads take over from their templates, and where they put it.
+pub(crate) const SELECTION: &[&str] = &["metadata.labels", "spec.selector", "spec.template.metadata.labels"];
+
+/// A workload that has no selector selects its pods.
+pub(crate) fn selector_from_template(workload: &mut Map) {
+    let labels = template_labels(workload);
+    if let Some(spec) = object(workload, "spec")
+        && (is_absent(spec, "selector") || peek(spec, "selector").is_some_and(Map::is_empty))
+        && let Some(labels) = labels
+    {
+        set(spec, "selector", labels);
+    }
+}
+
+/// A workload that has no labels of its own gets those of its pods.
+pub(crate) fn labels_from_template(workload: &mut Map) {
+    let Some(labels) = template_labels(workload) else { return };
+    if is_absent(workload, "metadata") {
+        set(workload, "metadata", Map::new());
+    }
+    if let Some(metadata) = object(workload, "metadata")
+        && metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty)
+        && matches!(metadata.get("labels"), None | Some(Value::Null | Value::Object(_)))
+    {
+        set(metadata, "labels", labels);
+    }
+}
+
+fn template_labels(workload: &Map) -> Option<Map> {
+    let template = peek(peek(workload, "spec")?, "template")?;
+    let labels = peek(peek(template, "metadata")?, "labels")?;
+    // Others are refused where they stand, not where they would be copied to.
+    let are_texts = labels.iter().all(|(_, label)| label.is_string());
+    (!labels.is_empty() && are_texts).then(|| labels.clone())
+}

@@ -1,0 +1,104 @@
+//! Defaults of the volumes of pods, and what persistent volumes share with them.
+//!
+//! Each source has defaults of its own, named after the field that it stands in.
+
+use crate::core::defaults::CLAIM_SPEC;
+use crate::core::defaults::pod::pull_policy;
+use crate::defaulting::type_defaults::Rule::{Always, By, Each, Flag, In, Number, Text, TextIfAbsent};
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, text};
+
+/// The permissions of files that are made for a pod: 0644.
+const MODE: i64 = 0o644;
+
+/// A volume of a pod.
+pub(crate) const VOLUME: TypeDefaults = TypeDefaults {
+    fields: &[
+        ("secret", In(&FILES)),
+        ("configMap", In(&FILES)),
+        ("downwardAPI", In(&DOWNWARD)),
+        ("projected", In(&PROJECTED)),
+        ("hostPath", In(&HOST_PATH)),
+        ("azureDisk", In(&AZURE_DISK)),
+        ("iscsi", In(&ISCSI)),
+        ("rbd", In(&RBD)),
+        ("scaleIO", In(&SCALE_IO)),
+        ("ephemeral", In(&EPHEMERAL)),
+        ("image", In(&IMAGE)),
+    ],
+    // A volume that does not say what it is, is an empty directory.
+    then: &[FollowUp::WithoutAll { fields: &SOURCES, gets: "emptyDir" }],
+};
+
+/// What a volume can be. The commonest come first, as they are looked for in this order.
+const SOURCES: [&str; 30] = [
+    "emptyDir",
+    "secret",
+    "configMap",
+    "projected",
+    "persistentVolumeClaim",
+    "hostPath",
+    "downwardAPI",
+    "csi",
+    "ephemeral",
+    "image",
+    "nfs",
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "glusterfs",
+    "iscsi",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+];
+
+/// A path on the host; the empty type means that nothing is checked.
+pub(crate) const HOST_PATH: TypeDefaults = TypeDefaults::of(&[("type", TextIfAbsent(""))]);
+
+pub(crate) const AZURE_DISK: TypeDefaults = TypeDefaults::of(&[
+    ("cachingMode", TextIfAbsent("ReadWrite")),
+    ("fsType", TextIfAbsent("ext4")),
+    ("readOnly", Flag(false)),
+    ("kind", TextIfAbsent("Shared")),
+]);
+
+pub(crate) const ISCSI: TypeDefaults = TypeDefaults::of(&[("iscsiInterface", Text("default"))]);
+
+pub(crate) const RBD: TypeDefaults =
+    TypeDefaults::of(&[("pool", Text("rbd")), ("user", Text("admin")), ("keyring", Text("/etc/ceph/keyring"))]);
+
+pub(crate) const SCALE_IO: TypeDefaults =
+    TypeDefaults::of(&[("storageMode", Text("ThinProvisioned")), ("fsType", Text("xfs"))]);
+
+/// A reference to a field of the pod itself.
+pub(crate) const FIELD_REFERENCE: TypeDefaults = TypeDefaults::of(&[("apiVersion", Text("v1"))]);
+
+const FILES: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE))]);
+
+const DOWNWARD: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE)), ("items", Each(&ITEM))]);
+
+const ITEM: TypeDefaults = TypeDefaults::of(&[("fieldRef", In(&FIELD_REFERENCE))]);
+
+const PROJECTED: TypeDefaults = TypeDefaults::of(&[("defaultMode", Number(MODE)), ("sources", Each(&SOURCE))]);
+
+const SOURCE: TypeDefaults = TypeDefaults::of(&[
+    ("serviceAccountToken", In(&const { TypeDefaults::of(&[("expirationSeconds", Number(3600))]) })),
+    ("downwardAPI", In(&const { TypeDefaults::of(&[("items", Each(&ITEM))]) })),
+]);
+
+const EPHEMERAL: TypeDefaults =
+    TypeDefaults::of(&[("volumeClaimTemplate", In(&const { TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC))]) }))]);
+
+const IMAGE: TypeDefaults =
+    TypeDefaults::of(&[("pullPolicy", By("reference", |image| Some(pull_policy(text(image, "reference")))))]);

@@ -1,0 +1,68 @@
+//! Limits of namespaces: limit ranges, and quotas.
+//!
+//! A limit range that is made without a name gets its uid as its name, as upstream has it and for no other kind. When the limits that
+//! hold by a quota change, its namespace is written again, so that no write that was judged without them takes effect behind them.
+
+use futures::future::BoxFuture;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, WriteStrategy};
+use keelson_registry::{Companions, Registry, Target, Warnings};
+use keelson_storage::KeyValue;
+
+/// The strategy of limit ranges.
+pub(super) struct LimitRanges;
+
+impl CreateStrategy for LimitRanges {
+    fn prepare_create(&self, object: &mut Object, _: &Warnings) -> bool {
+        let unnamed = object.name().is_empty();
+        if unnamed {
+            let name = object.uid().to_owned();
+            object.set_meta("name", name);
+        }
+        unnamed
+    }
+}
+
+/// The strategy of quotas.
+pub(super) struct ResourceQuotas;
+
+impl WriteStrategy for ResourceQuotas {
+    fn has_companions(&self) -> bool {
+        true
+    }
+
+    fn companions<'a>(
+        &'a self,
+        registry: &'a Registry,
+        _target: &'a Target,
+        before: Option<&'a Object>,
+        after: Option<&'a mut Object>,
+        _attempt: usize,
+    ) -> BoxFuture<'a, Result<Companions, ApiError>> {
+        Box::pin(async move {
+            let mut companions = Companions::default();
+            let (Some(before), Some(after)) = (before, after) else { return Ok(companions) };
+            if same_limits(before, after) {
+                return Ok(companions);
+            }
+            if let Some((namespaces, key, value, revision)) = registry.namespace_to_touch(after.namespace())? {
+                companions.keep(registry.enter(&namespaces).await?);
+                companions.touch(KeyValue { key, value, revision });
+            }
+            Ok(companions)
+        })
+    }
+}
+
+impl DeleteStrategy for ResourceQuotas {
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+}
+
+/// Returns true if the same limits hold by two states of a quota.
+fn same_limits(before: &Object, after: &Object) -> bool {
+    let hard = |quota: &Object| quota.get(&["status", "hard"]).cloned().unwrap_or(Value::Null);
+    hard(before) == hard(after)
+}

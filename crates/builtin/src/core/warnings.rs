@@ -1,0 +1,91 @@
+//! Warnings for the writer of an object of the core group that is valid: fields that are deprecated, ignored, or surely a mistake.
+//!
+//! The texts are upstream's. Pods get none on updates, and workloads none where only their metadata changed. There is a file for
+//! each family of kinds, as the rules have it.
+
+mod config;
+pub(crate) mod pod;
+mod services;
+mod volumes;
+
+use keelson_meta::Object;
+
+use crate::validating::Written;
+use crate::validating::at::At;
+use crate::validating::formats::DNS_LABEL;
+
+pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
+    let Written { at, old, object } = written;
+    match kind {
+        "Pod" if old.is_none() => {
+            pod_name(at, "this is used in the Pod's hostname", warnings);
+            pod::of_spec(at, false, warnings);
+        }
+        "PodTemplate" if template_may_have_changed(old, object) => {
+            pod::of_spec(&at.field("template"), true, warnings);
+        }
+        "ReplicationController" => {
+            name_of_pods(written, warnings);
+            template(written, warnings);
+        }
+        "Service" => services::of_service(at, warnings),
+        "Secret" => config::of_secret(at, warnings),
+        "Node" => node(at, warnings),
+        "ServiceAccount" => service_account(at, warnings),
+        "PersistentVolume" => volumes::of_volume(at, warnings),
+        "PersistentVolumeClaim" => volumes::of_claim(at, warnings),
+        _ => {}
+    }
+}
+
+/// Returns true for a new object, and for one with another generation: that counts the changes of the spec of a workload.
+pub(crate) fn template_may_have_changed(old: Option<&Object>, object: &Object) -> bool {
+    old.is_none_or(|old| old.generation() != object.generation())
+}
+
+/// The warning about the name of a new workload from which its pods take theirs.
+pub(crate) fn name_of_pods(written: Written<'_>, warnings: &mut Vec<String>) {
+    if written.old.is_none() {
+        pod_name(written.at, "this is used in Pod names and hostnames", warnings);
+    }
+}
+
+/// The warnings about the pod template of a workload.
+pub(crate) fn template(written: Written<'_>, warnings: &mut Vec<String>) {
+    if template_may_have_changed(written.old, written.object) {
+        pod::of_spec(&written.at.field("spec").field("template"), true, warnings);
+    }
+}
+
+/// Pods take their hostnames from it.
+fn pod_name(at: &At<'_, '_>, what_for: &str, told: &mut Vec<String>) {
+    let metadata = at.field("metadata");
+    let name = metadata.field("name").text();
+    let faults = DNS_LABEL.faults(name);
+    if !name.is_empty() && !faults.is_empty() {
+        told.push(format!(
+            "metadata.name: {what_for}, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            faults.join(" ")
+        ));
+    }
+}
+
+fn node(at: &At<'_, '_>, told: &mut Vec<String>) {
+    let spec = at.field("spec");
+    if !spec.field("externalID").is_empty() {
+        told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+    }
+}
+
+fn service_account(at: &At<'_, '_>, told: &mut Vec<String>) {
+    const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
+    let metadata = at.field("metadata");
+    let annotations = metadata.field("annotations");
+    let annotation = annotations.key(ENFORCED);
+    if annotation.is_set() && annotation.old.is_null() {
+        told.push(format!(
+            "{}: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
+            annotation.path()
+        ));
+    }
+}

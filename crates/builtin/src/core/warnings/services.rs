@@ -1,0 +1,71 @@
+//! Services: what their type makes meaningless, and addresses that are not written as they should be.
+//!
+//! The same text would be a fault in a newer kind; here it is too late to refuse it.
+
+use std::net::IpAddr;
+
+use keelson_meta::go_format::quote;
+
+use crate::validating::at::At;
+
+pub(crate) fn of_service(at: &At<'_, '_>, told: &mut Vec<String>) {
+    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+    let (metadata, spec) = (at.field("metadata"), at.field("spec"));
+    let annotations = metadata.field("annotations");
+    if annotations.key(HINTS).is_set() {
+        let instead = "service.kubernetes.io/topology-mode";
+        told.push(format!("annotation {HINTS} is deprecated, please use {instead} instead"));
+    }
+    let (kind, first) = (spec.field("type").text(), spec.field("clusterIP").text());
+    if !matches!(first, "" | "None") {
+        spec.field("clusterIPs").items().for_each(|ip| address(&ip, told));
+    }
+    let headless = kind == "ClusterIP" && first == "None";
+    let (external, balancer) = (spec.field("externalIPs"), spec.field("loadBalancerIP"));
+    if headless {
+        for (ignored, name) in [
+            (!balancer.is_empty(), "spec.loadBalancerIP"),
+            (!external.is_empty(), "spec.externalIPs"),
+            (spec.field("sessionAffinity").text() != "None", "spec.SessionAffinity"),
+        ] {
+            if ignored {
+                told.push(format!("{name} is ignored for headless services"));
+            }
+        }
+    }
+    external.items().for_each(|ip| address(&ip, told));
+    if !external.is_empty() && !headless && kind != "ExternalName" {
+        told.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+    }
+    address(&balancer, told);
+    spec.field("loadBalancerSourceRanges").items().for_each(|range| source_range(&range, told));
+    if kind == "ExternalName" && !external.is_empty() {
+        told.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    }
+    if kind != "ExternalName" && !spec.field("externalName").is_empty() {
+        told.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    if spec.field("trafficDistribution").text() == "PreferClose" {
+        told.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
+    }
+}
+
+/// An address has one form in which it is compared (RFC 5952).
+fn address(at: &At<'_, '_>, told: &mut Vec<String>) {
+    if let Ok(ip @ IpAddr::V6(_)) = at.text().parse::<IpAddr>()
+        && ip.to_string() != at.text()
+    {
+        let (path, shown, instead) = (at.path(), quote(at.text()), quote(&ip.to_string()));
+        told.push(format!("{path}: IPv6 address {shown} should be in RFC 5952 canonical format ({instead})"));
+    }
+}
+
+fn source_range(at: &At<'_, '_>, told: &mut Vec<String>) {
+    let Some((base, bits)) = at.text().split_once('/') else { return };
+    if let Ok(ip @ IpAddr::V6(_)) = base.parse::<IpAddr>()
+        && ip.to_string() != base
+    {
+        let (path, shown, instead) = (at.path(), quote(at.text()), quote(&format!("{ip}/{bits}")));
+        told.push(format!("{path}: IPv6 CIDR value {shown} should be in RFC 5952 canonical format ({instead})"));
+    }
+}

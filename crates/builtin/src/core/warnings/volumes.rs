@@ -1,0 +1,86 @@
+//! Volumes and the claims to them: what is deprecated, and amounts of storage in parts of bytes.
+//!
+//! An amount such as 1.5 bytes is rounded up by those who provision it.
+
+use keelson_meta::Quantity;
+use keelson_meta::go_format::quote;
+
+use crate::validating::at::At;
+
+/// Sources of volumes that no longer work, as both pods and persistent volumes call them, and since when.
+pub(super) const GONE: [(&str, &str); 9] = [
+    ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "deprecated in v1.11"),
+    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+
+/// What is said of sources that are given up.
+pub(super) fn gone(at: &At<'_, '_>, told: &mut Vec<String>) {
+    for (name, since) in GONE {
+        let source = at.field(name);
+        if source.is_set() {
+            // Upstream writes this one otherwise here.
+            let source = if name == "storageos" { source.called("storageOS") } else { source };
+            told.push(format!("{}: {since}", source.path()));
+        }
+    }
+}
+
+/// A byte is not divided.
+pub(super) fn whole_bytes(at: &At<'_, '_>, told: &mut Vec<String>) {
+    if Quantity::parse(at.text()).is_some_and(|amount| !amount.is_whole()) {
+        let (path, shown) = (at.path(), quote(at.text()));
+        told.push(format!("{path}: fractional byte value {shown} is invalid, must be an integer"));
+    }
+}
+
+/// The amounts of storage that a claim asks for.
+pub(super) fn of_claim_spec(spec: &At<'_, '_>, told: &mut Vec<String>) {
+    let resources = spec.field("resources");
+    for list in ["requests", "limits"].map(|list| resources.field(list)) {
+        whole_bytes(&list.key("storage"), told);
+    }
+}
+
+pub(crate) fn of_claim(at: &At<'_, '_>, told: &mut Vec<String>) {
+    let metadata = at.field("metadata");
+    class_annotation(&metadata, told);
+    of_claim_spec(&at.field("spec"), told);
+}
+
+fn class_annotation(metadata: &At<'_, '_>, told: &mut Vec<String>) {
+    let annotations = metadata.field("annotations");
+    let class = annotations.key(CLASS);
+    if class.is_set() {
+        told.push(format!("{}: deprecated since v1.8; use \"storageClassName\" attribute instead", class.path()));
+    }
+}
+
+pub(crate) fn of_volume(at: &At<'_, '_>, told: &mut Vec<String>) {
+    let (metadata, spec) = (at.field("metadata"), at.field("spec"));
+    class_annotation(&metadata, told);
+    let annotations = metadata.field("annotations");
+    let options = annotations.key(OPTIONS);
+    if options.is_set() {
+        told.push(format!("{}: deprecated since v1.31; use \"mountOptions\" attribute instead", options.path()));
+    }
+    if spec.field("persistentVolumeReclaimPolicy").text() == "Recycle" {
+        told.push(
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended \
+             approach is to use dynamic provisioning."
+                .to_owned(),
+        );
+    }
+    gone(&spec, told);
+    let capacity = spec.field("capacity");
+    whole_bytes(&capacity.key("storage"), told);
+}

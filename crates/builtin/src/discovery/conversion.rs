@@ -1,0 +1,43 @@
+//! Slices of endpoints of `discovery.k8s.io/v1beta1`: a map of labels located an endpoint.
+//!
+//! The zone and the node got fields of their own, and the rest of the map is kept as `deprecatedTopology`.
+
+use keelson_meta::json::{Map, Value};
+
+use crate::converting::conversion::ConversionError;
+use crate::converting::retired::{BETA, Retired, row};
+use crate::converting::tree::{each_in, take, take_object};
+
+pub(crate) const RETIRED: &[Retired] = &[row("EndpointSlice", "discovery.k8s.io", BETA).by(slice_from_v1beta1)];
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const NODE: &str = "kubernetes.io/hostname";
+
+/// From v1beta1 to v1.
+pub(crate) fn slice_from_v1beta1(slice: &mut Map) -> Result<(), ConversionError> {
+    each_in(slice, "endpoints", endpoint)
+}
+
+/// The node of the map gives way to a field that says something else, and stays in the map then.
+fn endpoint(endpoint: &mut Map) -> Result<(), ConversionError> {
+    let Some(mut topology) = take_object(endpoint, "topology")? else { return Ok(()) };
+    let zone = take(&mut topology, ZONE);
+    let stated = endpoint.get("nodeName").filter(|node| !node.is_null()).cloned();
+    let node = match stated {
+        Some(stated) if topology.get(NODE) == Some(&stated) => {
+            topology.remove(NODE);
+            None
+        }
+        Some(_) => None,
+        None => take(&mut topology, NODE),
+    };
+    if !topology.is_empty() {
+        endpoint.insert("deprecatedTopology", Value::Object(topology));
+    }
+    for (field, value) in [("nodeName", node), ("zone", zone)] {
+        if let Some(value) = value {
+            endpoint.insert(field, value);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! Endpoint slices: where services are found.
+//!
+//! A service has as many slices as its endpoints need; controllers outside write them.
+
+use keelson_resources::declare::{GroupDeclaration, namespaced, version};
+
+const GROUP: &str = "discovery.k8s.io";
+
+pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
+    name: GROUP,
+    priority: 16200,
+    versions: &[version("v1", 15)],
+    resources: &[namespaced(GROUP, "endpointslices", "endpointslice", "EndpointSlice").counts_generations()],
+};

@@ -1,0 +1,42 @@
+//! Priority levels of the beta versions of `flowcontrol.apiserver.k8s.io`, whose shares had another name or could not be zero.
+//!
+//! `v1beta1` and `v1beta2` called them `assuredConcurrencyShares`. In `v1beta3` an annotation marks a zero that is meant.
+
+use keelson_meta::json::{Map, json};
+
+use crate::converting::conversion::ConversionError;
+use crate::converting::retired::{Retired, row};
+use crate::converting::tree::{fill_unset, is_unset, object, take, take_annotation};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+pub(crate) const RETIRED: &[Retired] = &[
+    row("FlowSchema", GROUP, &["v1beta1", "v1beta2", "v1beta3"]),
+    row("PriorityLevelConfiguration", GROUP, &["v1beta1", "v1beta2"]).by(level_from_v1beta2),
+    row("PriorityLevelConfiguration", GROUP, &["v1beta3"]).by(level_from_v1beta3),
+];
+
+const SHARES: &str = "nominalConcurrencyShares";
+const DEFAULT_SHARES: i64 = 30;
+/// Marks a zero that is meant.
+const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
+
+/// From v1beta1 and v1beta2 to v1.
+pub(crate) fn level_from_v1beta2(level: &mut Map) -> Result<(), ConversionError> {
+    let Some(limited) = limited(level)? else { return Ok(()) };
+    let shares = take(limited, "assuredConcurrencyShares").filter(|shares| !is_unset(shares));
+    limited.insert(SHARES, shares.unwrap_or_else(|| json!(DEFAULT_SHARES)));
+    Ok(())
+}
+
+/// From v1beta3 to v1.
+pub(crate) fn level_from_v1beta3(level: &mut Map) -> Result<(), ConversionError> {
+    let is_meant = take_annotation(level, PRESERVE_ZERO)?.is_some();
+    let Some(limited) = limited(level)? else { return Ok(()) };
+    fill_unset(limited, SHARES, if is_meant { 0 } else { DEFAULT_SHARES });
+    Ok(())
+}
+
+fn limited(level: &mut Map) -> Result<Option<&mut Map>, ConversionError> {
+    object(level, "spec")?.map_or(Ok(None), |spec| object(spec, "limited"))
+}

@@ -1,0 +1,35 @@
+//! Defaults of flow schemas and priority levels.
+//!
+//! A level that is limited has shares and queues, one that is exempt has shares alone.
+
+use crate::defaulting::type_defaults::Rule::{Always, In, Number, Positive};
+use crate::defaulting::type_defaults::TypeDefaults;
+
+/// The defaults of a kind of `flowcontrol.apiserver.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "FlowSchema" => Some(&FLOW_SCHEMA),
+        "PriorityLevelConfiguration" => Some(&PRIORITY_LEVEL),
+        _ => None,
+    }
+}
+
+const FLOW_SCHEMA: TypeDefaults =
+    TypeDefaults::of(&[("spec", Always(&const { TypeDefaults::of(&[("matchingPrecedence", Positive(1000))]) }))]);
+
+const PRIORITY_LEVEL: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    In(&const { TypeDefaults::of(&[("exempt", In(&EXEMPT)), ("limited", In(&LIMITED))]) }),
+)]);
+
+const EXEMPT: TypeDefaults =
+    TypeDefaults::of(&[("nominalConcurrencyShares", Number(0)), ("lendablePercent", Number(0))]);
+
+const LIMITED: TypeDefaults = TypeDefaults::of(&[
+    ("nominalConcurrencyShares", Number(30)),
+    ("lendablePercent", Number(0)),
+    ("limitResponse", In(&const { TypeDefaults::of(&[("queuing", In(&QUEUING))]) })),
+]);
+
+const QUEUING: TypeDefaults =
+    TypeDefaults::of(&[("queues", Positive(64)), ("handSize", Positive(8)), ("queueLengthLimit", Positive(50))]);

@@ -1,0 +1,111 @@
+//! An API group with everything that its kinds need beside their schemas.
+//!
+//! Each group folder builds one [`BuiltinGroup`] of its files. Nothing outside of the folders lists kinds by name.
+
+use keelson_registry::strategy::{ClosedFields, MetadataRules, Strategies};
+use keelson_resources::declare::GroupDeclaration;
+use keelson_tables::printer::Printer;
+
+use crate::converting::families::Family;
+use crate::converting::retired::Retired;
+use crate::defaulting::type_defaults::TypeDefaults;
+use crate::deprecation::Deprecation;
+use crate::validating::Written;
+use crate::validating::type_rules::Kind;
+
+/// Appends the warnings about an object of a kind.
+pub(crate) type Warn = for<'v> fn(&str, Written<'v>, &mut Vec<String>);
+
+/// One group. A concern without entries keeps its empty value.
+pub(crate) struct BuiltinGroup {
+    /// Its resources, versions and subresources.
+    pub(crate) declaration: GroupDeclaration,
+    /// Its versions that will go.
+    pub(crate) deprecations: &'static [Deprecation],
+    /// The defaults of a kind in a version, by the names of the version and the kind.
+    pub(crate) defaults: fn(&str, &str) -> Option<&'static TypeDefaults>,
+    /// The validation rules of each of its stored kinds.
+    pub(crate) validation: &'static [Kind],
+    /// The warnings about valid objects.
+    pub(crate) warnings: Warn,
+    /// Its kinds that have several versions.
+    pub(crate) versions: &'static [Family],
+    /// Versions that are only read.
+    pub(crate) retired: &'static [Retired],
+    /// The printer of a kind; `None` for the usual columns.
+    pub(crate) columns: fn(&str) -> Option<Printer>,
+    /// The strategies of a resource, by its plural.
+    pub(crate) strategies: fn(&str) -> &'static Strategies,
+    /// The fields of features that are off, of a resource.
+    pub(crate) closed_fields: fn(&str) -> &'static [ClosedFields],
+    /// The rules for the metadata of a resource.
+    pub(crate) metadata_rules: fn(&str) -> MetadataRules,
+}
+
+impl BuiltinGroup {
+    pub(crate) const fn new(declaration: GroupDeclaration) -> Self {
+        Self {
+            declaration,
+            deprecations: &[],
+            defaults: |_, _| None,
+            validation: &[],
+            warnings: |_, _, _| {},
+            versions: &[],
+            retired: &[],
+            columns: |_| None,
+            strategies: |_| &Strategies::ORDINARY,
+            closed_fields: |_| &[],
+            metadata_rules: |_| MetadataRules::DomainsForFinalizers,
+        }
+    }
+
+    pub(crate) const fn deprecations(mut self, deprecations: &'static [Deprecation]) -> Self {
+        self.deprecations = deprecations;
+        self
+    }
+
+    pub(crate) const fn defaults(mut self, defaults: fn(&str, &str) -> Option<&'static TypeDefaults>) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    pub(crate) const fn validation(mut self, kinds: &'static [Kind]) -> Self {
+        self.validation = kinds;
+        self
+    }
+
+    pub(crate) const fn warnings(mut self, warnings: Warn) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    pub(crate) const fn versions(mut self, families: &'static [Family]) -> Self {
+        self.versions = families;
+        self
+    }
+
+    pub(crate) const fn retired(mut self, retired: &'static [Retired]) -> Self {
+        self.retired = retired;
+        self
+    }
+
+    pub(crate) const fn columns(mut self, columns: fn(&str) -> Option<Printer>) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    pub(crate) const fn strategies(mut self, strategies: fn(&str) -> &'static Strategies) -> Self {
+        self.strategies = strategies;
+        self
+    }
+
+    pub(crate) const fn closed_fields(mut self, closed_fields: fn(&str) -> &'static [ClosedFields]) -> Self {
+        self.closed_fields = closed_fields;
+        self
+    }
+
+    pub(crate) const fn metadata_rules(mut self, rules: fn(&str) -> MetadataRules) -> Self {
+        self.metadata_rules = rules;
+        self
+    }
+}

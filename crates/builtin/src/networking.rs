@@ -1,0 +1,25 @@
+//! The group `networking.k8s.io`: ingresses, network policies, and the ranges of service addresses.
+//!
+//! Services themselves are in the core group.
+
+pub(crate) mod column_docs;
+pub(crate) mod columns;
+pub(crate) mod conversion;
+mod declaration;
+pub(crate) mod defaults;
+mod strategy;
+pub(crate) mod validation;
+mod warnings;
+
+use crate::group::BuiltinGroup;
+
+/// The group.
+pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATION)
+    .deprecations(declaration::DEPRECATIONS)
+    .defaults(|_, kind| defaults::defaults(kind))
+    .validation(validation::KINDS)
+    .warnings(warnings::warnings)
+    .versions(conversion::FAMILIES)
+    .retired(conversion::RETIRED)
+    .columns(columns::printer)
+    .strategies(strategy::strategies);

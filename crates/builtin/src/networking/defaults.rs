@@ -1,0 +1,51 @@
+//! Defaults of ingress classes and network policies.
+//!
+//! What a policy restricts follows from what it says. Services are in the core group.
+
+use keelson_meta::json::{Map, Value, json};
+
+use crate::defaulting::type_defaults::Rule::{Always, Each, In, TextIfAbsent};
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, is_absent, list, set};
+
+/// The defaults of a kind of `networking.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "IngressClass" => Some(&INGRESS_CLASS),
+        "NetworkPolicy" => Some(&NETWORK_POLICY),
+        _ => None,
+    }
+}
+
+const INGRESS_CLASS: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    In(&const {
+        TypeDefaults::of(&[("parameters", In(&const { TypeDefaults::of(&[("scope", TextIfAbsent("Cluster"))]) }))])
+    }),
+)]);
+
+const NETWORK_POLICY: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    Always(
+        &const {
+            TypeDefaults {
+                fields: &[("ingress", Each(&PEERS)), ("egress", Each(&PEERS))],
+                then: &[FollowUp::Run(&["policyTypes", "egress"], policy_types)],
+            }
+        },
+    ),
+)]);
+
+const PEERS: TypeDefaults =
+    TypeDefaults::of(&[("ports", Each(&const { TypeDefaults::of(&[("protocol", TextIfAbsent("TCP"))]) }))]);
+
+/// Every policy restricts what comes in; what goes out only if it says something about it.
+fn policy_types(spec: &mut Map) {
+    if matches!(spec.get("policyTypes"), None | Some(Value::Null)) || list_is_empty(spec) {
+        let egress = !is_absent(spec, "egress") && !list(spec, "egress").is_empty();
+        set(spec, "policyTypes", if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
+    }
+}
+
+fn list_is_empty(spec: &Map) -> bool {
+    matches!(spec.get("policyTypes"), Some(Value::Array(types)) if types.is_empty())
+}

@@ -1,0 +1,23 @@
+//! Warnings for the writer of an ingress.
+//!
+//! The texts are upstream's.
+
+use keelson_meta::go_format::quote;
+
+use crate::validating::Written;
+use crate::validating::at::At;
+
+pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
+    if kind == "Ingress" && written.old.is_none() {
+        ingress(written.at, warnings);
+    }
+}
+
+fn ingress(at: &At<'_, '_>, told: &mut Vec<String>) {
+    const CLASS: &str = "kubernetes.io/ingress.class";
+    let metadata = at.field("metadata");
+    let annotations = metadata.field("annotations");
+    if annotations.key(CLASS).is_set() {
+        told.push(format!("annotation {} is deprecated, please use 'spec.ingressClassName' instead", quote(CLASS)));
+    }
+}

@@ -1,0 +1,17 @@
+//! Defaults of runtime classes.
+//!
+//! The resources that a class costs each pod are rounded as those of the pod are.
+
+use crate::defaulting::type_defaults::Rule::{Amounts, In};
+use crate::defaulting::type_defaults::TypeDefaults;
+
+/// The defaults of a kind of `node.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "RuntimeClass" => Some(&RUNTIME_CLASS),
+        _ => None,
+    }
+}
+
+const RUNTIME_CLASS: TypeDefaults =
+    TypeDefaults::of(&[("overhead", In(&const { TypeDefaults::of(&[("podFixed", Amounts)]) }))]);

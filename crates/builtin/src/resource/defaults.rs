@@ -1,0 +1,71 @@
+//! Defaults of claims to devices.
+//!
+//! In `v1beta1` a request is flat; later versions have one object for the exact case and a list of alternatives.
+
+use keelson_meta::json::{Map, Value};
+
+use crate::defaulting::type_defaults::Rule::{Each, In, Number, Positive, Text};
+use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, text};
+
+/// The defaults of a kind of `resource.k8s.io` in a version.
+pub(crate) fn defaults(version: &str, kind: &str) -> Option<&'static TypeDefaults> {
+    match (version, kind) {
+        ("v1beta1", "ResourceClaim") => Some(&FLAT_CLAIM),
+        ("v1beta1", "ResourceClaimTemplate") => Some(&FLAT_CLAIM_TEMPLATE),
+        (_, "ResourceClaim") => Some(&CLAIM),
+        (_, "ResourcePoolStatusRequest") => Some(&POOL_STATUS_REQUEST),
+        (_, "ResourceClaimTemplate") => Some(&CLAIM_TEMPLATE),
+        _ => None,
+    }
+}
+
+const POOL_STATUS_REQUEST: TypeDefaults =
+    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("limit", Number(100))]) }))]);
+
+const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", In(&CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
+
+const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", In(&CLAIM))]);
+
+const CLAIM_STATUS: TypeDefaults = TypeDefaults::of(&[(
+    "allocation",
+    In(&const { TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("results", Each(&TOLERANT))]) }))]) }),
+)]);
+
+const TOLERANT: TypeDefaults = TypeDefaults::of(&[("tolerations", Each(&TOLERATION))]);
+
+const CLAIM_SPEC: TypeDefaults =
+    TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("requests", Each(&REQUEST))]) }))]);
+
+const REQUEST: TypeDefaults = TypeDefaults::of(&[("exactly", In(&COUNTED)), ("firstAvailable", Each(&COUNTED))]);
+
+const COUNTED: TypeDefaults = TypeDefaults {
+    fields: &[("allocationMode", Text("ExactCount")), ("tolerations", Each(&TOLERATION))],
+    then: &[FollowUp::Run(&["allocationMode", "count"], count)],
+};
+
+const TOLERATION: TypeDefaults = TypeDefaults::of(&[("operator", Text("Equal"))]);
+
+const FLAT_CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", In(&FLAT_CLAIM_SPEC)), ("status", In(&CLAIM_STATUS))]);
+
+const FLAT_CLAIM_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", In(&FLAT_CLAIM))]);
+
+const FLAT_CLAIM_SPEC: TypeDefaults =
+    TypeDefaults::of(&[("devices", In(&const { TypeDefaults::of(&[("requests", Each(&FLAT_REQUEST))]) }))]);
+
+const FLAT_REQUEST: TypeDefaults = TypeDefaults {
+    fields: &[("firstAvailable", Each(&COUNTED)), ("tolerations", Each(&TOLERATION))],
+    then: &[FollowUp::Run(&["firstAvailable", "allocationMode", "count"], flat_request)],
+};
+
+/// A request that offers alternatives has no count of its own.
+fn flat_request(request: &mut Map) {
+    if request.get("firstAvailable").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        COUNTED.fill(request);
+    }
+}
+
+fn count(request: &mut Map) {
+    if text(request, "allocationMode") == "ExactCount" {
+        Positive(1).apply(request, "count");
+    }
+}

@@ -1,0 +1,21 @@
+//! The group `scheduling.k8s.io`: priority classes.
+//!
+//! Pods take their priority from a class when they are created.
+
+pub(crate) mod column_docs;
+pub(crate) mod columns;
+pub(crate) mod conversion;
+mod declaration;
+pub(crate) mod defaults;
+pub(crate) mod strategy;
+pub(crate) mod validation;
+
+use crate::group::BuiltinGroup;
+
+/// The group.
+pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATION)
+    .defaults(|_, kind| defaults::defaults(kind))
+    .validation(validation::KINDS)
+    .retired(conversion::RETIRED)
+    .columns(columns::printer)
+    .strategies(strategy::strategies);

@@ -1,0 +1,17 @@
+//! Priorities of pods.
+//!
+//! A pod takes its priority over from the class that it names, when it is created.
+
+use keelson_resources::declare::{GroupDeclaration, cluster, version};
+
+const GROUP: &str = "scheduling.k8s.io";
+
+pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
+    name: GROUP,
+    priority: 16600,
+    versions: &[version("v1", 15)],
+    resources: &[cluster(GROUP, "priorityclasses", "priorityclass", "PriorityClass")
+        .short_names(&["pc"])
+        .notes(&["globalDefault"])
+        .counts_generations()],
+};

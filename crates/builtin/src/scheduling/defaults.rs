@@ -1,0 +1,20 @@
+//! Defaults of priority classes and groups of pods.
+//!
+//! A pod takes its priority over from the class that it names when it is admitted; that is not a default.
+
+use crate::defaulting::type_defaults::Rule::{In, Text, TextIfAbsent};
+use crate::defaulting::type_defaults::TypeDefaults;
+
+/// The defaults of a kind of `scheduling.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "PriorityClass" => Some(&PRIORITY_CLASS),
+        "PodGroup" => Some(&POD_GROUP),
+        _ => None,
+    }
+}
+
+const PRIORITY_CLASS: TypeDefaults = TypeDefaults::of(&[("preemptionPolicy", TextIfAbsent("PreemptLowerPriority"))]);
+
+const POD_GROUP: TypeDefaults =
+    TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("disruptionMode", Text("Pod"))]) }))]);

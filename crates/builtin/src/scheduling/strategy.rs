@@ -1,0 +1,171 @@
+//! Classes of priority: pods take theirs over from the class that they name or from the one that is the default, of which there
+//! is one.
+//!
+//! Classes are read from the cache: one that was made a moment ago by another server may not be seen yet.
+
+use keelson_meta::json::{Value, json};
+use keelson_meta::{ApiError, Object};
+use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, Strategies, UpdateStrategy};
+use keelson_registry::{InherentPlugin, Registry, Target};
+
+/// The strategies of a resource of the group.
+pub(crate) fn strategies(plural: &str) -> &'static Strategies {
+    match plural {
+        "priorityclasses" => {
+            &const { Strategies::ORDINARY.create(&PriorityClasses).update(&PriorityClasses).delete(&PriorityClasses) }
+        }
+        _ => &Strategies::ORDINARY,
+    }
+}
+
+/// The classes that every cluster has, also before its server has made the objects.
+const SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+/// Where a priority class says that it is the default.
+const GLOBAL_DEFAULT: &str = "globalDefault";
+
+const PREEMPT: &str = "PreemptLowerPriority";
+
+/// Gives a pod the priority of its class, of the class that is the default, or 0. Says whether the pod did not state it.
+///
+/// # Errors
+/// 403 when there is no such class, or the pod states another priority than its class has.
+pub(crate) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Object) -> Result<bool, ApiError> {
+    let text = |field: &str| pod.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
+    let refuse = |message: String| refused(target, pod, message);
+    let (name, priority, policy) = match text("priorityClassName") {
+        "" => match default_priority(registry)? {
+            Some(class) => (Some(class.name().to_owned()), value(&class), policy(&class)),
+            None => (None, 0, PREEMPT.to_owned()),
+        },
+        named => match find(registry, "scheduling.k8s.io", "priorityclasses", named)? {
+            Some(class) => (None, value(&class), policy(&class)),
+            None => match SYSTEM.into_iter().find(|(known, _)| *known == named) {
+                Some((_, priority)) => (None, priority, PREEMPT.to_owned()),
+                None => return Err(refuse(format!("no PriorityClass with name {named} was found"))),
+            },
+        },
+    };
+    if let Some(stated) = pod.get(&["spec", "priority"]).and_then(Value::as_i64).filter(|stated| *stated != priority) {
+        return Err(refuse(format!(
+            "the integer value of priority ({stated}) must not be provided in pod spec; priority admission controller \
+             computed {priority} from the given PriorityClass name"
+        )));
+    }
+    let stated = text("preemptionPolicy");
+    if !stated.is_empty() && stated != policy {
+        return Err(refuse(format!(
+            "the string value of PreemptionPolicy ({stated}) must not be provided in pod spec; priority admission \
+             controller computed {policy} from the given PriorityClass name"
+        )));
+    }
+    let Some(Value::Object(spec)) = pod.0.get_mut("spec") else { return Ok(false) };
+    let stated = spec.len();
+    if let Some(name) = name {
+        spec.insert("priorityClassName", json!(name));
+    }
+    spec.insert("priority", json!(priority));
+    spec.insert("preemptionPolicy", json!(policy));
+    Ok(spec.len() > stated)
+}
+
+/// Who writes a pod again need not state what it got from its class. Says whether that was needed.
+pub(crate) fn keep_priority(current: &Object, next: &mut Object) -> bool {
+    let mut is_kept = false;
+    for field in ["priority", "preemptionPolicy"] {
+        if let (None, Some(kept)) = (next.get(&["spec", field]), current.get(&["spec", field]))
+            && let Some(Value::Object(spec)) = next.0.get_mut("spec")
+        {
+            spec.insert(field, kept.clone());
+            is_kept = true;
+        }
+    }
+    is_kept
+}
+
+/// Refuses a second class that is to be the default.
+///
+/// # Errors
+/// 403, naming the first.
+fn only_default(registry: &Registry, target: &Target, class: &Object) -> Result<(), ApiError> {
+    if !is_global_default(class) || !registry.does(InherentPlugin::Priority) {
+        return Ok(());
+    }
+    match default_priority(registry)? {
+        Some(first) if first.name() != class.name() => {
+            let name = first.name();
+            let message = format!("PriorityClass {name} is already marked as default. Only one default can exist");
+            Err(refused(target, class, message))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The priority class that is the default: of several, which only a race can make, the one of least priority.
+fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
+    let target = registry.target("scheduling.k8s.io", "priorityclasses")?;
+    let classes = target.collection()?.snapshot();
+    let noted = classes.layout().place(GLOBAL_DEFAULT);
+    let noted = noted.ok_or_else(|| ApiError::Internal(format!("{GLOBAL_DEFAULT} is not noted")))?;
+    // Every pod asks this, and nearly every class says no.
+    let defaults = classes.range("", None).filter(|class| class.field(noted) == "true");
+    Ok(defaults.map(|class| class.object.decode(class.revision)).min_by_key(value))
+}
+
+fn is_global_default(class: &Object) -> bool {
+    class.get(&[GLOBAL_DEFAULT]).and_then(Value::as_bool) == Some(true)
+}
+
+fn value(class: &Object) -> i64 {
+    class.get(&["value"]).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn policy(class: &Object) -> String {
+    class.get(&["preemptionPolicy"]).and_then(Value::as_str).unwrap_or(PREEMPT).to_owned()
+}
+
+fn refused(target: &Target, object: &Object, message: String) -> ApiError {
+    // A new object has no name yet where that is generated.
+    let name = if object.name().is_empty() { object.generate_name() } else { object.name() };
+    ApiError::Refused { resource: target.group_resource(), name: name.to_owned(), message, causes: Vec::new() }
+}
+
+fn find(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Object>, ApiError> {
+    let found = registry.target(group, plural)?.collection()?.get(name);
+    Ok(found.map(|entry| entry.object.decode(entry.revision)))
+}
+
+/// The strategy of priority classes.
+pub(crate) struct PriorityClasses;
+
+impl CreateStrategy for PriorityClasses {
+    fn admit(&self, registry: &Registry, target: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        only_default(registry, target, object).map(|()| false)
+    }
+}
+
+impl UpdateStrategy for PriorityClasses {
+    fn raises_generation(&self, _: &Object, _: &Object) -> bool {
+        false
+    }
+
+    fn admit_update(
+        &self,
+        registry: &Registry,
+        target: &Target,
+        _: &Object,
+        next: &mut Object,
+    ) -> Result<bool, ApiError> {
+        only_default(registry, target, next).map(|()| false)
+    }
+}
+
+impl DeleteStrategy for PriorityClasses {
+    fn check_delete(&self, _: &Registry, target: &Target, name: &str) -> Result<(), ApiError> {
+        if SYSTEM.iter().all(|(known, _)| *known != name) {
+            return Ok(());
+        }
+        let message = "this is a system priority class and cannot be deleted".to_owned();
+        Err(ApiError::Refused { resource: target.group_resource(), name: name.to_owned(), message, causes: Vec::new() })
+    }
+}

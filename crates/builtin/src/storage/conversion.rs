@@ -1,0 +1,19 @@
+//! Versions of the kinds about volumes.
+//!
+//! All versions have the same fields.
+
+use crate::converting::families::{Family, family, hub};
+use crate::converting::retired::{ALPHA, BETA, BOTH, Retired, row};
+
+const GROUP: &str = "storage.k8s.io";
+
+pub(crate) const FAMILIES: &[Family] = &[family("VolumeAttributesClass", &[hub(GROUP, "v1"), hub(GROUP, "v1beta1")])];
+
+pub(crate) const RETIRED: &[Retired] = &[
+    row("CSIDriver", GROUP, BETA),
+    row("CSINode", GROUP, BETA),
+    row("CSIStorageCapacity", GROUP, BOTH),
+    row("StorageClass", GROUP, BETA),
+    row("VolumeAttachment", GROUP, BOTH),
+    row("VolumeAttributesClass", GROUP, ALPHA),
+];

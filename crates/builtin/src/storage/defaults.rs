@@ -1,0 +1,45 @@
+//! Defaults of how storage is provisioned and attached.
+//!
+//! Volumes and claims are in the core group.
+
+use crate::core::defaults::SOURCE;
+use crate::defaulting::type_defaults::Rule::{Always, Flag, In, OneOf, TextIfAbsent};
+use crate::defaulting::type_defaults::TypeDefaults;
+
+/// The defaults of a kind of `storage.k8s.io`.
+pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
+    match kind {
+        "StorageClass" => Some(&CLASS),
+        "VolumeAttachment" => Some(&ATTACHMENT),
+        "CSIDriver" => Some(&DRIVER),
+        _ => None,
+    }
+}
+
+/// What is attached may be described here itself, rather than by a volume.
+const ATTACHMENT: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    In(
+        &const { TypeDefaults::of(&[("source", In(&const { TypeDefaults::of(&[("inlineVolumeSpec", In(&SOURCE))]) }))]) },
+    ),
+)]);
+
+const CLASS: TypeDefaults =
+    TypeDefaults::of(&[("reclaimPolicy", TextIfAbsent("Delete")), ("volumeBindingMode", TextIfAbsent("Immediate"))]);
+
+const DRIVER: TypeDefaults = TypeDefaults::of(&[(
+    "spec",
+    Always(
+        &const {
+            TypeDefaults::of(&[
+                ("attachRequired", Flag(true)),
+                ("podInfoOnMount", Flag(false)),
+                ("volumeLifecycleModes", OneOf("Persistent")),
+                ("storageCapacity", Flag(false)),
+                ("fsGroupPolicy", TextIfAbsent("ReadWriteOnceWithFSType")),
+                ("requiresRepublish", Flag(false)),
+                ("seLinuxMount", Flag(false)),
+            ])
+        },
+    ),
+)]);

@@ -1,0 +1,71 @@
+//! Classes of storage, of which claims take over the one that is the default, and classes of volume attributes.
+//!
+//! Volumes and the claims to them are in the core group.
+
+use keelson_meta::{ApiError, Object};
+use keelson_registry::strategy::{
+    CreateStrategy, DeleteStrategy, FieldPath, Strategies, UpdateStrategy, metadata_of_status,
+};
+use keelson_registry::{InherentPlugin, Registry, Target};
+
+use crate::strategy::RETURNS_DELETED;
+use crate::strategy::classes::{has_annotation, newest_default, set_class};
+use crate::strategy::protect;
+
+/// The strategies of a resource of the group.
+pub(crate) fn strategies(plural: &str) -> &'static Strategies {
+    match plural {
+        "csidrivers" | "csinodes" | "storageclasses" => &RETURNS_DELETED,
+        "volumeattachments" => &const { Strategies::ORDINARY.update(&VolumeAttachments).delete(&VolumeAttachments) },
+        "volumeattributesclasses" => {
+            &const { Strategies::ORDINARY.create(&VolumeAttributesClasses).delete(&VolumeAttributesClasses) }
+        }
+        _ => &Strategies::ORDINARY,
+    }
+}
+
+const IS_DEFAULT: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// Where claims named their class before they had a field for it.
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// Gives a claim that names no class the one that is the default.
+pub(crate) fn take_default_class(registry: &Registry, claim: &mut Object) -> Result<(), ApiError> {
+    let named = claim.get(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
+    if named || has_annotation(claim, CLASS) || !registry.does(InherentPlugin::DefaultStorageClass) {
+        return Ok(());
+    }
+    let class = newest_default(registry, "storage.k8s.io", "storageclasses", &IS_DEFAULT)?;
+    set_class(claim, "storageClassName", class);
+    Ok(())
+}
+
+/// The strategy of attachments of volumes to nodes.
+pub(crate) struct VolumeAttachments;
+
+impl UpdateStrategy for VolumeAttachments {
+    fn kept(&self, subresource: &str) -> &'static [FieldPath] {
+        metadata_of_status(subresource)
+    }
+}
+
+impl DeleteStrategy for VolumeAttachments {
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+}
+
+/// The strategy of classes of volume attributes.
+pub(crate) struct VolumeAttributesClasses;
+
+impl CreateStrategy for VolumeAttributesClasses {
+    fn admit(&self, registry: &Registry, _: &Target, object: &mut Object) -> Result<bool, ApiError> {
+        Ok(protect(registry, object, "kubernetes.io/vac-protection"))
+    }
+}
+
+impl DeleteStrategy for VolumeAttributesClasses {
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+}

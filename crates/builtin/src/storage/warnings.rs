@@ -1,0 +1,23 @@
+//! Drivers of storage: what should be set beside the tokens that one asks for.
+//!
+//! Volumes and the claims to them are in the core group.
+
+use crate::validating::Written;
+use crate::validating::at::At;
+
+pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<String>) {
+    if kind == "CSIDriver" {
+        of_driver(written.at, warnings);
+    }
+}
+
+fn of_driver(at: &At<'_, '_>, told: &mut Vec<String>) {
+    let spec = at.field("spec");
+    if !spec.field("tokenRequests").is_empty() && !spec.field_is_set("serviceAccountTokenInSecrets") {
+        told.push(
+            "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible \
+             logging of tokens in volume attributes"
+                .to_owned(),
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! The group `storagemigration.k8s.io`: storage version migrations.
+//!
+//! The migrator is in the crate `controllers`.
+
+pub(crate) mod columns;
+pub(crate) mod conversion;
+mod declaration;
+mod strategy;
+pub(crate) mod validation;
+
+use crate::group::BuiltinGroup;
+
+/// The group.
+pub(crate) static GROUP: BuiltinGroup = BuiltinGroup::new(declaration::DECLARATION)
+    .validation(validation::KINDS)
+    .retired(conversion::RETIRED)
+    .columns(columns::printer)
+    .strategies(strategy::strategies);

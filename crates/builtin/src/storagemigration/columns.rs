@@ -1,0 +1,42 @@
+//! storagemigration.k8s.io: storage version migrations.
+//!
+//! The columns are fields of the object, shown as they are; how far one is stands in its annotations.
+
+use keelson_meta::json::Value;
+use keelson_tables::column::{AGE, Column, UNMARKED_NAME};
+use keelson_tables::field_value::{FieldValue, Subject};
+use keelson_tables::printer::Printer;
+use keelson_tables::text::with_group;
+
+pub(crate) fn printer(kind: &str) -> Option<Printer> {
+    (kind == "StorageVersionMigration").then(|| Printer::new(MIGRATION, migration))
+}
+
+const MIGRATION: &[Column<'_>] = &[
+    UNMARKED_NAME,
+    Column::text("Resource", "GroupResource to migrate"),
+    Column::text("Status", "Status of the migration"),
+    Column::text("Done", "How many of these objects have been written anew"),
+    Column::text("Total", "How many objects were found to be written anew"),
+    AGE,
+];
+
+fn migration(of: Subject<'_>) -> Vec<Value> {
+    let resource = of.at("spec").at("resource");
+    let progress = of.at("metadata").at("annotations");
+    vec![
+        of.name(),
+        with_group(resource.at("resource").text(), resource.at("group").text()).into(),
+        state(of.at("status").at("conditions")).into(),
+        progress.at("keelson.io/objects-done").text().into(),
+        progress.at("keelson.io/objects-total").text().into(),
+        of.age(),
+    ]
+}
+
+/// The first condition that holds and says how far the migration is.
+fn state<'a>(conditions: FieldValue<'a>) -> &'a str {
+    let mut holding =
+        conditions.items().filter(|condition| condition.holds()).map(|condition| condition.at("type").text());
+    holding.find(|kind| ["Running", "Failed", "Succeeded"].contains(kind)).unwrap_or("Unknown")
+}

@@ -1,0 +1,37 @@
+//! Migrations of `storagemigration.k8s.io/v1alpha1`, which named a version of the resource and had conditions of their own type.
+//!
+//! The position in the list of objects is dropped, so the migration begins anew.
+
+use keelson_meta::json::{Map, json};
+
+use crate::converting::conversion::ConversionError;
+use crate::converting::retired::{ALPHA, Retired, row};
+use crate::converting::tree::{append_rest, each_in, fill, object, take};
+
+const GROUP: &str = "storagemigration.k8s.io";
+
+pub(crate) const RETIRED: &[Retired] =
+    &[row("StorageVersionMigration", GROUP, ALPHA).to(GROUP, "v1beta1").by(migration_from_v1alpha1)];
+
+/// From v1alpha1 to v1beta1.
+pub(crate) fn migration_from_v1alpha1(migration: &mut Map) -> Result<(), ConversionError> {
+    if let Some(spec) = object(migration, "spec")? {
+        take(spec, "continueToken");
+        if let Some(resource) = object(spec, "resource")? {
+            take(resource, "version");
+        }
+    }
+    let Some(status) = object(migration, "status")? else { return Ok(()) };
+    each_in(status, "conditions", |condition| {
+        let mut rest = std::mem::take(condition);
+        for (from, to) in [("type", "type"), ("status", "status"), ("lastUpdateTime", "lastTransitionTime")] {
+            if let Some(value) = take(&mut rest, from) {
+                condition.insert(to, value);
+            }
+        }
+        append_rest(condition, rest);
+        fill(condition, "reason", json!(""));
+        fill(condition, "message", json!(""));
+        Ok(())
+    })
+}

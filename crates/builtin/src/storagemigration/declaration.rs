@@ -1,0 +1,17 @@
+//! Rewriting stored objects in the current storage version.
+//!
+//! A migration names a resource; who carries it out reports in its status.
+
+use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, served, version};
+
+const GROUP: &str = "storagemigration.k8s.io";
+
+pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
+    name: GROUP,
+    priority: 15800,
+    versions: &[version("v1beta1", 9)],
+    resources: &[cluster(GROUP, "storageversionmigrations", "storageversionmigration", "StorageVersionMigration")
+        .versions(&[served("v1beta1").with(&[STATUS]).by_default()])
+        .stored_as(GROUP, "v1beta1")
+        .updated_only_from_a_revision()],
+};

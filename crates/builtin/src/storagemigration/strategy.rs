@@ -1,0 +1,15 @@
+//! Strategies of migrations.
+//!
+//! Their status is written without their metadata.
+
+use keelson_registry::strategy::Strategies;
+
+use crate::strategy::STATUS_ALONE;
+
+/// The strategies of a resource of the group.
+pub(crate) fn strategies(plural: &str) -> &'static Strategies {
+    match plural {
+        "storageversionmigrations" => &STATUS_ALONE,
+        _ => &Strategies::ORDINARY,
+    }
+}

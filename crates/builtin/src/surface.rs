@@ -1,0 +1,226 @@
+//! The built-in resources as the first contribution to the surface, and their collections in the cache.
+//!
+//! Everything that a group states about a kind becomes part of its versions here, once, when the surface is made.
+
+use std::iter::repeat;
+use std::sync::Arc;
+
+use keelson_cache::{Cache, CollectionSpec};
+use keelson_codec::FieldPath;
+use keelson_meta::{ApiError, Clock, GroupVersionKind, Random};
+use keelson_registry::{
+    BuiltinKinds, Contribution, KindVersion, Registry, RegistryConfig, ServiceRanges, Surface, Taken, View,
+};
+use keelson_resources::{Collection, Group, Resource, ServedVersion};
+use keelson_schema::Schema;
+use keelson_storage::Store;
+
+use crate::completion::Completion;
+use crate::converting::Conversion;
+use crate::core::older::{Older, StoredFields};
+use crate::defaulting::Defaults;
+use crate::group::BuiltinGroup;
+use crate::validating::Rules;
+use crate::{catalogue, deprecation, groups, printer};
+
+/// The API group that a feature gate switches off.
+const STORAGE_VERSION_GROUP: &str = "internal.apiserver.k8s.io";
+
+/// The built-in kinds of Kubernetes.
+pub struct Builtin;
+
+impl BuiltinKinds for Builtin {
+    fn contributions(&self, config: &RegistryConfig) -> Vec<Contribution> {
+        contributions(config)
+    }
+}
+
+/// A registry of the built-in kinds, over a store and the cache that follows it.
+pub fn registry(
+    store: Arc<dyn Store>,
+    cache: Arc<Cache>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    config: RegistryConfig,
+) -> Registry {
+    Registry::new(Arc::new(Builtin), store, cache, clock, random, config)
+}
+
+/// The built-in resources without their objects, for tests of requests that reach no store.
+pub fn surface() -> Arc<Surface> {
+    Surface::of(&contributions(&RegistryConfig::default()))
+}
+
+/// All built-in resources, in the order of discovery.
+pub fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
+    let groups = catalogue().groups().iter();
+    let is_served = |group: &&Arc<Group>| config.storage_version_api || group.name != STORAGE_VERSION_GROUP;
+    let resources =
+        groups.filter(is_served).flat_map(|group| group.resources.iter().map(move |resource| (group, resource)));
+    resources
+        .map(|(group, resource)| {
+            let contribution = Contribution::of(as_served(resource, config))
+                .built_in()
+                .with_group_priority(group.priority)
+                .stored_as(config.storage_version(resource).cloned())
+                .each_version(|resource, version| completed(group, resource, version));
+            let stored = contribution.storage_kind();
+            contribution.stored_through(stored.map(|kind| leading_to(&kind)).unwrap_or_default())
+        })
+        .collect()
+}
+
+/// A resource whose versions are hidden that are not to be served.
+fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource> {
+    let is_hidden = |version: &ServedVersion| config.hides(resource, version);
+    if resource.versions.iter().all(|version| is_hidden(version) == version.hidden) {
+        return resource.clone();
+    }
+    let mut served = Resource::clone(resource);
+    for version in &mut served.versions {
+        let hidden = is_hidden(version);
+        Arc::make_mut(version).hidden = hidden;
+    }
+    Arc::new(served)
+}
+
+/// The collections of the built-in resources for a cache, with the usual ranges of services.
+pub fn collection_specs() -> Vec<CollectionSpec> {
+    collection_specs_for(&ServiceRanges::default())
+}
+
+/// The collections of the built-in resources for a cache. The ranges say which family old services without one have.
+pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
+    let primary = ranges.primary().family();
+    let completed = |collection: &Collection| {
+        let versions = collection.resources.iter().flat_map(|resource| resource.versions.iter().zip(repeat(resource)));
+        let kinds = versions.map(|(version, resource)| resource.gvk(&version.name));
+        let mut of_core = collection.resources.iter().filter(|resource| resource.group.is_empty());
+        let older = of_core.find_map(|resource| Older::of(&resource.plural));
+        let fields = older.map(|of| StoredFields { of, primary });
+        CollectionSpec {
+            prefix: collection.key_prefix(),
+            fields: collection.paths.iter().map(|path| FieldPath::parse(path)).collect(),
+            dispatch: collection.dispatch,
+            complete: Completion::of(kinds, fields),
+            typed_items: false,
+        }
+    };
+    catalogue().collections().iter().map(|collection| completed(collection)).collect()
+}
+
+/// The prefix of the keys of a built-in resource, for what is needed before there is a surface.
+///
+/// # Errors
+/// 500 when there is no such resource, or it is not stored.
+pub fn key_prefix(group: &str, plural: &str) -> Result<String, ApiError> {
+    let catalogue = catalogue();
+    let stored = catalogue.resource(group, plural).and_then(|resource| catalogue.collection_of(resource));
+    let missing = || ApiError::Internal(format!("{plural} of the group {group:?} are not stored"));
+    stored.map(|collection| collection.key_prefix()).ok_or_else(missing)
+}
+
+/// The prefixes of cluster roles, roles, cluster role bindings and role bindings.
+///
+/// # Errors
+/// 500 when one of them is not stored.
+pub fn role_prefixes() -> Result<[String; 4], ApiError> {
+    let of = |plural| key_prefix("rbac.authorization.k8s.io", plural);
+    Ok([of("clusterroles")?, of("roles")?, of("clusterrolebindings")?, of("rolebindings")?])
+}
+
+/// The prefixes of what leads from nodes to the objects that they may read: pods, volumes, attachments, resource slices.
+///
+/// # Errors
+/// 500 when one of them is not stored.
+pub fn node_prefixes() -> Result<[String; 4], ApiError> {
+    Ok([
+        key_prefix("", "pods")?,
+        key_prefix("", "persistentvolumes")?,
+        key_prefix("storage.k8s.io", "volumeattachments")?,
+        key_prefix("resource.k8s.io", "resourceslices")?,
+    ])
+}
+
+fn schema_of(kind: &GroupVersionKind) -> Option<Schema> {
+    Schema::builtin(&kind.group, &kind.version, &kind.kind)
+}
+
+/// The conversions that lead to a version of a kind from its others.
+fn leading_to(kind: &GroupVersionKind) -> Vec<&'static dyn keelson_registry::Conversion> {
+    let leading = Conversion::leading_to(&kind.kind, (&kind.group, &kind.version));
+    leading.map(|conversion| -> &'static dyn keelson_registry::Conversion { conversion }).collect()
+}
+
+fn completed(group: &Group, resource: &Resource, version: KindVersion) -> KindVersion {
+    let kind = version.kind().clone();
+    let below = version.served().subresources.clone();
+    let version = below.iter().fold(version, |version, subresource| {
+        let taken = subresource.gvk(resource, &kind.version);
+        match schema_of(&taken) {
+            Some(schema) if taken != kind => {
+                let defaults = Defaults::of(&taken).map(Defaults::defaulter);
+                let printer = Some(printer(&taken.group, &taken.kind));
+                version.taking(Taken { subresource: subresource.name.clone(), kind: taken, schema, printer, defaults })
+            }
+            _ => version,
+        }
+    });
+    let places = group.versions.iter().find(|known| known.name == kind.version);
+    let canonical = Conversion::canonical(&resource.group, &resource.kind, (&kind.group, &kind.version));
+    let version = version
+        .with_schema(schema_of(&kind))
+        .with_defaults(Defaults::of(&kind).map(Defaults::defaulter))
+        .with_canonical(canonical.map(|canonical| -> &dyn keelson_registry::Conversion { canonical }))
+        .with_printer(printer(&kind.group, &kind.kind))
+        .with_view(View::converting(&kind, leading_to(&kind)))
+        .with_deprecation(deprecation(&kind.group, &kind.version, &resource.kind))
+        .with_priority(places.map_or(0, |place| place.priority));
+    let version = match Rules::of(&resource.group, &resource.kind) {
+        Some(rules) => version.with_rules(rules),
+        None => version,
+    };
+    match groups::group(&resource.group) {
+        Some(group) => with_strategies(group, resource, version),
+        None => version,
+    }
+}
+
+fn with_strategies(group: &BuiltinGroup, resource: &Resource, version: KindVersion) -> KindVersion {
+    version
+        .with_strategy((group.strategies)(&resource.plural))
+        .with_closed_fields((group.closed_fields)(&resource.plural))
+        .with_metadata_rules((group.metadata_rules)(&resource.plural))
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_registry::Passage;
+
+    use super::*;
+
+    fn view(kind: &GroupVersionKind) -> View {
+        View::converting(kind, leading_to(kind))
+    }
+
+    #[test]
+    fn every_served_version_of_what_is_stored_can_be_reached_from_the_stored_form() {
+        for resource in catalogue().resources().filter(|resource| resource.is_persisted()) {
+            for version in &resource.versions {
+                let view = view(&resource.gvk(&version.name));
+                assert!(matches!(view.passage(&view.api_version), Some(Passage::Same)));
+                let stored = resource.default_storage_kind().expect("it is stored").group_version().to_string();
+                assert!(view.passage(&stored).is_some(), "{} from {stored}", view.api_version);
+                assert!(view.passage("nowhere/v1").is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn events_of_either_group_lead_to_the_other() {
+        let events = catalogue().resource("events.k8s.io", "events").expect("events");
+        let Some(Passage::Through(conversion)) = view(&events.gvk("v1")).passage("v1") else { panic!("no conversion") };
+        assert!(!conversion.is_rename());
+        assert_eq!(conversion.from_api_version(), "v1");
+    }
+}

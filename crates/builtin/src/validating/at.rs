@@ -1,0 +1,283 @@
+//! A place in an object: its value, what stood there before, and the way to it.
+//!
+//! The way is a chain of places on the stack, so that looking at an object allocates nothing; it becomes a text only when
+//! there is a fault to report. What is absent reads as null, an empty text, an empty list, as Go's types have it.
+
+use keelson_meta::Object;
+use keelson_meta::field_error::FieldError;
+use keelson_meta::json::{Map, Value};
+
+use crate::validating::type_rules::Run;
+
+static NOTHING: Value = Value::Null;
+
+/// A place in an object that is being checked. `'v` is how long the objects live, `'p` how long the places above it do.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'v, 'p> {
+    /// What stands here; null for nothing.
+    pub(crate) value: &'v Value,
+    /// What stood here before; null for nothing, and for a new object.
+    pub(crate) old: &'v Value,
+    parent: Option<&'p At<'v, 'p>>,
+    segment: PathSegment<'v>,
+}
+
+/// The last segment of the path.
+#[derive(Clone, Copy)]
+enum PathSegment<'v> {
+    /// None: the whole object, and what it was.
+    Root(&'v Map, Option<&'v Map>),
+    /// `.name`
+    Field(&'v str),
+    /// `[3]`
+    Index(usize),
+    /// `[name]`
+    Key(&'v str),
+}
+
+/// A value that a fault shows. It is copied only if the fault is told.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'v>(&'v Value);
+
+impl From<Shown<'_>> for Value {
+    fn from(shown: Shown<'_>) -> Self {
+        shown.0.clone()
+    }
+}
+
+impl<'v> At<'v, '_> {
+    /// What stands here, to be shown in a fault.
+    pub(crate) fn shown(&self) -> Shown<'v> {
+        Shown(self.value)
+    }
+
+    /// The whole object, and what it was. Only its fields are places with values.
+    pub(crate) fn object(object: &'v Object, before: Option<&'v Object>) -> At<'v, 'v> {
+        let segment = PathSegment::Root(&object.0, before.map(|before| &before.0));
+        At { value: &NOTHING, old: &NOTHING, parent: None, segment }
+    }
+
+    /// A field of the object that stands here.
+    pub(crate) fn field(&self, name: &'v str) -> At<'v, '_> {
+        let (value, old) = match self.segment {
+            PathSegment::Root(new, old) => (new.get(name), old.and_then(|old| old.get(name))),
+            _ => (self.value.get(name), self.old.get(name)),
+        };
+        At {
+            value: value.unwrap_or(&NOTHING),
+            old: old.unwrap_or(&NOTHING),
+            parent: Some(self),
+            segment: PathSegment::Field(name),
+        }
+    }
+
+    /// An entry of the map that stands here: a field that is written `[name]`.
+    pub(crate) fn key(&self, name: &'v str) -> At<'v, '_> {
+        At { segment: PathSegment::Key(name), ..self.field(name) }
+    }
+
+    /// An item of the list that stands here, beside the one that had its place.
+    pub(crate) fn index(&self, index: usize) -> At<'v, '_> {
+        let item = |list: &'v Value| list.get(index).unwrap_or(&NOTHING);
+        At { value: item(self.value), old: item(self.old), parent: Some(self), segment: PathSegment::Index(index) }
+    }
+
+    /// The items of the list that stands here.
+    pub(crate) fn items(&self) -> impl Iterator<Item = At<'v, '_>> {
+        (0..self.list().len()).map(|index| self.index(index))
+    }
+
+    /// The entries of the map that stands here, written `[name]`.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'v str, At<'v, '_>)> {
+        let tree = self.value.as_object();
+        tree.into_iter().flat_map(Map::keys).map(|name| (name, self.key(name)))
+    }
+
+    /// The same place under another name: for what upstream calls otherwise than the API does.
+    pub(crate) fn called(&self, name: &'v str) -> At<'v, '_> {
+        At { segment: PathSegment::Field(name), ..*self }
+    }
+
+    /// The object or list that this stands in.
+    pub(crate) fn parent(&self) -> Option<&At<'v, '_>> {
+        self.parent
+    }
+
+    /// The same place with something else in it: for what upstream reports elsewhere than where it stands.
+    pub(crate) fn holding(&self, value: &'v Value) -> At<'v, '_> {
+        At { value, ..*self }
+    }
+
+    /// The same place with something else in it, and something else that stood there before.
+    pub(crate) fn between<'o>(&self, value: &'o Value, old: &'o Value) -> At<'o, '_>
+    where
+        'v: 'o,
+    {
+        At { value, old, ..*self }
+    }
+
+    /// Whether a field of the object that stands here is set.
+    pub(crate) fn field_is_set(&self, name: &str) -> bool {
+        self.value.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// Whether something stands here.
+    pub(crate) fn is_set(&self) -> bool {
+        !self.value.is_null()
+    }
+
+    /// Whether nothing stands here, or an empty text, list or object.
+    pub(crate) fn is_empty(&self) -> bool {
+        is_empty(self.value)
+    }
+
+    /// Whether the object is changed rather than new and this is as it was.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.value == self.old
+    }
+
+    /// The text here; empty if there is none.
+    pub(crate) fn text(&self) -> &'v str {
+        self.value.as_str().unwrap_or_default()
+    }
+
+    /// The number here, if there is one.
+    pub(crate) fn number(&self) -> Option<i64> {
+        self.value.as_i64()
+    }
+
+    /// The number here, zero if there is none.
+    pub(crate) fn int(&self) -> i64 {
+        self.number().unwrap_or_default()
+    }
+
+    /// Whether the boolean here is set and true.
+    pub(crate) fn is_true(&self) -> bool {
+        self.value.as_bool() == Some(true)
+    }
+
+    /// The list here; empty if there is none.
+    pub(crate) fn list(&self) -> &'v [Value] {
+        self.value.as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// The object here, if there is one.
+    pub(crate) fn tree(&self) -> Option<&'v Map> {
+        self.value.as_object()
+    }
+
+    /// The way to this place: `spec.containers[0].name`.
+    pub(crate) fn path(&self) -> String {
+        let mut path = self.parent.map(At::path).unwrap_or_default();
+        match self.segment {
+            PathSegment::Root(..) => {}
+            PathSegment::Field(name) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+            }
+            PathSegment::Index(index) => path.push_str(&format!("[{index}]")),
+            PathSegment::Key(name) => {
+                path.push('[');
+                path.push_str(name);
+                path.push(']');
+            }
+        }
+        path
+    }
+
+    /// Reports that something has to stand here.
+    pub(crate) fn required(&self, run: &mut Run<'_>, detail: impl Into<String>) {
+        run.tell(|| FieldError::required(self.path(), detail));
+    }
+
+    /// Reports that `value` breaks a rule.
+    pub(crate) fn invalid(&self, run: &mut Run<'_>, value: impl Into<Value>, detail: impl Into<String>) {
+        run.tell(|| FieldError::invalid(self.path(), value, detail));
+    }
+
+    /// Reports that what stands here breaks a rule, without repeating it.
+    pub(crate) fn refused(&self, run: &mut Run<'_>, detail: impl Into<String>) {
+        run.tell(|| FieldError::invalid_unshown(self.path(), detail));
+    }
+
+    /// Reports each of these complaints about the text that stands here.
+    pub(crate) fn complain(&self, run: &mut Run<'_>, faults: Vec<String>) {
+        for fault in faults {
+            self.invalid(run, self.text(), fault);
+        }
+    }
+
+    /// Reports that nothing may stand here.
+    pub(crate) fn forbidden(&self, run: &mut Run<'_>, detail: impl Into<String>) {
+        run.tell(|| FieldError::forbidden(self.path(), detail));
+    }
+
+    /// Reports that what stands here stands elsewhere too.
+    pub(crate) fn duplicate(&self, run: &mut Run<'_>, value: impl Into<Value>) {
+        run.tell(|| FieldError::duplicate(self.path(), value));
+    }
+
+    /// Reports that what stands here is none of the values that are known.
+    pub(crate) fn not_supported(&self, run: &mut Run<'_>, value: impl Into<Value>, supported: &[&str]) {
+        run.tell(|| FieldError::not_supported(self.path(), value, supported));
+    }
+
+    /// Reports that what `value` names is not there.
+    pub(crate) fn not_found(&self, run: &mut Run<'_>, value: impl Into<Value>) {
+        run.tell(|| FieldError::not_found(self.path(), value));
+    }
+
+    /// Reports that what stands here could not be judged.
+    pub(crate) fn internal(&self, run: &mut Run<'_>, detail: impl Into<String>) {
+        run.tell(|| FieldError::internal(self.path(), detail));
+    }
+
+    /// Reports that what stands here has more than `limit` bytes.
+    pub(crate) fn too_long(&self, run: &mut Run<'_>, limit: usize) {
+        run.tell(|| FieldError::too_long(self.path(), limit));
+    }
+
+    /// Reports that the list here has more than `limit` items.
+    pub(crate) fn too_many(&self, run: &mut Run<'_>, limit: usize) {
+        run.tell(|| FieldError::too_many(self.path(), self.list().len(), limit));
+    }
+}
+
+/// Whether a value says nothing.
+pub(crate) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(tree) => tree.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_place_knows_its_way_and_what_stood_there() {
+        let object = |value| Object::from_value(value).expect("an object");
+        let new = object(json!({"spec": {"ports": [{"name": "a"}], "labels": {"x": "y"}}}));
+        let old = object(json!({"spec": {"ports": [{"name": "b"}]}}));
+        let root = At::object(&new, Some(&old));
+        let spec = root.field("spec");
+        let ports = spec.field("ports");
+        let port = ports.index(0);
+        let name = port.field("name");
+        assert_eq!((name.path().as_str(), name.text()), ("spec.ports[0].name", "a"));
+        assert_eq!(name.old, &json!("b"));
+        let labels = spec.field("labels");
+        let paths: Vec<String> = labels.entries().map(|(_, entry)| entry.path()).collect();
+        assert_eq!(paths, ["spec.labels[x]"]);
+        assert!(!root.field("status").is_set());
+        assert_eq!(root.path(), "");
+    }
+}

@@ -1,0 +1,99 @@
+//! Expressions that stand in objects of the built-in kinds: conditions, policies, selectors of devices.
+//!
+//! A bad one is refused when it is written, in upstream's words. What expressions of a policy may use is put together while its fields
+//! are gone through, since each variable is known to those behind it. What did not change is not judged anew.
+
+use std::sync::{Arc, LazyLock};
+
+use keelson_cel::decl::Decl;
+use keelson_cel::environments::{self, Admission};
+use keelson_cel::{CompileError, Environment, Program, Type};
+
+use crate::validating::at::At;
+use crate::validating::type_rules::Run;
+
+/// What one selector of devices may be estimated to cost.
+const MAX_SELECTOR_COST: u64 = 1_000_000;
+
+/// What the expressions of a policy may use.
+pub(crate) struct Policy {
+    /// Whether they are judged; those of a policy that did not change are not.
+    pub(crate) is_judged: bool,
+    /// Whether there are parameters.
+    pub(crate) params: bool,
+    /// Whether patches can be made.
+    pub(crate) patches: bool,
+    /// The variables that are known so far; none where there are none at all.
+    pub(crate) variables: Option<Vec<(String, Type)>>,
+    /// The same as they are declared, if that has been asked for.
+    pub(crate) declared: Option<Arc<Decl>>,
+}
+
+impl Policy {
+    fn environment(&mut self, authorizer: bool) -> Environment {
+        let declare = |known: &Vec<(String, Type)>| environments::variables(known.iter().cloned());
+        let variables =
+            self.variables.as_ref().map(|known| self.declared.get_or_insert_with(|| declare(known)).clone());
+        environments::admission(&Admission { params: self.params, authorizer, variables, patches: self.patches })
+    }
+}
+
+/// Judges the expression of a policy, which has to come to a value of one of these types.
+pub(crate) fn of_policy(at: &At<'_, '_>, authorizer: bool, wanted: &[Type], run: &mut Run<'_>) {
+    if let Some(policy) = run.policy.as_mut().filter(|policy| policy.is_judged) {
+        let environment = policy.environment(authorizer);
+        tell(at, Program::compile_to(at.text(), &environment, wanted), run);
+    }
+}
+
+/// Judges the expression of a variable of a policy, which those behind it know by its name.
+pub(crate) fn of_variable(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
+    if let Some(policy) = run.policy.as_mut().filter(|policy| policy.is_judged) {
+        let compiled = Program::compile(at.text(), &policy.environment(true));
+        let of = compiled.as_ref().map_or(Type::Dyn, |program| program.result().clone());
+        policy.variables.get_or_insert_default().push((name.to_owned(), of));
+        policy.declared = None;
+        tell(at, compiled, run);
+    }
+}
+
+/// Judges a condition under which a policy counts, if the object is one, or a webhook is asked.
+pub(crate) fn of_condition(at: &At<'_, '_>, run: &mut Run<'_>) {
+    static WEBHOOK: LazyLock<Environment> = LazyLock::new(|| environments::match_condition(true));
+    let compiled = match &run.policy {
+        Some(policy) => {
+            let with = Admission { params: policy.params, authorizer: true, ..Admission::default() };
+            Program::compile_to(at.text(), &environments::admission(&with), &[Type::Bool])
+        }
+        None => Program::compile_to(at.text(), &WEBHOOK, &[Type::Bool]),
+    };
+    tell(at, compiled, run);
+}
+
+/// Judges a selector of devices.
+pub(crate) fn of_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
+    static DEVICE: LazyLock<Environment> = LazyLock::new(environments::device);
+    if run.before.is_some() && at.is_unchanged() {
+        return;
+    }
+    match Program::compile(at.text(), &DEVICE) {
+        Err(error) => at.invalid(run, at.text(), error.to_string()),
+        Ok(program) if !matches!(program.result(), Type::Bool | Type::Dyn) => {
+            let why = format!("must evaluate to bool or the unknown type, not {}", program.result());
+            at.invalid(run, at.text(), why);
+        }
+        Ok(program) if program.cost().max > MAX_SELECTOR_COST => {
+            at.forbidden(run, "too complex, exceeds cost limit");
+        }
+        Ok(_) => {}
+    }
+}
+
+fn tell(at: &At<'_, '_>, compiled: Result<Program, CompileError>, run: &mut Run<'_>) {
+    match compiled {
+        Ok(_) => {}
+        // It is well-formed, but a constant in it can't be had: upstream holds that to be no fault of the writer.
+        Err(error @ CompileError::Instantiation(_)) => at.internal(run, error.to_string()),
+        Err(error) => at.invalid(run, at.text(), error.to_string()),
+    }
+}

@@ -1,0 +1,64 @@
+//! Defaults that old objects lack are noticed, whichever kind it is in: every default that a schema declares is one that the defaults
+//! fill in by themselves, and an object that has been taken in lacks nothing.
+
+use keelson_builtin::{Defaults, collection_specs};
+use keelson_codec::{Checked, StoredObject};
+use keelson_meta::json::{Map, Value, json};
+use keelson_meta::{GroupVersionKind, Object};
+use keelson_schema::layout::Type;
+use keelson_schema::{SchemaRef, Schemas, WalkOptions, WalkReport};
+
+/// How deep the sample goes: schemas may hold themselves.
+const DEPTH: usize = 14;
+
+/// A value of the schema with something in every field, but for those that have a default.
+fn sample(schema: SchemaRef<'_>, depth: usize) -> Value {
+    let inner = |items: Option<SchemaRef<'_>>| items.map_or(json!("x"), |items| sample(items, depth + 1));
+    match schema.of() {
+        Type::Object if depth < DEPTH => schema
+            .fields()
+            .filter(|field| field.default_json().is_none() && field.field_name() != "metadata")
+            .map(|field| (field.field_name().to_owned(), sample(field, depth + 1)))
+            .collect::<Map>()
+            .into(),
+        Type::Object => json!({}),
+        Type::Map => json!({ "k": inner(schema.items()) }),
+        Type::Array => json!([inner(schema.items())]),
+        Type::Either => schema.choices().map_or(Value::Null, |(_, other)| sample(other, depth + 1)),
+        Type::Int32 | Type::Int64 | Type::Number | Type::IntOrString => json!(1),
+        Type::Boolean => json!(true),
+        Type::Quantity => json!("1"),
+        Type::Time => json!("2026-01-01T00:00:00Z"),
+        Type::MicroTime => json!("2026-01-01T00:00:00.000000Z"),
+        Type::Bytes => json!("eA=="),
+        Type::Any | Type::String => json!("x"),
+    }
+}
+
+#[test]
+fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
+    let objects = Schemas::builtin().kinds().filter(|(_, _, kind, _)| !kind.ends_with("List"));
+    let completions: Vec<_> = collection_specs().into_iter().filter_map(|spec| spec.complete).collect();
+    for (group, version, kind, schema) in objects {
+        let of = GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
+        let mut object = Object::from_value(sample(schema, 0)).unwrap();
+        object.set_type(&of);
+        object.set_meta("name", "n");
+        let defaults = Defaults::of(&of);
+        defaults.into_iter().for_each(|defaults| defaults.fill(&mut object));
+        let before = object.clone();
+        // What the schema alone fills in now is what no defaults have.
+        let options = WalkOptions { defaults: true, ..WalkOptions::CHECK };
+        let mut report = WalkReport::default();
+        schema.walk(&mut object, &mut report, options);
+        assert_eq!(report.fault(), None, "{kind}");
+        assert!(object == before, "{group}/{version} {kind}: {}", Value::Object(object.0));
+        // Once taken in, it lacks nothing.
+        schema.walk(&mut object, &mut report, WalkOptions::STORE);
+        let stored = Checked::from(StoredObject::encode(&object));
+        let lacks = defaults.is_some_and(|defaults| defaults.lacks(&stored));
+        assert!(!lacks, "{group}/{version} {kind}: {}", stored.object().text());
+        let completed = completions.iter().find_map(|known| known.complete(&stored));
+        assert_eq!(completed, None, "{group}/{version} {kind}");
+    }
+}

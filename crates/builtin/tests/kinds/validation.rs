@@ -1,0 +1,14 @@
+//! Completeness of the rules: every kind that is stored has its place among them.
+//!
+//! A kind that was forgotten would be stored unjudged.
+
+use keelson_builtin::Rules;
+use keelson_meta::GroupKind;
+
+#[test]
+fn every_kind_that_is_stored_has_its_place_among_the_rules() {
+    let stored = keelson_builtin::catalogue().resources().filter(|resource| resource.is_persisted());
+    let missing: Vec<GroupKind> =
+        stored.map(|resource| resource.group_kind()).filter(|it| Rules::of(&it.group, &it.kind).is_none()).collect();
+    assert!(missing.is_empty(), "kinds without a place in the lists of `validation`: {missing:?}");
+}

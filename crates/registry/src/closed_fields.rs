@@ -1,0 +1,131 @@
+//! Fields of features that are not on in this version of Kubernetes: they are read and owned, and then dropped without a word.
+//!
+//! So clients of a newer version can write to this server. What such a field would mean is judged nowhere. An object that has
+//! one already, from a server on which the feature was on, keeps it. Which kind has which is data, which hangs from the
+//! versions of its resource.
+
+use std::collections::BTreeSet;
+
+use keelson_meta::Object;
+use keelson_meta::json::{Map, Value};
+
+use crate::strategy::FieldPath;
+use crate::target::Target;
+
+/// Stands in a path for each item of a list, and for each value of a map.
+pub const EACH: &str = "*";
+
+/// Fields of a kind that are dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedFields {
+    /// The path that they are relative to.
+    below: FieldPath,
+    /// The paths of the fields from there.
+    fields: &'static [FieldPath],
+}
+
+impl ClosedFields {
+    /// The fields at these paths from there.
+    pub const fn of(below: FieldPath, fields: &'static [FieldPath]) -> Self {
+        Self { below, fields }
+    }
+}
+
+/// Drops what nothing here would honour, unless it is in what the object was, `current`.
+pub(crate) fn drop_closed(target: &Target, current: Option<&Object>, object: &mut Object) {
+    let closed = target.version.closed_fields();
+    let found = found(closed, object);
+    if found.is_empty() {
+        return;
+    }
+    let kept = current.map(|current| self::found(closed, &mut current.clone())).unwrap_or_default();
+    look_at_all(closed, object, &mut |map, field| {
+        if !kept.contains(field) {
+            map.remove(field);
+        }
+    });
+}
+
+/// The names of the fields that an object has.
+fn found(closed: &[ClosedFields], object: &mut Object) -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    look_at_all(closed, object, &mut |map, field| {
+        if map.contains_key(field) {
+            found.insert(field);
+        }
+    });
+    found
+}
+
+/// What looks at a field, by the object that has it and its name there.
+type Look<'l> = &'l mut dyn FnMut(&mut Map, &'static str);
+
+fn look_at_all(closed: &[ClosedFields], object: &mut Object, look: Look<'_>) {
+    for ClosedFields { below, fields } in closed {
+        descend(&mut object.0, below, &mut |map| {
+            fields.iter().for_each(|field| {
+                let Some((name, above)) = field.split_last() else { return };
+                descend(map, above, &mut |map| look(map, name));
+            });
+        });
+    }
+}
+
+/// Goes to every object at a path.
+fn descend(map: &mut Map, path: &[&str], each: &mut dyn FnMut(&mut Map)) {
+    let Some((name, rest)) = path.split_first() else { return each(map) };
+    match (map.get_mut(name), rest) {
+        (Some(Value::Array(items)), [EACH, rest @ ..]) => {
+            items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| descend(item, rest, each));
+        }
+        (Some(Value::Object(values)), [EACH, rest @ ..]) => {
+            let values = values.iter_mut().filter_map(|(_, value)| value.as_object_mut());
+            values.for_each(|value| descend(value, rest, each));
+        }
+        (Some(Value::Object(inner)), rest) => {
+            let had_any = !inner.is_empty();
+            descend(inner, rest, each);
+            // A lifecycle that said nothing else is none.
+            if had_any && inner.is_empty() && *name == "lifecycle" {
+                map.remove(name);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+    use crate::surface::tests::target_of;
+
+    const CLOSED: &[ClosedFields] = &[ClosedFields::of(
+        &["spec"],
+        &[
+            &["schedulingGroup"],
+            &["containers", EACH, "lifecycle", "stopSignal"],
+            &["volumes", EACH, "projected", "sources", EACH, "clusterTrustBundle"],
+        ],
+    )];
+
+    #[test]
+    fn what_an_object_had_it_keeps_and_the_rest_is_dropped() {
+        let check = |current: Option<Value>, sent: Value, expected: Value| {
+            let target = target_of("pods", |version| version.with_closed_fields(CLOSED));
+            let pod = |spec: Value| Object::from_value(json!({ "spec": spec })).unwrap();
+            let mut sent = pod(sent);
+            drop_closed(&target, current.map(pod).as_ref(), &mut sent);
+            assert_eq!(sent, pod(expected));
+        };
+        let bundle = json!([{ "projected": { "sources": [{ "clusterTrustBundle": {} }, { "secret": {} }] } }]);
+        let signal = json!([{ "name": "a", "lifecycle": { "stopSignal": "SIGTERM" } }, { "lifecycle": {} }]);
+        let sent = json!({ "containers": signal, "volumes": bundle, "schedulingGroup": {} });
+        let bare = json!([{ "name": "a" }, { "lifecycle": {} }]);
+        let sources = json!([{ "projected": { "sources": [{}, { "secret": {} }] } }]);
+        check(None, sent.clone(), json!({ "containers": bare, "volumes": sources }));
+        let old = json!({ "containers": signal });
+        check(Some(old), sent, json!({ "containers": signal, "volumes": sources }));
+    }
+}

@@ -1,0 +1,25 @@
+//! The status that a new object begins with.
+//!
+//! A status that a client sends with a create is dropped for most kinds. What is shown even when there is nothing to say
+//! follows from the schema.
+
+use std::time::SystemTime;
+
+use keelson_meta::json::Value;
+use keelson_meta::{GroupVersion, GroupVersionKind, Object};
+use keelson_schema::{WalkOptions, WalkReport};
+
+use crate::target::Target;
+
+/// The status of a new object, with what is written even when there is nothing to say; `None` for no status at all.
+pub(crate) fn initial_status(target: &Target, object: &Object, now: SystemTime) -> Option<Value> {
+    let GroupVersion { group, version } = GroupVersion::parse(object.api_version()?)?;
+    let schema = target.schema_of(&GroupVersionKind { group, version, kind: target.resource.kind.to_string() })?;
+    let field = schema.field("status")?;
+    let mut status = Object(target.strategy().create.initial_status(object, now));
+    if status.0.is_empty() && field.omitted_when_zero() {
+        return None;
+    }
+    field.walk(&mut status, &mut WalkReport::default(), WalkOptions::STORE);
+    Some(status.into_value())
+}
