@@ -43,7 +43,7 @@ impl Labels {
         likely.iter().find_map(|term| term.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// Whether there is a label of this key and value, as `key=value`. Cost: a binary search.
+    /// Returns true if there is a label of this key and value, as `key=value`. Cost: a binary search.
     pub(crate) fn has(&self, term: &[u8]) -> bool {
         self.terms().binary_search_by(|known| known.as_bytes().cmp(term)).is_ok()
     }

@@ -113,7 +113,7 @@ async fn trace(
     Err(Failure::Nonsense("the key was written too often since".to_owned()))
 }
 
-/// Whether all writes of a transaction stand at a revision.
+/// Returns true if all writes of a transaction stand at a revision.
 async fn is_whole(shared: &Shared, transaction: &Transaction, at: Revision) -> Result<bool, Failure> {
     let writes = || transaction.writes.iter().take(LOOKED_AT);
     let success = writes().map(|write| {

@@ -23,9 +23,9 @@ pub struct LossyWay {
 struct Controls {
     /// By what the questions are known whose answers are dropped, and all that follow on the same connection.
     eaten: Mutex<Option<Vec<u8>>>,
-    /// By what the questions are known that do not arrive, with all that follows on the same connection.
+    /// The bytes of questions that do not arrive, nor anything behind them on the same connection.
     kept: Mutex<Option<Vec<u8>>>,
-    /// Whether one of these has come by.
+    /// True if one of these has come by.
     has_kept: AtomicBool,
     /// Whether new connections are closed at once.
     closed: AtomicBool,
@@ -67,7 +67,7 @@ impl LossyWay {
         *self.controls.kept() = Some(question.into());
     }
 
-    /// Whether that question has come by.
+    /// Returns true if that question has come by.
     pub fn has_eaten(&self) -> bool {
         self.controls.has_kept.load(Ordering::SeqCst)
     }

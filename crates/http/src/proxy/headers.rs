@@ -29,7 +29,7 @@ pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io."
 const OWN_PROTOCOLS: [&str; 4] = ["h2", "h2c", "http", "tls"];
 /// Through how many proxies a request may have come. One that came through more is led in a circle.
 const MOST_HOPS: usize = 16;
-/// What receivers drop around the value of a field.
+/// The characters that receivers drop around the value of a field.
 const DROPPED_AROUND: [char; 2] = [' ', '\t'];
 
 /// Fields that are about one connection (RFC 9110 section 7.6.1, and what older peers send).

@@ -217,7 +217,7 @@ async fn what_the_columns_of_a_row_cost_and_show_is_bounded() {
     columns.push(("Deep", "string", &descents));
     let (_server, raw) = cols(&columns).await;
     let mut deep = json!(1);
-    for _ in 0..300 {
+    for _ in 0..90 {
         deep = json!({ "a": deep });
     }
     make(&raw, "a", json!({ "note": "n", "large": "x".repeat(200_000), "deep": deep })).await;

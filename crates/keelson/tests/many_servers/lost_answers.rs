@@ -130,7 +130,11 @@ async fn what_another_server_wrote_is_not_taken_for_a_lost_write(engine: Engine)
     const SECRETS: &str = "/api/v1/namespaces/default/secrets";
     const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
     let setting = Setting::new(&engine).await;
-    let second = TestServer::builder().shared_store(engine.open().await).start().await;
+    let second = TestServer::builder().shared_store(engine.open().await).configure(|config| {
+        config.server_id = "second".to_owned();
+        config.allow_other_keys = true;
+    });
+    let second = second.start().await;
     let (raw, other) = (setting.server.raw(), second.raw());
     let secret = |name: &str| json!({ "metadata": { "name": name } });
     let quota = json!({ "metadata": { "name": "q" }, "spec": { "hard": { "count/secrets": "100" } } });

@@ -125,8 +125,11 @@ async fn a_server_whose_database_refuses_every_write_is_not_ready() {
         ));
         sql("CREATE TRIGGER refuse BEFORE INSERT ON keelson_history FOR EACH STATEMENT EXECUTE FUNCTION refuse()");
         raw.post(CONFIG_MAPS, &config_map("refused", 1)).await.expect(refusal);
-        let why = raw.get("/readyz/store").await.expect(500).text();
-        assert!(why.contains("PostgreSQL takes no writes") && why.contains("refused by the test"), "{code}: {why}");
+        until("it says so", || async {
+            let why = raw.get("/readyz/store").await;
+            why.status == 500 && why.text().contains("PostgreSQL takes no writes") && why.text().contains("by the test")
+        })
+        .await;
         raw.get("/readyz").await.expect(500);
         raw.get(CONFIG_MAPS).await.expect(200);
         sql("DROP TRIGGER refuse ON keelson_history");

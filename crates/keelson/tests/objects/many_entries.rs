@@ -1,6 +1,6 @@
-//! Objects with as many entries as they can hold: whatever becomes of these, other requests are answered.
+//! Objects with as many entries as they can hold. Requests of others are answered while these change.
 //!
-//! What compares each entry with each other one takes minutes here.
+//! Code that compares each entry with each other one takes minutes here.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn labels_that_all_change() {
     };
     // It is woken by a label, of which each event has many.
     let watch = format!("{CONFIG_MAPS}?watch=true&timeoutSeconds=300&labelSelector=b1");
-    let followed = tokio::spawn(raw.get(watch).into_future());
+    let _followed = server.raw().get(watch).stream().await;
     assert_eq!(code(raw.post(CONFIG_MAPS, &labelled("a")), "a create").await, 201);
     for mark in ["b", "c"] {
         assert_eq!(code(raw.put(format!("{CONFIG_MAPS}/a"), &labelled(mark)), "an update").await, 200);
@@ -50,7 +50,6 @@ async fn labels_that_all_change() {
     }
     assert_eq!(code(raw.delete(format!("{CONFIG_MAPS}/a")), "a deletion").await, 200);
     others_are_answered(&raw, "a deletion").await;
-    followed.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
