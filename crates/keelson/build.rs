@@ -1,4 +1,4 @@
-//! Tells the program which commit it is built from: `KEELSON_COMMIT` and `KEELSON_COMMIT_DATE`.
+//! The commit that the program is built from: `KEELSON_COMMIT` and `KEELSON_COMMIT_DATE`.
 //!
 //! Builds that are released have it: those of the profiles `release` and `dist`. A debug build has none, since every commit would
 //! otherwise rebuild all test programs of this package. Set in the environment of the build, both variables are taken as they are,
@@ -38,7 +38,7 @@ fn of_repository() -> Option<(String, String)> {
     if root.canonicalize().ok()? != workspace {
         return None;
     }
-    // Each commit and checkout adds a line to this file. Where it is missing, the script runs with each build.
+    // Each commit and checkout adds a line to this file. Without it the script runs with each build.
     let log = git(&workspace, &["rev-parse", "--git-path", "logs/HEAD"])?;
     println!("cargo::rerun-if-changed={}", workspace.join(log).display());
     let shown =

@@ -1,4 +1,6 @@
 //! Python packages that tests use: installed by pip into directories of ours, from whatever index pip is configured with.
+//!
+//! Each has a directory to itself below `target/tools`, which its test gets as `PYTHONPATH`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

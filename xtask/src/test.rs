@@ -20,7 +20,7 @@ use crate::{console, definitions, helm, kopf, kubectl, run, servers};
 /// Tells the tests where kubectl is; the test kit reads it.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
 
-/// What the tests find in their environment.
+/// The environment of the tests.
 #[derive(Default)]
 struct Prepared {
     variables: Vec<(&'static str, OsString)>,
@@ -127,7 +127,7 @@ fn names_a_package(args: &[String]) -> bool {
     args.iter().take_while(|a| *a != "--").any(|a| a == "-p" || a.starts_with("--package"))
 }
 
-/// Whether all targets of the packages are meant, and all tests of them.
+/// Returns true if all targets of the packages are meant, and all tests of them.
 fn names_no_target(args: &[String]) -> bool {
     !args.iter().any(|a| {
         ["--", "--lib", "--bins", "--bin", "--test", "--tests", "--example", "--examples"].contains(&a.as_str())

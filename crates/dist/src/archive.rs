@@ -1,4 +1,6 @@
 //! Archives that are the same bytes whenever they are made of the same files: tar, gzip, and the `ar` of Debian packages.
+//!
+//! Entries have the time of the release, no owner's name, and an order of their own.
 
 use std::io::Write as _;
 

@@ -1,4 +1,6 @@
 //! The Helm chart as an archive, and the plain manifests.
+//!
+//! Both come from `packaging/`, where the versions of a release have place holders.
 
 use std::path::Path;
 

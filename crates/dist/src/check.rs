@@ -1,5 +1,5 @@
 //! Checks of packages in clean roots: installed as an administrator installs them, started as the user that they make, and asked by
-//! kubectl. What this machine has no tools for is named as not run.
+//! kubectl. A check without its tools on this machine is named as not run.
 
 mod roots;
 mod server;
@@ -23,7 +23,7 @@ enum Outcome {
     NotRun(String),
 }
 
-/// Where the packages are, and the tools that check them.
+/// The release under check, and the tools for it.
 struct Bench<'b> {
     release: &'b Release,
     /// The C library that the programs may need at most; `None` where they were built for that of this machine.

@@ -1,4 +1,6 @@
 //! The files of the packages: what is where on a system, and in the tarball.
+//!
+//! Systems differ in the place of completions and licences alone.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +12,7 @@ use crate::files::Files;
 use crate::programs::Programs;
 use crate::run;
 
-/// Where shells look for completions.
+/// The paths of a completion.
 struct Completion {
     shell: &'static str,
     /// Debian's place.
@@ -54,7 +56,7 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// Those that a program writes about itself, and the licences of what is in it.
+    /// Reads the texts that a program writes about itself.
     ///
     /// # Errors
     /// When the program does not run.

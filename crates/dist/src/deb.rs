@@ -1,4 +1,6 @@
 //! The Debian package: `control.tar.gz` and `data.tar.gz` in an `ar` archive.
+//!
+//! Scripts and overrides of lintian come from `packaging/debian`. Configuration is what `files` marks.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,6 @@
 //! The crates that are in the program: for its bill of materials, its licences, and the list inside it that `cargo audit bin` reads.
+//!
+//! Cargo names them: `cargo tree` those that are built, `cargo metadata` how they hang together, the lock file their hashes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
@@ -36,7 +38,7 @@ pub(crate) struct Dependencies(Vec<Crate>);
 const LICENCE_FILES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];
 
 impl Dependencies {
-    /// Those of the package `keelson` of the workspace at `root`.
+    /// The crates of the package `keelson` of the workspace at `root`.
     ///
     /// # Errors
     /// When cargo can't say what they are.

@@ -1,4 +1,6 @@
 //! The files of a package: their paths, modes and contents, whatever the format that carries them.
+//!
+//! Contents are in memory: the largest is a program of some 30 MB.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +19,7 @@ pub(crate) struct File {
     pub(crate) content: Content,
     /// The user and group of a file that is not root's.
     pub(crate) owner: u32,
-    /// Whether an administrator changes it, so that an upgrade keeps it.
+    /// True for settings, which an upgrade keeps.
     pub(crate) is_configuration: bool,
 }
 

@@ -52,7 +52,7 @@ struct Cli {
     /// Make the archive for envtest only, with its index.
     #[arg(long)]
     envtest: bool,
-    /// Where the archive for envtest will be fetched from, for its index.
+    /// The address of the archive for envtest, for its index.
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     address: String,
     /// Build for the C library of this machine rather than for the oldest that is supported.
@@ -69,7 +69,7 @@ struct Cli {
     check: bool,
 }
 
-/// What can be made.
+/// A kind of package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Package {
     /// Programs, manual and completions in a tar.

@@ -1,7 +1,7 @@
 //! The image, as a tar of an OCI layout, which `docker load`, `podman load`, `skopeo` and `crane` read. No daemon makes it.
 //!
-//! It holds the program, the C library that it loads, and the authorities of the web, all of them readable by everyone, and nothing that
-//! has to be written but the data directory. There is no shell in it.
+//! It holds the program, the C library that it loads, and the authorities of the web. The server writes to its data directory
+//! alone. There is no shell.
 
 use std::path::Path;
 use std::process::Command;
@@ -178,7 +178,7 @@ impl Base {
             _ => format!("usr/lib/{machine}"),
         };
         files.copy(format!("{place}/{library}"), 0o755, &found)?;
-        // Where this library is, the loader looks without being told.
+        // Every program with this library has a loader.
         if library == "libc.so.6" {
             let loader = if machine.starts_with("x86_64") { "ld-linux-x86-64.so.2" } else { "ld-linux-aarch64.so.1" };
             self.add(files, loader)?;

@@ -54,7 +54,7 @@ impl Programs {
         Self::of(&built, root, library, stage)
     }
 
-    /// Those in a directory that were built before.
+    /// Takes programs that were built before from a directory.
     ///
     /// # Errors
     /// When they are not there, or need a newer C library than they should.

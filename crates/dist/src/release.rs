@@ -1,4 +1,6 @@
 //! The release that is packed: its version, commit, date and machine, in the words of each format.
+//!
+//! The program itself says its version, the repository its commit. `SOURCE_DATE_EPOCH` and `KEELSON_COMMIT` override the latter.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use crate::run;
 
-/// What names a release.
+/// The names of a release.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     /// The version of the workspace, such as `0.1.0`.
@@ -49,7 +51,7 @@ impl Release {
         format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
     }
 
-    /// The same in the words of changelogs: `Fri, 27 Nov 2026 10:00:00 +0000`.
+    /// The time of the release as changelogs have it: `Fri, 27 Nov 2026 10:00:00 +0000`.
     pub(crate) fn rfc2822(&self) -> String {
         const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
         const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -1,4 +1,6 @@
 //! The RPM package, in the format of rpm 4: a lead, a header of digests, the header, and a cpio archive in gzip.
+//!
+//! Scripts come from `packaging/rpm`. Numbers of entries are those of rpm's `rpmtag.h`.
 
 mod header;
 mod payload;

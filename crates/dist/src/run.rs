@@ -1,4 +1,6 @@
 //! Other programs: started with their standard input closed, and their output shown where they fail.
+//!
+//! No step waits for input: packages are made on machines without a terminal.
 
 use std::process::{Command, Stdio};
 
@@ -31,7 +33,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether there is a program of this name.
+/// Returns true if a program of this name is on the path.
 pub(crate) fn has(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).any(|directory| directory.join(program).is_file())

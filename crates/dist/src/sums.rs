@@ -1,4 +1,6 @@
 //! Checksums of all packages in one list, and the signature of that list.
+//!
+//! minisign signs the list, not each package, so that one signature covers a release.
 
 use std::path::Path;
 use std::process::Command;

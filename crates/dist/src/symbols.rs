@@ -1,4 +1,6 @@
 //! The oldest C library that a program runs on, read out of the versions of the symbols that it imports.
+//!
+//! objdump lists them. A program runs on every C library that is as new as its newest symbol.
 
 use std::fmt;
 use std::path::Path;
@@ -24,7 +26,7 @@ impl fmt::Display for Glibc {
 /// The oldest version that has all symbols of a program.
 ///
 /// # Errors
-/// Where objdump is missing, or the program is linked statically.
+/// When objdump is missing, or the program is linked statically.
 pub(crate) fn needed(program: &Path) -> Result<Glibc> {
     let symbols = run::output(Command::new("objdump").arg("-T").arg(program)).context("objdump is in binutils")?;
     newest(&symbols).with_context(|| format!("{} imports nothing of the C library", program.display()))
@@ -33,7 +35,7 @@ pub(crate) fn needed(program: &Path) -> Result<Glibc> {
 /// The libraries that a program loads.
 ///
 /// # Errors
-/// Where objdump is missing.
+/// When objdump is missing.
 pub(crate) fn libraries(program: &Path) -> Result<Vec<String>> {
     let headers = run::output(Command::new("objdump").arg("-p").arg(program))?;
     let needed = headers.lines().filter_map(|line| line.trim().strip_prefix("NEEDED"));

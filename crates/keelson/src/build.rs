@@ -1,4 +1,6 @@
 //! The release and the commit of this program, as its build script found them.
+//!
+//! Debug builds have no commit, and `--version` leaves it out.
 
 use std::sync::LazyLock;
 

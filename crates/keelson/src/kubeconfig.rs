@@ -19,7 +19,7 @@ pub(crate) fn print(data_dir: &Path, server: Option<&str>) -> anyhow::Result<()>
     std::io::stdout().lock().write_all(text.as_bytes()).context("writing to standard output")
 }
 
-/// The same kubeconfig for another address of the server.
+/// The kubeconfig with another address of the server.
 fn with_server(text: &str, server: &str) -> String {
     let line = |line: &str| match line.split_once("server: ") {
         Some((indent, _)) if indent.trim().is_empty() => format!("{indent}server: {server}\n"),

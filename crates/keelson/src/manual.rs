@@ -1,4 +1,6 @@
 //! `keelson completion` and `keelson man-pages`: the command line described for shells and for `man`.
+//!
+//! Packages have both as files; `cargo xtask dist` runs these commands to make them.
 
 use std::io::Write as _;
 use std::path::Path;

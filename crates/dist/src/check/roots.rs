@@ -1,4 +1,6 @@
 //! Directories that stand for the root of another machine.
+//!
+//! A clean Debian is fetched once by debootstrap and copied for each check.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,7 +83,7 @@ impl Root {
     }
 }
 
-/// Where apt of this machine fetches packages, and of which release.
+/// The mirror and the release of this machine's apt.
 fn mirror() -> Result<(String, String)> {
     let targets = run::output(Command::new("apt-get").args([
         "indextargets",

@@ -1,4 +1,6 @@
 //! A server that a package has brought, started and asked.
+//!
+//! The server has a free port of the loopback address, and ends with its handle.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -9,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::run;
 
-/// How long a server may take to answer.
+/// The longest time until a server is ready.
 const START: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(200);
 

@@ -1,4 +1,6 @@
 //! A header of an RPM package: an index of numbered entries, and the store that they point into.
+//!
+//! All numbers are big-endian, and values begin at multiples of their size.
 
 /// A header whose entries are added in any order.
 pub(super) struct Header {

@@ -1,4 +1,6 @@
 //! The files of an RPM package: a cpio archive of the kind `newc`.
+//!
+//! Its entries have the numbers and the order of the header's list of files.
 
 use std::fmt::Write as _;
 
@@ -26,7 +28,7 @@ pub(super) fn mode(file: &File) -> u16 {
     kind | u16::try_from(file.mode & 0o7777).unwrap_or_default()
 }
 
-/// What the archive has of a file: of a link, where it leads.
+/// The content of a file in the archive; of a link, its target.
 pub(super) fn content(file: &File) -> &[u8] {
     match &file.content {
         Content::Bytes(bytes) => bytes,
