@@ -23,6 +23,9 @@ enum Outcome {
     NotRun(String),
 }
 
+/// A check of the package in a file.
+type Check = fn(&Bench<'_>, &Path) -> Result<Outcome>;
+
 /// The release under check, and the tools for it.
 struct Bench<'b> {
     release: &'b Release,
@@ -41,7 +44,7 @@ pub(crate) fn all(release: &Release, library: Library, target: &Path, kubectl: O
     let kubectl = kubectl.context("--kubectl names the kubectl that sends the requests")?;
     let promised = (library == Library::Oldest).then_some(OLDEST);
     let bench = Bench { release, promised, roots: target.join("dist/roots"), kubectl };
-    let checks: [(String, fn(&Bench<'_>, &Path) -> Result<Outcome>); 4] = [
+    let checks: [(String, Check); 4] = [
         (format!("{}.tar.gz", release.stem()), tarball),
         (deb::file_name(release), debian),
         (rpm::file_name(release), fedora),

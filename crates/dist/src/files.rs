@@ -3,6 +3,7 @@
 //! Contents are in memory: the largest is a program of some 30 MB.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,8 +99,13 @@ impl Files {
     fn insert(&mut self, path: String, mode: u32, content: Content) -> &mut File {
         let file = File { mode, content, owner: 0, is_configuration: false };
         // A second entry of a path replaces the first.
-        self.0.insert(path.clone(), file);
-        self.0.get_mut(&path).expect("it was inserted")
+        match self.0.entry(path) {
+            Entry::Occupied(mut there) => {
+                there.insert(file);
+                there.into_mut()
+            }
+            Entry::Vacant(free) => free.insert(file),
+        }
     }
 }
 
