@@ -220,7 +220,7 @@ pub(crate) struct Serve {
     pub(crate) allow_other_keys: bool,
     /// A directory with the keys that all servers on a store share: ca.crt, ca.key, sa.key and sa.pub. Each start copies them into the
     /// data directory.
-    #[arg(long, env = "KEELSON_SHARED_KEYS_DIR")]
+    #[arg(long, env = "KEELSON_SHARED_KEYS_DIR", requires = "store")]
     pub(crate) shared_keys_dir: Option<PathBuf>,
     /// One more DNS name or IP address for the serving certificate. May be repeated.
     #[arg(long, env = "KEELSON_TLS_SAN", value_parser = list::<String>)]

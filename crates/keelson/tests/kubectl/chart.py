@@ -23,7 +23,7 @@ def lint(path):
         if report["errors"] or serious:
             sys.exit(f"lint: {report}")
     loaded = chart.Chart.load(path)
-    for wrong in ({"replicas": 0}, {"replica": 3}, {"replicas": 3}, {"env": {"A": 1}}):
+    for wrong in ({"replicas": 0}, {"replica": 3}, {"replicas": 3}, {"keys": {"secretName": "k"}}, {"env": {"A": 1}}):
         try:
             loaded.validate_schema(wrong)
             loaded.render(wrong)
