@@ -9,11 +9,14 @@ mod ci;
 mod console;
 mod definitions;
 mod deny;
+mod dist;
 mod docs;
 mod fuzz;
+mod helm;
 mod kopf;
 mod kubectl;
 mod markdown;
+mod python;
 mod registry;
 mod run;
 mod servers;
@@ -39,6 +42,9 @@ struct Cli {
 enum Task {
     /// Fetch what the tests need, then run every test.
     Test {
+        /// Leave out the tests that need servers of others, a browser or fetched files; under cargo-nextest where it is installed.
+        #[arg(long)]
+        fast: bool,
         /// Passed on to `cargo test` (`-p CRATE` narrows the run; after `--` come filters for the tests).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -52,6 +58,12 @@ enum Task {
     /// Build the release binaries and measure a fresh server.
     Bench {
         /// Passed on to `keelson-bench` (try `--help`).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Make the packages of a release, into target/dist/packages.
+    Dist {
+        /// Passed on to `keelson-dist` (try `--help`).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -101,11 +113,13 @@ fn main() -> ExitCode {
 fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
     match task {
-        Task::Test { args } => test::test(&workspace, &args),
+        Task::Test { fast: false, args } => test::test(&workspace, &args),
+        Task::Test { fast: true, args } => test::fast(&workspace, &args),
         Task::Tidy => tidy::tidy(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Deny => deny::deny(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Ci => ci::ci(&workspace),
         Task::Bench { args } => bench::bench(&workspace, &args),
+        Task::Dist { args } => dist::dist(&workspace, &args),
         Task::Fuzz { args } => fuzz::fuzz(&workspace, &args),
         Task::Docs { write } => docs::docs(&workspace, write),
         Task::Console { check: false } => console::build(&workspace).map(|()| ExitCode::SUCCESS),

@@ -110,6 +110,11 @@ pub(crate) struct Servers {
     pub(crate) missing: Vec<String>,
 }
 
+/// The variables that name them.
+pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
+    MAKES.into_iter().map(|make| make.variable)
+}
+
 /// Finds or fetches all of them.
 pub(crate) fn find(workspace: &Workspace) -> Result<Servers> {
     let mut servers = Servers { variables: Vec::new(), missing: Vec::new() };

@@ -1,77 +1,162 @@
 //! `cargo xtask test`: prepares what the tests need, then hands over to `cargo test`.
 //!
 //! Nothing is printed after cargo's own closing lines, so that whoever reads the end of the output reads the result; but for
-//! the tests that are unstable, and those that could not run.
+//! the tests that are unstable, and those that could not run. `--fast` leaves out servers of others, the browser, and whatever
+//! else is fetched, and runs under cargo-nextest where that is installed. All tests run under `cargo test`: those of one
+//! program share a PostgreSQL and an etcd, and nextest would start both once for each test.
 
 mod unstable;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
 
 use self::unstable::Failures;
 use crate::workspace::Workspace;
-use crate::{console, definitions, kopf, kubectl, run, servers};
+use crate::{console, definitions, helm, kopf, kubectl, run, servers};
 
 /// Tells the tests where kubectl is; the test kit reads it.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
 
+/// The environment of the tests.
+#[derive(Default)]
+struct Prepared {
+    variables: Vec<(&'static str, OsString)>,
+    /// One sentence for each thing whose tests can't run.
+    missing: Vec<String>,
+}
+
 pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
-    let kubectl = kubectl::find(workspace)?;
-    let mut servers = servers::find(workspace)?;
-    let (others, missing) = kubectl::others::find(workspace);
-    let others = std::env::join_paths(others).context("a path has a colon in it")?;
-    servers.missing.extend(missing);
-    let definitions = definitions::find(workspace).unwrap_or_else(|missing| {
-        servers.missing.push(missing);
-        PathBuf::new()
-    });
-    let checker = console::checker(workspace).unwrap_or_else(|missing| {
-        servers.missing.push(missing);
-        PathBuf::new()
-    });
-    let kopf = kopf::find(workspace).unwrap_or_else(|missing| {
-        servers.missing.push(missing);
-        PathBuf::new()
-    });
-    let selected = if names_a_package(args) { None } else { Some("--workspace") };
-    let prepared = || {
-        let mut command = run::cargo();
-        command.current_dir(&workspace.root).args(["test", "--locked"]);
-        command
-            .env(KUBECTL_VARIABLE, &kubectl)
-            .env(kubectl::others::VARIABLE, &others)
-            .envs(servers.variables.iter().cloned());
-        command.env(definitions::VARIABLE, &definitions).env(console::CHECKER_VARIABLE, &checker);
-        command.env(kopf::VARIABLE, &kopf);
+    let prepared = Prepared::whole(workspace)?;
+    let selected = selection(args);
+    let command = || {
+        let mut command = prepared.command(workspace, &["test", "--locked"]);
         // What is chosen decides with which features everything is built, so it stays the same when tests are run again.
         command.args(selected);
         command
     };
-    let mut command = prepared();
-    command.arg("--no-fail-fast");
+    let mut all = command();
+    all.arg("--no-fail-fast");
     let mut failures = Failures::default();
-    let passed = run::read(command.args(args), |line| failures.read(line))?
-        || failures.pass_alone(selected.is_some(), prepared)?;
-    servers.missing.iter().for_each(|missing| eprintln!("{missing}"));
+    let passed =
+        run::read(all.args(args), |line| failures.read(line))? || failures.pass_alone(selected.is_some(), command)?;
+    prepared.missing.iter().for_each(|missing| eprintln!("{missing}"));
     Ok(run::code(passed))
+}
+
+/// Runs the tests that need no server of another make.
+pub(crate) fn fast(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
+    let prepared = Prepared::fast(workspace)?;
+    let has_nextest = run::output(run::cargo().args(["nextest", "--version"])).is_ok();
+    let programs: &[&str] = if has_nextest {
+        &["nextest", "run", "--locked", "--no-fail-fast"]
+    } else {
+        &["test", "--locked", "--no-fail-fast"]
+    };
+    let mut command = prepared.command(workspace, programs);
+    command.args(selection(args)).args(args);
+    // nextest runs no examples of documentation.
+    let documentation = (has_nextest && names_no_target(args)).then(|| {
+        let mut command = prepared.command(workspace, &["test", "--locked", "--doc"]);
+        command.args(selection(args)).args(args);
+        command
+    });
+    let passed = run::shown(&mut command)? && documentation.map_or(Ok(true), |mut command| run::shown(&mut command))?;
+    Ok(run::code(passed))
+}
+
+impl Prepared {
+    /// All that can be had on this machine.
+    fn whole(workspace: &Workspace) -> Result<Self> {
+        let mut prepared = Self::kubectl(workspace)?;
+        let servers = servers::find(workspace)?;
+        prepared.missing.extend(servers.missing);
+        prepared.variables.extend(servers.variables.into_iter().map(|(name, path)| (name, path.into())));
+        let (others, missing) = kubectl::others::find(workspace);
+        let others = std::env::join_paths(others).context("a path has a colon in it")?;
+        prepared.variables.push((kubectl::others::VARIABLE, others));
+        prepared.missing.extend(missing);
+        prepared.add(definitions::VARIABLE, definitions::find(workspace));
+        prepared.add(console::CHECKER_VARIABLE, console::checker(workspace));
+        prepared.add(kopf::VARIABLE, kopf::find(workspace));
+        prepared.add(helm::VARIABLE, helm::find(workspace));
+        Ok(prepared)
+    }
+
+    /// kubectl alone. Empty variables say that the rest is not there.
+    fn fast(workspace: &Workspace) -> Result<Self> {
+        let mut prepared = Self::kubectl(workspace)?;
+        let fetched = [
+            kubectl::others::VARIABLE,
+            definitions::VARIABLE,
+            console::CHECKER_VARIABLE,
+            kopf::VARIABLE,
+            helm::VARIABLE,
+        ];
+        prepared.variables.extend(servers::variables().chain(fetched).map(|name| (name, OsString::new())));
+        Ok(prepared)
+    }
+
+    fn kubectl(workspace: &Workspace) -> Result<Self> {
+        let kubectl = kubectl::find(workspace)?;
+        Ok(Self { variables: vec![(KUBECTL_VARIABLE, kubectl.into())], missing: Vec::new() })
+    }
+
+    fn add(&mut self, variable: &'static str, found: std::result::Result<PathBuf, String>) {
+        let path = found.unwrap_or_else(|missing| {
+            self.missing.push(missing);
+            PathBuf::new()
+        });
+        self.variables.push((variable, path.into()));
+    }
+
+    fn command(&self, workspace: &Workspace, args: &[&str]) -> Command {
+        let mut command = run::cargo();
+        command.current_dir(&workspace.root).args(args).envs(self.variables.iter().cloned());
+        command
+    }
+}
+
+fn selection(args: &[String]) -> Option<&'static str> {
+    if names_a_package(args) { None } else { Some("--workspace") }
 }
 
 fn names_a_package(args: &[String]) -> bool {
     args.iter().take_while(|a| *a != "--").any(|a| a == "-p" || a.starts_with("--package"))
 }
 
+/// Returns true if all targets of the packages are meant, and all tests of them.
+fn names_no_target(args: &[String]) -> bool {
+    !args.iter().any(|a| {
+        ["--", "--lib", "--bins", "--bin", "--test", "--tests", "--example", "--examples"].contains(&a.as_str())
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::names_a_package;
+    use super::{names_a_package, names_no_target};
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
 
     #[test]
     fn a_package_is_seen_before_the_separator_only() {
-        let check = |line: &str| names_a_package(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let check = |line: &str| names_a_package(&words(line));
         assert!(check("-p keelson"));
         assert!(check("--package=keelson"));
         assert!(!check("chunk -- -p"));
         assert!(!check(""));
+    }
+
+    #[test]
+    fn documentation_is_tested_where_no_target_is_named() {
+        let check = |line: &str| names_no_target(&words(line));
+        assert!(check(""));
+        assert!(check("-p keelson-meta"));
+        assert!(!check("-p keelson --test lists"));
+        assert!(!check("-- chunk"));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use keelson_controllers::{Backoff, Client, Outcome, Queue, SERVER_MANAGER, follow};
 use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
@@ -99,7 +100,11 @@ impl Aggregator {
     }
 
     /// Follows the APIServices until the server stops.
-    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+    pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self: Arc<Self>, stopping: CancellationToken) {
         let caller = self.client.caller();
         let following = follow(&self.registry, caller, &self.services, FieldSelector::default(), |service| {
             self.changed.lock().insert(service.name().to_owned());

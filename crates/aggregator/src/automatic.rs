@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_controllers::{Backoff, Outcome, Queue, RegisteredServers, Stored, follow};
 use keelson_meta::field_selector::FieldSelector;
@@ -91,7 +92,11 @@ impl AutomaticServices {
     }
 
     /// Keeps them until told to stop.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let registry = self.aggregator.registry();
         let mut changes = registry.surfaces().changes();
         changes.mark_unchanged();

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use keelson_cache::Entry;
 use keelson_controllers::{Backoff, Outcome, Queue, follow};
@@ -75,7 +76,11 @@ impl Availability {
     }
 
     /// Checks until told to stop.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let (registry, client) = (self.aggregator.registry(), self.aggregator.client());
         let follow = |target, seen| follow(registry, client.caller(), target, FieldSelector::default(), seen);
         let changed = |entry: &Entry| self.note(&ApiService::read(entry));

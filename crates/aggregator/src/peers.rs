@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_controllers::{
     Backoff, Client, IDENTITY_LABEL, IDENTITY_VALUE, Life, Outcome, Queue, RegisteredServer, RegisteredServers,
@@ -230,7 +231,11 @@ impl PeerServers {
     }
 
     /// Follows them until the server stops.
-    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+    pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self: Arc<Self>, stopping: CancellationToken) {
         let client = Client::of_server(self.aggregator.registry().clone(), SERVER_MANAGER);
         let leases = client.collection("coordination.k8s.io", "v1", "leases", Some("kube-system"));
         let Ok(leases) = leases.inspect_err(|error| tracing::error!(%error, "peers can't be found")) else { return };

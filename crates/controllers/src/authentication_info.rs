@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_access::{AuthenticationInfo, RequestHeaders};
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Map, Value, json};
@@ -59,7 +60,11 @@ impl AuthenticationPublication {
     }
 
     /// Runs until the server stops.
-    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+    pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self: Arc<Self>, stopping: CancellationToken) {
         let Ok(target) = self.client.collection("", "v1", "configmaps", Some(NAMESPACE)) else { return };
         let selector = FieldSelector::exact("metadata.name", NAME);
         let following = follow(&self.registry, self.client.caller(), &target, selector, |_| self.queue.add(()));

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
@@ -142,7 +143,11 @@ impl Bootstrap {
     }
 
     /// Runs until everything is made, or the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let all = async {
             let steps = HOOKS.iter().enumerate().map(|(place, (name, hook))| self.take(place, name, *hook));
             futures::future::join_all(steps).await;

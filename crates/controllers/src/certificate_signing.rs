@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use futures::future::BoxFuture;
 use keelson_access::user::MASTERS;
 use keelson_access::{CertificateRequest, ClientSigner, KeyUsages};
 use keelson_meta::field_selector::FieldSelector;
@@ -60,7 +61,11 @@ impl CertificateSigning {
     }
 
     /// Runs until the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let seen = |entry: &keelson_cache::Entry| self.queue.add(entry.name().to_owned());
         let following = follow(&self.registry, self.client.caller(), &self.requests, FieldSelector::default(), seen);
         let work = self.queue.run(WORKERS, |name| self.turn(name));

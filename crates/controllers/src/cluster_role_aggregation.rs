@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::Value;
 use keelson_meta::label_selector::LabelSelector;
@@ -49,7 +50,11 @@ impl ClusterRoleAggregation {
     }
 
     /// Runs until the server stops.
-    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+    pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self: Arc<Self>, stopping: CancellationToken) {
         let following =
             follow(&self.registry, self.client.caller(), &self.roles, FieldSelector::default(), |_| self.queue.add(()));
         let work = self.queue.run(1, |()| self.turn());

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
@@ -24,7 +25,27 @@ pub async fn follow(
     caller: &Caller,
     target: &Target,
     field_selector: FieldSelector,
-    seen: impl Fn(&Entry),
+    seen: impl Fn(&Entry) + Send + Sync,
+) -> Infallible {
+    follow_boxed(registry, caller, target, field_selector, &seen).await
+}
+
+fn follow_boxed<'f>(
+    registry: &'f Registry,
+    caller: &'f Caller,
+    target: &'f Target,
+    field_selector: FieldSelector,
+    seen: &'f (dyn Fn(&Entry) + Send + Sync),
+) -> BoxFuture<'f, Infallible> {
+    Box::pin(follow_each(registry, caller, target, field_selector, seen))
+}
+
+async fn follow_each(
+    registry: &Registry,
+    caller: &Caller,
+    target: &Target,
+    field_selector: FieldSelector,
+    seen: &(dyn Fn(&Entry) + Send + Sync),
 ) -> Infallible {
     // What exists is told first.
     let options = ListOptions {
@@ -37,7 +58,7 @@ pub async fn follow(
     let mut pace = Pace::new(FOLLOW_AGAIN);
     loop {
         pace.turn().await;
-        if let Err(error) = watch(registry, caller, target, &options, &seen).await {
+        if let Err(error) = watch(registry, caller, target, &options, seen).await {
             warn_repeated!(target.group_resource(); resource = %target.group_resource(), %error, "following objects failed and is begun anew");
         }
     }
@@ -56,7 +77,7 @@ async fn watch(
     caller: &Caller,
     target: &Target,
     options: &ListOptions,
-    seen: &impl Fn(&Entry),
+    seen: &(dyn Fn(&Entry) + Send + Sync),
 ) -> Result<(), ApiError> {
     let mut watch = registry.watch(target, caller, options).await?;
     while let Some(outputs) = watch.next().await {

@@ -18,6 +18,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use keelson_cache::TooOld;
 use keelson_meta::ApiError;
@@ -112,7 +113,11 @@ impl GarbageCollection {
     }
 
     /// Runs until the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let collect = self.visits.here.run(AT_ONCE, |id| self.turn(id, Worker::Here));
         let collect_elsewhere = self.visits.elsewhere.run(AT_ONCE_ELSEWHERE, |id| self.turn(id, Worker::Elsewhere));
         tokio::select! {

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures::future::BoxFuture;
 use keelson_meta::json::{Value, json};
 use keelson_meta::names::label_value_faults;
 use keelson_meta::{ApiError, Object, Random, Revision};
@@ -128,7 +129,11 @@ impl IdentityLease {
 
     /// Renews the identity until the server stops, and registers anew whenever it is lost, unless another process of this
     /// name has it: then the fence is closed.
-    pub async fn run(mut self, stopping: CancellationToken) -> Self {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, Self> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(mut self, stopping: CancellationToken) -> Self {
         let fence = self.fence.clone();
         tokio::select! {
             () = self.keep(&stopping) => {}

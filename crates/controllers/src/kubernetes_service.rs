@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
@@ -53,7 +54,11 @@ impl KubernetesService {
     }
 
     /// Runs until the server stops, and takes its address away then.
-    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+    pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self: Arc<Self>, stopping: CancellationToken) {
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // The bootstrap has done it once.

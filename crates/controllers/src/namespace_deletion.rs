@@ -11,6 +11,7 @@ mod contents;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_meta::ApiError;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_registry::{Caller, Registry, Target};
@@ -76,7 +77,11 @@ impl NamespaceDeletion {
     }
 
     /// Runs until the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let empty = self.queue.run(AT_ONCE, |namespace| self.turn(namespace));
         let following =
             follow(&self.registry, self.client.caller(), &self.namespaces, FieldSelector::default(), |entry| {

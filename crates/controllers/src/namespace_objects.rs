@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
@@ -85,7 +86,11 @@ impl NamespaceObjects {
     }
 
     /// Runs until the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let (Ok(namespaces), Ok(objects)) =
             (self.client.collection("", "v1", "namespaces", None), self.client.collection("", "v1", self.plural, None))
         else {

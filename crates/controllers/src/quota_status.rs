@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_cache::{Collection, Entry, Scope, WatchCursor};
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::json;
@@ -74,7 +75,11 @@ impl QuotaStatus {
     }
 
     /// Runs until the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let Ok(quotas) = self.client.collection("", "v1", "resourcequotas", None) else { return };
         let all = FieldSelector::default();
         let of_quotas = follow(&self.registry, self.client.caller(), &quotas, all, |entry| {

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_controllers::{Backoff, Client, Queue, SERVER_MANAGER};
 use keelson_meta::options::{ListOptions, ResourceVersionMatch};
@@ -117,7 +118,11 @@ impl Extensions {
     }
 
     /// Follows the definitions until the server stops.
-    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+    pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self: Arc<Self>, stopping: CancellationToken) {
         let telling = self.statuses.run(WRITES_AT_ONCE, |name| self.tell(name));
         tokio::select! {
             () = stopping.cancelled() => {}
@@ -128,7 +133,11 @@ impl Extensions {
 
     /// Deletes the objects of definitions that are being deleted, until told to stop. Of the servers on a store one does it: each would
     /// ask for every object, and all but the first in vain.
-    pub async fn empty_definitions(self: Arc<Self>, stopping: CancellationToken) {
+    pub fn empty_definitions(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.empty_definitions_until(stopping))
+    }
+
+    async fn empty_definitions_until(self: Arc<Self>, stopping: CancellationToken) {
         let queue = Arc::new(Queue::new("crd_finalizer", EMPTYING_BACKOFF));
         // ORDER: the queue is there before it is looked what is known, so that nothing falls in between.
         *self.emptying.lock() = Some(queue.clone());

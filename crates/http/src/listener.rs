@@ -29,6 +29,7 @@ use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -116,7 +117,11 @@ struct Shared {
 /// Serves `pipeline` on `port` until its stopping token is cancelled, then for at most the time for stopping more.
 ///
 /// The port is bound by the caller, who so learns its number and can report a failure.
-pub async fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) {
+pub fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) -> BoxFuture<'static, ()> {
+    Box::pin(serve_until_stopped(port, tls, pipeline, limits))
+}
+
+async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) {
     let metrics = pipeline.metrics().edge().clone();
     let stopping = pipeline.stopping().clone();
     let answers = Arc::new(Answers::new(&limits, metrics.clone()));

@@ -3,6 +3,8 @@
 //! Clients compare it with their own to decide what they may use, so it names the release whose API this server has; the
 //! build metadata behind it says that it is keelson.
 
+use std::sync::OnceLock;
+
 use keelson_meta::json::{Value, json};
 
 /// The Kubernetes version that the API follows. The build metadata after `+` says that it is not the reference; a `-`
@@ -13,8 +15,35 @@ const MINOR: &str = "36";
 /// The oldest minor version whose clients and components work with this server.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 
+/// The date where the program does not know the commit that it was built from.
+const NO_DATE: &str = "1970-01-01T00:00:00Z";
+
+static BUILD: OnceLock<Build> = OnceLock::new();
+
+/// The source that the program was built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// The commit; empty where the build did not know it.
+    pub commit: &'static str,
+    /// The time of the commit, in UTC as RFC 3339 has it; empty where the build did not know it.
+    pub date: &'static str,
+}
+
+impl Build {
+    const UNKNOWN: Self = Self { commit: "", date: "" };
+
+    /// Publishes it as the build of this process, in `/version` and in the metrics. The first call counts.
+    pub fn publish(self) {
+        let _first = BUILD.set(self);
+    }
+}
+
 /// The document at `/version`. All fields that clients may require are there; `goVersion` has no meaning here.
 pub fn document() -> Value {
+    described(*BUILD.get().unwrap_or(&Build::UNKNOWN))
+}
+
+fn described(build: Build) -> Value {
     json!({
         "major": MAJOR,
         "minor": MINOR,
@@ -23,9 +52,9 @@ pub fn document() -> Value {
         "minCompatibilityMajor": MAJOR,
         "minCompatibilityMinor": MIN_COMPATIBILITY_MINOR,
         "gitVersion": GIT_VERSION,
-        "gitCommit": option_env!("KEELSON_GIT_COMMIT").unwrap_or_default(),
+        "gitCommit": build.commit,
         "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z",
+        "buildDate": if build.date.is_empty() { NO_DATE } else { build.date },
         "goVersion": "none",
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, architecture()),
@@ -38,5 +67,20 @@ fn architecture() -> &'static str {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_commit_and_its_date() {
+        let check = |build, commit: &str, date: &str| {
+            let document = described(build);
+            assert_eq!((document["gitCommit"].as_str(), document["buildDate"].as_str()), (Some(commit), Some(date)));
+        };
+        check(Build { commit: "4c0ffee", date: "2026-11-27T10:00:00Z" }, "4c0ffee", "2026-11-27T10:00:00Z");
+        check(Build::UNKNOWN, "", NO_DATE);
     }
 }

@@ -18,8 +18,11 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use keelson_meta::control_characters::acts;
 use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
+
+use crate::build;
 
 pub(crate) use kinds::{Joined, List, OrNever};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
@@ -29,19 +32,24 @@ const MAX_THREADS: i64 = 4096;
 
 /// A Kubernetes API server for very large collections.
 #[derive(Parser)]
-#[command(name = "keelson", version, propagate_version = true)]
+#[command(name = "keelson", version = build::version(), propagate_version = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 impl Args {
+    /// The command with all that belongs to it.
+    pub(crate) fn definition() -> clap::Command {
+        kinds::uniform(Self::command())
+    }
+
     /// Reads a command line, the name of the program first.
     ///
     /// # Errors
     /// When it can't be read, or asks for help or the version.
     pub(crate) fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
-        let matches = kinds::uniform(Self::command()).try_get_matches_from(line)?;
+        let matches = Self::definition().try_get_matches_from(line)?;
         Self::from_arg_matches(&matches)
     }
 }
@@ -59,6 +67,26 @@ pub(crate) enum Command {
     /// New keys for a rotation, in files that a server does not read yet.
     #[command(subcommand)]
     Keys(Keys),
+    /// Print the administrator's kubeconfig, which a server writes into its data directory.
+    Kubeconfig {
+        /// The data directory of the server.
+        #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
+        data_dir: PathBuf,
+        /// Where the server is reached, such as https://api.example.org:6443; as it is in the file unless given.
+        #[arg(long)]
+        server: Option<String>,
+    },
+    /// Print a script for a shell that completes the commands and flags of this one.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the manual, a page for each command, into a directory.
+    #[command(hide = true)]
+    ManPages {
+        /// The directory, which must be there.
+        directory: PathBuf,
+    },
 }
 
 #[derive(Subcommand)]
@@ -192,6 +220,10 @@ pub(crate) struct Serve {
     /// certificates, serving certificates, tokens of service accounts.
     #[arg(long, env = "KEELSON_ALLOW_OTHER_KEYS")]
     pub(crate) allow_other_keys: bool,
+    /// A directory with the keys that all servers on a store share: ca.crt, ca.key, sa.key and sa.pub. Each start copies them into the
+    /// data directory.
+    #[arg(long, env = "KEELSON_SHARED_KEYS_DIR", requires = "store")]
+    pub(crate) shared_keys_dir: Option<PathBuf>,
     /// One more DNS name or IP address for the serving certificate. May be repeated.
     #[arg(long, env = "KEELSON_TLS_SAN", value_parser = list::<String>)]
     pub(crate) tls_san: Vec<List<String>>,
@@ -469,7 +501,7 @@ mod tests {
         let line = ["keelson", "serve"].into_iter().chain(flags.split_whitespace());
         match Args::read(line).unwrap_or_else(|error| panic!("{flags}: {error}")).command {
             Command::Serve(serve) => serve,
-            Command::Storage(_) | Command::User(_) | Command::Keys(_) => panic!("{flags}: it is serve"),
+            _ => panic!("{flags}: it is serve"),
         }
     }
 

@@ -3,13 +3,17 @@
 //! It parses the command line and hands over; everything that a server is made of is in `keelson-server`.
 
 mod args;
+mod build;
 mod descriptors;
 mod keys;
+mod kubeconfig;
 mod log_fields;
+mod manual;
 mod memory;
 mod output;
 mod private_file;
 mod serve;
+mod shared_keys;
 mod storage;
 mod storage_versions;
 mod user;
@@ -26,12 +30,16 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return unread(&error),
     };
+    build::publish();
     let done = match args.command {
         Command::Serve(serve) => serve::run(*serve),
         Command::Storage(storage) => storage::run(storage),
         Command::User(User::Create(settings)) => user::create(&settings),
         Command::User(User::List(settings)) => user::list(&settings),
         Command::Keys(keys) => keys::run(keys),
+        Command::Kubeconfig { data_dir, server } => kubeconfig::print(&data_dir, server.as_deref()),
+        Command::Completion { shell } => manual::complete(shell),
+        Command::ManPages { directory } => manual::write_pages(&directory),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

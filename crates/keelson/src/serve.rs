@@ -21,6 +21,7 @@ use crate::descriptors;
 use crate::log_fields::EscapedFields;
 use crate::memory;
 use crate::output::{self, JsonLog, Log};
+use crate::shared_keys;
 use crate::storage_versions::StorageVersions;
 
 /// How long a server that can't go on may take to stop in order, and any server to end work that is left when it has stopped,
@@ -49,6 +50,9 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
 
 async fn serve(args: Serve) -> anyhow::Result<()> {
     let data_dir = std::path::absolute(&args.data_dir).context("finding the data directory")?;
+    if let Some(shared) = &args.shared_keys_dir {
+        shared_keys::install(shared, &data_dir).context("--shared-keys-dir")?;
+    }
     let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone().joined());
     let mut config = config(args, &versions, &data_dir)?;
     let room = descriptors::raise();

@@ -13,9 +13,14 @@ mod walk;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::{Args, Command};
+
+/// The command line, for its manual.
+pub fn definition() -> clap::Command {
+    Args::command()
+}
 
 /// Runs the command with the arguments of the process.
 pub fn main() -> ExitCode {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -275,7 +276,18 @@ impl RestClient {
     }
 
     /// Sends a request as soon as it may be under way, and reads the response, of so many bytes at the most.
-    async fn exchange(
+    fn exchange<'r>(
+        &'r self,
+        request: &'r Request<Full<Bytes>>,
+        url: &'r str,
+        most: usize,
+        until: Instant,
+    ) -> BoxFuture<'r, Result<RestResponse, CallError>> {
+        // Boxed here, so that the clients of HTTP are compiled into this crate alone.
+        Box::pin(self.exchange_until(request, url, most, until))
+    }
+
+    async fn exchange_until(
         &self,
         request: &Request<Full<Bytes>>,
         url: &str,

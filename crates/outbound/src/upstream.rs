@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -147,6 +148,9 @@ impl fmt::Debug for Upstream {
     }
 }
 
+/// The answer to a request that is passed on. Boxed, so that the clients of HTTP are compiled into this crate alone.
+type Forwarding<'u> = BoxFuture<'u, Result<(Response<ForwardedBody>, ForwardPermit), ForwardError>>;
+
 impl Upstream {
     pub(crate) fn new(authority: String, dialer: &Dialer, limits: ForwardLimits) -> Self {
         let upgrading = client(dialer.with_protocols(&[HTTP1]), SMALL);
@@ -172,7 +176,11 @@ impl Upstream {
     ///
     /// # Errors
     /// When there is no head of an answer.
-    pub async fn forward(
+    pub fn forward(&self, parts: Parts, body: Option<ForwardBody>) -> Forwarding<'_> {
+        Box::pin(self.forward_exclusive(parts, body))
+    }
+
+    async fn forward_exclusive(
         &self,
         parts: Parts,
         body: Option<ForwardBody>,
@@ -210,7 +218,11 @@ impl Upstream {
     ///
     /// # Errors
     /// When there is no head of an answer.
-    pub async fn forward_shared(
+    pub fn forward_shared(&self, parts: Parts, body: Option<ForwardBody>) -> Forwarding<'_> {
+        Box::pin(self.forward_pooled(parts, body))
+    }
+
+    async fn forward_pooled(
         &self,
         parts: Parts,
         body: Option<ForwardBody>,

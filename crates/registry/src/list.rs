@@ -13,8 +13,9 @@ mod token_form;
 
 use std::sync::Arc;
 
-use futures::TryStreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, TryStreamExt as _};
 use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::{Entry, RangeCursor};
 use keelson_meta::options::ListOptions;
@@ -140,7 +141,17 @@ impl Registry {
     }
 
     /// The same for the server's own use, whoever is served by it. Its tokens are those of the caller of this name, who has these rights.
-    pub(crate) async fn read_list(
+    pub(crate) fn read_list<'l>(
+        &'l self,
+        target: &'l Target,
+        options: &'l ListOptions,
+        caller: &'l str,
+        rights: PartialRights,
+    ) -> BoxFuture<'l, Result<ListPage, ApiError>> {
+        self.read_planned_list(target, options, caller, rights).boxed()
+    }
+
+    async fn read_planned_list(
         &self,
         target: &Target,
         options: &ListOptions,

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_codec::StoredObject;
 use keelson_meta::go_format::quote;
@@ -161,7 +162,15 @@ impl VersionedView {
     }
 
     /// Objects of one version in this one. The converter gets those that are neither kept nor part of a call under way.
-    async fn asked(&self, objects: &[StoredObject], reuse: Reuse) -> Result<Vec<StoredObject>, ApiError> {
+    fn asked<'o>(
+        &'o self,
+        objects: &'o [StoredObject],
+        reuse: Reuse,
+    ) -> BoxFuture<'o, Result<Vec<StoredObject>, ApiError>> {
+        Box::pin(self.kept_or_asked(objects, reuse))
+    }
+
+    async fn kept_or_asked(&self, objects: &[StoredObject], reuse: Reuse) -> Result<Vec<StoredObject>, ApiError> {
         let Some((kept, version)) = self.resource.kept(&self.version) else { return self.ask(objects).await };
         let mut found = vec![None; objects.len()];
         loop {

@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_cache::{Collection, CursorBatch, Entry, Event, FrameKind, RangeCursor, TooOld, WatchCursor};
 use keelson_meta::error::ExpiredKind;
 use keelson_meta::options::{ListOptions, RequestedVersion};
@@ -155,7 +156,16 @@ impl Registry {
         caller.in_time(self.begin_watch(target, options, Some(query))).await
     }
 
-    async fn begin_watch(
+    fn begin_watch<'w>(
+        &'w self,
+        target: &'w Target,
+        options: &'w ListOptions,
+        query: Option<&'w Query>,
+    ) -> BoxFuture<'w, Result<WatchStream, ApiError>> {
+        Box::pin(self.begin_chosen_watch(target, options, query))
+    }
+
+    async fn begin_chosen_watch(
         &self,
         target: &Target,
         options: &ListOptions,

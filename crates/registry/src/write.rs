@@ -17,6 +17,8 @@ mod stages;
 
 use async_trait::async_trait;
 use commit::{Commit, unsettled};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_codec::stored::StoredObject;
 use keelson_meta::error::ConflictKind;
@@ -217,12 +219,14 @@ impl Registry {
     /// # Errors
     /// 404 when there is no such object and the write makes none, 409 when the object never holds still, 504 at the caller's
     /// deadline, when a commit that is under way may still take effect; otherwise what the proposal and the stages say.
-    pub(crate) async fn write(
-        &self,
-        request: &WriteRequest<'_>,
-        proposal: &mut dyn Proposal,
-    ) -> Result<Written, ApiError> {
-        request.caller.in_time(self.write_until_done(request, proposal)).await
+    pub(crate) fn write<'w>(
+        &'w self,
+        request: &'w WriteRequest<'w>,
+        proposal: &'w mut dyn Proposal,
+    ) -> BoxFuture<'w, Result<Written, ApiError>> {
+        // Boxed, as all that other crates call here for long work: the body of an async function is compiled into each unit of each
+        // crate that polls it, and this one is the largest.
+        request.caller.in_time(self.write_until_done(request, proposal)).boxed()
     }
 
     async fn write_until_done(

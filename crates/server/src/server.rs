@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use futures::future::BoxFuture;
 use keelson_access::FileReads;
 use keelson_access::pki::{self, Pki, PkiError, Saved, Unsaved};
 use keelson_aggregator::Aggregator;
@@ -115,8 +116,8 @@ impl Server {
     /// # Errors
     /// When the store can't be opened, certificates can't be read or made, the address is taken, or servers that run on the
     /// store would not accept what this one signs.
-    pub async fn start(config: Config) -> anyhow::Result<RunningServer> {
-        Prepared::new(config).await?.take_place().await
+    pub fn start(config: Config) -> BoxFuture<'static, anyhow::Result<RunningServer>> {
+        Box::pin(async { Prepared::new(config).await?.take_place().await })
     }
 
     /// The same, unless it is told to stop while it loads what it will serve: `None` then. Told later it starts all the same, and is to
@@ -138,7 +139,12 @@ impl Server {
 }
 
 impl Prepared {
-    async fn new(config: Config) -> anyhow::Result<Self> {
+    /// Boxed, as [`take_place`](Self::take_place) is: all of a start is compiled into this crate alone.
+    fn new(config: Config) -> BoxFuture<'static, anyhow::Result<Self>> {
+        Box::pin(Self::prepare(config))
+    }
+
+    async fn prepare(config: Config) -> anyhow::Result<Self> {
         // ORDER: before anything is made in the directory.
         let least = config.store.check_there(config.data_dir.as_deref(), config.accept_loss)?;
         data_directory::warn_of_other_store(&config);
@@ -206,7 +212,11 @@ impl Prepared {
     }
 
     /// Takes its place among the servers on the store, and runs.
-    async fn take_place(mut self) -> anyhow::Result<RunningServer> {
+    fn take_place(self) -> BoxFuture<'static, anyhow::Result<RunningServer>> {
+        Box::pin(self.take_place_and_run())
+    }
+
+    async fn take_place_and_run(mut self) -> anyhow::Result<RunningServer> {
         controllers::check_advertised(&self.config);
         // ORDER: whatever else can fail comes before this server takes its name. A process that has it gives way for good, so
         // nothing would be left that runs.
@@ -412,7 +422,11 @@ impl RunningServer {
     }
 
     /// Stops: no new requests, lists in flight end, watches are closed cleanly.
-    pub async fn shutdown(mut self) {
+    pub fn shutdown(self) -> BoxFuture<'static, ()> {
+        Box::pin(self.stop())
+    }
+
+    async fn stop(mut self) {
         tracing::info!(server_id = self.server_id, "stopping: requests in flight end, watches are closed");
         self.serving.answered().await;
         self.audit.answered.cancel();

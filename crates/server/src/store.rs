@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use futures::future::BoxFuture;
 use keelson_http::metrics::Sample;
 use keelson_meta::Revision;
 use keelson_storage::memory::MemoryStore;
@@ -192,7 +193,16 @@ impl StoreConfig {
         self.open_with(how, supervisor, &StoreRoom::default()).await
     }
 
-    async fn open_with(&self, how: Opening, supervisor: &Supervisor, room: &StoreRoom) -> anyhow::Result<Opened> {
+    fn open_with<'o>(
+        &'o self,
+        how: Opening,
+        supervisor: &'o Supervisor,
+        room: &'o StoreRoom,
+    ) -> BoxFuture<'o, anyhow::Result<Opened>> {
+        Box::pin(self.open_engine(how, supervisor, room))
+    }
+
+    async fn open_engine(&self, how: Opening, supervisor: &Supervisor, room: &StoreRoom) -> anyhow::Result<Opened> {
         let Opening { least, accept_loss, existing, is_target } = how;
         let first = is_target.then(copy::unfinished);
         Ok(match self {

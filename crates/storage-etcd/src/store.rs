@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use keelson_meta::{Clock, Random, Revision};
 use keelson_storage::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, StoreKey, Tail,
@@ -62,7 +63,12 @@ impl EtcdStore {
     ///
     /// # Errors
     /// A sentence for the operator: no answer, no trust, a wrong password, too old.
-    pub async fn open(config: EtcdConfig) -> Result<Self, OpenError> {
+    pub fn open(config: EtcdConfig) -> BoxFuture<'static, Result<Self, OpenError>> {
+        // Boxed, so that the client of gRPC is compiled into this crate alone.
+        Box::pin(Self::connect(config))
+    }
+
+    async fn connect(config: EtcdConfig) -> Result<Self, OpenError> {
         let counters = Arc::new(EtcdCounters::default());
         let client = Client::new(&config, counters)?;
         let user = config.login.as_ref().map_or_else(|| "us".to_owned(), |login| format!("user {:?}", login.user));

@@ -220,13 +220,15 @@ impl Supervisor {
     }
 
     /// Starts a task that must not end before `stopping` is cancelled.
+    ///
+    /// The work is boxed, here and in a [`TaskGroup`]: the runtime's code for a task is compiled once, not once for each task.
     pub fn spawn<T: Send + 'static>(
         &self,
         task: &'static str,
         stopping: &CancellationToken,
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<Option<T>> {
-        tokio::spawn(self.watch(task, stopping, work))
+        tokio::spawn(self.watch(task, stopping, work.boxed()))
     }
 
     /// Starts a task that may end when its work is done.
@@ -235,7 +237,7 @@ impl Supervisor {
         task: &'static str,
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<Option<T>> {
-        tokio::spawn(self.watch_finite(task, work))
+        tokio::spawn(self.watch_finite(task, work.boxed()))
     }
 
     /// Starts a thread, which has the task's name, that must not end before `stopping` is cancelled.

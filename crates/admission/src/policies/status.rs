@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_controllers::{Backoff, Client, Outcome, Queue, follow};
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Map, Value, json};
@@ -42,7 +43,11 @@ impl PolicyStatus {
     }
 
     /// Runs until the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let all = FieldSelector::default();
         let following = follow(&self.registry, self.client.caller(), &self.policies, all, |entry| {
             self.queue.add(entry.name().to_owned());

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, Object};
@@ -75,7 +76,11 @@ impl StorageVersionCollection {
     }
 
     /// Runs until told to stop.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let caller = self.client.caller();
         let all = FieldSelector::default;
         let versions = follow(&self.registry, caller, &self.versions, all(), |version| {

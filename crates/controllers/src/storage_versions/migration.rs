@@ -18,6 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::{Value, json};
 use keelson_meta::label_selector::LabelSelector;
@@ -127,7 +128,11 @@ impl StorageVersionMigrator {
     }
 
     /// Runs until told to stop. What is under way then goes on where it was when somebody else runs it.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let (caller, all) = (self.client.caller(), FieldSelector::default);
         let versions =
             follow(&self.registry, caller, &self.versions, all(), |version| self.add_version(version.name()));

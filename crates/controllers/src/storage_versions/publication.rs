@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keelson_cache::Entry;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::json::Value;
@@ -116,7 +117,11 @@ impl StorageVersionPublication {
     }
 
     /// Publishes what is stored now, and again whatever changes, until the server stops.
-    pub async fn run(self, stopping: CancellationToken) {
+    pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(stopping))
+    }
+
+    async fn run_until(self, stopping: CancellationToken) {
         let (mut changes, mut closings) = (self.registry.surfaces().changes(), self.registry.encodings_closed());
         let following = async {
             let mut last = Arc::default();

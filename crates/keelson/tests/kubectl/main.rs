@@ -15,6 +15,7 @@ mod editing;
 mod field;
 mod installing;
 mod nodes;
+mod packaging;
 mod plugin;
 mod reading;
 mod refusals;

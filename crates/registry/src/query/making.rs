@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use keelson_cache::{CatchingUp, Collection, Entry, Found, Gathered, Places, Room, Sight, Snapshot, Turn, View};
 use keelson_meta::ApiError;
 use keelson_supervision::{outcome, turns};
@@ -48,7 +49,11 @@ pub(super) async fn shown(sought: &Sought) -> Result<(Shown, usize), ApiError> {
 ///
 /// # Errors
 /// 400 when it can't be told where some of the objects stand, and where that takes too much memory; 429 where it does so now.
-pub(super) async fn view_of(sought: &Sought) -> Result<(View, usize), ApiError> {
+pub(super) fn view_of(sought: &Sought) -> BoxFuture<'_, Result<(View, usize), ApiError>> {
+    Box::pin(kept_or_made(sought))
+}
+
+async fn kept_or_made(sought: &Sought) -> Result<(View, usize), ApiError> {
     let Sought { collection, snapshot, wanted, owner } = sought;
     if let Found::Exact(view) = collection.find_view(&wanted.name, snapshot) {
         return Ok((view, 0));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use keelson_meta::Revision;
 use keelson_storage::store::unix_seconds;
 use keelson_storage::{
@@ -94,7 +95,12 @@ impl PostgresStore {
     ///
     /// # Errors
     /// When the database can't be reached within some seconds, was written by a newer keelson, or refuses.
-    pub async fn open(config: PostgresConfig) -> Result<Self, PostgresError> {
+    pub fn open(config: PostgresConfig) -> BoxFuture<'static, Result<Self, PostgresError>> {
+        // Boxed, so that the client of PostgreSQL is compiled into this crate alone.
+        Box::pin(Self::connect(config))
+    }
+
+    async fn connect(config: PostgresConfig) -> Result<Self, PostgresError> {
         let connector = Arc::new(Connector::new(&config));
         let connected = connector.patiently(|| connector.connect(Purpose::Read)).await;
         let (client, driver) = connected.map_err(|unreached| PostgresError::Connect(unreached.why))?;

@@ -1,0 +1,62 @@
+//! `keelson completion` and `keelson man-pages`: the command line described for shells and for `man`.
+//!
+//! Packages have both as files; `cargo xtask dist` runs these commands to make them.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::args::Args;
+
+/// Prints the script that completes the command in a shell.
+///
+/// # Errors
+/// When it can't be written.
+pub(crate) fn complete(shell: Shell) -> anyhow::Result<()> {
+    std::io::stdout().lock().write_all(&completion(shell)).context("writing to standard output")
+}
+
+/// Writes a page for each command into a directory, and one for the plugin of kubectl.
+///
+/// # Errors
+/// When a page can't be written.
+pub(crate) fn write_pages(directory: &Path) -> anyhow::Result<()> {
+    let writing = || format!("writing into {}", directory.display());
+    clap_mangen::generate_to(Args::definition(), directory).with_context(writing)?;
+    let mut page = Vec::new();
+    Man::new(keelson_kubectl::definition().name("kubectl-keelson")).render(&mut page).context("writing a page")?;
+    std::fs::write(directory.join("kubectl-keelson.1"), page).with_context(writing)
+}
+
+fn completion(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::definition(), "keelson", &mut script);
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_completes_flags_of_the_server() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = String::from_utf8(completion(shell)).unwrap();
+            assert!(script.contains("data-dir") && script.contains("keelson"), "{shell}");
+            assert!(!script.contains("man-pages"), "{shell}: hidden commands are not offered");
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_page() {
+        let directory = tempfile::tempdir().unwrap();
+        write_pages(directory.path()).unwrap();
+        let page = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+        assert!(page("keelson.1").contains(".SH NAME"));
+        assert!(page("keelson-serve.1").contains("data\\-dir"));
+        assert!(page("kubectl-keelson.1").contains("kubectl"));
+    }
+}

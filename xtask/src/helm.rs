@@ -1,0 +1,29 @@
+//! The library of Helm by which the tests install the chart: in the directory that a variable names, or fetched into one of ours.
+//!
+//! A machine without it can still run every other test: what is missing is a sentence here, not a failure.
+
+use std::path::PathBuf;
+
+use crate::python::Package;
+use crate::workspace::Workspace;
+
+/// Names the directory in which Python finds it: set by the user to choose one, and by us for the tests. Empty says that there is none.
+pub(crate) const VARIABLE: &str = "KEELSON_TEST_HELM";
+
+/// The library of Helm 4, with a module of Python that calls it.
+const PACKAGE: Package<'_> =
+    Package { name: "helm-python-sdk", version: "0.2.2", check: &["-c", "import helm_python.chart"] };
+
+/// The directory that has it; the error says what is missing and how to get it.
+pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
+    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return Ok(PathBuf::from(path));
+    }
+    PACKAGE.install(workspace, &[&format!("{}=={}", PACKAGE.name, PACKAGE.version)]).map_err(|error| {
+        format!(
+            "the tests of the chart were NOT run: {} is not here ({error:#})\n\
+             \x20 either make `python3 -m pip` work (Python 3.10 or newer), or set {VARIABLE} to a directory that has it",
+            PACKAGE.name
+        )
+    })
+}

