@@ -7,6 +7,7 @@ mod access;
 mod audit;
 mod front_proxy;
 mod kinds;
+mod startup;
 mod store;
 
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
 
 pub(crate) use kinds::{Joined, List, OrNever};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
+pub(crate) use startup::{Output, WatchedProcess};
 
 /// More threads than processors are of no use, and no machine has more of these.
 const MAX_THREADS: i64 = 4096;
@@ -151,6 +153,8 @@ pub(crate) struct Serve {
     /// The directory for the store, certificates, keys and the kubeconfig.
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
     pub(crate) data_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) startup: startup::Startup,
     /// Where to keep objects: sqlite:DIRECTORY (the data directory unless given), memory:, postgres://USER:PASSWORD@HOST/DATABASE
     /// or etcd://HOST:2379. Certificates and the kubeconfig live in the data directory in any case.
     // Read later: what clap can't read it repeats, and this may hold a password.
@@ -467,7 +471,7 @@ mod tests {
         let line = ["keelson", "serve"].into_iter().chain(flags.split_whitespace());
         match Args::read(line).unwrap_or_else(|error| panic!("{flags}: {error}")).command {
             Command::Serve(serve) => serve,
-            Command::Storage(_) | Command::User(_) | Command::Keys(_) => panic!("{flags}: it is serve"),
+            _ => panic!("{flags}: it is serve"),
         }
     }
 

@@ -15,6 +15,7 @@ mod output;
 mod restarts;
 mod runtime_config;
 mod settings;
+mod startup;
 mod store_metrics;
 mod supervision;
 mod users;
