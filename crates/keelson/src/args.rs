@@ -44,6 +44,20 @@ impl Args {
         let matches = kinds::uniform(Self::command()).try_get_matches_from(line)?;
         Self::from_arg_matches(&matches)
     }
+
+    /// Reads a command line that a program made, and no environment variables.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub(crate) fn read_without_environment(line: Vec<String>) -> Result<Self, clap::Error> {
+        let matches = kinds::without_environment(kinds::uniform(Self::command())).try_get_matches_from(line)?;
+        Self::from_arg_matches(&matches)
+    }
+
+    /// The command `serve`, for the help of its flags.
+    pub(crate) fn serve_command() -> clap::Command {
+        Serve::augment_args(clap::Command::new("serve"))
+    }
 }
 
 #[derive(Subcommand)]
@@ -59,6 +73,20 @@ pub(crate) enum Command {
     /// New keys for a rotation, in files that a server does not read yet.
     #[command(subcommand)]
     Keys(Keys),
+    /// Start a server by the flags of kube-apiserver. A copy of this program that is called kube-apiserver does the same.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    KubeApiserver(PassedOn),
+    /// Start a stand-in for etcd, on which kube-apiserver starts in tests. A copy of this program that is called etcd does the same.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Etcd(PassedOn),
+}
+
+/// A command line that another reader reads.
+#[derive(ClapArgs)]
+pub(crate) struct PassedOn {
+    /// Flags of that program; --help lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 #[derive(Subcommand)]

@@ -1,10 +1,12 @@
 //! The `keelson` command: a Kubernetes API server, and the tools for its store.
 //!
-//! It parses the command line and hands over; everything that a server is made of is in `keelson-server`.
+//! It parses the command line and hands over; everything that a server is made of is in `keelson-server`. Under the names
+//! `kube-apiserver` and `etcd` it is a drop-in for these programs in tests.
 
 mod args;
 mod descriptors;
 mod keys;
+mod kube_apiserver;
 mod log_fields;
 mod memory;
 mod output;
@@ -16,6 +18,7 @@ mod storage;
 mod storage_versions;
 mod user;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::args::{Args, Command, User};
@@ -24,6 +27,9 @@ use crate::args::{Args, Command, User};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = by_name() {
+        return code;
+    }
     let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => return unread(&error),
@@ -34,6 +40,8 @@ fn main() -> ExitCode {
         Command::User(User::Create(settings)) => user::create(&settings),
         Command::User(User::List(settings)) => user::list(&settings),
         Command::Keys(keys) => keys::run(keys),
+        Command::KubeApiserver(line) => return kube_apiserver::run(line.arguments),
+        Command::Etcd(line) => return keelson_etcd_double::run(line.arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,6 +49,17 @@ fn main() -> ExitCode {
             complain(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Runs the program whose name this one was given, if it is another's.
+fn by_name() -> Option<ExitCode> {
+    let mut line = std::env::args_os();
+    let program = PathBuf::from(line.next()?);
+    match program.file_name()?.to_str()? {
+        "kube-apiserver" => Some(kube_apiserver::run(line)),
+        "etcd" => Some(keelson_etcd_double::run(line)),
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ mod audit;
 mod audit_webhook;
 mod console;
 mod copy;
+mod envtest;
 mod hot_loops;
 mod log_lines;
 mod memory;
