@@ -9,6 +9,7 @@ mod front_proxy;
 mod kinds;
 mod startup;
 mod store;
+mod tools;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,6 +24,7 @@ use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
 pub(crate) use kinds::{Joined, List, OrNever};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
 pub(crate) use startup::{Output, WatchedProcess};
+pub(crate) use tools::{Demo, Doctor, PrintKubeconfig, PrintToken};
 
 /// More threads than processors are of no use, and no machine has more of these.
 const MAX_THREADS: i64 = 4096;
@@ -73,6 +75,16 @@ pub(crate) enum Command {
     /// New keys for a rotation, in files that a server does not read yet.
     #[command(subcommand)]
     Keys(Keys),
+    /// Look at a data directory, its store and certificates, the port and the clock, and say what is wrong and what to do about it. Exits
+    /// with 1 where something is wrong.
+    Doctor(Doctor),
+    /// Fill a server with a made-up cluster: nodes, namespaces, workloads with their pods and events, and custom resources. Giving the
+    /// command again completes it.
+    Demo(Demo),
+    /// Print the kubeconfig of the administrator.
+    Kubeconfig(PrintKubeconfig),
+    /// Print a bearer token of a service account, with which a browser signs in at the console.
+    Token(PrintToken),
     /// Start a server by the flags of kube-apiserver. A copy of this program that is called kube-apiserver does the same.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     KubeApiserver(PassedOn),

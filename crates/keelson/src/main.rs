@@ -4,9 +4,12 @@
 //! `kube-apiserver` and `etcd` it is a drop-in for these programs in tests.
 
 mod args;
+mod demo;
 mod descriptors;
+mod doctor;
 mod keys;
 mod kube_apiserver;
+mod kubeconfig;
 mod log_fields;
 mod memory;
 mod output;
@@ -16,6 +19,7 @@ mod ready_file;
 mod serve;
 mod storage;
 mod storage_versions;
+mod token;
 mod user;
 
 use std::path::PathBuf;
@@ -40,6 +44,10 @@ fn main() -> ExitCode {
         Command::User(User::Create(settings)) => user::create(&settings),
         Command::User(User::List(settings)) => user::list(&settings),
         Command::Keys(keys) => keys::run(keys),
+        Command::Doctor(settings) => doctor::run(&settings),
+        Command::Demo(settings) => demo::run(&settings),
+        Command::Kubeconfig(settings) => kubeconfig::run(&settings),
+        Command::Token(settings) => token::run(&settings),
         Command::KubeApiserver(line) => return kube_apiserver::run(line.arguments),
         Command::Etcd(line) => return keelson_etcd_double::run(line.arguments),
     };

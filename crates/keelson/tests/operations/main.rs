@@ -9,6 +9,7 @@ mod audit_webhook;
 mod console;
 mod copy;
 mod envtest;
+mod first_steps;
 mod hot_loops;
 mod log_lines;
 mod memory;
