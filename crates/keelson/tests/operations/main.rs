@@ -11,6 +11,7 @@ mod copy;
 mod envtest;
 mod first_steps;
 mod hot_loops;
+mod language_packages;
 mod log_lines;
 mod memory;
 mod output;
