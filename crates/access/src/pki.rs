@@ -34,7 +34,7 @@ use crate::user::MASTERS;
 use files::Durability;
 use maker::Maker;
 
-pub use ends::{CertificateEnd, ending_within, first_end};
+pub use ends::{CertificateEnd, ending_within, first_end, last_begin};
 pub use issue::KeyAndCertificate;
 pub use key_text::KeyTextError;
 pub use renewal::{Renewal, RenewalTime};

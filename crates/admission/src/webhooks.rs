@@ -198,7 +198,7 @@ impl Webhooks {
             stage: self.kind.as_str(),
             operation: attributes.operation,
         };
-        let met = self.conditions.timed(key, || hook.conditions.are_met(&scene.variables(true, None)));
+        let met = self.conditions.timed(&key, || hook.conditions.are_met(&scene.variables(true, None)));
         if met == Met::No {
             self.stats.excluded(&hook.name, self.kind, attributes.operation);
         }

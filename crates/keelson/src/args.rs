@@ -9,7 +9,9 @@ mod front_proxy;
 mod kinds;
 #[cfg(test)]
 mod reference;
+mod startup;
 mod store;
+mod tools;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,6 +28,8 @@ use crate::build;
 
 pub(crate) use kinds::{Joined, List, OrNever};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
+pub(crate) use startup::{Output, WatchedProcess};
+pub(crate) use tools::{Demo, Doctor, PrintKubeconfig, PrintToken};
 
 /// More threads than processors are of no use, and no machine has more of these.
 const MAX_THREADS: i64 = 4096;
@@ -52,6 +56,20 @@ impl Args {
         let matches = Self::definition().try_get_matches_from(line)?;
         Self::from_arg_matches(&matches)
     }
+
+    /// Reads a command line that a program made, and no environment variables.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub(crate) fn read_without_environment(line: Vec<String>) -> Result<Self, clap::Error> {
+        let matches = kinds::without_environment(kinds::uniform(Self::command())).try_get_matches_from(line)?;
+        Self::from_arg_matches(&matches)
+    }
+
+    /// The command `serve`, for the help of its flags.
+    pub(crate) fn serve_command() -> clap::Command {
+        Serve::augment_args(clap::Command::new("serve"))
+    }
 }
 
 #[derive(Subcommand)]
@@ -67,15 +85,6 @@ pub(crate) enum Command {
     /// New keys for a rotation, in files that a server does not read yet.
     #[command(subcommand)]
     Keys(Keys),
-    /// Print the administrator's kubeconfig, which a server writes into its data directory.
-    Kubeconfig {
-        /// The data directory of the server.
-        #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
-        data_dir: PathBuf,
-        /// Where the server is reached, such as https://api.example.org:6443; as it is in the file unless given.
-        #[arg(long)]
-        server: Option<String>,
-    },
     /// Print a script for a shell that completes the commands and flags of this one.
     Completion {
         /// The shell.
@@ -87,6 +96,30 @@ pub(crate) enum Command {
         /// The directory, which must be there.
         directory: PathBuf,
     },
+    /// Look at a data directory, its store and certificates, the port and the clock, and say what is wrong and what to do about it. Exits
+    /// with 1 where something is wrong.
+    Doctor(Doctor),
+    /// Fill a server with a made-up cluster: nodes, namespaces, workloads with their pods and events, and custom resources. Giving the
+    /// command again completes it.
+    Demo(Demo),
+    /// Print the kubeconfig of the administrator.
+    Kubeconfig(PrintKubeconfig),
+    /// Print a bearer token of a service account, with which a browser signs in at the console.
+    Token(PrintToken),
+    /// Start a server by the flags of kube-apiserver. A copy of this program that is called kube-apiserver does the same.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    KubeApiserver(PassedOn),
+    /// Start a stand-in for etcd, on which kube-apiserver starts in tests. A copy of this program that is called etcd does the same.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Etcd(PassedOn),
+}
+
+/// A command line that another reader reads.
+#[derive(ClapArgs)]
+pub(crate) struct PassedOn {
+    /// Flags of that program; --help lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 #[derive(Subcommand)]
@@ -181,6 +214,8 @@ pub(crate) struct Serve {
     /// The directory for the store, certificates, keys and the kubeconfig.
     #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
     pub(crate) data_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) startup: startup::Startup,
     /// Where to keep objects: sqlite:DIRECTORY (the data directory unless given), memory:, postgres://USER:PASSWORD@HOST/DATABASE
     /// or etcd://HOST:2379. Certificates and the kubeconfig live in the data directory in any case.
     // Read later: what clap can't read it repeats, and this may hold a password.

@@ -1,41 +1,67 @@
-//! `keelson kubeconfig`: the kubeconfig that a server wrote into its data directory, for use on another machine.
+//! `keelson kubeconfig`: the administrator's kubeconfig, for another place, under another name, or with another address of the server.
 //!
-//! An image of the server has no shell that could print the file.
+//! The file holds the administrator's private key. A file that is written is its owner's alone.
 
-use std::io::Write as _;
-use std::path::Path;
+use anyhow::{Context as _, bail};
+use kube::config::Kubeconfig;
+use serde_json::Value;
 
-use anyhow::Context as _;
+use crate::args::PrintKubeconfig;
+use crate::output::{answer, note};
+use crate::private_file;
+use crate::user::kubeconfig_of;
 
-/// Prints the kubeconfig of a data directory, with another address of the server where one is given.
+/// Prints or writes the kubeconfig.
 ///
 /// # Errors
-/// When it can't be read or written.
-pub(crate) fn print(data_dir: &Path, server: Option<&str>) -> anyhow::Result<()> {
-    let file = data_dir.join("kubeconfig");
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("reading {}; --data-dir says where the server keeps it", file.display()))?;
-    let text = server.map_or_else(|| text.clone(), |server| with_server(&text, server));
-    std::io::stdout().lock().write_all(text.as_bytes()).context("writing to standard output")
-}
-
-/// The kubeconfig with another address of the server.
-fn with_server(text: &str, server: &str) -> String {
-    let line = |line: &str| match line.split_once("server: ") {
-        Some((indent, _)) if indent.trim().is_empty() => format!("{indent}server: {server}\n"),
-        _ => format!("{line}\n"),
-    };
-    text.lines().map(line).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_address_alone_is_replaced() {
-        let text = "clusters:\n- cluster:\n    server: https://127.0.0.1:6443\n  name: server: x\n";
-        let expected = "clusters:\n- cluster:\n    server: https://api.example.org\n  name: server: x\n";
-        assert_eq!(with_server(text, "https://api.example.org"), expected);
+/// When there is none, or the new one can't be written.
+pub(crate) fn run(settings: &PrintKubeconfig) -> anyhow::Result<()> {
+    let file = kubeconfig_of(&settings.administrator);
+    if !file.exists() {
+        bail!(
+            "{} is not there: --data-dir names the directory of the server, which writes it when it starts",
+            file.display()
+        );
     }
+    let text = if settings.server.is_none() && settings.name.is_none() {
+        std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?
+    } else {
+        let read = Kubeconfig::read_from(&file).with_context(|| format!("reading {}", file.display()))?;
+        changed(read, settings)?
+    };
+    match &settings.out {
+        Some(out) => {
+            private_file::write(out, &text).with_context(|| format!("writing {}", out.display()))?;
+            note(format_args!("wrote {}", out.display()));
+            Ok(())
+        }
+        None => answer(text.trim_end()),
+    }
+}
+
+/// The file with another address, or other names. Certificate data is embedded already.
+fn changed(mut config: Kubeconfig, settings: &PrintKubeconfig) -> anyhow::Result<String> {
+    let current = config.current_context.clone().context("the file has no current context")?;
+    config.contexts.retain(|context| context.name == current);
+    let Some(context) = config.contexts.first_mut() else { bail!("the file has no context {current}") };
+    let Some(inner) = &mut context.context else { bail!("the context {current} is empty") };
+    let (cluster, user) = (inner.cluster.clone(), inner.user.clone().unwrap_or_default());
+    config.clusters.retain(|it| it.name == cluster);
+    config.auth_infos.retain(|it| it.name == user);
+    if let (Some(url), Some(named)) = (&settings.server, config.clusters.first_mut())
+        && let Some(cluster) = &mut named.cluster
+    {
+        cluster.server = Some(url.clone());
+    }
+    if let Some(name) = &settings.name {
+        inner.cluster.clone_from(name);
+        inner.user = Some(name.clone());
+        context.name.clone_from(name);
+        config.current_context = Some(name.clone());
+        config.clusters.iter_mut().for_each(|it| it.name.clone_from(name));
+        config.auth_infos.iter_mut().for_each(|it| it.name.clone_from(name));
+    }
+    // JSON is YAML, and secrets stand in it as they are in the file.
+    let value: Value = serde_json::to_value(&config).context("writing the kubeconfig")?;
+    serde_json::to_string_pretty(&value).context("writing the kubeconfig")
 }

@@ -1,23 +1,31 @@
 //! The `keelson` command: a Kubernetes API server, and the tools for its store.
 //!
-//! It parses the command line and hands over; everything that a server is made of is in `keelson-server`.
+//! It parses the command line and hands over; everything that a server is made of is in `keelson-server`. Under the names
+//! `kube-apiserver` and `etcd` it is a drop-in for these programs in tests.
 
 mod args;
 mod build;
+mod demo;
 mod descriptors;
+mod doctor;
 mod keys;
+mod kube_apiserver;
 mod kubeconfig;
 mod log_fields;
 mod manual;
 mod memory;
 mod output;
+mod parent;
 mod private_file;
+mod ready_file;
 mod serve;
 mod shared_keys;
 mod storage;
 mod storage_versions;
+mod token;
 mod user;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::args::{Args, Command, User};
@@ -26,6 +34,9 @@ use crate::args::{Args, Command, User};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = by_name() {
+        return code;
+    }
     let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => return unread(&error),
@@ -37,9 +48,14 @@ fn main() -> ExitCode {
         Command::User(User::Create(settings)) => user::create(&settings),
         Command::User(User::List(settings)) => user::list(&settings),
         Command::Keys(keys) => keys::run(keys),
-        Command::Kubeconfig { data_dir, server } => kubeconfig::print(&data_dir, server.as_deref()),
         Command::Completion { shell } => manual::complete(shell),
         Command::ManPages { directory } => manual::write_pages(&directory),
+        Command::Doctor(settings) => doctor::run(&settings),
+        Command::Demo(settings) => demo::run(&settings),
+        Command::Kubeconfig(settings) => kubeconfig::run(&settings),
+        Command::Token(settings) => token::run(&settings),
+        Command::KubeApiserver(line) => return kube_apiserver::run(line.arguments),
+        Command::Etcd(line) => return keelson_etcd_double::run(line.arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,6 +63,17 @@ fn main() -> ExitCode {
             complain(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Runs the program whose name this one was given, if it is another's.
+fn by_name() -> Option<ExitCode> {
+    let mut line = std::env::args_os();
+    let program = PathBuf::from(line.next()?);
+    match program.file_name()?.to_str()? {
+        "kube-apiserver" => Some(kube_apiserver::run(line)),
+        "etcd" => Some(keelson_etcd_double::run(line)),
+        _ => None,
     }
 }
 

@@ -1,26 +1,33 @@
 //! `keelson serve`: from flags to a running server, until a signal stops it.
 //!
-//! The first signal lets requests in flight end. A server that can't go on stops itself in the same way, and is ended after a
-//! while if that hangs.
+//! The first signal lets requests in flight end, and so does the end of the parent process where that is watched. A server that can't
+//! go on stops itself in the same way, and is ended after a while if that hangs.
+
+mod announcement;
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use keelson_server::{
     AdmissionConfiguration, AdmissionPlugins, Config, Proxy, RegistryConfig, RunningServer, Server, ServiceRanges,
     StoreConfig, Switches, TokenKeyFiles, catalogue,
 };
+use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{FeatureGate, Joined as _, LogFormat, Serve};
+use self::announcement::Announcement;
+use crate::args::{FeatureGate, Joined as _, LogFormat, Output, Serve};
 use crate::descriptors;
 use crate::log_fields::EscapedFields;
 use crate::memory;
-use crate::output::{self, JsonLog, Log};
+use crate::output::{JsonLog, Log};
+use crate::parent::Parent;
+use crate::ready_file::ReadyFile;
 use crate::shared_keys;
 use crate::storage_versions::StorageVersions;
 
@@ -28,15 +35,20 @@ use crate::storage_versions::StorageVersions;
 /// before its process is ended as it is.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 
-/// The time that a server may take to be ready before it is announced all the same.
-const READY_PATIENCE: Duration = Duration::from_secs(10);
-
 /// How often the lease of a server is renewed at least while it stands, or more often.
 const RENEWALS_IN_A_LEASE: u32 = 3;
 
-/// Runs the server until SIGINT or SIGTERM, or until it can't go on.
+/// Runs the server until SIGINT or SIGTERM, the end of the watched process, or until it can't go on.
 pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
+    run_noting(args, &[])
+}
+
+/// Runs a server that stands in for another program. It logs `notes` first: settings of that program without an effect here.
+pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
     init_log(args.log_format, args.verbosity);
+    for note in notes {
+        tracing::info!("{note}");
+    }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = args.threads {
         runtime.worker_threads(threads.into());
@@ -48,30 +60,64 @@ pub(crate) fn run(args: Serve) -> anyhow::Result<()> {
     served
 }
 
+/// The directory for keys and the kubeconfig.
+struct DataDirectory {
+    path: PathBuf,
+    /// Removes it at the end.
+    _temporary: Option<TempDir>,
+}
+
+impl DataDirectory {
+    fn of(args: &Serve) -> anyhow::Result<Self> {
+        if args.startup.ephemeral {
+            let made = tempfile::Builder::new().prefix("keelson-").tempdir();
+            let temporary = made.context("making a temporary directory")?;
+            return Ok(Self { path: temporary.path().to_owned(), _temporary: Some(temporary) });
+        }
+        let path = std::path::absolute(&args.data_dir).context("finding the data directory")?;
+        Ok(Self { path, _temporary: None })
+    }
+}
+
 async fn serve(args: Serve) -> anyhow::Result<()> {
-    let data_dir = std::path::absolute(&args.data_dir).context("finding the data directory")?;
+    // ORDER: before the start, which leaves entries in the store that only an end in order removes.
+    let mut signals = Signals::listen(Parent::of(args.startup.exit_with_parent)?)?;
+    let directory = DataDirectory::of(&args)?;
+    let data_dir = directory.path.clone();
+    let mut announcement = Announcement {
+        output: args.startup.output,
+        ready_file: args.startup.ready_file.clone(),
+        data_dir: data_dir.clone(),
+        console: false,
+        beside_audit: false,
+        ephemeral: args.startup.ephemeral,
+    };
+    if let Some(path) = &announcement.ready_file {
+        ReadyFile::clear(path).with_context(|| format!("removing the earlier --ready-file {}", path.display()))?;
+    }
     if let Some(shared) = &args.shared_keys_dir {
         shared_keys::install(shared, &data_dir).context("--shared-keys-dir")?;
     }
     let versions = StorageVersions::new(args.storage_version_file.clone(), args.storage_version.clone().joined());
     let mut config = config(args, &versions, &data_dir)?;
     let room = descriptors::raise();
-    let told = Announced { console: config.console, beside_audit: config.audit.writes_to_standard_output() };
+    announcement.console = config.console;
+    announcement.beside_audit = config.audit.writes_to_standard_output();
+    ensure!(
+        announcement.output != Output::Json || !announcement.beside_audit,
+        "standard output can't have both the line of --output json and the events of --audit-log-path -"
+    );
     config.connections = config.connections.min(room.clients);
     config.outbound_connections = config.outbound_connections.min(room.others);
     config.flow.watches = memory::watches().unwrap_or(config.flow.watches);
-    // ORDER: before the server starts. What it leaves in the store only an end in order takes back.
-    let mut signals = Signals::listen()?;
     let Some(server) = start(config, &mut signals).await? else { return Ok(()) };
-    let announced = async {
-        // It answers already.
-        let is_ready = tokio::time::timeout(READY_PATIENCE, server.ready()).await.is_ok();
-        announce(&server, &data_dir, told, is_ready);
-        std::future::pending::<()>().await;
-    };
+    let mut unannounced = None;
     let fault = tokio::select! {
         () = signals.received() => None,
-        () = announced => None,
+        announced = announcement.make(&server) => {
+            unannounced = announced.err();
+            None
+        }
         failed = versions.follow(&server) => match failed? {},
         why = server.replaced() => Some(why),
         failure = server.failed() => {
@@ -80,9 +126,10 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
         }
     };
     server.shutdown().await;
-    match fault {
-        Some(why) => bail!(why),
-        None => Ok(()),
+    match (fault, unannounced) {
+        (Some(why), _) => bail!(why),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(()),
     }
 }
 
@@ -102,23 +149,25 @@ async fn start(config: Config, signals: &mut Signals) -> anyhow::Result<Option<R
     Ok(None)
 }
 
-/// The signals that ask for an end.
+/// The requests to end: signals, and the end of the watched process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    parent: Parent,
 }
 
 impl Signals {
-    fn listen() -> anyhow::Result<Self> {
+    fn listen(parent: Parent) -> anyhow::Result<Self> {
         let terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-        Ok(Self { terminate, interrupt })
+        Ok(Self { terminate, interrupt, parent })
     }
 
     async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = self.parent.ended() => tracing::info!("the process that --exit-with-parent watches has ended"),
         }
     }
 }
@@ -171,6 +220,7 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     let registry = registry_config(&args, versions)?;
     let store = match args.store.as_deref() {
+        None if args.startup.ephemeral => StoreConfig::Memory,
         Some(url) => StoreConfig::parse(url).context("reading --store")?,
         None => StoreConfig::Sqlite(data_dir.to_owned()),
     };
@@ -181,7 +231,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
         accept_loss: args.accept_loss,
-        store_room: args.store_room.into_room(),
+        store_room: args.store_room.into_room(args.startup.unsafe_no_fsync),
         max_object_bytes: args.max_object_bytes as usize,
         cache_check_interval: args.cache_check_interval.0,
         registry,
@@ -235,41 +285,6 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.pki.front_proxy = args.front_proxy.into_options();
     config.audit = args.audit.into_config();
     Ok(config)
-}
-
-/// What the first lines of a server depend on.
-#[derive(Clone, Copy)]
-struct Announced {
-    console: bool,
-    /// Whether standard output is the log of audit.
-    beside_audit: bool,
-}
-
-/// What whoever starts a server wants to know. It goes to standard output, and to standard error where that is the log of audit.
-fn announce(server: &RunningServer, data_dir: &std::path::Path, told: Announced, is_ready: bool) {
-    let (url, addr) = (server.url(), server.addr());
-    let everywhere = if addr.ip().is_unspecified() { format!(", listening on {addr}") } else { String::new() };
-    let mut lines = vec![
-        if is_ready {
-            format!("keelson is ready on {url}{everywhere}")
-        } else {
-            format!(
-                "keelson listens on {url}{everywhere} and is not ready yet: {url}/readyz?verbose names what it waits for"
-            )
-        },
-        format!("  server id:  {}", server.server_id()),
-        format!("  data:       {}", data_dir.display()),
-    ];
-    if let Some(kubeconfig) = server.kubeconfig() {
-        let kubeconfig = kubeconfig.display();
-        lines.push(format!("  kubeconfig: {kubeconfig}"));
-        lines.push(format!("  try:        kubectl --kubeconfig {kubeconfig} get namespaces"));
-    }
-    if told.console {
-        lines.push(format!("  console:    {url}/console/"));
-    }
-    let tell: fn(String) = if told.beside_audit { output::note } else { output::announce };
-    lines.into_iter().for_each(tell);
 }
 
 fn init_log(format: LogFormat, verbosity: i32) {

@@ -89,14 +89,14 @@ pub(super) fn list(settings: &UserList) -> anyhow::Result<()> {
 }
 
 /// A server, as an administrator reaches it.
-struct Server {
+pub(crate) struct Server {
     client: Client,
     url: String,
     ca_pem: String,
 }
 
 impl Server {
-    async fn of(administrator: &Administrator) -> anyhow::Result<Self> {
+    pub(crate) async fn of(administrator: &Administrator) -> anyhow::Result<Self> {
         let file = kubeconfig_of(administrator);
         let reading =
             || format!("reading {} (--kubeconfig says which; a server writes one into its --data-dir)", file.display());
@@ -117,7 +117,17 @@ impl Server {
         Ok(Self { client, url, ca_pem })
     }
 
-    async fn ask(&self, method: Method, path: &str, kind: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+    pub(crate) fn into_client(self) -> Client {
+        self.client
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
         let bytes = body.map(Value::to_string).unwrap_or_default().into_bytes();
         let request = Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
         let text = self.client.request_text(request.context("writing a request")?).await.map_err(told_of)?;
@@ -243,7 +253,7 @@ fn ca_of(cluster: &Cluster) -> anyhow::Result<String> {
 }
 
 /// The kubeconfig of whoever gives the command.
-fn kubeconfig_of(settings: &Administrator) -> PathBuf {
+pub(crate) fn kubeconfig_of(settings: &Administrator) -> PathBuf {
     let of_server = settings.data_dir.join("kubeconfig");
     let named = || std::env::var_os("KUBECONFIG").filter(|file| !file.is_empty()).map(PathBuf::from);
     match &settings.kubeconfig {
@@ -260,7 +270,7 @@ fn file_of(user: &str) -> PathBuf {
 }
 
 /// A name as it stands in a path.
-fn escaped(name: &str) -> String {
+pub(crate) fn escaped(name: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
         other => format!("%{other:02X}"),

@@ -280,11 +280,11 @@ impl RestClient {
         &'r self,
         request: &'r Request<Full<Bytes>>,
         url: &'r str,
-        most: usize,
+        limits: (Effect, usize),
         until: Instant,
     ) -> BoxFuture<'r, Result<RestResponse, CallError>> {
         // Boxed here, so that the clients of HTTP are compiled into this crate alone.
-        Box::pin(self.exchange_until(request, url, most, until))
+        Box::pin(self.exchange_until(request, url, limits, until))
     }
 
     async fn exchange_until(

@@ -9,8 +9,9 @@ use keelson_http::health::HealthChecks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The pause between two looks at the checks of a server that starts.
-const POLL: Duration = Duration::from_millis(10);
+/// The first pause between two looks at the checks of a server that starts. Each pause is twice as long as the one before, up to the longest.
+const FIRST_POLL: Duration = Duration::from_millis(1);
+const LONGEST_POLL: Duration = Duration::from_millis(8);
 /// The time that a start may take before the log names the checks that it waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,7 +25,7 @@ impl Readiness {
         let (reached, reaches) = watch::channel(false);
         let follow = async move {
             let begun = Instant::now();
-            let mut is_late = false;
+            let (mut is_late, mut pause) = (false, FIRST_POLL);
             loop {
                 let failing = ready.failing();
                 if failing.is_empty() {
@@ -34,7 +35,8 @@ impl Readiness {
                     is_late = true;
                     tracing::warn!(server_id, ?failing, "the server is not ready yet: these checks of /readyz fail");
                 }
-                tokio::time::sleep(POLL).await;
+                tokio::time::sleep(pause).await;
+                pause = LONGEST_POLL.min(pause * 2);
             }
             tracing::info!(server_id, %addr, "the server is ready");
             reached.send_replace(true);

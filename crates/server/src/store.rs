@@ -52,11 +52,19 @@ pub struct StoreRoom {
     pub reserve: Option<u64>,
     /// The disk that the embedded store is on.
     pub disk: Arc<dyn Disk>,
+    /// Acknowledges writes to the embedded store before they are on the disk: for tests.
+    pub unsafe_no_fsync: bool,
 }
 
 impl Default for StoreRoom {
     fn default() -> Self {
-        Self { quota: None, history_bytes: DEFAULT_HISTORY_BYTES, reserve: None, disk: Arc::new(SystemDisk) }
+        Self {
+            quota: None,
+            history_bytes: DEFAULT_HISTORY_BYTES,
+            reserve: None,
+            disk: Arc::new(SystemDisk),
+            unsafe_no_fsync: false,
+        }
     }
 }
 
@@ -221,6 +229,7 @@ impl StoreConfig {
                 settings.supervisor = supervisor.clone();
                 (settings.quota_bytes, settings.history_bytes) = (room.quota, room.history_bytes);
                 (settings.reserve_bytes, settings.disk) = (room.reserve, room.disk.clone());
+                settings.unsafe_no_fsync = room.unsafe_no_fsync;
                 let opened = tokio::task::spawn_blocking(move || SqliteStore::open(settings)).await?;
                 let store = opened.context("opening the store")?;
                 let gauges = store.gauges();

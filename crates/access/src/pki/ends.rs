@@ -56,6 +56,15 @@ pub fn first_end(pem: &str) -> Option<SystemTime> {
     Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok).filter_map(end).min()
 }
 
+/// When the last of the certificates in a text begins; `None` where it holds none that can be read.
+pub fn last_begin(pem: &str) -> Option<SystemTime> {
+    let begin = |block: Pem| {
+        let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
+        Some(issue::instant(certificate.validity().not_before.timestamp()))
+    };
+    Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok).filter_map(begin).max()
+}
+
 /// The certificates that end within this time, the earliest first.
 pub fn ending_within(ends: &[CertificateEnd], time: Duration, now: SystemTime) -> Vec<CertificateEnd> {
     let mut found: Vec<_> = ends.iter().filter(|end| end.not_after < now + time).cloned().collect();

@@ -170,7 +170,7 @@ impl Mutating<'_> {
                 };
                 let (policy_name, binding_name) = (policy.name.clone(), binding.name.clone());
                 let key = PolicyKey { policy: policy_name, binding: binding_name, error, action: "" };
-                self.stats.mutated(key, begun.elapsed());
+                self.stats.mutated(&key, begun.elapsed());
                 match changed {
                     Ok(()) => {}
                     Err(Fault::Mutation(why)) => self.fail(policy, binding, "Invalid", &why),

@@ -89,7 +89,7 @@ impl<'a> Seen<'a> {
                 stage: "validate",
                 operation: self.attributes.operation,
             };
-            self.stats.timed(key, || policy.conditions.are_met(&variables))
+            self.stats.timed(&key, || policy.conditions.are_met(&variables))
         };
         match if policy.conditions.is_empty() { Met::Yes } else { conditions() } {
             Met::Yes => {}

@@ -94,19 +94,19 @@ impl Default for PolicyStats {
 }
 
 impl PolicyStats {
-    pub(crate) fn validated(&self, key: PolicyKey, took: Duration) {
+    pub(crate) fn validated(&self, key: &PolicyKey, took: Duration) {
         observe(&self.validating, key, took);
     }
 
-    pub(crate) fn mutated(&self, key: PolicyKey, took: Duration) {
+    pub(crate) fn mutated(&self, key: &PolicyKey, took: Duration) {
         observe(&self.mutating, key, took);
     }
 
     /// Evaluates match conditions, and counts that.
-    pub(crate) fn timed(&self, key: ConditionKey, evaluate: impl FnOnce() -> Met) -> Met {
+    pub(crate) fn timed(&self, key: &ConditionKey, evaluate: impl FnOnce() -> Met) -> Met {
         let begun = Instant::now();
         let met = evaluate();
-        if let Some(counts) = self.conditions.of(&key, || key.clone()) {
+        if let Some(counts) = self.conditions.of(key, || key.clone()) {
             counts.times.observe_duration(begun.elapsed());
             if matches!(met, Met::Unknown(_)) {
                 counts.errors.increment();
@@ -131,8 +131,8 @@ impl PolicyStats {
     }
 }
 
-fn observe(series: &Series<PolicyKey, AtomicHistogram>, key: PolicyKey, took: Duration) {
-    if let Some(times) = series.of(&key, || key.clone()) {
+fn observe(series: &Series<PolicyKey, AtomicHistogram>, key: &PolicyKey, took: Duration) {
+    if let Some(times) = series.of(key, || key.clone()) {
         times.observe_duration(took);
     }
 }

@@ -171,7 +171,7 @@ impl Judging<'_> {
         let each = took / u32::try_from(expressions).unwrap_or(u32::MAX);
         let note = |error: PolicyError, action: &'static str| {
             let (policy, binding) = (policy.name.clone(), binding.name.clone());
-            self.stats.validated(PolicyKey { policy, binding, error, action }, each);
+            self.stats.validated(&PolicyKey { policy, binding, error, action }, each);
         };
         passed.iter().for_each(|error| note(*error, "allow"));
         for (_, refusal) in refusals {

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::Resettable;
 use clap::{ArgAction, Command};
 
 /// The units of durations, in nanoseconds, the longer names first.
@@ -37,6 +38,11 @@ pub(super) fn uniform(command: Command) -> Command {
         _ => arg,
     });
     command.mut_subcommands(uniform)
+}
+
+/// A command that reads no environment variables.
+pub(super) fn without_environment(command: Command) -> Command {
+    command.mut_args(|arg| arg.env(Resettable::Reset)).mut_subcommands(without_environment)
 }
 
 /// A switch as kube-apiserver takes it, and as environment variables had them before.

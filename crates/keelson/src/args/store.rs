@@ -26,8 +26,9 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    pub(crate) fn into_room(self) -> StoreRoom {
+    pub(crate) fn into_room(self, unsafe_no_fsync: bool) -> StoreRoom {
         StoreRoom {
+            unsafe_no_fsync,
             quota: self.store_quota,
             history_bytes: self.store_history_bytes,
             reserve: self.store_reserve,

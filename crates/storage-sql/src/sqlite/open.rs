@@ -100,6 +100,8 @@ pub struct SqliteConfig {
     pub existing: bool,
     /// The first object of a store that is made, in one step with it.
     pub first: Option<(StoreKey, Bytes)>,
+    /// Acknowledges commits before they are on the disk. A crash of the machine may damage the store, one of the process does not.
+    pub unsafe_no_fsync: bool,
     /// Is told when the store can't go on: its writer has died, or the disk has failed.
     pub supervisor: Supervisor,
 }
@@ -121,6 +123,7 @@ impl SqliteConfig {
             accept_loss: false,
             existing: false,
             first: None,
+            unsafe_no_fsync: false,
             supervisor: Supervisor::default(),
         }
     }
@@ -236,6 +239,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) accept_loss: bool,
     /// The first object of a store that is made.
     pub(crate) first: Option<&'a (StoreKey, Bytes)>,
+    pub(crate) unsafe_no_fsync: bool,
 }
 
 /// Opens the writer's connection, also on a full disk: the reserve has the room for that. Takes the reserve if the disk has room.
@@ -354,8 +358,11 @@ fn open_writer(directory: &Path, how: Opening<'_>) -> Result<(Connection, Noting
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     private::prepare_database(&file).map_err(OpenError::io(&file))?;
     let mut connection = Connection::open_with_flags(&file, flags).map_err(sqlite())?;
+    if how.unsafe_no_fsync {
+        connection.pragma_update(None, "synchronous", "OFF").map_err(sqlite())?;
+    }
     prepare_database(&mut connection, &file, how.first)?;
-    set_up(&connection, WRITER_CACHE_KIB).map_err(sqlite())?;
+    set_up(&connection, WRITER_CACHE_KIB, how.unsafe_no_fsync).map_err(sqlite())?;
     losses.check_content(&connection)?;
     let is_current = schema::format(&connection).map_err(sqlite())? == FORMAT;
     if is_current {
@@ -400,7 +407,7 @@ pub(crate) fn open_other(directory: &Path) -> Result<Connection, OpenError> {
     let file = directory.join(DATABASE_FILE);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&file, flags).map_err(OpenError::sqlite(&file))?;
-    set_up(&connection, READER_CACHE_KIB).map_err(OpenError::sqlite(&file))?;
+    set_up(&connection, READER_CACHE_KIB, false).map_err(OpenError::sqlite(&file))?;
     Ok(connection)
 }
 
@@ -444,12 +451,12 @@ pub(crate) fn check_format(connection: &Connection, file: &Path) -> Result<(), O
     Ok(())
 }
 
-fn set_up(connection: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
+fn set_up(connection: &Connection, cache_kib: i64, unsafe_no_fsync: bool) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_millis(BUSY_TIMEOUT_MS))?;
     keep_statements(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Every commit reaches the disk before it is acknowledged.
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    // Every commit reaches the disk before it is acknowledged, unless the operator gives that up.
+    connection.pragma_update(None, "synchronous", if unsafe_no_fsync { "OFF" } else { "FULL" })?;
     connection.pragma_update(None, "cache_size", -cache_kib)?;
     // Checkpoints have a thread of their own: they must not happen inside a commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;

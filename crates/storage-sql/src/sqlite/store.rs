@@ -129,7 +129,9 @@ impl SqliteStore {
     /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
         let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, existing, .. } = config;
-        let SqliteConfig { quota_bytes, history_bytes, reserve_bytes, disk, supervisor, first, .. } = config;
+        let SqliteConfig {
+            quota_bytes, history_bytes, reserve_bytes, disk, supervisor, first, unsafe_no_fsync, ..
+        } = config;
         match path {
             SqlitePath::InMemory => {
                 let mut connection = open_memory()?;
@@ -147,8 +149,8 @@ impl SqliteStore {
                 }
                 let lock = DirectoryLock::take(&directory)?;
                 let mut reserve = Reserve::find(&directory, disk, reserve_bytes);
-                let (mut connection, noted) =
-                    open_roomy(&directory, Opening { accept_loss, first: first.as_ref() }, &mut reserve)?;
+                let how = Opening { accept_loss, first: first.as_ref(), unsafe_no_fsync };
+                let (mut connection, noted) = open_roomy(&directory, how, &mut reserve)?;
                 schema::raise_revision(&mut connection, least_revision).map_err(OpenError::sqlite(&directory))?;
                 let connection = Arc::new(Mutex::new(connection));
                 let pool = (0..readers.max(1)).map(|_| open_other(&directory)).collect::<Result<Vec<_>, _>>()?;

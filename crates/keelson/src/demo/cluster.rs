@@ -1,0 +1,171 @@
+//! The made-up cluster: which objects there are, for a number of pods, in the order in which they are created.
+//!
+//! Nothing is random, so that a second run finds the objects of the first.
+
+use std::collections::BTreeSet;
+
+use super::objects::{
+    CUSTOM_RESOURCES, Object, State, Workload, account, config_map, custom, definition, deployment, event, namespace,
+    node, pod, pod_name, service,
+};
+
+/// Namespaces with their teams and the applications in them: name, component, image.
+const NAMESPACES: [(&str, &str, &[(&str, &str, &str)]); 6] = [
+    (
+        "shop",
+        "storefront",
+        &[
+            ("web", "frontend", "registry.example/shop/web:3.14.2"),
+            ("cart", "backend", "registry.example/shop/cart:2.7.0"),
+            ("catalog", "backend", "registry.example/shop/catalog:5.1.9"),
+        ],
+    ),
+    (
+        "payments",
+        "payments",
+        &[
+            ("checkout", "backend", "registry.example/payments/checkout:1.42.0"),
+            ("ledger", "backend", "registry.example/payments/ledger:0.9.3"),
+        ],
+    ),
+    (
+        "search",
+        "discovery",
+        &[
+            ("query", "backend", "registry.example/search/query:7.0.1"),
+            ("indexer", "worker", "registry.example/search/indexer:7.0.1"),
+        ],
+    ),
+    ("media", "storefront", &[("thumbnails", "worker", "registry.example/media/thumbnails:1.3.0")]),
+    (
+        "platform",
+        "platform",
+        &[
+            ("gateway", "edge", "registry.example/platform/gateway:4.4.0"),
+            ("auth", "backend", "registry.example/platform/auth:2.2.2"),
+        ],
+    ),
+    ("batch", "data", &[("nightly-report", "job", "registry.example/data/report:2026.1")]),
+];
+/// The namespace whose pods have ended.
+const JOBS: &str = "batch";
+/// The stage with the definitions of custom resources.
+pub(super) const DEFINITIONS: usize = 0;
+/// The number of pods on a node.
+const PODS_ON_A_NODE: u32 = 50;
+/// One pod in so many has an event.
+const EVENT_EVERY: u32 = 4;
+/// The number of custom resources of a kind in a namespace.
+const CUSTOM_OF_A_NAMESPACE: u32 = 12;
+
+/// The objects of the cluster.
+pub(super) struct Cluster {
+    stages: [Vec<Object>; 5],
+    nodes: u32,
+}
+
+impl Cluster {
+    /// The cluster with this number of pods.
+    pub(super) fn of(pods: u32) -> Self {
+        let nodes = pods.div_ceil(PODS_ON_A_NODE);
+        let mut stages: [Vec<Object>; 5] = Default::default();
+        let [first, second, workloads, running, custom_resources] = &mut stages;
+        first.extend(NAMESPACES.map(|(name, team, _)| namespace(name, team)));
+        first.extend((0..nodes).map(node));
+        first.extend(CUSTOM_RESOURCES.map(definition));
+        second.extend(NAMESPACES.map(|(name, ..)| account(name)));
+        let apps: u32 = NAMESPACES.iter().map(|(_, _, apps)| u32::try_from(apps.len()).unwrap_or(u32::MAX)).sum();
+        let mut number = 0;
+        for (at, (namespace, (app, tier, image))) in
+            NAMESPACES.iter().flat_map(|(name, _, apps)| apps.iter().map(move |app| (*name, *app))).enumerate()
+        {
+            // The first applications have what does not divide evenly.
+            let is_one_more = u32::try_from(at).is_ok_and(|at| at < pods % apps);
+            let replicas = pods / apps + u32::from(is_one_more);
+            let workload = Workload { namespace, app, tier, image, replicas };
+            let ready = workload_pods(&workload, &mut number, nodes, running);
+            workloads.push(config_map(&workload));
+            if namespace != JOBS {
+                workloads.push(service(&workload));
+                workloads.push(deployment(&workload, ready));
+            }
+        }
+        for (namespace, ..) in NAMESPACES {
+            for kind in CUSTOM_RESOURCES {
+                custom_resources.extend((0..CUSTOM_OF_A_NAMESPACE).map(|number| custom(kind, namespace, number)));
+            }
+        }
+        Self { stages, nodes }
+    }
+
+    /// The objects in stages: those of one stage need those of the stages before.
+    pub(super) fn stages(&self) -> &[Vec<Object>] {
+        &self.stages
+    }
+
+    pub(super) fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    pub(super) fn namespaces(&self) -> usize {
+        NAMESPACES.len()
+    }
+}
+
+/// Adds the pods of a workload and their events. Returns how many are ready.
+fn workload_pods(workload: &Workload<'_>, number: &mut u32, nodes: u32, running: &mut Vec<Object>) -> u32 {
+    let mut ready = 0;
+    let mut names = BTreeSet::new();
+    for _ in 0..workload.replicas {
+        // Two numbers may lead to the same letters.
+        while !names.insert(pod_name(workload.app, *number)) {
+            *number += 1;
+        }
+        let state = state(workload.namespace, *number);
+        ready += u32::from(state == State::Running);
+        running.push(pod(workload, *number, *number % nodes, state));
+        if !matches!(state, State::Running) || number.is_multiple_of(EVENT_EVERY) {
+            running.push(event(workload, *number, state));
+        }
+        *number += 1;
+    }
+    ready
+}
+
+/// Most pods run.
+fn state(namespace: &str, number: u32) -> State {
+    match number % 97 {
+        _ if namespace == JOBS => State::Succeeded,
+        13 | 58 => State::Crashing,
+        71 => State::Pending,
+        _ => State::Running,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_has_as_many_pods_as_were_asked_for_and_no_name_twice() {
+        for pods in [1, 7, 2000] {
+            let cluster = Cluster::of(pods);
+            let all = cluster.stages().iter().flatten();
+            let mut names: Vec<_> = all.map(|object| (&object.collection, &object.name)).collect();
+            let of_pods = names.iter().filter(|(collection, _)| collection.ends_with("/pods")).count();
+            assert_eq!(of_pods, pods as usize);
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count);
+        }
+    }
+
+    #[test]
+    fn some_pods_are_in_trouble_and_have_events() {
+        let cluster = Cluster::of(2000);
+        let events: Vec<_> = cluster.stages().iter().flatten().filter(|object| object.kind == "Event").collect();
+        let warnings = events.iter().filter(|event| event.body["type"] == "Warning").count();
+        assert!(warnings > 20 && events.len() > 500, "{warnings} of {}", events.len());
+    }
+}

@@ -1,0 +1,334 @@
+//! The flags of kube-apiserver, one a row, with the class of each here.
+//!
+//! The reader follows pflag: `--name=value`, `--name value`, and a switch without a value. A flag that kube-apiserver does not have is
+//! refused as there.
+
+use super::own::Own;
+
+/// A flag of kube-apiserver.
+pub(super) struct Flag {
+    pub(super) name: &'static str,
+    pub(super) form: Form,
+    pub(super) class: Class,
+}
+
+/// The form of a flag's value, for the command line and for `--help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `true` where no value is given.
+    Switch,
+    Text,
+    List,
+    Number,
+    Duration,
+}
+
+/// The class of a flag.
+#[derive(Clone, Copy)]
+pub(super) enum Class {
+    /// `keelson serve` has the flag under the same name.
+    Same,
+    /// It is translated for `keelson serve`.
+    Own(Own),
+    /// Accepted without effect, for this reason, which is logged.
+    Idle(&'static str),
+    /// These values change nothing. Others are refused for this reason: the server would be less strict than was asked for.
+    Only(&'static [&'static str], &'static str),
+}
+
+use Class::{Idle, Only, Same};
+use Form::{Duration, List, Number, Switch, Text};
+
+const ETCD: &str = "the client of etcd has settings of its own";
+const KUBELET: &str = "no requests are sent to kubelets";
+const LIMITS: &str = "requests and connections have limits that the server sets by itself";
+const LOG: &str = "the log has a form of its own";
+const METRICS: &str = "all metrics are served as they are";
+const CACHE: &str = "reads are always served from a cache";
+const VERSIONS: &str = "the server behaves as one release";
+const SHUTDOWN: &str = "a stop ends watches and waits for requests in flight";
+const PROFILING: &str = "there is no profiling endpoint";
+
+const fn row(name: &'static str, form: Form, class: Class) -> Flag {
+    Flag { name, form, class }
+}
+
+const fn own(name: &'static str, form: Form, own: Own) -> Flag {
+    Flag { name, form, class: Class::Own(own) }
+}
+
+/// All flags, in alphabetical order.
+pub(super) static FLAGS: [Flag; 174] = [
+    row("admission-control", List, Idle("it is deprecated; --enable-admission-plugins has effect")),
+    row("admission-control-config-file", Text, Same),
+    row("advertise-address", Text, Same),
+    row("aggregator-reject-forwarding-redirect", Switch, Only(&["true"], "redirects are never followed")),
+    row("allow-metric-labels", List, Idle(METRICS)),
+    row("allow-metric-labels-manifest", Text, Idle(METRICS)),
+    row("allow-privileged", Switch, Idle("privileged containers are always allowed")),
+    row("anonymous-auth", Switch, Same),
+    row("api-audiences", List, Idle("the issuer of service account tokens is the audience")),
+    row("audit-log-batch-buffer-size", Number, Same),
+    row("audit-log-batch-max-size", Number, Same),
+    row("audit-log-batch-max-wait", Duration, Same),
+    row("audit-log-batch-throttle-burst", Number, Same),
+    row("audit-log-batch-throttle-enable", Switch, Same),
+    row("audit-log-batch-throttle-qps", Number, Same),
+    row("audit-log-compress", Switch, Same),
+    row("audit-log-format", Text, Same),
+    row("audit-log-maxage", Number, Same),
+    row("audit-log-maxbackup", Number, Same),
+    row("audit-log-maxsize", Number, Same),
+    row("audit-log-mode", Text, Same),
+    row("audit-log-path", Text, Same),
+    row("audit-log-truncate-enabled", Switch, Same),
+    row("audit-log-truncate-max-batch-size", Number, Same),
+    row("audit-log-truncate-max-event-size", Number, Same),
+    row("audit-log-version", Text, Only(&["audit.k8s.io/v1"], "events have the version audit.k8s.io/v1")),
+    row("audit-policy-file", Text, Same),
+    row("audit-webhook-batch-buffer-size", Number, Same),
+    row("audit-webhook-batch-max-size", Number, Same),
+    row("audit-webhook-batch-max-wait", Duration, Same),
+    row("audit-webhook-batch-throttle-burst", Number, Same),
+    row("audit-webhook-batch-throttle-enable", Switch, Same),
+    row("audit-webhook-batch-throttle-qps", Number, Same),
+    row("audit-webhook-config-file", Text, Same),
+    row("audit-webhook-initial-backoff", Duration, Same),
+    row("audit-webhook-mode", Text, Same),
+    row("audit-webhook-truncate-enabled", Switch, Same),
+    row("audit-webhook-truncate-max-batch-size", Number, Same),
+    row("audit-webhook-truncate-max-event-size", Number, Same),
+    row("audit-webhook-version", Text, Only(&["audit.k8s.io/v1"], "events have the version audit.k8s.io/v1")),
+    row("authentication-config", Text, Same),
+    row("authentication-token-webhook-cache-ttl", Duration, Same),
+    row("authentication-token-webhook-config-file", Text, Same),
+    row("authentication-token-webhook-version", Text, Same),
+    row("authorization-config", Text, Same),
+    own("authorization-mode", List, Own::AuthorizationMode),
+    row("authorization-policy-file", Text, Only(&[""], "there is no authorizer ABAC")),
+    row("authorization-webhook-cache-authorized-ttl", Duration, Same),
+    row("authorization-webhook-cache-unauthorized-ttl", Duration, Same),
+    row("authorization-webhook-config-file", Text, Same),
+    row("authorization-webhook-version", Text, Same),
+    own("bind-address", Text, Own::BindAddress),
+    own("cert-dir", Text, Own::CertDir),
+    row("client-ca-file", Text, Same),
+    row("contention-profiling", Switch, Idle(PROFILING)),
+    // Not a flag of kube-apiserver: its controllers are programs of their own.
+    own("controllers", List, Own::Controllers),
+    row("coordinated-leadership-lease-duration", Duration, Idle("leaders are not elected by the server")),
+    row("coordinated-leadership-renew-deadline", Duration, Idle("leaders are not elected by the server")),
+    row("coordinated-leadership-retry-period", Duration, Idle("leaders are not elected by the server")),
+    row("cors-allowed-origins", List, Idle("pages of other origins may not read answers")),
+    row("debug-socket-path", Text, Idle(PROFILING)),
+    row("default-not-ready-toleration-seconds", Number, Idle("DefaultTolerationSeconds has its default of 300")),
+    row("default-unreachable-toleration-seconds", Number, Idle("DefaultTolerationSeconds has its default of 300")),
+    row("delete-collection-workers", Number, Idle(LIMITS)),
+    row("disable-admission-plugins", List, Same),
+    row("disable-http2-serving", Switch, Idle("clients choose between HTTP/1.1 and HTTP/2")),
+    row("disabled-metrics", List, Idle(METRICS)),
+    row("egress-selector-config-file", Text, Only(&[""], "calls can't be sent through an egress proxy")),
+    row("emulated-version", List, Idle(VERSIONS)),
+    row("emulation-forward-compatible", Switch, Idle(VERSIONS)),
+    row("enable-admission-plugins", List, Same),
+    row("enable-aggregator-routing", Switch, Idle("services lead to their endpoints")),
+    row("enable-bootstrap-token-auth", Switch, Same),
+    row("enable-garbage-collector", Switch, Idle("--controllers says whether garbage is collected")),
+    row("enable-logs-handler", Switch, Idle("there are no logs of the host to serve")),
+    row("enable-priority-and-fairness", Switch, Idle(LIMITS)),
+    row("encryption-provider-config", Text, Only(&[""], "objects would be stored unencrypted")),
+    row("encryption-provider-config-automatic-reload", Switch, Idle("there is no --encryption-provider-config")),
+    row("endpoint-reconciler-type", Text, Idle("endpoints of the server follow its lease")),
+    own("etcd-cafile", Text, Own::EtcdCaFile),
+    own("etcd-certfile", Text, Own::EtcdCertFile),
+    row("etcd-compaction-interval", Duration, Idle(ETCD)),
+    row("etcd-count-metric-poll-period", Duration, Idle(ETCD)),
+    row("etcd-db-metric-poll-interval", Duration, Idle(ETCD)),
+    row("etcd-healthcheck-timeout", Duration, Idle(ETCD)),
+    own("etcd-keyfile", Text, Own::EtcdKeyFile),
+    own("etcd-prefix", Text, Own::EtcdPrefix),
+    row("etcd-readycheck-timeout", Duration, Idle(ETCD)),
+    own("etcd-servers", List, Own::EtcdServers),
+    row("etcd-servers-overrides", List, Only(&[""], "all resources are in one store")),
+    row("event-ttl", Duration, Idle("events are kept until they are deleted")),
+    row("external-hostname", Text, Idle("documents name the address of the server")),
+    own("feature-gates", List, Own::FeatureGates),
+    row("goaway-chance", Number, Idle(LIMITS)),
+    own("help", Switch, Own::Help),
+    row("http2-max-streams-per-connection", Number, Idle(LIMITS)),
+    row("kubelet-certificate-authority", Text, Idle(KUBELET)),
+    row("kubelet-client-certificate", Text, Idle(KUBELET)),
+    row("kubelet-client-key", Text, Idle(KUBELET)),
+    row("kubelet-preferred-address-types", List, Idle(KUBELET)),
+    row("kubelet-timeout", Duration, Idle(KUBELET)),
+    row("kubernetes-service-node-port", Number, Idle("the service kubernetes has no node port")),
+    row("lease-reuse-duration-seconds", Number, Idle(ETCD)),
+    row("livez-grace-period", Duration, Idle("/livez is right from the start")),
+    row("log-flush-frequency", Duration, Idle(LOG)),
+    row("log-json-info-buffer-size", Text, Idle(LOG)),
+    row("log-json-split-stream", Switch, Idle(LOG)),
+    row("log-text-info-buffer-size", Text, Idle(LOG)),
+    row("log-text-split-stream", Switch, Idle(LOG)),
+    own("logging-format", Text, Own::LoggingFormat),
+    row("max-connection-bytes-per-sec", Number, Idle(LIMITS)),
+    row("max-mutating-requests-inflight", Number, Idle(LIMITS)),
+    row("max-requests-inflight", Number, Idle(LIMITS)),
+    row("min-compatibility-version", List, Idle(VERSIONS)),
+    row("min-request-timeout", Number, Idle(LIMITS)),
+    row("oidc-ca-file", Text, Same),
+    row("oidc-client-id", Text, Same),
+    row("oidc-groups-claim", Text, Same),
+    row("oidc-groups-prefix", Text, Same),
+    row("oidc-issuer-url", Text, Same),
+    row("oidc-required-claim", List, Same),
+    row("oidc-signing-algs", List, Same),
+    row("oidc-username-claim", Text, Same),
+    row("oidc-username-prefix", Text, Same),
+    row("peer-advertise-ip", Text, Same),
+    row("peer-advertise-port", Number, Same),
+    row("peer-ca-file", Text, Same),
+    row("permit-address-sharing", Switch, Idle("a port is never shared")),
+    row("permit-port-sharing", Switch, Idle("a port is never shared")),
+    row("profiling", Switch, Idle(PROFILING)),
+    row("proxy-client-cert-file", Text, Same),
+    row("proxy-client-key-file", Text, Same),
+    row("request-timeout", Duration, Idle(LIMITS)),
+    row("requestheader-allowed-names", List, Same),
+    row("requestheader-client-ca-file", Text, Same),
+    row("requestheader-extra-headers-prefix", List, Same),
+    row("requestheader-group-headers", List, Same),
+    row("requestheader-uid-headers", List, Same),
+    row("requestheader-username-headers", List, Same),
+    row("runtime-config", List, Same),
+    row("runtime-config-emulation-forward-compatible", Switch, Idle(VERSIONS)),
+    own("secure-port", Number, Own::SecurePort),
+    row("send-retry-after-while-not-ready-once", Switch, Idle("the server listens when it can answer")),
+    row("service-account-extend-token-expiration", Switch, Idle("tokens last as long as was asked for")),
+    own("service-account-issuer", List, Own::Issuer),
+    row("service-account-jwks-uri", Text, Idle("the keys of tokens are served at /openid/v1/jwks")),
+    row("service-account-key-file", List, Same),
+    row("service-account-lookup", Switch, Only(&["true"], "deleted accounts have no valid tokens")),
+    row("service-account-max-token-expiration", Duration, Only(&["0", "0s"], "tokens may last longer")),
+    row(
+        "service-account-signing-endpoint",
+        Text,
+        Only(&[""], "tokens are signed with --service-account-signing-key-file"),
+    ),
+    row("service-account-signing-key-file", Text, Same),
+    own("service-cluster-ip-range", List, Own::ServiceRange),
+    row("service-node-port-range", Text, Same),
+    row("show-hidden-metrics-for-version", Text, Idle(METRICS)),
+    row("shutdown-delay-duration", Duration, Idle(SHUTDOWN)),
+    row("shutdown-send-retry-after", Switch, Idle(SHUTDOWN)),
+    row("shutdown-watch-termination-grace-period", Duration, Idle(SHUTDOWN)),
+    row("storage-backend", Text, Only(&["", "etcd3"], "there is no other backend than etcd3")),
+    row("storage-initialization-timeout", Duration, Idle(ETCD)),
+    row("storage-media-type", Text, Idle("the server chooses the encoding of stored objects")),
+    row("strict-transport-security-directives", List, Idle("no such header is sent")),
+    own("tls-cert-file", Text, Own::TlsCertFile),
+    row("tls-cipher-suites", List, Idle("only suites without known weaknesses are served")),
+    row("tls-curve-preferences", List, Idle("only curves without known weaknesses are served")),
+    row(
+        "tls-min-version",
+        Text,
+        Only(&["", "VersionTLS10", "VersionTLS11", "VersionTLS12"], "TLS 1.2 is served beside 1.3"),
+    ),
+    own("tls-private-key-file", Text, Own::TlsPrivateKeyFile),
+    row("tls-sni-cert-key", List, Only(&[""], "there is one serving certificate")),
+    row("token-auth-file", Text, Same),
+    row("tracing-config-file", Text, Idle("there are no traces")),
+    own("v", Number, Own::Verbosity),
+    own("version", Switch, Own::Version),
+    row("vmodule", List, Idle(LOG)),
+    row("watch-cache", Switch, Idle(CACHE)),
+    row("watch-cache-sizes", List, Idle(CACHE)),
+];
+
+/// A flag as it was given, with its value.
+#[derive(Clone)]
+pub(super) struct Given {
+    pub(super) flag: &'static Flag,
+    pub(super) value: String,
+}
+
+/// Reads a command line without the name of the program.
+///
+/// # Errors
+/// In pflag's words.
+pub(super) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Given>, String> {
+    let mut arguments = arguments.into_iter();
+    let mut given = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let (name, value) = match (argument.strip_prefix("--"), argument.as_str()) {
+            (_, "-h") => ("help", None),
+            (_, "-v") => ("v", None),
+            (None, short) if short.starts_with("-v") => {
+                ("v", Some(short.trim_start_matches("-v").trim_start_matches('=')))
+            }
+            (None, short) if short.starts_with('-') => {
+                return Err(format!("unknown shorthand flag: {:?} in {short}", &short[1..]));
+            }
+            (None | Some(""), other) => return Err(format!("unknown command {other:?} for \"kube-apiserver\"")),
+            (Some(text), _) => text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value))),
+        };
+        let flag = FLAGS.iter().find(|flag| flag.name == name).ok_or_else(|| format!("unknown flag: --{name}"))?;
+        let value = match (value, flag.form) {
+            (Some(value), _) => value.to_owned(),
+            (None, Switch) => "true".to_owned(),
+            (None, Text | List | Number | Duration) => {
+                arguments.next().ok_or_else(|| format!("flag needs an argument: --{name}"))?
+            }
+        };
+        given.push(Given { flag, value });
+    }
+    Ok(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::args::Args;
+
+    fn read_line(line: &str) -> Result<Vec<(&'static str, String)>, String> {
+        let given = read(line.split_whitespace().map(str::to_owned))?;
+        Ok(given.into_iter().map(|given| (given.flag.name, given.value)).collect())
+    }
+
+    #[test]
+    fn the_table_has_each_flag_once_and_in_order() {
+        assert!(FLAGS.is_sorted_by(|one, other| one.name < other.name));
+    }
+
+    #[test]
+    fn a_flag_of_the_same_name_is_one_of_serve() {
+        let command = Args::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        let known: BTreeSet<_> = serve.get_arguments().filter_map(|arg| arg.get_long()).collect();
+        for flag in FLAGS.iter().filter(|flag| matches!(flag.class, Same)) {
+            assert!(known.contains(flag.name), "--{}", flag.name);
+        }
+    }
+
+    #[test]
+    fn lines_are_read_as_pflag_reads_them() {
+        let read = |line: &str| read_line(line).unwrap();
+        assert_eq!(
+            read("--secure-port=1 --allow-privileged --v 4"),
+            [("secure-port", "1".to_owned()), ("allow-privileged", "true".to_owned()), ("v", "4".to_owned())]
+        );
+        assert_eq!(
+            read("-v=2 -v3 --profiling=false -h")[1..],
+            [("v", "3".to_owned()), ("profiling", "false".to_owned()), ("help", "true".to_owned())]
+        );
+        let refused = |line: &str| read_line(line).unwrap_err();
+        assert_eq!(refused("--nosuch"), "unknown flag: --nosuch");
+        assert_eq!(refused("--insecure-port=0"), "unknown flag: --insecure-port");
+        assert_eq!(refused("--secure-port"), "flag needs an argument: --secure-port");
+        assert_eq!(refused("start"), "unknown command \"start\" for \"kube-apiserver\"");
+        assert!(refused("-x").starts_with("unknown shorthand flag"));
+    }
+}
