@@ -250,8 +250,8 @@ pub trait DeleteStrategy: Send + Sync {
         false
     }
 
-    /// Returns true if a deletion is bound to the uid of the object that it finds. Admission gets that uid, and another one is a conflict in the
-    /// words of an update.
+    /// Returns true if a deletion is bound to the uid of the object that it finds. Admission gets that uid, and another one is a
+    /// conflict in the words of an update.
     fn is_deleted_by_uid(&self) -> bool {
         false
     }

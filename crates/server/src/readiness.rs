@@ -9,7 +9,8 @@ use keelson_http::health::HealthChecks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The first pause between two looks at the checks of a server that starts. Each pause is twice as long as the one before, up to the longest.
+/// The first pause between two looks at the checks of a server that starts. Each pause is twice as long as the one before, up to
+/// the longest.
 const FIRST_POLL: Duration = Duration::from_millis(1);
 const LONGEST_POLL: Duration = Duration::from_millis(8);
 /// The time that a start may take before the log names the checks that it waits for.

@@ -3,6 +3,7 @@
 //! The order is store, cache, registry, certificates, identity, controllers, port: each uses those before it, and clients come
 //! last. Everything that can fail is done before the server takes its name among others. A server that runs tells when it has been
 //! replaced or has failed; ending the process is for the caller.
+// SIZE: one composition, whose order is the subject of the file.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

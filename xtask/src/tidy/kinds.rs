@@ -26,11 +26,12 @@ const DECLARATION: &str = "/declaration.rs";
 const DECLARED_BY: [&str; 2] = ["cluster(", "namespaced("];
 
 /// Files that may compare names, and why.
-const ALLOWED: [(&str, &str); 22] = [
+const ALLOWED: [(&str, &str); 25] = [
     ("crates/access/src/node.rs", "states what a node may do with objects of which resource"),
     ("crates/access/src/rbac/binding.rs", "reads what a binding refers to"),
     ("crates/admission/src/builtin/certificates.rs", "judges requests for certificates, as upstream's plugin does"),
     ("crates/admission/src/builtin/claim_resize.rs", "judges claims that grow, as upstream's plugin does"),
+    ("crates/admission/src/builtin/event_rate_limit.rs", "limits the rate of events, as upstream's plugin does"),
     ("crates/admission/src/builtin/limit_ranger.rs", "judges what limit ranges speak of, as upstream's plugin does"),
     ("crates/admission/src/builtin/node_restriction.rs", "states what a kubelet may write of which resource"),
     ("crates/admission/src/builtin/node_selector.rs", "judges pods, as upstream's plugin does"),
@@ -41,9 +42,11 @@ const ALLOWED: [(&str, &str); 22] = [
     ("crates/admission/src/builtin/runtime_class.rs", "judges pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/service_account.rs", "judges pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/trust_bundles.rs", "judges bundles of trust, as upstream's plugin does"),
+    ("crates/admission/src/configuration.rs", "reads the settings of plugins, one of which is named like a kind"),
     ("crates/admission/src/matching.rs", "selects a write of a namespace by that namespace's own labels"),
     ("crates/controllers/src/bootstrap/policy.rs", "reads a table of its own"),
     ("crates/http/src/request_info.rs", "has the grammar of paths, in which namespaces are a word"),
+    ("crates/resources/src/resource.rs", "knows the namespaces, whose paths read like those of what is in them"),
     ("crates/meta/src/metadata_rules.rs", "reads what an owner reference refers to"),
     ("crates/registry/src/quota/scopes.rs", "reads the names of scopes"),
     ("crates/registry/src/quota/usage.rs", "states what objects of which resource use"),

@@ -1,6 +1,7 @@
 //! A conversion from one version of a kind to another, and the table of all of them.
 //!
-//! The table is made of the families at its first use. Others find a conversion through a [`View`](crate::converting::View), which is made once.
+//! The table is made of the families at its first use. Others find a conversion through a [`View`](crate::converting::View), which
+//! is made once.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

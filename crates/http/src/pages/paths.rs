@@ -1,4 +1,6 @@
 //! Paths of pages: the page at each path, the resources that it describes, and the methods that it has.
+//!
+//! The router and the filters find a page by these functions.
 
 use http::Method;
 

@@ -292,6 +292,7 @@ fn marked_twice(review: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
+    // SIZE: one story, in its order.
     let fails = Arc::new(AtomicBool::new(false));
     let hook = HookServer::start(&["127.0.0.1"], {
         let fails = fails.clone();

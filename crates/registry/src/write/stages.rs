@@ -198,6 +198,7 @@ impl Registry {
         next: Object,
         ownership: Ownership,
     ) -> Result<Staged, ApiError> {
+        // SIZE: the stages of an update, in their order.
         let request = passage.request;
         let (target, caller, strategy) = (request.target, request.caller, request.target.strategy());
         // Complete.

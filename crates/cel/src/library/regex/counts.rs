@@ -1,4 +1,6 @@
 //! Counts of repetitions: `{2}`, `{2,}` and `{2,3}`.
+//!
+//! The parser and the measure of patterns read them with the same function, so that both refuse the same counts.
 
 /// The largest count of a repetition, and the largest product of nested ones.
 pub(super) const MAX_REPEAT: u32 = 1000;

@@ -100,6 +100,7 @@ fn map(name: &str, label: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_go_to_the_host_that_they_are_for() {
+    // SIZE: one story, in its order.
     let (own, other) = (Noting::start(answer).await, Noting::start(answer).await);
     let redirected = other.hook.url("/x");
     let redirecting =
