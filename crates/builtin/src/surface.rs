@@ -221,6 +221,6 @@ mod tests {
         let events = catalogue().resource("events.k8s.io", "events").expect("events");
         let Some(Passage::Through(conversion)) = view(&events.gvk("v1")).passage("v1") else { panic!("no conversion") };
         assert!(!conversion.is_rename());
-        assert_eq!(conversion.from_api_version(), "v1");
+        assert_eq!(conversion.source_api_version(), "v1");
     }
 }

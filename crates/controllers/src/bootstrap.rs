@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::authentication_info::AuthenticationPublication;
 use crate::client::{Client, SERVER_MANAGER};
 use crate::cluster_role_aggregation::ClusterRoleAggregation;
+use crate::flow_schema_status::FlowSchemaStatus;
 use crate::kubernetes_service::KubernetesService;
 use policy::Piece;
 
@@ -187,7 +188,12 @@ impl Bootstrap {
                 let group = "flowcontrol.apiserver.k8s.io";
                 let levels = flow_control::priority_levels();
                 let levels = self.ensure_all(group, "prioritylevelconfigurations", levels).await;
-                worse(levels, self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await)
+                let schemas = self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await;
+                // A store that takes no writes keeps no server from starting: the controller tries again.
+                if let Err(error) = FlowSchemaStatus::fill_all(self.client.registry().clone()).await {
+                    tracing::debug!(%error, "the conditions of flow schemas are left to their controller");
+                }
+                worse(levels, schemas)
             }
             Hook::LegacyTokens => {
                 let maps = self.client.collection("", "v1", "configmaps", Some("kube-system"))?;

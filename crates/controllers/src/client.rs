@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// What the verbs are of.
-    pub(crate) fn registry(&self) -> &Registry {
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 

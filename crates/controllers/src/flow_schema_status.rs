@@ -1,11 +1,15 @@
 //! Keeps the condition `Dangling` of flow schemas: true for one that names a priority level which does not exist.
 //!
-//! In kube-apiserver every server writes it. Here one server on a store does, and writes only what has changed, so that servers of
-//! both kinds on one store don't take turns. Fields and texts are those of kube-apiserver.
+//! In kube-apiserver every server writes it. Here the bootstrap writes it where it is missing, and later one server on a store does. Both
+//! write only what has changed, so that servers of both kinds on one store don't take turns. Fields and texts are those of
+//! kube-apiserver.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _};
 use keelson_meta::clock::rfc3339;
 use keelson_meta::field_selector::FieldSelector;
 use keelson_meta::go_format::quote;
@@ -26,6 +30,8 @@ const VERSION: &str = "v1";
 const CONDITION: &str = "Dangling";
 /// The manager of the condition in `managedFields`.
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
+/// The conditions that the bootstrap writes at the same time, so that they share commits.
+const FILLED_AT_ONCE: usize = 16;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
 
 /// The controller.
@@ -54,6 +60,29 @@ impl FlowSchemaStatus {
         let levels = collection(&registry, GROUP, VERSION, "prioritylevelconfigurations", None)?;
         let client = Client::of_server(registry.clone(), MANAGER);
         Ok(Self { registry, client, schemas, levels, queue: Queue::new("flow_schema_status", BACKOFF) })
+    }
+
+    /// Writes the condition of all flow schemas as a part of the bootstrap: no authorizer, webhook or policy is called.
+    ///
+    /// # Errors
+    /// Those of reading and writing flow schemas.
+    pub(crate) fn fill_all(registry: Arc<Registry>) -> BoxFuture<'static, Result<(), ApiError>> {
+        Box::pin(async move {
+            let client = Client::of_upkeep(registry.clone(), MANAGER);
+            let filling = Self { client, ..Self::new(registry)? };
+            let all = filling.client.list(&filling.schemas, LabelSelector::everything()).await?;
+            let filling = &filling;
+            let checks =
+                stream::iter(all).map(|Stored { object, .. }| async move { filling.check(object.name()).await });
+            let mut checks = pin!(checks.buffer_unordered(FILLED_AT_ONCE));
+            while let Some(checked) = checks.next().await {
+                match checked {
+                    Ok(()) | Err(ApiError::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Runs until the server stops.

@@ -46,7 +46,7 @@ impl Validator for NoRules {}
 /// A conversion from one version of a kind to another.
 pub trait Conversion: fmt::Debug + Send + Sync {
     /// The `apiVersion` that it starts from.
-    fn from_api_version(&self) -> &str;
+    fn source_api_version(&self) -> &str;
 
     /// Returns true if only the `apiVersion` changes, so that a caller may replace it in the bytes.
     fn is_rename(&self) -> bool;

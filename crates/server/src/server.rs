@@ -299,8 +299,8 @@ impl Prepared {
         };
         let reads = self.rights.reads();
         let audit = self.rights.follow(&self.tokens.foreign, &background, &stopping, &outbound);
-        for credentials in config.admission_configuration.credentials().cloned() {
-            let told = stopping.clone();
+        for credentials in config.admission_configuration.credentials() {
+            let (credentials, told) = (credentials.clone(), stopping.clone());
             background.spawn("webhook-credentials", async move {
                 let _: Option<()> = told.run_until_cancelled_owned(async move { credentials.follow().await }).await;
             });

@@ -150,9 +150,14 @@ impl<'a> FieldValue<'a> {
         map.into_iter().flat_map(Item::members).map(|(key, value)| (key, Self(Some(value))))
     }
 
-    /// How many elements or entries there are.
+    /// The number of elements or entries.
     pub fn len(self) -> usize {
         self.0.map_or(0, |value| value.members().count())
+    }
+
+    /// Returns true without elements or entries.
+    pub fn is_empty(self) -> bool {
+        self.0.is_none_or(|value| value.members().next().is_none())
     }
 
     fn elements(self) -> impl Iterator<Item = Item<'a>> {

@@ -22,7 +22,7 @@ pub(crate) struct Conversion {
     kind: &'static str,
     from: &'static Form,
     to: &'static Form,
-    from_api_version: String,
+    source_api_version: String,
     to_api_version: String,
     steps: [Option<ConvertFn>; 2],
 }
@@ -69,7 +69,7 @@ impl Conversion {
 
     /// The group and version that it starts from.
     #[cfg(test)]
-    pub(crate) fn from_gv(&self) -> (&'static str, &'static str) {
+    pub(crate) fn source_gv(&self) -> (&'static str, &'static str) {
         self.from.gv()
     }
 
@@ -92,13 +92,13 @@ impl Conversion {
     }
 
     fn with_steps(kind: &'static str, from: &'static Form, to: &'static Form, steps: [Option<ConvertFn>; 2]) -> Self {
-        Self { kind, from, to, from_api_version: from.api_version(), to_api_version: to.api_version(), steps }
+        Self { kind, from, to, source_api_version: from.api_version(), to_api_version: to.api_version(), steps }
     }
 }
 
 impl keelson_registry::Conversion for Conversion {
-    fn from_api_version(&self) -> &str {
-        &self.from_api_version
+    fn source_api_version(&self) -> &str {
+        &self.source_api_version
     }
 
     fn is_rename(&self) -> bool {
@@ -111,8 +111,8 @@ impl keelson_registry::Conversion for Conversion {
 
     fn convert(&self, object: &mut Object) -> Result<(), ConversionError> {
         let found = object.api_version().unwrap_or_default();
-        if found != self.from_api_version {
-            let (expected, found) = (self.from_api_version.clone(), found.to_owned());
+        if found != self.source_api_version {
+            let (expected, found) = (self.source_api_version.clone(), found.to_owned());
             return Err(ConversionError::NotInVersion { kind: self.kind, expected, found });
         }
         self.steps.iter().flatten().try_for_each(|step| step(&mut object.0))?;
@@ -188,7 +188,7 @@ mod tests {
             for (from, to) in forms.iter().flat_map(|from| forms.iter().map(move |to| (*from, *to))) {
                 let found = Conversion::between(&resource.group, &resource.kind, from, to);
                 let found = found.unwrap_or_else(|| panic!("{} {from:?} to {to:?}", resource.kind));
-                assert_eq!((found.kind(), found.from_gv(), found.to_gv()), (&*resource.kind, from, to));
+                assert_eq!((found.kind(), found.source_gv(), found.to_gv()), (&*resource.kind, from, to));
                 assert_eq!(found.is_identity(), from == to);
             }
         }

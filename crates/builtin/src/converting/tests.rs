@@ -38,7 +38,7 @@ fn convert((kind, from, to): Pair, body: &Value) -> Value {
     let Value::Object(body) = body else { panic!("not an object") };
     let mut object = Object(Map::from_iter([
         ("kind".to_owned(), json!(kind)),
-        ("apiVersion".to_owned(), json!(conversion.from_api_version())),
+        ("apiVersion".to_owned(), json!(conversion.source_api_version())),
     ]));
     object.0.extend(body.clone());
     conversion.convert(&mut object).expect("a well formed object");
@@ -410,7 +410,7 @@ fn selectable_fields_are_the_same_in_every_version() {
             for declared in &resource.selectable_fields {
                 let path = declared.paths.first().expect("every such field has a path");
                 let mut object = Object::default();
-                object.0.insert("apiVersion", json!(conversion.from_api_version()));
+                object.0.insert("apiVersion", json!(conversion.source_api_version()));
                 let fields = path.split('.').rev().fold(json!("found"), |value, key| json!({key: value}));
                 object.0.extend(fields.as_object().expect("a path has a segment").clone());
                 conversion.convert(&mut object).expect("a well formed object");

@@ -41,7 +41,7 @@ fn ingress(of: Subject<'_>) -> Vec<Value> {
         spec.at("ingressClassName").cell_or("<none>"),
         hosts(spec.at("rules")).into(),
         load_balancer(of.at("status").at("loadBalancer").at("ingress")).into(),
-        if spec.at("tls").len() > 0 { "80, 443" } else { "80" }.into(),
+        if spec.at("tls").is_empty() { "80" } else { "80, 443" }.into(),
         of.age(),
     ]
 }

@@ -53,7 +53,7 @@ const RESOURCE_CLAIM: &[Column<'_>] =
 
 fn resource_claim(of: Subject<'_>) -> Vec<Value> {
     let status = of.at("status");
-    let reserved = status.at("reservedFor").len() > 0;
+    let reserved = !status.at("reservedFor").is_empty();
     let state = match (of.deleting(), status.at("allocation").is_set(), reserved) {
         (true, true, true) => "deleted,allocated,reserved",
         (true, true, false) => "deleted,allocated",

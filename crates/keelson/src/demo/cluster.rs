@@ -9,8 +9,11 @@ use super::objects::{
     node, pod, pod_name, service,
 };
 
-/// Namespaces with their teams and the applications in them: name, component, image.
-const NAMESPACES: [(&str, &str, &[(&str, &str, &str)]); 6] = [
+/// An application: name, component, image.
+type Application = (&'static str, &'static str, &'static str);
+
+/// Namespaces with their teams and the applications in them.
+const NAMESPACES: [(&str, &str, &[Application]); 6] = [
     (
         "shop",
         "storefront",

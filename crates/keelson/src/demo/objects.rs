@@ -47,7 +47,7 @@ impl Object {
         Self { kind, name: name.into(), collection: collection.into(), body, status: None }
     }
 
-    fn with_status(mut self, status: Value) -> Self {
+    fn with_status(mut self, status: &Value) -> Self {
         self.status = Some(json!({ "status": status }));
         self
     }
@@ -84,7 +84,7 @@ pub(super) fn node(number: u32) -> Object {
             "systemUUID": name, "kubeProxyVersion": "",
         },
     });
-    Object::new("Node", name, "/api/v1/nodes", body).with_status(status)
+    Object::new("Node", name, "/api/v1/nodes", body).with_status(&status)
 }
 
 fn condition(kind: &str, status: &str, reason: &str) -> Value {
@@ -148,7 +148,7 @@ pub(super) fn deployment(workload: &Workload<'_>, ready: u32) -> Object {
         "conditions": [condition("Available", available.0, available.1)],
     });
     Object::new("Deployment", app, format!("/apis/apps/v1/namespaces/{namespace}/deployments"), body)
-        .with_status(status)
+        .with_status(&status)
 }
 
 /// The name of a pod: that of its workload, and five letters that its number decides.
@@ -176,7 +176,7 @@ pub(super) fn pod(workload: &Workload<'_>, number: u32, node: u32, state: State)
     let metadata = json!({"name": name, "labels": labels(app, tier)});
     let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
     Object::new("Pod", name, format!("/api/v1/namespaces/{namespace}/pods"), body)
-        .with_status(pod_status(app, image, number, state))
+        .with_status(&pod_status(app, image, number, state))
 }
 
 fn pod_status(app: &str, image: &str, number: u32, state: State) -> Value {

@@ -74,7 +74,7 @@ async fn refused(raw: &Raw, path: &str, object: &Value, expected: &str) {
     assert_eq!(told["reason"], "Forbidden");
 }
 
-fn pod(name: &str, class: &str, requests: Value) -> Value {
+fn pod(name: &str, class: &str, requests: &Value) -> Value {
     let container = json!({ "name": "c", "image": "i", "resources": { "requests": requests } });
     let mut pod = json!({ "metadata": { "name": name }, "spec": { "containers": [container] } });
     if !class.is_empty() {
@@ -104,9 +104,9 @@ async fn limited_resources_are_used_only_where_a_quota_covers_them() {
     refused(&raw, &claims, &claim("a", "gold"), told).await;
     raw.post(&*claims, &claim("classless", "")).await.expect(201);
     let told = "pods \"a\" is forbidden: insufficient quota to consume: cpu,requests.cpu";
-    refused(&raw, &pods, &pod("a", "", json!({ "cpu": "1", "memory": "1Mi" })), told).await;
-    raw.post(&*pods, &pod("no-cpu", "", json!({ "memory": "1Mi" }))).await.expect(201);
-    raw.post(&*pods, &pod("zero", "", json!({ "cpu": "0" }))).await.expect(201);
+    refused(&raw, &pods, &pod("a", "", &json!({ "cpu": "1", "memory": "1Mi" })), told).await;
+    raw.post(&*pods, &pod("no-cpu", "", &json!({ "memory": "1Mi" }))).await.expect(201);
+    raw.post(&*pods, &pod("zero", "", &json!({ "cpu": "0" }))).await.expect(201);
     let told = "deployments.apps \"a\" is forbidden: insufficient quota to consume: count/deployments.apps";
     let template =
         json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
@@ -117,11 +117,11 @@ async fn limited_resources_are_used_only_where_a_quota_covers_them() {
     // A quota has to name all of it.
     quota(&raw, "part", json!({ "hard": { "requests.cpu": "10", "count/deployments.apps": "1" } })).await;
     let told = "pods \"a\" is forbidden: insufficient quota to consume: cpu";
-    refused(&raw, &pods, &pod("a", "", json!({ "cpu": "1" })), told).await;
+    refused(&raw, &pods, &pod("a", "", &json!({ "cpu": "1" })), told).await;
     raw.post("/apis/apps/v1/namespaces/lab/deployments", &deployment).await.expect(201);
     quota(&raw, "rest", json!({ "hard": { "cpu": "10", "gold.storageclass.storage.k8s.io/requests.storage": "5Gi" } }))
         .await;
-    raw.post(&*pods, &pod("a", "", json!({ "cpu": "1" }))).await.expect(201);
+    raw.post(&*pods, &pod("a", "", &json!({ "cpu": "1" }))).await.expect(201);
     raw.post(&*claims, &claim("a", "gold")).await.expect(201);
     let told = "persistentvolumeclaims \"b\" is forbidden: insufficient quota to consume: \
                 silver.storageclass.storage.k8s.io/requests.storage";
@@ -130,7 +130,7 @@ async fn limited_resources_are_used_only_where_a_quota_covers_them() {
     let label = json!({ "metadata": { "labels": { "a": "b" } } });
     raw.patch(format!("{claims}/classless"), "application/merge-patch+json", &label).await.expect(200);
     let told = "pods \"a\" is forbidden: insufficient quota to consume: cpu,requests.cpu";
-    refused(&raw, "/api/v1/namespaces/other/pods", &pod("a", "", json!({ "cpu": "1" })), told).await;
+    refused(&raw, "/api/v1/namespaces/other/pods", &pod("a", "", &json!({ "cpu": "1" })), told).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,17 +138,17 @@ async fn limited_scopes_need_a_quota_of_the_same_scope() {
     let (_server, raw) = start().await;
     let pods = format!("{LAB}/pods");
     let told = "pods \"a\" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [vital high]}]";
-    refused(&raw, &pods, &pod("a", "vital", json!({})), told).await;
-    raw.post(&*pods, &pod("low", "low", json!({}))).await.expect(201);
+    refused(&raw, &pods, &pod("a", "vital", &json!({})), told).await;
+    raw.post(&*pods, &pod("low", "low", &json!({}))).await.expect(201);
     // A quota of other classes does not cover it.
     let of = |classes: Value| {
         let scope = json!({ "scopeName": "PriorityClass", "operator": "In", "values": classes });
         json!({ "hard": { "pods": "1" }, "scopeSelector": { "matchExpressions": [scope] } })
     };
     quota(&raw, "low", of(json!(["low"]))).await;
-    refused(&raw, &pods, &pod("a", "vital", json!({})), told).await;
+    refused(&raw, &pods, &pod("a", "vital", &json!({})), told).await;
     quota(&raw, "vital", of(json!(["vital"]))).await;
-    raw.post(&*pods, &pod("a", "vital", json!({}))).await.expect(201);
+    raw.post(&*pods, &pod("a", "vital", &json!({}))).await.expect(201);
     let told = "pods \"b\" is forbidden: exceeded quota: vital, requested: pods=1, used: pods=1, limited: pods=1";
-    refused(&raw, &pods, &pod("b", "vital", json!({})), told).await;
+    refused(&raw, &pods, &pod("b", "vital", &json!({})), told).await;
 }

@@ -440,8 +440,8 @@ impl KindVersion {
 
     /// The columns of what a subresource returns: its own, or those of the resource.
     pub fn printer_of_taken(&self, subresource: &str) -> &Printer {
-        let taken = self.taken.iter().find(|taken| taken.subresource == subresource);
-        taken.and_then(|taken| taken.printer.as_ref()).unwrap_or(&self.printer)
+        let taken = self.taken.iter().filter(|taken| taken.subresource == subresource);
+        taken.filter_map(|taken| taken.printer.as_ref()).next().unwrap_or(&self.printer)
     }
 
     /// What is filled in where its objects leave something out.

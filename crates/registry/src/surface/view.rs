@@ -55,12 +55,12 @@ impl View {
         if self.renamed.iter().any(|known| known == stored) {
             return Some(Passage::Renamed);
         }
-        self.sources.iter().find(|source| source.from_api_version() == stored).map(|source| Passage::Through(*source))
+        self.sources.iter().find(|source| source.source_api_version() == stored).map(|source| Passage::Through(*source))
     }
 
     /// The `apiVersion`s that stored objects may be in: first that of the view, then each that leads to it.
     pub fn readable(&self) -> impl Iterator<Item = &str> {
-        let sources = self.sources.iter().map(|source| source.from_api_version());
+        let sources = self.sources.iter().map(|source| source.source_api_version());
         let others = sources.chain(self.renamed.iter().map(String::as_str));
         std::iter::once(&*self.api_version).chain(others.filter(|other| *other != self.api_version))
     }

@@ -12,8 +12,11 @@ use keelson_registry::{Registry, StoredCollection};
 /// A revision in metrics has so many digits at the most, since a floating point number holds no more.
 const REVISION_MODULUS: u64 = 1_000_000_000_000_000;
 
+/// The labels of a resource: group and plural name.
+type ResourceLabels = [(&'static str, String); 2];
+
 /// The collections with the labels of their resources.
-fn collections(registry: &Registry) -> Vec<([(&'static str, String); 2], Arc<StoredCollection>)> {
+fn collections(registry: &Registry) -> Vec<(ResourceLabels, Arc<StoredCollection>)> {
     let surface = registry.surface();
     let named = surface.collections().filter_map(|collection| {
         let resource = collection.layout.resources.first()?;

@@ -17,14 +17,14 @@ const ENDPOINTS_COLUMNS: &[Column<'_>] = &[NAME, Column::text("Endpoints", docs:
 
 fn endpoints(of: Subject<'_>) -> Vec<Value> {
     let subsets = of.at("subsets");
-    let shown = if subsets.len() == 0 { "<none>".to_owned() } else { first_three(subsets.items().flat_map(reached)) };
+    let shown = if subsets.is_empty() { "<none>".to_owned() } else { first_three(subsets.items().flat_map(reached)) };
     vec![of.name(), shown.into(), of.age()]
 }
 
 /// Every address with every port; a headless service may have no ports.
 fn reached(subset: FieldValue<'_>) -> Box<dyn Iterator<Item = String> + '_> {
     let addresses = move || subset.at("addresses").items().map(|address| address.at("ip").text());
-    if subset.at("ports").len() == 0 {
+    if subset.at("ports").is_empty() {
         return Box::new(addresses().map(str::to_owned));
     }
     Box::new(subset.at("ports").items().flat_map(move |port| {

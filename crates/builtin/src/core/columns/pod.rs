@@ -67,7 +67,7 @@ fn finished(pod: Subject<'_>) -> &'static [RowCondition] {
 /// How many of the conditions that the pod waits for hold.
 fn readiness_gates(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     let gates = spec.at("readinessGates");
-    if gates.len() == 0 {
+    if gates.is_empty() {
         return "<none>".into();
     }
     let open = |gate: &FieldValue<'_>| status.at("conditions").condition(gate.at("conditionType").text()).holds();
