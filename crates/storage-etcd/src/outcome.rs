@@ -7,7 +7,7 @@
 //! Everything else leaves it open: a transaction that is still on its way may be applied after any look.
 
 use keelson_meta::Revision;
-use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreError, Transaction, Write};
+use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreError, StoreKey, Transaction, Write};
 
 use crate::client::{RANGE, READ_TXN};
 use crate::error::Failure;
@@ -104,11 +104,7 @@ async fn trace(
         if looked_at.value == value && is_whole(shared, transaction, looked_at.revision).await? {
             return Ok(Some(looked_at.revision));
         }
-        let revision = to_etcd(looked_at.revision) - 1;
-        let key = shared.keys.encode(&looked_at.key);
-        let request = RangeRequest { key, revision, ..RangeRequest::default() };
-        let older: RangeResponse = shared.client.call(RANGE, request).await?;
-        version = older.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv));
+        version = read_at(shared, &looked_at.key, to_etcd(looked_at.revision) - 1).await?;
     }
     Err(Failure::Nonsense("the key was written too often since".to_owned()))
 }
@@ -127,12 +123,65 @@ async fn is_whole(shared: &Shared, transaction: &Transaction, at: Revision) -> R
             Some(Response::Range(range)) => range.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)),
             _ => None,
         };
-        match (write, found) {
-            (Write::Put { value, .. }, Some(found)) => found.revision == at && found.value == *value,
-            (Write::Delete { .. }, None) => true,
-            _ => false,
-        }
+        is_at(write, found, at)
     }))
+}
+
+/// The revision at which a transaction took effect that etcd has refused for want of room; `None` where it did not.
+///
+/// etcd checks the room again when it applies a transaction, and then refuses what it has applied. Its answer has come, so nothing
+/// is under way any more. Single reads are used, since older versions of etcd without room refuse transactions that only read.
+///
+/// # Errors
+/// etcd could not be asked, or its keys were written too often since.
+pub(crate) async fn applied_without_room(
+    shared: &Shared,
+    transaction: &Transaction,
+    before: i64,
+) -> Result<Option<Revision>, Failure> {
+    let before = from_etcd(before);
+    let Some((key, value)) = transaction.writes.iter().find_map(|write| match write {
+        Write::Put { key, value, .. } => Some((key, value)),
+        Write::Delete { .. } => None,
+    }) else {
+        return Ok(None);
+    };
+    let mut version = read_at(shared, key, 0).await?;
+    for _ in 0..OLDER {
+        let Some(looked_at) = version.filter(|version| version.revision > before) else { return Ok(None) };
+        if looked_at.value == *value && stands_at(shared, transaction, looked_at.revision).await? {
+            return Ok(Some(looked_at.revision));
+        }
+        version = read_at(shared, key, to_etcd(looked_at.revision) - 1).await?;
+    }
+    Err(Failure::Nonsense("the key was written too often since".to_owned()))
+}
+
+/// Returns true if all writes of a transaction stand at a revision. Cost: a call for each.
+async fn stands_at(shared: &Shared, transaction: &Transaction, at: Revision) -> Result<bool, Failure> {
+    for write in transaction.writes.iter().take(LOOKED_AT) {
+        let found = read_at(shared, write.key(), to_etcd(at)).await?;
+        if !is_at(write, found, at) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The value of a key at a revision of etcd, or its newest one (0).
+async fn read_at(shared: &Shared, key: &StoreKey, revision: i64) -> Result<Option<KeyValue>, Failure> {
+    let request = RangeRequest { key: shared.keys.encode(key), revision, ..RangeRequest::default() };
+    let answer: RangeResponse = shared.client.call(RANGE, request).await?;
+    Ok(answer.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)))
+}
+
+/// Returns true if a write made what was found at a revision.
+fn is_at(write: &Write, found: Option<KeyValue>, at: Revision) -> bool {
+    match (write, found) {
+        (Write::Put { value, .. }, Some(found)) => found.revision == at && found.value == *value,
+        (Write::Delete { .. }, None) => true,
+        _ => false,
+    }
 }
 
 /// The first compare that does not hold, if one of them never will again: no key gets a revision back that it no longer has.

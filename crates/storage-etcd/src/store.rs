@@ -173,6 +173,14 @@ impl EtcdStore {
                 Err(failure) => {
                     if let Failure::NoSpace(cause) = &failure {
                         self.shared.ran_full(cause);
+                        let applied = outcome::applied_without_room(&self.shared, transaction, before).await;
+                        let unknown =
+                            |why: Failure| StoreError::Unknown(format!("{cause}; {}", why.into_store_error()));
+                        let applied = applied.map_err(unknown)?;
+                        if let Some(at) = applied {
+                            let revisions = vec![at; transaction.writes.len()];
+                            return Ok(Sent::FoundOut(Committed { revisions }));
+                        }
                     }
                     return Err(failure.into_store_error().into());
                 }
