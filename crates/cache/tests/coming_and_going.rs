@@ -40,6 +40,8 @@ async fn thousands_of_collections_are_added_while_writers_run() {
     const WRITTEN: usize = 100;
     let store = MemoryStore::new();
     let cache = start(&store).await;
+    // ORDER: before the first write, so that the watch sees each of them.
+    let mut watch = pods(&cache).watch(cache.watermark(), Scope::All).unwrap();
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let writer = tokio::spawn({
         let (store, stop) = (store.clone(), stop.clone());
@@ -57,7 +59,6 @@ async fn thousands_of_collections_are_added_while_writers_run() {
             round
         }
     });
-    let mut watch = pods(&cache).watch(cache.watermark(), Scope::All).unwrap();
     // All at once, in batches, and one by one.
     let added = cache.add((0..2000).map(things).collect()).await.unwrap();
     assert!(added.iter().enumerate().all(|(number, one)| one.prefix() == things(number).prefix));
