@@ -15,6 +15,7 @@ mod fuzz;
 mod helm;
 mod kopf;
 mod kubectl;
+mod kubernetes;
 mod markdown;
 mod python;
 mod registry;
@@ -24,6 +25,7 @@ mod test;
 mod tidy;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -85,6 +87,18 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
+    /// Write the data about Kubernetes from a checkout of its public sources.
+    Kubernetes {
+        /// A checkout of kubernetes/kubernetes, or a folder with its published parts side by side.
+        #[arg(long)]
+        from: PathBuf,
+        /// The release of the sources, such as 1.37.
+        #[arg(long)]
+        release: String,
+        /// Compare only, and fail where a file differs.
+        #[arg(long)]
+        check: bool,
+    },
     /// Print the path of the kubectl that the tests use, fetching it if needed.
     Kubectl {
         /// Rather print those of other releases, with colons between them.
@@ -130,6 +144,7 @@ fn dispatch(task: Task) -> anyhow::Result<ExitCode> {
                 ExitCode::FAILURE
             }
         }),
+        Task::Kubernetes { from, release, check } => kubernetes::kubernetes(&workspace, &from, &release, check),
         Task::Kubectl { others: false } => {
             println!("{}", kubectl::find(&workspace)?.display());
             Ok(ExitCode::SUCCESS)

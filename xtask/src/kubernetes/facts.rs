@@ -1,0 +1,270 @@
+//! Writes the facts about the built-in types (`crates/schema/facts`).
+//!
+//! The kinds are those of `crates/schema/build/kinds.rs`; their types follow. Notes that no source of Kubernetes holds, such as
+//! `required=`, are kept from the file that is there.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::enums;
+use super::go::{self, Expr, Field, Type};
+use super::sources::{META, Placed, Sort, Sources, definitions, short};
+
+/// Types with a schema of their own, which have no facts.
+const WHOLE: [&str; 11] = [
+    "FieldsV1",
+    "IntOrString",
+    "JSON",
+    "JSONSchemaPropsOrArray",
+    "JSONSchemaPropsOrBool",
+    "JSONSchemaPropsOrStringArray",
+    "MicroTime",
+    "Quantity",
+    "RawExtension",
+    "Time",
+    "Patch",
+];
+/// Types of requests and responses that belong to no kind.
+const BESIDE: [(&str, &str); 4] =
+    [(META, "DeleteOptions"), (META, "ListMeta"), (META, "WatchEvent"), ("k8s.io/apimachinery/pkg/version", "Info")];
+
+/// The files by name, with what is in them.
+pub(crate) type Files = BTreeMap<String, String>;
+
+/// Package and name of a type.
+pub(super) type Id = (String, String);
+
+/// # Errors
+/// A source or a file cannot be read.
+pub(crate) fn write(sources: &Sources, schema: &Path, release: &str) -> Result<Files> {
+    let kinds = std::fs::read_to_string(schema.join("build/kinds.rs")).context("cannot read the list of kinds")?;
+    let mut roots = roots(&kinds);
+    roots.extend(BESIDE.map(|(package, name)| (package.to_owned(), name.to_owned())));
+    let types = reached(sources, roots)?;
+    let enums = enums::write(sources, &types)?;
+    let mut groups = BTreeMap::<String, BTreeSet<Id>>::new();
+    for id in types {
+        groups.entry(file_of(&id.0)).or_default().insert(id);
+    }
+    let mut files = Files::from([("enums.txt".to_owned(), enums)]);
+    for (stem, types) in groups {
+        let name = format!("{stem}.txt");
+        let old = std::fs::read_to_string(schema.join("facts").join(&name)).unwrap_or_default();
+        let kept = kept_notes(&old);
+        let group = if stem == "internal_apiserver" { "apiserverinternal" } else { &stem };
+        let mut text =
+            format!("# What JSON schemas do not say about the types of {group}; the form is described in README.md.\n");
+        let mut section = String::new();
+        for (package, name) in &types {
+            let prefix = definitions(package);
+            if prefix != section {
+                let _ = write!(text, "\npackage {prefix}\n");
+                section = prefix;
+            }
+            write_type(sources, (package, name), &kept, &mut text)?;
+        }
+        files.insert(name, text);
+    }
+    let readme = std::fs::read_to_string(schema.join("facts/README.md")).context("cannot read the form of facts")?;
+    files.insert("README.md".to_owned(), super::with_release(&readme, "The files describe Kubernetes ", release));
+    Ok(files)
+}
+
+/// The kinds of which `kinds.rs` collects the schemas.
+pub(super) fn roots(kinds: &str) -> Vec<Id> {
+    let mut packages = HashMap::new();
+    let mut roots = Vec::new();
+    for line in kinds.lines() {
+        let line = line.trim().trim_end_matches(';');
+        if let Some((path, alias)) = line.strip_prefix("use k8s_openapi::").and_then(|rest| rest.split_once(" as ")) {
+            packages.insert(alias, format!("k8s.io/{}", path.replace("::", "/").replace('_', "-")));
+        }
+        let kind = line.strip_prefix("all.listed::<").or_else(|| line.strip_prefix("all.single::<"));
+        if let Some((alias, name)) = kind.and_then(|kind| kind.trim_end_matches(">()").split_once("::"))
+            && let Some(package) = packages.get(alias)
+        {
+            roots.push((package.clone(), name.to_owned()));
+        }
+    }
+    roots
+}
+
+/// All structures that have facts and can be reached from the roots.
+fn reached(sources: &Sources, roots: Vec<Id>) -> Result<BTreeSet<Id>> {
+    let (mut reached, mut waiting) = (BTreeSet::new(), roots);
+    while let Some((package, name)) = waiting.pop() {
+        let (package, name) = sources.named(&package, &name)?;
+        let expr = Expr::Named { package: package.clone(), name: name.clone() };
+        if WHOLE.contains(&name.as_str())
+            || sources.sort(&expr)? != Sort::Struct
+            || reached.contains(&(package.clone(), name.clone()))
+        {
+            continue;
+        }
+        let fields = sources.fields(&package, &name)?;
+        for placed in &fields {
+            names_in(sources, &placed.field.expr, &mut waiting)?;
+        }
+        if !fields.is_empty() {
+            reached.insert((package, name));
+        }
+    }
+    Ok(reached)
+}
+
+fn names_in(sources: &Sources, expr: &Expr, names: &mut Vec<Id>) -> Result<()> {
+    match sources.underlying(expr)? {
+        Expr::Pointer(inner) | Expr::List(inner) | Expr::Map(_, inner) => names_in(sources, &inner, names)?,
+        Expr::Named { package, name } if !package.is_empty() => names.push((package, name)),
+        Expr::Named { .. } => {}
+    }
+    Ok(())
+}
+
+/// The file of a package: the folder of its group.
+pub(super) fn file_of(package: &str) -> String {
+    let group = package.split('/').rev().nth(1).unwrap_or_default();
+    match group {
+        "pkg" => "meta".to_owned(),
+        "apiserverinternal" => "internal_apiserver".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn write_type(
+    sources: &Sources,
+    (package, name): (&str, &str),
+    kept: &HashMap<String, String>,
+    text: &mut String,
+) -> Result<()> {
+    let shown = format!("{}.{name}", short(package));
+    let found = sources.find(package, name)?.context("a type that was reached")?;
+    let fields = sources.fields(package, name)?;
+    let mut head = format!("\ntype {shown}");
+    head.extend(type_map(&found.markers).map(|map| format!(" map={map}")));
+    head.extend(union(&found, &fields).map(|union| format!(" union={union}")));
+    text.push_str(&head);
+    text.push('\n');
+    let mut rows = Vec::new();
+    for placed in &fields {
+        let field = &placed.field;
+        let mark = if omits_zero(sources, field)? { "?" } else { "" };
+        let kept = kept.get(&format!("{shown} {}", field.json())).map(String::as_str);
+        rows.push((format!("{}{mark}", field.json()), spell(sources, &field.expr)?, notes(sources, placed, kept)?));
+    }
+    let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    for (name, go_type, notes) in rows {
+        let _ = writeln!(text, "{}", format!("  {name:width$}  {go_type}  {notes}").trim_end());
+    }
+    Ok(())
+}
+
+fn type_map(markers: &[String]) -> Option<&str> {
+    go::marker(markers, "structType").or_else(|| go::marker(markers, "mapType"))
+}
+
+/// Go leaves no structure out for `omitempty`.
+fn omits_zero(sources: &Sources, field: &Field) -> Result<bool> {
+    Ok(field.json_has("omitzero") || (field.json_has("omitempty") && sources.sort(&field.expr)? != Sort::Struct))
+}
+
+fn notes(sources: &Sources, placed: &Placed, kept: Option<&str>) -> Result<String> {
+    let field = &placed.field;
+    let mut notes = Vec::new();
+    match (sources.underlying(&field.expr)?, field.marker("listType")) {
+        (Expr::List(_), Some("map")) => {
+            let keys: Vec<&str> =
+                field.markers.iter().filter_map(|marker| marker.strip_prefix("listMapKey=")).collect();
+            notes.push(format!("list=map:{}", keys.join(",")));
+        }
+        (Expr::List(_), Some(kind)) => notes.push(format!("list={kind}")),
+        _ => {}
+    }
+    notes.extend(type_map(&field.markers).map(|map| format!("map={map}")));
+    notes.extend(field.tags.get("patchStrategy").map(|strategy| format!("patch={strategy}")));
+    notes.extend(field.tags.get("patchMergeKey").map(|key| format!("key={key}")));
+    if !placed.embedded_in.is_empty() {
+        notes.push(format!("in={}", placed.embedded_in.join(".")));
+    }
+    if let Some(default) = default(sources, field)? {
+        let is_zero = matches!(default.as_str(), "\"\"" | "0" | "false");
+        notes.push(format!("default={}", if is_zero { "zero" } else { &default }));
+    }
+    notes.extend(kept.map(str::to_owned));
+    Ok(notes.join(" "))
+}
+
+/// The value of `+default=`, in JSON. A reference names a constant of the field's type.
+fn default(sources: &Sources, field: &Field) -> Result<Option<String>> {
+    let Some(default) = field.marker("default") else { return Ok(None) };
+    let Some(constant) = default.strip_prefix("ref(").map(|rest| rest.trim_end_matches(')')) else {
+        return Ok(Some(default.to_owned()));
+    };
+    let named = match &field.expr {
+        Expr::Pointer(inner) => inner,
+        other => other,
+    };
+    let Expr::Named { package, .. } = named else {
+        bail!("{} has a default that is a constant of no type", field.go_name)
+    };
+    let value = sources.package(package)?.values.get(constant).cloned();
+    Ok(Some(format!("{:?}", value.with_context(|| format!("{package} has no constant {constant}"))?)))
+}
+
+/// The discriminator of a union and the fields that it selects.
+fn union(found: &Type, fields: &[Placed]) -> Option<String> {
+    found.markers.iter().find(|marker| *marker == "union")?;
+    let is_marked = |field: &Field, name: &str| field.markers.iter().any(|marker| marker == name);
+    let discriminator = fields.iter().find(|placed| is_marked(&placed.field, "unionDiscriminator"));
+    let members = fields.iter().filter(|placed| {
+        let with_pointer = matches!(placed.field.expr, Expr::Pointer(_));
+        discriminator.is_none_or(|found| found.field.json() != placed.field.json()) && with_pointer
+    });
+    let members: Vec<String> =
+        members.map(|placed| format!("{}:{}", placed.field.json(), placed.field.go_name)).collect();
+    let mut members = members;
+    members.sort();
+    Some(format!("{}({})", discriminator.map_or("", |found| found.field.json()), members.join(",")))
+}
+
+/// The type as errors of Go's decoder name it.
+fn spell(sources: &Sources, expr: &Expr) -> Result<String> {
+    Ok(match expr {
+        Expr::Pointer(inner) => format!("*{}", spell(sources, inner)?),
+        Expr::List(inner) => format!("[]{}", spell(sources, inner)?),
+        Expr::Map(key, value) => format!("map[{}]{}", spell(sources, key)?, spell(sources, value)?),
+        Expr::Named { package, name } if package.is_empty() => {
+            if name == "byte" {
+                "uint8".to_owned()
+            } else {
+                name.clone()
+            }
+        }
+        Expr::Named { package, name } => {
+            let (package, name) = sources.named(package, name)?;
+            format!("{}.{name}", short(&package))
+        }
+    })
+}
+
+/// The notes of a file that are kept by hand, by type and field.
+fn kept_notes(old: &str) -> HashMap<String, String> {
+    let (mut kept, mut shown) = (HashMap::new(), "");
+    for line in old.lines() {
+        let mut words = line.split_whitespace();
+        if let Some(name) = line.strip_prefix("type ") {
+            shown = name.split(' ').next().unwrap_or(name);
+        } else if line.starts_with(' ')
+            && let Some(field) = words.next()
+        {
+            let notes: Vec<&str> = words.filter(|word| word.starts_with("required=")).collect();
+            if !notes.is_empty() {
+                kept.insert(format!("{shown} {}", field.trim_end_matches('?')), notes.join(" "));
+            }
+        }
+    }
+    kept
+}

@@ -1,0 +1,195 @@
+//! Writes the table of protobuf messages (`crates/protobuf/src/messages.txt`).
+//!
+//! The messages are those of the table that is there, as far as they still exist, and all that they refer to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::go::{Expr, Field, Form, Type};
+use super::sources::{Sort, Sources, short};
+
+/// A section: its messages are of one package.
+struct Section {
+    /// The line that opens it.
+    head: String,
+    package: String,
+    messages: BTreeSet<String>,
+}
+
+/// # Errors
+/// A source cannot be read, or a field has a type that has no form in the table.
+pub(crate) fn write(sources: &Sources, old: &str, release: &str) -> Result<String> {
+    let head: String = old.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let mut sections = sections(old)?;
+    reach(sources, &mut sections)?;
+    let mut text = super::with_release(&head, "(Kubernetes ", release);
+    for section in sections.values().filter(|section| !section.messages.is_empty()) {
+        let _ = write!(text, "\n{}\n", section.head);
+        for name in &section.messages {
+            write_message(sources, section, name, &mut text)?;
+        }
+    }
+    Ok(text)
+}
+
+/// The sections of the table in their order, by their place in it and their name.
+fn sections(old: &str) -> Result<BTreeMap<(usize, String), Section>> {
+    let mut sections: Vec<Section> = Vec::new();
+    for line in old.lines() {
+        let mut words = line.split(' ');
+        match (words.next(), words.next()) {
+            (Some(name), _) if name.starts_with('@') => {
+                let package = package_of(&name[1..]);
+                sections.push(Section { head: line.to_owned(), package, messages: BTreeSet::new() });
+            }
+            (Some("kind" | "type" | "list"), Some(name)) => {
+                let section = sections.last_mut().context("a message must follow a section")?;
+                section.messages.insert(name.to_owned());
+            }
+            (Some("" | "#"), _) => {}
+            _ if line.starts_with('#') => {}
+            _ => bail!("neither a section nor a message: {line}"),
+        }
+    }
+    Ok(sections.into_iter().enumerate().map(|(place, section)| ((place, section.head.clone()), section)).collect())
+}
+
+/// The package of a section such as `apps/v1`.
+fn package_of(section: &str) -> String {
+    match section.split_once('/') {
+        Some(("apiextensions", version)) => format!("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/{version}"),
+        Some(("apiregistration", version)) => format!("k8s.io/kube-aggregator/pkg/apis/apiregistration/{version}"),
+        Some(("meta", version)) => format!("k8s.io/apimachinery/pkg/apis/meta/{version}"),
+        _ => format!("k8s.io/api/{section}"),
+    }
+}
+
+/// Drops the messages that are gone, and adds those that others refer to.
+fn reach(sources: &Sources, sections: &mut BTreeMap<(usize, String), Section>) -> Result<()> {
+    let mut waiting = Vec::new();
+    for section in sections.values_mut() {
+        for name in std::mem::take(&mut section.messages) {
+            waiting.push((section.package.clone(), name));
+        }
+    }
+    while let Some((package, name)) = waiting.pop() {
+        let Some(section) = sections.values_mut().find(|section| section.package == package) else { continue };
+        if !is_message(sources, &package, &name)? || !section.messages.insert(name.clone()) {
+            continue;
+        }
+        let fields = sources.declared(&package, &name)?.unwrap_or_default();
+        for field in fields.iter().filter(|field| field.number().is_some()) {
+            waiting.extend(message_of(sources, &field.expr)?);
+        }
+    }
+    Ok(())
+}
+
+fn is_message(sources: &Sources, package: &str, name: &str) -> Result<bool> {
+    let is_list = sources.find(package, name)?.is_some_and(|found| is_list_message(&found));
+    Ok(is_list || sources.declared(package, name)?.is_some())
+}
+
+/// A named list that protobuf wraps into a message.
+fn is_list_message(found: &Type) -> bool {
+    matches!(found.form, Form::Named(Expr::List(_)))
+        && found.markers.iter().any(|marker| marker == "protobuf.nullable=true")
+}
+
+/// The message that a type refers to, if it has no form of its own.
+fn message_of(sources: &Sources, expr: &Expr) -> Result<Option<(String, String)>> {
+    match expr {
+        Expr::Pointer(inner) | Expr::List(inner) | Expr::Map(_, inner) => message_of(sources, inner),
+        Expr::Named { package, name } => {
+            if special(name).is_some() {
+                return Ok(None);
+            }
+            match sources.find(package, name)? {
+                _ if is_message(sources, package, name)? => sources.named(package, name).map(Some),
+                Some(Type { form: Form::Named(inner), .. }) => message_of(sources, &inner),
+                _ => Ok(None),
+            }
+        }
+    }
+}
+
+/// The forms of types whose bytes are no plain message.
+fn special(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "Time" => "Time",
+        "MicroTime" => "MicroTime",
+        "Quantity" => "Quantity",
+        "IntOrString" => "IntOrString",
+        "RawExtension" | "FieldsV1" | "JSON" => "json",
+        "JSONSchemaPropsOrArray" => "schema|list",
+        "JSONSchemaPropsOrBool" => "schema|bool",
+        "JSONSchemaPropsOrStringArray" => "schema|strings",
+        _ => return None,
+    })
+}
+
+fn write_message(sources: &Sources, section: &Section, name: &str, text: &mut String) -> Result<()> {
+    let Some(fields) = sources.declared(&section.package, name)? else {
+        let _ = writeln!(text, "list {name}");
+        return Ok(());
+    };
+    let stands_alone = fields.iter().any(|field| field.embedded && field.go_name == "TypeMeta");
+    let mut line = format!("{} {name}", if stands_alone { "kind" } else { "type" });
+    for field in &fields {
+        let Some(number) = field.number() else { continue };
+        let json = if field.embedded && field.json().is_empty() { "+" } else { field.json() };
+        let form = form(sources, &section.package, &field.expr).with_context(|| format!("{name}.{}", field.go_name))?;
+        let _ = write!(line, " {json}:{number}:{form}{}", omission(sources, field)?);
+    }
+    let _ = writeln!(text, "{line}");
+    Ok(())
+}
+
+/// When JSON leaves the field out.
+fn omission(sources: &Sources, field: &Field) -> Result<&'static str> {
+    let is_struct = sources.sort(&field.expr)? == Sort::Struct;
+    Ok(match (field.json_has("omitzero"), field.json_has("omitempty")) {
+        (true, _) if is_struct => "~",
+        (true, _) | (_, true) => "?",
+        _ => "",
+    })
+}
+
+fn form(sources: &Sources, package: &str, expr: &Expr) -> Result<String> {
+    Ok(match expr {
+        Expr::Pointer(inner) => format!("*{}", form(sources, package, inner)?),
+        Expr::List(inner) if matches!(&**inner, Expr::Named { name, .. } if name == "byte") => "bytes".to_owned(),
+        Expr::List(inner) => match &**inner {
+            Expr::Pointer(inner) => format!("[]{}", form(sources, package, inner)?),
+            inner => format!("[]{}", form(sources, package, inner)?),
+        },
+        Expr::Map(_, value) => format!("{{}}{}", form(sources, package, value)?),
+        Expr::Named { package: other, name } if other.is_empty() => match name.as_str() {
+            "string" | "bool" | "int32" | "int64" => name.clone(),
+            "float64" => "double".to_owned(),
+            "int" => "int64".to_owned(),
+            "uint8" | "uint16" | "uint32" => "int32".to_owned(),
+            other => bail!("no form for the type {other}"),
+        },
+        Expr::Named { package: other, name } => {
+            if let Some(special) = special(name) {
+                return Ok(special.to_owned());
+            }
+            let (other, name) = &sources.named(other, name)?;
+            match sources.find(other, name)? {
+                _ if is_message(sources, other, name)? && other == package => name.clone(),
+                _ if is_message(sources, other, name)? => format!("{}.{name}", section_of(other)),
+                Some(Type { form: Form::Named(inner), .. }) => form(sources, package, &inner)?,
+                _ => bail!("{other} has no type {name}"),
+            }
+        }
+    })
+}
+
+/// The name of a package's section: `core/v1`.
+fn section_of(package: &str) -> String {
+    let group = package.split('/').rev().nth(1).unwrap_or_default();
+    format!("{group}/{}", short(package))
+}

@@ -1,0 +1,174 @@
+//! A checkout of the public sources of Kubernetes: the whole repository, or its published parts side by side.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::go::{Expr, Field, Form, Package, Type};
+
+/// The import path before which all packages of Kubernetes stand.
+const PREFIX: &str = "k8s.io/";
+pub(crate) const META: &str = "k8s.io/apimachinery/pkg/apis/meta/v1";
+
+pub(crate) struct Sources {
+    /// The folder with `api`, `apimachinery` and the other parts.
+    parts: PathBuf,
+    packages: RefCell<HashMap<String, Rc<Package>>>,
+}
+
+/// A field of a structure after its embedded structures were put in their places.
+pub(crate) struct Placed {
+    pub(crate) field: Field,
+    /// The embedded structures around it, from the outermost one; `TypeMeta` is left out.
+    pub(crate) embedded_in: Vec<String>,
+}
+
+/// The sort of value that a type holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// A structure, also one with an encoding of its own, such as `Time`.
+    Struct,
+    Other,
+}
+
+impl Sources {
+    /// # Errors
+    /// The folder holds neither the repository nor its parts.
+    pub(crate) fn open(from: &Path) -> Result<Self> {
+        let staging = from.join("staging/src/k8s.io");
+        let parts = if staging.is_dir() { staging } else { from.to_owned() };
+        for part in ["api", "apimachinery", "apiextensions-apiserver", "kube-aggregator"] {
+            if !parts.join(part).is_dir() {
+                bail!(
+                    "{} has no folder {part}: give a checkout of kubernetes/kubernetes, or a folder with its published parts api, \
+                     apimachinery, apiextensions-apiserver and kube-aggregator",
+                    parts.display()
+                );
+            }
+        }
+        Ok(Self { parts, packages: RefCell::default() })
+    }
+
+    pub(crate) fn folder(&self, package: &str) -> PathBuf {
+        self.parts.join(package.strip_prefix(PREFIX).unwrap_or(package))
+    }
+
+    /// The types of a package. One that the release does not have is empty.
+    ///
+    /// # Errors
+    /// The package cannot be read.
+    pub(crate) fn package(&self, path: &str) -> Result<Rc<Package>> {
+        if let Some(known) = self.packages.borrow().get(path) {
+            return Ok(known.clone());
+        }
+        let folder = self.folder(path);
+        let read = Rc::new(if folder.is_dir() { Package::read(&folder, path)? } else { Package::default() });
+        self.packages.borrow_mut().insert(path.to_owned(), read.clone());
+        Ok(read)
+    }
+
+    /// The type with this name, or that of which it is an alias. `None` for types of the language and of packages outside of Kubernetes.
+    ///
+    /// # Errors
+    /// Its package cannot be read.
+    pub(crate) fn find(&self, package: &str, name: &str) -> Result<Option<Type>> {
+        let (package, name) = self.named(package, name)?;
+        if !package.starts_with(PREFIX) {
+            return Ok(None);
+        }
+        Ok(self.package(&package)?.types.get(&name).cloned())
+    }
+
+    /// The package and the name of a type behind its aliases.
+    ///
+    /// # Errors
+    /// A package cannot be read.
+    pub(crate) fn named(&self, package: &str, name: &str) -> Result<(String, String)> {
+        if package.starts_with(PREFIX)
+            && let Some(Type { form: Form::Alias(Expr::Named { package, name }), .. }) =
+                self.package(package)?.types.get(name)
+        {
+            return self.named(package, name);
+        }
+        Ok((package.to_owned(), name.to_owned()))
+    }
+
+    /// The fields of a structure as they are declared, also of a type of its own with the form of a structure. `None` for others.
+    ///
+    /// # Errors
+    /// A package cannot be read.
+    pub(crate) fn declared(&self, package: &str, name: &str) -> Result<Option<Vec<Field>>> {
+        match self.find(package, name)?.map(|found| found.form) {
+            Some(Form::Struct(fields)) => Ok(Some(fields)),
+            Some(Form::Named(Expr::Named { package, name })) => self.declared(&package, &name),
+            _ => Ok(None),
+        }
+    }
+
+    /// Follows names of types that are no structures to the type behind them.
+    ///
+    /// # Errors
+    /// A package cannot be read.
+    pub(crate) fn underlying(&self, expr: &Expr) -> Result<Expr> {
+        if let Expr::Named { package, name } = expr {
+            let (package, name) = self.named(package, name)?;
+            let found = self.find(&package, &name)?;
+            return match found {
+                Some(Type { form: Form::Named(inner), .. }) if self.declared(&package, &name)?.is_none() => {
+                    self.underlying(&inner)
+                }
+                _ => Ok(Expr::Named { package, name }),
+            };
+        }
+        Ok(expr.clone())
+    }
+
+    /// # Errors
+    /// A package cannot be read.
+    pub(crate) fn sort(&self, expr: &Expr) -> Result<Sort> {
+        let Expr::Named { package, name } = self.underlying(expr)? else { return Ok(Sort::Other) };
+        Ok(if self.declared(&package, &name)?.is_some() { Sort::Struct } else { Sort::Other })
+    }
+
+    /// The fields of a structure in the order of their JSON.
+    ///
+    /// # Errors
+    /// A package cannot be read, or an embedded structure is not found.
+    pub(crate) fn fields(&self, package: &str, name: &str) -> Result<Vec<Placed>> {
+        let mut placed = Vec::new();
+        self.place((package, name), &[], &mut placed)?;
+        Ok(placed)
+    }
+
+    fn place(&self, (package, name): (&str, &str), around: &[String], placed: &mut Vec<Placed>) -> Result<()> {
+        let fields = self.declared(package, name)?.with_context(|| format!("{package} has no structure {name}"))?;
+        for field in fields {
+            let is_inline = field.json().is_empty() && field.embedded;
+            match (&field.expr, is_inline) {
+                (Expr::Named { package, name }, true) => {
+                    let mut around = around.to_vec();
+                    around.extend((name != "TypeMeta").then(|| name.clone()));
+                    self.place((package, name), &around, placed)?;
+                }
+                _ if field.json().is_empty() || field.json() == "-" => {}
+                _ => placed.push(Placed { field, embedded_in: around.to_vec() }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a package's definitions in OpenAPI before their version: `io.k8s.api.core`.
+pub(crate) fn definitions(package: &str) -> String {
+    let path = package.strip_prefix(PREFIX).unwrap_or(package);
+    let group = path.rsplit_once('/').map_or(path, |(group, _)| group);
+    format!("io.k8s.{}", group.replace('/', "."))
+}
+
+/// The last element of a package's path, which is its name: `v1`.
+pub(crate) fn short(package: &str) -> &str {
+    package.rsplit('/').next().unwrap_or(package)
+}
