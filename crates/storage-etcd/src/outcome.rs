@@ -1,10 +1,10 @@
-//! The outcome of a transaction whose answer was lost.
+//! The outcome of a transaction whose answer was lost, or that etcd refused for want of room.
 //!
-//! The keys that it writes are read back, by a read that sees everything that was acknowledged. A value of ours that is newer
-//! than what was known when it was sent shows that it took effect, also where others have written over it since: etcd is
-//! asked for the versions between. All its writes have to stand at that revision. Others may write one of them with the same bytes, such
-//! as the state of a quota. A compare with a revision that its key no longer has shows that it did not, and never will.
-//! Everything else leaves it open: a transaction that is still on its way may be applied after any look.
+//! It reads the keys of the transaction back, with reads that see everything that was acknowledged. The transaction took effect if a
+//! key has our value at a revision above the newest one known when it was sent, and all other writes stand at that revision. The
+//! versions between are read too, since others may have written over it, or have written the same bytes to one of the keys, such as
+//! the state of a quota. A compare with a revision that its key no longer has shows that the transaction did not take effect and never
+//! will. Every other finding leaves the outcome unknown: a transaction under way may be applied after any read.
 
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreError, StoreKey, Transaction, Write};
@@ -16,16 +16,17 @@ use crate::revision::{from_etcd, to_etcd};
 use crate::store::Shared;
 use crate::transaction::{key_value, read_one};
 
-/// How many older versions of a key are looked at: others may have written it that often since.
+/// The number of older versions of a key that are read: others may have written it that often since.
 const OLDER: usize = 16;
-/// How many of its writes and of its compares are looked at. One write shows the whole; most transactions have a few.
+/// The number of writes and of compares that are read. Most transactions have fewer.
 const LOOKED_AT: usize = 60;
-
-/// How many tenths of a call's time finding out may take besides: the caller has waited already, and gives up after not much more.
+/// The tenths of a call's timeout that these reads may take. The caller has waited for one timeout already.
 const TENTHS: u32 = 2;
 
-/// Finds out what became of a transaction. `before` is the newest revision that was known when it was sent. The keys of
-/// another store in the place of this one show nothing, and the outcome stays unknown.
+/// Returns the outcome of a transaction that was sent when `before` was the newest revision known.
+///
+/// # Errors
+/// The refusal of the transaction, or [`StoreError::Unknown`]. Another store in the place of this one leaves the outcome unknown.
 pub(crate) async fn find(
     shared: &Shared,
     transaction: &Transaction,
@@ -50,11 +51,11 @@ async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &s
     let Ok(now) = read(shared, transaction).await else {
         return Err(unknown("and etcd could not be asked afterwards"));
     };
-    // One of its writes shows whether it took effect, since it happens as a whole. Another is asked where that was written too often.
+    // One write shows whether the transaction took effect. The next is read where its key was written too often since.
     let mut found = Ok(None);
     for (write, current) in transaction.writes.iter().zip(&now.written) {
         let Write::Put { value, .. } = write else { continue };
-        found = trace(shared, current.clone(), (transaction, value), from_etcd(before)).await;
+        found = trace(shared, current.clone(), (transaction, value), from_etcd(before), ReadBack::Together).await;
         if found.is_ok() {
             break;
         }
@@ -70,7 +71,7 @@ async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &s
     }
 }
 
-/// What the keys of a transaction hold.
+/// The present values of the keys of a transaction.
 struct Now {
     /// In the order of its writes.
     written: Vec<Option<KeyValue>>,
@@ -83,89 +84,86 @@ async fn read(shared: &Shared, transaction: &Transaction) -> Result<Now, Failure
     let compared = transaction.compares.iter().map(|compare| &compare.key).take(LOOKED_AT);
     let success = written.clone().chain(compared).map(|key| read_one(shared.keys.encode(key))).collect();
     let answer: TxnResponse = shared.client.call(READ_TXN, TxnRequest { success, ..TxnRequest::default() }).await?;
-    let mut found = answer.responses.into_iter().map(|part| match part.response {
-        Some(Response::Range(range)) => range.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)),
-        _ => None,
-    });
+    let mut found = values(shared, answer);
     let written = found.by_ref().take(written.len()).collect();
     Ok(Now { written, compared: found.collect() })
 }
 
-/// The revision above `before` at which a transaction gave a key this value, from the newest version of the key backwards.
+/// The way in which the writes of a transaction are read back.
+#[derive(Clone, Copy)]
+enum ReadBack {
+    /// All in one transaction.
+    Together,
+    /// A call for each: etcd 3.4 without room refuses transactions that only read.
+    OneByOne,
+}
+
+/// The revision above `before` at which a transaction took effect, searched from the newest version of one of its keys backwards.
 async fn trace(
     shared: &Shared,
     newest: Option<KeyValue>,
     (transaction, value): (&Transaction, &[u8]),
     before: Revision,
+    way: ReadBack,
 ) -> Result<Option<Revision>, Failure> {
     let mut version = newest;
     for _ in 0..OLDER {
-        let Some(looked_at) = version.filter(|version| version.revision > before) else { return Ok(None) };
-        if looked_at.value == value && is_whole(shared, transaction, looked_at.revision).await? {
-            return Ok(Some(looked_at.revision));
+        let Some(found) = version.filter(|version| version.revision > before) else { return Ok(None) };
+        if found.value == value && is_whole(shared, transaction, found.revision, way).await? {
+            return Ok(Some(found.revision));
         }
-        version = read_at(shared, &looked_at.key, to_etcd(looked_at.revision) - 1).await?;
+        version = read_at(shared, &found.key, to_etcd(found.revision) - 1).await?;
     }
     Err(Failure::Nonsense("the key was written too often since".to_owned()))
 }
 
 /// Returns true if all writes of a transaction stand at a revision.
-async fn is_whole(shared: &Shared, transaction: &Transaction, at: Revision) -> Result<bool, Failure> {
+async fn is_whole(shared: &Shared, transaction: &Transaction, at: Revision, way: ReadBack) -> Result<bool, Failure> {
     let writes = || transaction.writes.iter().take(LOOKED_AT);
+    if matches!(way, ReadBack::OneByOne) {
+        for write in writes() {
+            if !is_at(write, read_at(shared, write.key(), to_etcd(at)).await?, at) {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
     let success = writes().map(|write| {
         let (key, revision) = (shared.keys.encode(write.key()), to_etcd(at));
         Request::Range(RangeRequest { key, revision, ..RangeRequest::default() }).into()
     });
     let request = TxnRequest { success: success.collect(), ..TxnRequest::default() };
     let answer: TxnResponse = shared.client.call(READ_TXN, request).await?;
-    Ok(writes().zip(answer.responses).all(|(write, part)| {
-        let found = match part.response {
-            Some(Response::Range(range)) => range.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)),
-            _ => None,
-        };
-        is_at(write, found, at)
-    }))
+    Ok(writes().zip(values(shared, answer)).all(|(write, found)| is_at(write, found, at)))
+}
+
+/// The values that a transaction of single reads returns, in the order of the reads.
+fn values(shared: &Shared, answer: TxnResponse) -> impl Iterator<Item = Option<KeyValue>> + '_ {
+    answer.responses.into_iter().map(|part| match part.response {
+        Some(Response::Range(range)) => range.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)),
+        _ => None,
+    })
 }
 
 /// The revision at which a transaction took effect that etcd has refused for want of room; `None` where it did not.
 ///
-/// etcd checks the room again when it applies a transaction, and then refuses what it has applied. Its answer has come, so nothing
-/// is under way any more. Single reads are used, since older versions of etcd without room refuse transactions that only read.
+/// etcd checks the room again when it applies a transaction, and can refuse what it has applied. Its answer has arrived, so the
+/// transaction is no longer under way.
 ///
 /// # Errors
-/// etcd could not be asked, or its keys were written too often since.
+/// etcd could not be read, or the keys were written too often since.
 pub(crate) async fn applied_without_room(
     shared: &Shared,
     transaction: &Transaction,
     before: i64,
 ) -> Result<Option<Revision>, Failure> {
-    let before = from_etcd(before);
-    let Some((key, value)) = transaction.writes.iter().find_map(|write| match write {
+    let put = transaction.writes.iter().find_map(|write| match write {
         Write::Put { key, value, .. } => Some((key, value)),
         Write::Delete { .. } => None,
-    }) else {
-        return Ok(None);
-    };
-    let mut version = read_at(shared, key, 0).await?;
-    for _ in 0..OLDER {
-        let Some(looked_at) = version.filter(|version| version.revision > before) else { return Ok(None) };
-        if looked_at.value == *value && stands_at(shared, transaction, looked_at.revision).await? {
-            return Ok(Some(looked_at.revision));
-        }
-        version = read_at(shared, key, to_etcd(looked_at.revision) - 1).await?;
-    }
-    Err(Failure::Nonsense("the key was written too often since".to_owned()))
-}
-
-/// Returns true if all writes of a transaction stand at a revision. Cost: a call for each.
-async fn stands_at(shared: &Shared, transaction: &Transaction, at: Revision) -> Result<bool, Failure> {
-    for write in transaction.writes.iter().take(LOOKED_AT) {
-        let found = read_at(shared, write.key(), to_etcd(at)).await?;
-        if !is_at(write, found, at) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    });
+    let Some((key, value)) = put else { return Ok(None) };
+    let newest = read_at(shared, key, 0).await?;
+    trace(shared, newest, (transaction, value), from_etcd(before), ReadBack::OneByOne).await
 }
 
 /// The value of a key at a revision of etcd, or its newest one (0).
