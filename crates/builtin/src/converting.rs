@@ -1,11 +1,11 @@
-//! Conversion of built-in objects between the versions they are served in.
+//! Conversion of built-in objects between their served versions.
 //!
-//! A kind that is served in several versions has one form to which every other form leads and from which it comes: the
-//! hub. A [`Conversion`] puts the two steps together; most pairs need neither, since their fields are the same, and
-//! say so, so that a caller may swap the `apiVersion` in stored bytes instead of decoding them.
-//! [`Retired`] has the versions that are no longer served and are still read.
-//! Nothing here knows bytes, defaults or requests. An object is expected to have passed its schema; what a schema can't
-//! see, the text of annotations, is checked here. Fields that no version knows survive every conversion.
+//! Each kind with several versions has a hub: the version through which all conversions lead. A [`Conversion`] joins the two steps.
+//! Most pairs need neither, since their fields are the same; a caller may then replace the `apiVersion` in stored bytes without
+//! decoding them. [`Retired`] has the versions that are only read.
+//!
+//! Invariant: this module knows no bytes, defaults or requests. An object must have passed its schema; the text of annotations,
+//! which no schema checks, is checked here. Fields that no version knows survive every conversion.
 
 pub(crate) mod conversion;
 pub(crate) mod families;

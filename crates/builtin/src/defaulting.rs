@@ -28,7 +28,7 @@ impl Defaults {
         Some(Self { defaults })
     }
 
-    /// The same as a registry calls it.
+    /// The defaulter as the registry calls it.
     pub(crate) fn defaulter(self) -> &'static dyn Defaulter {
         self.defaults
     }
@@ -38,7 +38,7 @@ impl Defaults {
         self.defaults.fill(&mut object.0);
     }
 
-    /// Whether filling in would change an object, as it lies in a store. Cost: about a third of what checking its text takes.
+    /// Returns true if defaults would change a stored object. Cost: about a third of checking its text.
     pub fn lacks(self, checked: &Checked) -> bool {
         self.defaults.lacks_root(checked.cursor())
     }

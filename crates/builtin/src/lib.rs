@@ -1,10 +1,11 @@
-//! The built-in kinds: a folder for each API group, and in it a file for each concern.
+//! The built-in kinds: a folder for each API group, with a file for each concern.
 //!
-//! `declaration` has the resources, `defaults` the values that are filled in, `validation` and `warnings` the rules and texts of
-//! kube-apiserver, `conversion` the versions, `columns` the tables of `kubectl get`, `strategy` the steps of the verbs at which a kind
-//! differs. `<group>.rs` puts them together. The modules `defaulting`, `validating`, `converting` and `strategy` have the machinery that
-//! all groups share. To add a kind, add it to the files of its group; nothing else changes. The registry knows kinds by the traits
-//! that are implemented here.
+//! `declaration` has the resources, `defaults` the defaults, `validation` and `warnings` the rules and texts of kube-apiserver.
+//! `conversion` has the versions, `columns` the tables of `kubectl get`, and `strategy` the steps of the verbs for kinds that
+//! differ. `<group>.rs` joins them.
+//!
+//! The modules `defaulting`, `validating`, `converting` and `strategy` have the machinery of all groups. A new kind is added to the
+//! files of its group and nowhere else. The registry calls kinds through traits that this crate implements.
 
 mod admissionregistration;
 mod apiextensions;

@@ -1,12 +1,14 @@
-//! Validation of the built-in kinds: the rules that kube-apiserver has, with its texts and order.
+//! Validation of the built-in kinds: kube-apiserver's rules, with its texts and in its order.
 //!
-//! To add a rule, find the group's file and the rules of the kind there, and put `("field", Rule)` where upstream checks it.
-//! A rule about one field is data; one that needs more is a [`Rule::Check`](type_rules::Rule::Check) with a few words for
-//! `docs/validation.md`, which is made from these rules (`KEELSON_UPDATE=1` writes it anew). What holds for every
-//! object stands in the kind's `object`; what an update may not do in `first` or `then`, before or after it; what holds
-//! for `/status` and other subresources in `below`. Forms of texts go to `formats`.
-//! Knows JSON trees in the stored version with their defaults, and nothing of storage, time or other objects. Metadata is
-//! judged elsewhere. Types are right by now; what is not reads as absent.
+//! To add a rule, find the rules of the kind in the file of its group, and put `("field", Rule)` where upstream checks it. A rule
+//! about one field is data. A rule that needs more is a [`Rule::Check`](type_rules::Rule::Check) with a few words for
+//! `docs/reference/validation.md`, which these rules generate (`KEELSON_UPDATE=1` writes it).
+//!
+//! Rules of every object are in the kind's `object`. Rules of updates are in `first` or `then`, before or after it. Rules of
+//! `/status` and other subresources are in `below`. Forms of texts are in `formats`.
+//!
+//! This module knows JSON trees in the stored version with their defaults, and no storage, time or other objects. Metadata is
+//! validated elsewhere. The schema has checked all types, and a value of another type reads as absent.
 
 pub(crate) mod at;
 pub(crate) mod base64;

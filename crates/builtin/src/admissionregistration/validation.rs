@@ -1,6 +1,6 @@
-//! Admission webhooks and policies: the kinds, and how they say which requests they are for.
+//! Validation of admission webhooks and policies, and of the requests that they match.
 //!
-//! Expressions are not compiled: what is judged of them is whether they are there.
+//! Expressions are not compiled. An expression must only be present.
 
 mod policies;
 #[cfg(test)]
@@ -140,7 +140,7 @@ fn resource_names(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn conditions(at: &At<'_, '_>, run: &mut Run<'_>) {
-    /// How many there may be.
+    /// The largest number of match conditions.
     const MAX: usize = 64;
     if at.list().len() > MAX {
         at.too_many(run, MAX);

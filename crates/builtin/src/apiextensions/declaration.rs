@@ -1,6 +1,6 @@
 //! The definitions of custom resources.
 //!
-//! What they define is served by `keelson-extensions`.
+//! `keelson-extensions` serves the resources that they define.
 
 use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

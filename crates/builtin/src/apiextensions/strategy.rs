@@ -1,8 +1,8 @@
-//! Definitions of custom resources: the status lists every version that objects may have been stored in, and a definition that is
-//! deleted stays until its objects are gone.
+//! Definitions of custom resources: the status lists every version that stored objects may have, and a deleted definition stays
+//! until its objects are gone.
 //!
-//! A version stays in the list when another becomes the stored one, since objects of it may still be in the store. The objects are
-//! deleted by whoever serves the definitions (`extensions`), which then takes the finalizer off.
+//! A version stays in the list when another becomes the stored one, since objects of it may still be in the store. The server that
+//! serves the definitions (`extensions`) deletes the objects and removes the finalizer.
 
 use std::time::SystemTime;
 
@@ -61,8 +61,8 @@ fn storage_version(definition: &Object) -> Option<String> {
     stored.get("name")?.as_str().map(str::to_owned)
 }
 
-/// Refuses to take a version out of the stored ones that is still in use: in which objects lie in the store as far as the cache knows,
-/// which has caught up with it for this write, or in which a server writes them.
+/// Refuses to remove a stored version that is still in use: stored objects have it, or a server writes it. The cache has caught up
+/// with the store for this write.
 ///
 /// # Errors
 /// 422 with the versions.
@@ -97,7 +97,7 @@ fn refuse_dropped_versions(
     Err(ApiError::Invalid { kind: target.group_kind(), name: current.name().to_owned(), errors })
 }
 
-/// What a version of the defined resource is still used for; `None` where nothing is known.
+/// The remaining use of a version of the defined resource; `None` where none is known.
 fn in_use(registry: &Registry, definition: &Object, version: &str) -> Option<String> {
     let text = |path: &[&str]| definition.get(path).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));

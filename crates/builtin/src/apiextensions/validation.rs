@@ -1,7 +1,7 @@
-//! Definitions of custom resources: names, group, scope, versions and which of them is stored, columns, subresources, and
-//! how versions are converted. What their schemas may say is in `apiextensions/schema.rs`.
+//! Validation of definitions: names, group, scope, versions and the stored one, columns, subresources, and conversion. Their
+//! schemas are in `apiextensions/schema.rs`.
 //!
-//! What all versions say alike belongs to the whole definition upstream, so that complaints about it name no version.
+//! Parts that all versions share belong to the whole definition upstream, so errors about them name no version.
 
 mod defaults;
 mod form;
@@ -146,7 +146,7 @@ fn one_is_stored(versions: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream has a field for the name of the first version, which is judged once more.
+/// Upstream validates the name of the first version once more, in a field of its own.
 fn first_name(versions: &At<'_, '_>, run: &mut Run<'_>) {
     let first = versions.index(0);
     let name = first.field("name");
@@ -214,7 +214,7 @@ fn conversion(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A bundle that could be used does not become one that can't. A new one may be anything: whoever issues certificates fills it in.
+/// Refuses to replace a usable bundle by an unusable one. A new one may be anything, since a controller fills it in later.
 fn ca_bundle(client: &At<'_, '_>, run: &mut Run<'_>) {
     const BEFORE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
     let Some(before) = run.before else { return };
@@ -228,7 +228,7 @@ fn ca_bundle(client: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether a bundle (PEM in base64) holds a certificate, or nothing.
+/// Returns an error unless a bundle (PEM in base64) is empty or holds a certificate.
 fn root_certificates(bundle: &str) -> Result<(), &'static str> {
     let bytes = base64::decoded(bundle).unwrap_or_default();
     let mut rest = &bytes[..];
@@ -293,7 +293,7 @@ fn stored_versions(status: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether the community's approval is stated.
+/// The statement of the community's approval.
 #[derive(PartialEq)]
 enum Approval {
     Missing,
@@ -311,7 +311,7 @@ impl Approval {
     }
 }
 
-/// Groups that belong to the community need its approval, or a word that there is none. What was wrong may stay so.
+/// Groups that belong to the community need its approval, or a statement that there is none. A fault of the stored object may stay.
 fn approval(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";

@@ -1,6 +1,6 @@
-//! APIServices: one without a service behind it is served here, and so is always available.
+//! APIServices: one without a service is served by this server, and so is always available.
 //!
-//! Of one that names a service the condition is written by whoever checks it.
+//! The component that checks a service writes the condition of its APIService.
 
 use std::time::SystemTime;
 

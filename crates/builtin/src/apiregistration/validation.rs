@@ -43,7 +43,7 @@ const STATUS: TypeRules = TypeRules::of(&[(
 fn named_by_version_and_group(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     let spec = |field: &str| run.object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
     let required = format!("{}.{}", spec("version"), spec("group"));
-    // What a name is generated from has to be that name too, so that none can be generated. That there is none is told elsewhere.
+    // `generateName` must be the name too, so that no name can be generated. A missing name is reported elsewhere.
     for name in ["generateName", "name"].map(|field| metadata.field(field)) {
         if !name.is_empty() && name.text() != required {
             let why = format!("must be `spec.version+\".\"+spec.group`: {}", go_format::quote(&required));

@@ -1,6 +1,6 @@
-//! Defaults of deployments and of the sets.
+//! Defaults of deployments, replica sets, stateful sets and daemon sets.
 //!
-//! Their templates are in `pod.rs`. What a controller counts on, such as the strategy of an update, is always filled in.
+//! Defaults of their templates are in `pod.rs`. Every field that a controller reads, such as the update strategy, gets a value.
 
 use keelson_meta::json::Map;
 
@@ -40,7 +40,7 @@ const DEPLOYMENT_STRATEGY: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Run(ROLLING, |strategy| rolling(strategy, &QUARTERS))],
 };
 
-/// What the details of a strategy depend on.
+/// The field that decides whether a rolling update has defaults.
 const ROLLING: &[&str] = &["type", "rollingUpdate"];
 
 const QUARTERS: TypeDefaults = TypeDefaults::of(&[("maxUnavailable", Text("25%")), ("maxSurge", Text("25%"))]);

@@ -1,6 +1,6 @@
-//! Deployments, whose annotations count as what they ask for, and daemon sets, whose templates are counted.
+//! Deployments, whose annotations count for their generation, and daemon sets, whose templates have a generation.
 //!
-//! What the server adds is what their controllers rely on. A count that a client states itself is left as it is.
+//! The controllers rely on the fields that the server adds. A count that a client sets stays.
 
 use std::time::SystemTime;
 

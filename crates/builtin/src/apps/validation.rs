@@ -244,9 +244,9 @@ fn stateful_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
     always_restarted(template, "activeDeadlineSeconds in StatefulSet is not Supported", run);
 }
 
-/// The template is judged with the volumes that its pods will have: first those of the claims that are made for each pod.
+/// The template is validated with the volumes of its pods, first those of the claim templates.
 ///
-/// Older servers judged it less, so an update of a set whose template never was as it should be may leave it so.
+/// Older servers validated less, so an update of a set whose template was never valid may leave it as it is.
 fn stateful_template(spec: &At<'_, '_>, template: &At<'_, '_>, run: &mut Run<'_>) {
     let claims = spec.field("volumeClaimTemplates");
     let (new, old) = (with_claims(template.value, claims.value), with_claims(template.old, claims.old));

@@ -1,6 +1,6 @@
 //! Defaults of requests for tokens.
 //!
-//! How long a token may hold at the most is decided where it is issued.
+//! The component that issues a token limits its lifetime.
 
 use crate::defaulting::type_defaults::Rule::{Always, Number};
 use crate::defaulting::type_defaults::TypeDefaults;

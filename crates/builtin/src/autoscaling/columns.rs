@@ -10,11 +10,11 @@ use keelson_tables::text::join;
 
 use crate::autoscaling::column_docs as docs;
 
-/// How many metrics are shown.
+/// The number of metrics that a cell shows.
 const SHOWN: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 
-/// What version 1 has no fields for.
+/// The fields of version 2 that version 1 lacks.
 const OF_VERSION_1: &[&str] = &[
     "autoscaling.alpha.kubernetes.io/behavior",
     "autoscaling.alpha.kubernetes.io/conditions",
@@ -54,7 +54,7 @@ fn autoscaler(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// What each metric is and should be: `cpu: 10%/80%, 12/50 (avg) + 1 more...`.
+/// The present and the desired value of each metric: `cpu: 10%/80%, 12/50 (avg) + 1 more...`.
 fn metrics(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     let current = status.at("currentMetrics");
     let mut shown: Vec<String> =

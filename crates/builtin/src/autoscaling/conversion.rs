@@ -1,9 +1,8 @@
-//! Horizontal pod autoscalers: `autoscaling/v1` against `v2`, in which they are stored.
+//! Horizontal pod autoscalers: `autoscaling/v1` and `v2`, the stored version.
 //!
-//! `v1` knows one target, the CPU's. The other metrics, the behavior, the measured metrics and the conditions travel in
-//! annotations, in the form that upstream's servers read and write, so that a client of `v1` that reads and writes an
-//! object back loses nothing. Those annotations are the server's own: no `v2` object has them, and one that is not well
-//! formed is ignored, since it is a client's text that no schema has seen.
+//! `v1` has one target, the use of the CPU. The other metrics, the behavior, the current metrics and the conditions are annotations
+//! of `v1`, in upstream's form, so that a client of `v1` loses nothing. These annotations belong to the server: no `v2` object has
+//! them. One that is not well formed is ignored, since no schema has checked this text.
 
 mod behavior;
 mod leaf;
@@ -148,7 +147,7 @@ fn read_status(status: &mut Map, current: Option<Vec<Value>>, conditions: Option
     }
 }
 
-/// What was measured is noted whole, even if it is the CPU's use alone: v1's field has no room for the raw value.
+/// Current metrics are annotated whole, even if they are the use of the CPU alone: the field of v1 has no room for the raw value.
 fn write_status(status: &mut Map, notes: &mut Map) -> Result<(), ConversionError> {
     let current = take_list(status, "currentMetrics")?;
     for field in ["currentReplicas", "desiredReplicas"] {

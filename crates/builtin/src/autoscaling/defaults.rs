@@ -1,6 +1,6 @@
 //! Defaults of horizontal pod autoscalers.
 //!
-//! What `v1` leaves out of its metrics is filled in when it becomes `v2`; only `v2` aims at the CPU where nothing is said.
+//! Defaults of metrics from `v1` are set in `v2`. Only `v2` gets the use of the CPU as its default target.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -68,7 +68,7 @@ const SCALE_DOWN: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Run(&["policies"], |rules| policies(rules, json!([policy("Percent", 100)])))],
 };
 
-/// How many seconds a change of the size counts against the policy.
+/// The period of a scaling policy, in seconds.
 const PERIOD_SECONDS: i64 = 15;
 
 fn policy(of: &str, value: i64) -> Value {

@@ -1,6 +1,6 @@
-//! Autoscalers: how few and how many, of what, after which metrics and how fast. They are stored as `v2`.
+//! Validation of autoscalers: limits, target, metrics and behavior. They are stored as `v2`.
 //!
-//! An object that was sent as `v1` is judged in `v2`, with the paths of that.
+//! An object sent as `v1` is validated in `v2`, with the paths of `v2`.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ const REFERENCE: TypeRules = TypeRules::of(&[
     ("apiVersion", Check("with a group, but for replication controllers", target_version)),
 ]);
 
-/// What could be stored before this was asked for may stay as it is.
+/// A value that was stored before this rule existed may stay.
 fn target_version(at: &At<'_, '_>, run: &mut Run<'_>) {
     let kept = run.before.is_some() && at.is_unchanged();
     let controller = at.parent().is_some_and(|target| target.field("kind").text() == "ReplicationController");

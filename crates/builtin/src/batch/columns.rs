@@ -74,7 +74,7 @@ fn completions(of: &Subject<'_>) -> Value {
     }
 }
 
-/// How long the job took, or has taken so far; empty before it starts.
+/// The duration of the job up to its end or to now; empty before it starts.
 fn job_duration(of: &Subject<'_>) -> Value {
     let status = of.at("status");
     let Some(start) = status.at("startTime").time() else {

@@ -25,5 +25,5 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
     ],
 };
 
-/// What selectors of jobs may name.
+/// The field selectors of jobs.
 const JOB_FIELDS: &[FieldDeclaration] = &[count("status.successful", &["status.succeeded"])];

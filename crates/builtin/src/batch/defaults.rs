@@ -1,7 +1,7 @@
 //! Defaults of jobs and cron jobs.
 //!
-//! What a job counts on, such as how many pods have to succeed, is always filled in; the jobs that a cron job makes get theirs
-//! when they are made.
+//! Every field that the job controller reads, such as the number of completions, gets a value. Jobs of a cron job get theirs when
+//! they are created.
 
 use keelson_meta::json::Map;
 

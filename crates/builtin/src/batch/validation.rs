@@ -44,7 +44,7 @@ const OWN_SELECTOR: TypeRules = TypeRules::of(&[
     ("", Check("the selector matches the template", crate::core::validation::replication::template_fits)),
 ]);
 
-/// What jobs and the templates for them have.
+/// The rules of jobs and of job templates.
 const SPEC: TypeRules = TypeRules::shared(
     "Job spec",
     &[
@@ -280,7 +280,7 @@ fn completions_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whoever queues jobs may still say where the pods of one run, as long as it has never run.
+/// A queue controller may change the scheduling of the pods, as long as the job has never run.
 fn template_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_unchanged() {
         return;

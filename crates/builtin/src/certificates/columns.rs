@@ -54,7 +54,7 @@ fn requested_duration(seconds: FieldValue<'_>) -> Value {
     human_duration(Duration::from_secs(u64::try_from(seconds).unwrap_or_default())).into()
 }
 
-/// What was decided, and what came of it: `Approved,Issued`. A denial outweighs an approval.
+/// The approval and its result: `Approved,Issued`. A denial outweighs an approval.
 fn condition(status: FieldValue<'_>) -> Value {
     let has = |kind: &str| status.at("conditions").condition(kind).is_set();
     let decision = match (has("Denied"), has("Approved")) {

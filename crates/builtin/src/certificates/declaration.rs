@@ -29,5 +29,5 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
     ],
 };
 
-/// What selectors may name.
+/// The field selectors of both kinds.
 const OF_A_SIGNER: &[FieldDeclaration] = &[text(&["spec.signerName"])];

@@ -1,8 +1,7 @@
-//! Certificate signing requests: what is asked for, of whom, and for what use. Bundles of trust: whose they are, and that they hold
+//! Validation of certificate signing requests: the request, the signer and the usages. Validation of trust bundles: the signer, and
 //! certificates of authorities.
 //!
-//! Whether a request is signed by the key that it names is not judged, as that takes cryptography; who signs does it.
-//! Conditions are judged where `/approval` and `/status` take them.
+//! The signature of a request is not verified; the signer does that. Conditions are validated by `/approval` and `/status`.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +24,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("ClusterTrustBundle").object(&BUNDLE).then(&BUNDLE_UPDATE),
 ];
 
-/// What a certificate can be for, in alphabetical order.
+/// The permitted usages, in alphabetical order.
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",
@@ -69,7 +68,7 @@ const STATUS: TypeRules = TypeRules::of(&[(
 
 /// Longest bundle, in bytes.
 const BUNDLE_MAX: usize = 1 << 20;
-/// What is told in place of a bundle.
+/// The text that stands for a bundle in errors.
 const OMITTED: &str = "<value omitted>";
 
 const BUNDLE: TypeRules = TypeRules::of(&[
@@ -125,7 +124,7 @@ fn signer_of_bundle(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// What was stored is not read again.
+/// An unchanged bundle is not parsed again.
 fn anchors(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.text().len() > BUNDLE_MAX || run.before.is_some() && at.is_unchanged() {
         return;
@@ -155,7 +154,7 @@ fn anchors(at: &At<'_, '_>, run: &mut Run<'_>) {
     faults.into_iter().for_each(|why| at.invalid(run, OMITTED, why));
 }
 
-/// Why a block is no certificate of an authority.
+/// The reason why a block is no certificate of an authority.
 fn anchor_fault(block: &pem::Block) -> Option<String> {
     if block.label != "CERTIFICATE" {
         return Some(format!("has bad block type: {}", block.label));
@@ -177,7 +176,7 @@ fn request(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// What is stored may have what was allowed when it was made.
+/// Stored usages may be those that were permitted when the request was created.
 fn usages(at: &At<'_, '_>, run: &mut Run<'_>) {
     if run.before.is_some() {
         return;

@@ -16,7 +16,7 @@ use crate::groups::GROUPS;
 /// A change of an object's fields on its way to or from the hub.
 pub(crate) type ConvertFn = fn(&mut Map) -> Result<(), ConversionError>;
 
-/// How an object gets from one version to another.
+/// The steps from one version of an object to another.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     kind: &'static str,
@@ -28,10 +28,9 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// How a kind of a group gets from one (group, version) to another; the same one twice is the identity.
+    /// The conversion of a kind from one (group, version) to another; equal versions give the identity.
     ///
-    /// The group is the one under which the kind is asked for: events are in two groups, and either finds them.
-    /// `None` when the kind is not served in both.
+    /// `group` is the group of the request, since events are in two groups. `None` when the kind is not served in both versions.
     pub(crate) fn between(
         group: &str,
         kind: &str,
@@ -52,9 +51,9 @@ impl Conversion {
         Table::get().conversions.iter().filter(leads)
     }
 
-    /// What an object in a version goes through even when it is stored in that version; `None` for nothing.
+    /// The step for an object that is sent in its stored version; `None` where there is none.
     ///
-    /// The annotations in which an autoscaler keeps what `v1` cannot say are the server's: a request can't leave others.
+    /// The annotations of an autoscaler that keep values of `v2` belong to the server, so a request cannot set them.
     pub(crate) fn canonical(group: &str, kind: &str, gv: (&str, &str)) -> Option<&'static Self> {
         // Nearly every kind goes through nothing, which is seen without the table of all forms.
         let found = Table::get().canonical.iter().find(|known| known.kind == kind && known.from.gv() == gv)?;
@@ -130,7 +129,7 @@ struct Table {
     canonical: Vec<Conversion>,
 }
 
-/// Where the conversions from a form begin.
+/// The start of the conversions from a form.
 struct FormEntry {
     /// The index of the family in the list of all.
     family: usize,

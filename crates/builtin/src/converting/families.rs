@@ -1,7 +1,7 @@
-//! The families of versions: kinds that are served in several, and the steps by which each version leads to the others.
+//! The families: kinds with several versions, and the steps from each version to the others.
 //!
-//! Versions without steps have the same fields. Whether that is so was found by comparing their published schemas; what
-//! upstream's hand-written conversions add to that is in the `conversion.rs` of a group, beside its families.
+//! Versions without steps have the same fields, found by comparing their published schemas. Steps for upstream's hand-written
+//! conversions are in the `conversion.rs` of a group, beside its families.
 
 use crate::converting::conversion::ConvertFn;
 
@@ -16,11 +16,11 @@ pub(crate) struct Family {
 pub(crate) struct Form {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
-    /// What leads to the hub; `None` when the fields are the hub's.
+    /// The step to the hub; `None` when the fields are the hub's.
     pub(crate) to_hub: Option<ConvertFn>,
-    /// What leads here from the hub.
+    /// The step from the hub.
     pub(crate) from_hub: Option<ConvertFn>,
-    /// What a request's object goes through when it is stored in this form.
+    /// The step for an object that a request sends in this form, if it is the stored one.
     pub(crate) canonical: Option<[Option<ConvertFn>; 2]>,
 }
 

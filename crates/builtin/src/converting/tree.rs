@@ -96,7 +96,7 @@ pub(crate) fn append_rest(built: &mut Map, rest: Map) {
     }
 }
 
-/// Whether a value says no more than its absence would: null, an empty text or zero.
+/// Returns true for a value that means the same as its absence: null, an empty text or zero.
 pub(crate) fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null => true,

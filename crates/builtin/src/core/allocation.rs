@@ -1,8 +1,8 @@
-//! Allocation for services: cluster addresses and node ports.
+//! Allocation of cluster addresses and node ports for services.
 //!
-//! What a service holds is read off it: its `clusterIPs` and the ports of its nodes. Each address and each port is a key in
-//! the store, taken and given back in the transaction that writes the service, so that no two services ever have the same,
-//! whichever servers make them. The key of an address is its IPAddress object; ports have keys that no client sees.
+//! A service states its addresses in `clusterIPs` and its ports in `nodePort`. Each address and each port is a key in the store,
+//! created and deleted in the transaction that writes the service. No two services therefore have the same, whichever servers write
+//! them. The key of an address is its IPAddress object; keys of ports are not served.
 
 mod addresses;
 mod families;
@@ -17,11 +17,11 @@ use keelson_storage::{KeyValue, StoreKey};
 pub(crate) use addresses::made_again;
 pub(crate) use spec::{Spec, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
-/// Gives back a key if what is stored there shows that it is this service's. Somebody may have deleted it, and another service got
-/// it since; so may one that an older release wrote without taking it.
+/// Deletes a key if the stored value names this service. Another client may have deleted it, and another service may have got it
+/// since. A service of an older release may never have taken it.
 ///
 /// # Errors
-/// When the store can't be read.
+/// The store cannot be read.
 async fn give_back(
     registry: &Registry,
     key: StoreKey,
@@ -35,7 +35,7 @@ async fn give_back(
     Ok(())
 }
 
-/// What somebody who asks for more than there is reads in an error.
+/// The error when a range has nothing left.
 const FULL: &str = "range is full";
 
 /// Takes what a service needs and does not have, writes it into the service, and gives back what it no longer needs. Of a service

@@ -129,7 +129,7 @@ const UPDATE: &[Verb] = &[Verb::Update];
 /// Read only.
 const GET: &[Verb] = &[Verb::Get];
 
-/// What selectors of events may name.
+/// The field selectors of events.
 const EVENT_FIELDS: &[FieldDeclaration] = &[
     text(&["involvedObject.kind"]),
     text(&["involvedObject.namespace"]),
@@ -144,13 +144,13 @@ const EVENT_FIELDS: &[FieldDeclaration] = &[
     text(&["type"]),
 ];
 
-/// What selectors of namespaces may name.
+/// The field selectors of namespaces.
 const NAMESPACE_FIELDS: &[FieldDeclaration] = &[text(&["status.phase"])];
 
-/// What selectors of nodes may name.
+/// The field selectors of nodes.
 const NODE_FIELDS: &[FieldDeclaration] = &[boolean(&["spec.unschedulable"])];
 
-/// What selectors of pods may name.
+/// The field selectors of pods.
 const POD_FIELDS: &[FieldDeclaration] = &[
     text(&["spec.nodeName"]),
     reads("spec.host", &["spec.nodeName"]),
@@ -164,13 +164,13 @@ const POD_FIELDS: &[FieldDeclaration] = &[
     text(&["status.nominatedNodeName"]),
 ];
 
-/// What selectors of replicationcontrollers may name.
+/// The field selectors of replicationcontrollers.
 const REPLICATIONCONTROLLER_FIELDS: &[FieldDeclaration] = &[count("status.replicas", &["status.replicas"])];
 
-/// What selectors of secrets may name.
+/// The field selectors of secrets.
 const SECRET_FIELDS: &[FieldDeclaration] = &[text(&["type"])];
 
-/// What selectors of services may name.
+/// The field selectors of services.
 const SERVICE_FIELDS: &[FieldDeclaration] = &[text(&["spec.clusterIP"]), text(&["spec.type"])];
 
 pub(crate) const DEPRECATIONS: &[Deprecation] = &[

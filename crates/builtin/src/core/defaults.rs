@@ -119,7 +119,7 @@ pub(crate) const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults {
     })],
 };
 
-/// What nobody has found a place for yet.
+/// The status of a pod that is not scheduled.
 const PENDING: TypeDefaults = TypeDefaults::of(&[("phase", Text("Pending"))]);
 
 const CLAIM_STATUS: TypeDefaults =

@@ -12,15 +12,15 @@ use keelson_meta::json::{Map, Value};
 use crate::defaulting::type_defaults::{FollowUp, Rule, TypeDefaults, rounded};
 
 impl TypeDefaults {
-    /// Whether filling in would change the object at the cursor.
+    /// Returns true if defaults would change the object at the cursor.
     pub(crate) fn lacks_root(&self, mut cursor: Cursor<'_>) -> bool {
-        // What comes behind the last field that matters is not looked at, as the status of most objects.
+        // Fields behind the last one that matters are not read, such as the status of most objects.
         self.lacks_until(&mut cursor, |found| {
             self.then.is_empty() && found.stated.count_ones() as usize == self.fields.len()
         })
     }
 
-    /// Whether filling in would change the value at the cursor, which is stepped over if not.
+    /// Returns true if defaults would change the value at the cursor, and steps over it if not.
     fn lacks(&self, cursor: &mut Cursor<'_>) -> bool {
         self.lacks_until(cursor, |_| false)
     }
@@ -86,7 +86,7 @@ impl TypeDefaults {
         false
     }
 
-    /// Whether anything is filled in for fields that are not there, or by steps.
+    /// Returns true if absent fields or follow-ups would get a default.
     fn lacks_rest(&self, object: &Cursor<'_>, found: &mut Found) -> bool {
         let absent = |place: usize| found.stated & (1 << (found.place + place)) == 0;
         if self.fields.iter().enumerate().any(|(place, (_, rule))| absent(place) && rule.fills_absent(object)) {
@@ -107,25 +107,25 @@ impl TypeDefaults {
     }
 }
 
-/// What the members of an object have told so far. A type has at most one follow-up of each kind but for those that run.
+/// The findings about the members of an object so far. A type has at most one follow-up of each kind, except for functions.
 #[derive(Default)]
 struct Found {
     /// One bit for each field of the type that has defaults, and of those that it includes, that is there.
     stated: u64,
-    /// How many fields the types before have.
+    /// The number of fields of the types before.
     place: usize,
-    /// Whether the flag of an [`If`](FollowUp::If) is true.
+    /// True if the flag of an [`If`](FollowUp::If) is true.
     flag: bool,
-    /// Whether there is any of the fields of [`WithoutAll`](FollowUp::WithoutAll).
+    /// True if a field of [`WithoutAll`](FollowUp::WithoutAll) is present.
     others: bool,
-    /// Whether the field of [`Where`](FollowUp::Where) is an object.
+    /// True if the field of [`Where`](FollowUp::Where) is an object.
     whole: bool,
-    /// What the functions read.
+    /// The members that functions read.
     picked: Map,
 }
 
 impl Rule {
-    /// Whether something is filled in where the object does not have the field.
+    /// Returns true if an object without the field gets a default.
     fn fills_absent(&self, object: &Cursor<'_>) -> bool {
         match self {
             Self::In(_) | Self::Each(_) | Self::Amounts => false,
@@ -151,7 +151,7 @@ impl Rule {
         }
     }
 
-    /// Whether something is filled in where the object has the value at the cursor, which is stepped over if not.
+    /// Returns true if an object with the value at the cursor gets a default, and steps over it if not.
     fn lacks(&self, object: &Cursor<'_>, cursor: &mut Cursor<'_>) -> bool {
         let value = cursor.clone();
         match self {
@@ -177,7 +177,7 @@ impl Rule {
     }
 }
 
-/// Whether a function would change the object at a cursor.
+/// Returns true if a function would change the object at a cursor.
 fn changes(run: &fn(&mut Map), object: &Cursor<'_>) -> bool {
     let Value::Object(before) = read(object.clone()) else { return false };
     let mut filled = before.clone();
@@ -185,7 +185,7 @@ fn changes(run: &fn(&mut Map), object: &Cursor<'_>) -> bool {
     filled != before
 }
 
-/// Whether another field of the object has a value, and a different one.
+/// Returns true if another field of the object has a value, and a different one.
 fn is_other(raw: &[u8], object: &Cursor<'_>, from: &str) -> bool {
     member(object, from).map(|mut from| from.raw()).is_some_and(|from| from != b"null" && from != raw)
 }
@@ -256,9 +256,9 @@ fn keys<'a>(object: Option<Cursor<'a>>) -> Vec<&'a [u8]> {
     keys
 }
 
-/// Whether all wanted keys are there. Mostly they are the first ones, in the same order.
+/// Returns true if all keys are present. Most are the first ones, in the same order.
 ///
-/// Cost: one look at each key, however many there are.
+/// Cost: one comparison for each key.
 fn has_all(there: &[&[u8]], wanted: &[&[u8]]) -> bool {
     let rest = &wanted[there.iter().zip(wanted).take_while(|(there, wanted)| there == wanted).count()..];
     rest.is_empty() || {
@@ -287,7 +287,7 @@ fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'
     }
 }
 
-/// What is left of a path behind its first step, if that is this key.
+/// The rest of a path behind its first step, if that is this key.
 fn step<'a>(key: RawText<'_>, path: &'a str) -> Option<&'a str> {
     let (first, rest) = path.split_once('.').unwrap_or((path, ""));
     key.is(first).then_some(rest)

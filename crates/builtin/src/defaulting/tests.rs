@@ -1,5 +1,5 @@
-//! Tests of the defaults of each kind, by the rules of its own fields and of those that depend on others; that filling in
-//! twice changes nothing more; that what is stated stays; and that the bytes of an object tell whether it lacks anything.
+//! Tests of the defaults of each kind. A second run changes nothing, set fields stay, and the bytes of an object show whether
+//! defaults are missing.
 
 use keelson_codec::{Checked, StoredObject};
 use keelson_meta::json::{Value, json};

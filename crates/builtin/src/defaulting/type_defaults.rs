@@ -10,11 +10,11 @@ use keelson_meta::quantity::rounded_to_millis;
 pub(crate) struct TypeDefaults {
     /// Fields with a default, or whose content has defaults.
     pub(crate) fields: &'static [(&'static str, Rule)],
-    /// What depends on other fields; runs after them, in this order.
+    /// Defaults that depend on other fields; they run last, in this order.
     pub(crate) then: &'static [FollowUp],
 }
 
-/// What is done with an object once its fields have their defaults.
+/// A step on an object whose fields have their defaults.
 pub(crate) enum FollowUp {
     /// The defaults of another type, too.
     Also(&'static TypeDefaults),
@@ -28,7 +28,7 @@ pub(crate) enum FollowUp {
     Run(&'static [&'static str], fn(&mut Map)),
 }
 
-/// What is done with a field.
+/// The default of a field.
 pub(crate) enum Rule {
     /// This text, where there is none or an empty one.
     Text(&'static str),
@@ -40,11 +40,11 @@ pub(crate) enum Rule {
     Positive(i64),
     /// This boolean, where there is none.
     Flag(bool),
-    /// What another field of the object has, where there is none or a zero.
+    /// The value of another field of the object, where the field is absent or zero.
     Copied(&'static str),
-    /// The same for a field that holds a number or a text, where there is an empty text as well.
+    /// The same for a field that holds a number or a text, where an empty text counts too.
     CopiedOverText(&'static str),
-    /// What a function makes of another field of the object, where there is none. The function reads nothing else.
+    /// The value that a function makes of another field, where the field is absent. The function reads nothing else.
     By(&'static str, fn(&Map) -> Option<Value>),
     /// The entries of another field of the object that this one lacks.
     EntriesOf(&'static str),
@@ -196,12 +196,12 @@ fn copy(tree: &mut Map, from: &str, to: &str) {
     }
 }
 
-/// Whether a field is absent or null. An empty text where no text belongs is not: the schema refuses it.
+/// Returns true if a field is absent or null. An empty text in place of another type is neither, and the schema refuses it.
 pub(crate) fn is_absent(tree: &Map, name: &str) -> bool {
     matches!(tree.get(name), None | Some(Value::Null))
 }
 
-/// Whether a field that holds a text is absent, null, or an empty text.
+/// Returns true if a text field is absent, null, or empty.
 pub(crate) fn is_unset(tree: &Map, name: &str) -> bool {
     match tree.get(name) {
         None | Some(Value::Null) => true,
@@ -210,7 +210,7 @@ pub(crate) fn is_unset(tree: &Map, name: &str) -> bool {
     }
 }
 
-/// Whether a field is absent, null, or a zero.
+/// Returns true if a field is absent, null, or zero.
 pub(crate) fn is_zero(tree: &Map, name: &str) -> bool {
     is_absent(tree, name) || tree.get(name).and_then(Value::as_f64) == Some(0.0)
 }
@@ -220,7 +220,7 @@ pub(crate) fn text<'a>(tree: &'a Map, name: &str) -> &'a str {
     tree.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether a boolean is set and true.
+/// Returns true if a boolean is set and true.
 pub(crate) fn is_true(tree: &Map, name: &str) -> bool {
     tree.get(name).and_then(Value::as_bool) == Some(true)
 }
@@ -259,7 +259,7 @@ pub(crate) fn copy_missing(from: &Map, to: &mut Map) {
     }
 }
 
-/// Whether a list could stand here: there is one, or nothing.
+/// Returns true if the field is a list or absent.
 fn is_list(tree: &Map, name: &str) -> bool {
     matches!(tree.get(name), None | Some(Value::Null | Value::Array(_)))
 }

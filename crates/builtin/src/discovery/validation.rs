@@ -1,6 +1,6 @@
-//! Endpoint slices: addresses of one type, ports with names, and hints who should use which address.
+//! Validation of endpoint slices: addresses of one type, named ports, and hints.
 //!
-//! The type of addresses never changes. Who wrote a slice is said by a label and not judged.
+//! The address type never changes. The label with the manager of a slice is not validated.
 
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,7 @@ fn event(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// How long ago the event was seen first and last. Newer clients give one time, and a series once it happens again.
+/// The ages of the first and the last occurrence. Newer clients set one time, and a series once the event repeats.
 fn seen(of: &Subject<'_>) -> (String, String) {
     let first = of.at("firstTimestamp").or(of.at("deprecatedFirstTimestamp")).or(of.at("eventTime"));
     let last = of.at("lastTimestamp").or(of.at("deprecatedLastTimestamp")).or(first);
@@ -76,7 +76,7 @@ fn target(about: FieldValue<'_>) -> Value {
     }
 }
 
-/// Who reported the event, and from where: `kubelet, node-1`.
+/// The reporter and its instance: `kubelet, node-1`.
 fn source(of: &Subject<'_>) -> Value {
     let source = of.at("source").or(of.at("deprecatedSource"));
     let reporter = of.at("reportingComponent").or(of.at("reportingController"));

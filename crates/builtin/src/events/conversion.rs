@@ -16,7 +16,7 @@ pub(crate) const FAMILIES: &[Family] = &[family("Event", &[hub("", "v1"), form(G
 
 pub(crate) const RETIRED: &[Retired] = &[row("Event", GROUP, BETA).to("", "v1").by(to_core)];
 
-/// What a form writes for a field without a value.
+/// The value that a form writes for an unset field.
 #[derive(Clone, Copy)]
 enum Empty {
     Nothing,

@@ -22,7 +22,7 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
         .lives_for(EVENT_LIFETIME)],
 };
 
-/// What selectors of events may name.
+/// The field selectors of events.
 const EVENT_FIELDS: &[FieldDeclaration] = &[
     reads("regarding.kind", &["involvedObject.kind"]),
     reads("regarding.namespace", &["involvedObject.namespace"]),

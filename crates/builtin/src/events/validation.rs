@@ -12,7 +12,7 @@ use crate::validating::type_rules::{Kind, Run, TypeRules, kind};
 
 pub(crate) const KINDS: &[Kind] = &[kind("Event").object(&NEW_EVENT).then(&UPDATE)];
 
-/// What every event has to be.
+/// The rules of every event.
 pub(crate) const EVENT: TypeRules =
     TypeRules::of(&[("", Check("in the namespace of what it is about, complete if it has an eventTime", event))]);
 

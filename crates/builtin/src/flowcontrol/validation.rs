@@ -1,6 +1,6 @@
-//! Flow schemas and priority levels (KEP-1040): who is sent to which level, and how many it lets through.
+//! Validation of flow schemas and priority levels (KEP-1040).
 //!
-//! Those that every cluster has to have are held to what they are.
+//! The mandatory objects cannot change.
 
 #[cfg(test)]
 mod tests;
@@ -59,7 +59,7 @@ const RULES: TypeRules = TypeRules::of(&[
     ("nonResourceRules", Each(&URL_RULE)),
 ]);
 
-/// What each kind of subject has, under its own field.
+/// The rules of each kind of subject, under its own field.
 const SUBJECT: TypeRules =
     TypeRules::of(&[("serviceAccount", Always(&ACCOUNT)), ("user", Always(&NAMED)), ("group", Always(&NAMED))]);
 const NAMED: TypeRules = TypeRules::of(&[("name", Required(""))]);
@@ -269,7 +269,7 @@ fn limit_response(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn queues(at: &At<'_, '_>, run: &mut Run<'_>) {
     const QUEUES_MAX: i64 = 10_000_000;
-    /// How many bits of a hash there are to deal a hand with.
+    /// The bits of a hash with which a hand is dealt.
     const HASH_BITS: i64 = 60;
     let [length, queues, hand] = ["queueLengthLimit", "queues", "handSize"].map(|name| at.field(name));
     let (deck, size) = (queues.int(), hand.int());
@@ -335,7 +335,7 @@ fn mandatory_level(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let name = name_of(run);
     let shown = LEVEL_FORM.of(spec.value);
     let (expected, except) = match name {
-        // What is exempt may still lend.
+        // An exempt level may still lend.
         "exempt" => (json!({"type": "Exempt", "exempt": spec.value.get("exempt")}), " except the 'spec.exempt' field"),
         "catch-all" => {
             let limited =

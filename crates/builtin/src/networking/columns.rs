@@ -11,7 +11,7 @@ use keelson_tables::text::{join, load_balancer, with_group};
 
 use crate::networking::column_docs as docs;
 
-/// How many hosts of an ingress are shown.
+/// The number of hosts of an ingress that a cell shows.
 const SHOWN_HOSTS: usize = 3;
 
 pub(crate) fn printer(kind: &str) -> Option<Printer> {
@@ -46,7 +46,7 @@ fn ingress(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// The hosts of the rules. How many more there are counts rules, as Kubernetes does, also those without a host.
+/// The hosts of the rules. As in Kubernetes, the number of further hosts counts rules, also those without a host.
 fn hosts(rules: FieldValue<'_>) -> String {
     let mut hosts: Vec<&str> = Vec::new();
     let mut more = false;

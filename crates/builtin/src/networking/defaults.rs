@@ -1,6 +1,6 @@
 //! Defaults of ingress classes and network policies.
 //!
-//! What a policy restricts follows from what it says. Services are in the core group.
+//! The policy types follow from the rules of a policy. Services are in the core group.
 
 use keelson_meta::json::{Map, Value, json};
 

@@ -23,7 +23,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 }
 
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
-/// Where ingresses named their class before they had a field for it.
+/// The annotation for the class of an ingress before the field existed.
 const CLASS: &str = "kubernetes.io/ingress.class";
 
 /// Gives an ingress that names no class the one that is the default.

@@ -60,7 +60,7 @@ const INGRESS_RULE: TypeRules = TypeRules::of(&[
     ("http", In(&const { TypeRules::of(&[("paths", Required("")), ("paths", With("by `pathType`", paths, &PATH))]) })),
 ]);
 
-/// What is checked of a path once its type is known to be there.
+/// The rules of a path with a type.
 const PATH: TypeRules = TypeRules::of(&[
     ("", Check("absolute and plain where it has to match exactly or as a prefix", path)),
     ("backend", Always(&BACKEND)),
@@ -320,7 +320,7 @@ fn ip_block(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether a range is within another, and smaller.
+/// Returns true if a range is within another, and smaller.
 fn is_part(whole: (std::net::IpAddr, u8), part: (std::net::IpAddr, u8)) -> bool {
     use std::net::IpAddr::{V4, V6};
     let same = |a: u128, b: u128, bits: u8, of: u8| bits == 0 || a >> (of - bits) == b >> (of - bits);

@@ -1,6 +1,6 @@
 //! policy: pod disruption budgets.
 //!
-//! What a budget leaves unset is shown as not applicable, in upstream's words.
+//! An unset value of a budget is shown as `N/A`, as upstream.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

@@ -1,6 +1,6 @@
-//! Roles and bindings: who writes them must have the rights that they give, and they count before the write is acknowledged.
+//! Roles and bindings: their writer must have the rights that they grant. They take effect before the write is acknowledged.
 //!
-//! What somebody may do without that say the verbs `escalate` on roles and `bind` on those that are bound, as upstream has them.
+//! As upstream, the verbs `escalate` on roles and `bind` on the bound roles permit more.
 
 use futures::future::BoxFuture;
 use keelson_access::rbac::RoleRef;
@@ -22,7 +22,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What gives rights.
+/// The object that grants rights.
 pub(super) enum Grants {
     /// Roles and cluster roles, which state them.
     Stated,
@@ -85,18 +85,18 @@ async fn check_bound(registry: &Registry, request: &WriteRequest<'_>, after: &Ob
     }
     registry.catch_up().await?;
     let Some(rules) = rules_in(registry, &role, target.namespace.as_deref())? else {
-        // As upstream has it, it is told of as if it was a binding.
+        // As upstream, the error names a binding.
         return Err(ApiError::NotFound { resource: target.group_resource(), name: role.name });
     };
     refuse_missing(request, after, &held_by(request).await, &rules)
 }
 
-/// Who may do anything may give any right, and what takes an object out of the way or lets it go gives none.
+/// A user with all rights may grant any right. Deletions and changes of finalizers grant none.
 fn may_pass(request: &WriteRequest<'_>, before: Option<&Object>, after: &Object) -> bool {
     request.caller.user().is_in(MASTERS) || before.is_some_and(|before| same_but_for_collection(before, after))
 }
 
-/// Whether nothing else differs than what garbage collection goes by.
+/// Returns true if only fields that the garbage collector reads differ.
 fn same_but_for_collection(before: &Object, after: &Object) -> bool {
     let bare = |object: &Object| {
         let mut object = object.clone();

@@ -1,6 +1,6 @@
-//! Roles, and who has them.
+//! Validation of roles and bindings.
 //!
-//! Knows the rules of these kinds alone. Whether a writer may give away what a role allows is not judged here.
+//! The right of the writer to grant a role is checked in the strategy.
 
 #[cfg(test)]
 mod tests;

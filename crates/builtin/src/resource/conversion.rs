@@ -25,14 +25,14 @@ pub(crate) const FAMILIES: &[Family] = &[
     family("ResourceSlice", &[hub(GROUP, "v1"), hub(GROUP, "v1beta2"), form(GROUP, "v1beta1", lift_slice, wrap_slice)]),
 ];
 
-/// What `exactly` holds in later versions, in its order.
+/// The fields of `exactly` in later versions, in its order.
 const EXACTLY: [&str; 7] =
     ["deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity"];
 
-/// How many of them stand before `firstAvailable` in v1beta1.
+/// The number of these fields before `firstAvailable` in v1beta1.
 const BEFORE_FIRST_AVAILABLE: usize = 5;
 
-/// What `basic` holds in v1beta1, in its order.
+/// The fields of `basic` in v1beta1, in its order.
 const BASIC: [&str; 12] = [
     "attributes",
     "capacity",

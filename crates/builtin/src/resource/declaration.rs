@@ -45,7 +45,7 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
     ],
 };
 
-/// What selectors of resourceslices may name.
+/// The field selectors of resourceslices.
 const RESOURCESLICE_FIELDS: &[FieldDeclaration] = &[text(&["spec.nodeName"]), text(&["spec.driver"])];
 
 pub(crate) const DEPRECATIONS: &[Deprecation] =

@@ -109,7 +109,7 @@ fn is_administered(registry: &Registry, namespace: &str) -> Result<bool, ApiErro
     Ok(namespace.labels().any(|(name, value)| name == ADMINISTERED && value == "true"))
 }
 
-/// What is wrong with a new claim to devices in use by others, unless its namespace is for administrators.
+/// The errors of a new claim with admin access, unless its namespace permits that.
 fn administration_faults(registry: &Registry, path: &str, claim: &Object) -> Result<Vec<FieldError>, ApiError> {
     let fields: Vec<&str> = path.split('.').chain(["devices", "requests"]).collect();
     let requests = claim.get(&fields).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

@@ -1,6 +1,6 @@
-//! Devices: classes of them, the claims to them, and who may not use them for now.
+//! Validation of device classes, claims, and taints of devices.
 //!
-//! Expressions are not compiled: what is judged of them is how long they are.
+//! Expressions are not compiled. Only their length is limited.
 
 mod claim_status;
 mod slices;
@@ -29,11 +29,11 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("ResourceSlice").object(&slices::SLICE),
 ];
 
-/// How many requests a claim may have, and how many constraints, configurations and selectors.
+/// The largest number of requests of a claim, and of constraints, configurations and selectors.
 const LIST_MAX: usize = 32;
-/// How many requests there may be of which the first that fits is taken.
+/// The largest number of alternatives in `firstAvailable`.
 const FIRST_MAX: usize = 8;
-/// How long an expression may be, and parameters for a driver, in bytes.
+/// The longest expression and the largest parameters of a driver, in bytes.
 const TEXT_MAX: usize = 10 * 1024;
 
 const SPEC_STAYS: TypeRules = TypeRules::of(&[("spec", Immutable)]);
@@ -62,7 +62,7 @@ const CLAIM: TypeRules = TypeRules::of(&[("spec", NEW_CLAIM_SPEC)]);
 
 const TEMPLATE: TypeRules = TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("spec", NEW_CLAIM_SPEC)]) }))]);
 
-/// What can't change is judged once.
+/// Fields that cannot change are validated once.
 const NEW_CLAIM_SPEC: Rule = Rule::Around(
     "of a new one",
     |at, run| {
@@ -239,7 +239,7 @@ pub(crate) fn up_to<'v>(at: &At<'v, '_>, most: usize, type_rules: &TypeRules, ru
     at.items().for_each(|item| type_rules.check(&item, run));
 }
 
-/// The same for items that are told apart by a field.
+/// The same for items with a key field.
 pub(crate) fn set<'v>(at: &At<'v, '_>, most: usize, key: &'static str, type_rules: &TypeRules, run: &mut Run<'v>) {
     up_to(at, most, type_rules, run);
     if at.list().len() <= most {
@@ -312,7 +312,7 @@ fn request_names(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The name of a request of the claim, perhaps with that of one of those of which the first is taken.
+/// The name of a request of the claim, with an optional alternative of it.
 pub(crate) fn request_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     const UNKNOWN: &str =
         "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
@@ -353,7 +353,7 @@ pub(crate) fn parameters(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 /// The name of a pool: DNS subdomains with slashes between.
 pub(crate) fn pool_name(at: &At<'_, '_>, run: &mut Run<'_>) {
-    /// How long it may be, in bytes.
+    /// The longest name, in bytes.
     const MAX: usize = 253;
     if at.is_empty() {
         return at.required(run, "");

@@ -21,7 +21,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 /// The classes that every cluster has, also before its server has made the objects.
 const SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Where a priority class says that it is the default.
+/// The field that makes a priority class the default.
 const GLOBAL_DEFAULT: &str = "globalDefault";
 
 const PREEMPT: &str = "PreemptLowerPriority";
@@ -69,7 +69,7 @@ pub(crate) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Objec
     Ok(spec.len() > stated)
 }
 
-/// Who writes a pod again need not state what it got from its class. Says whether that was needed.
+/// An update of a pod may leave out the fields that its class set. Returns true if that was the case.
 pub(crate) fn keep_priority(current: &Object, next: &mut Object) -> bool {
     let mut is_kept = false;
     for field in ["priority", "preemptionPolicy"] {

@@ -1,6 +1,6 @@
-//! Classes of priority.
+//! Validation of priority classes.
 //!
-//! Knows the rules of this kind alone. That only one class is the default depends on others and is not judged here.
+//! Admission checks that only one class is the default, since that depends on the others.
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ const UPDATE: TypeRules = TypeRules::of(&[
     ("preemptionPolicy", Immutable),
 ]);
 
-/// What begins so is not for users.
+/// The prefix of names that users cannot create.
 const RESERVED: &str = "system-";
 /// The classes that begin so, with their values.
 const SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];

@@ -16,7 +16,7 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-/// What is attached may be described here itself, rather than by a volume.
+/// An attachment may contain the spec of a volume in place of its name.
 const ATTACHMENT: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     In(

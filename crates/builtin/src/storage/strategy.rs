@@ -26,7 +26,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// Where claims named their class before they had a field for it.
+/// The annotation for the class of a claim before the field existed.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Gives a claim that names no class the one that is the default.

@@ -86,7 +86,7 @@ fn driver(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn parameters(at: &At<'_, '_>, run: &mut Run<'_>) {
-    /// How many there may be.
+    /// The largest number of parameters.
     const MAX: usize = 512;
     let Some(tree) = at.tree() else { return };
     if tree.len() > MAX {
@@ -100,7 +100,7 @@ fn parameters(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 /// Keys and values are limited together.
 fn limited(at: &At<'_, '_>, run: &mut Run<'_>) {
-    /// How long all may be together, in bytes.
+    /// The largest size of all parameters, in bytes.
     const MAX_BYTES: usize = 256 * 1024;
     let lengths = at.tree().into_iter().flatten().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
     if lengths.sum::<usize>() > MAX_BYTES {
@@ -216,7 +216,7 @@ const NODE_DRIVER: TypeRules = TypeRules::of(&[
     ("allocatable", Always(&const { TypeRules::of(&[("count", NonNegative)]) })),
 ]);
 
-/// How long what a driver calls a node may be, in bytes.
+/// The longest node ID of a driver, in bytes.
 const NODE_ID_MAX: usize = 192;
 
 fn drivers<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {

@@ -1,7 +1,7 @@
-//! A place in an object: its value, what stood there before, and the way to it.
+//! A place in an object: its value, its old value, and its path.
 //!
-//! The way is a chain of places on the stack, so that looking at an object allocates nothing; it becomes a text only when
-//! there is a fault to report. What is absent reads as null, an empty text, an empty list, as Go's types have it.
+//! The path is a chain of places on the stack, so that validation allocates nothing until it reports an error. As in Go, an absent
+//! value reads as null, an empty text, or an empty list.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
@@ -14,9 +14,9 @@ static NOTHING: Value = Value::Null;
 /// A place in an object that is being checked. `'v` is how long the objects live, `'p` how long the places above it do.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'v, 'p> {
-    /// What stands here; null for nothing.
+    /// The value here; null if absent.
     pub(crate) value: &'v Value,
-    /// What stood here before; null for nothing, and for a new object.
+    /// The old value here; null if absent, and for a new object.
     pub(crate) old: &'v Value,
     parent: Option<&'p At<'v, 'p>>,
     segment: PathSegment<'v>,
@@ -35,7 +35,7 @@ enum PathSegment<'v> {
     Key(&'v str),
 }
 
-/// A value that a fault shows. It is copied only if the fault is told.
+/// A value that an error shows. It is copied only if the error is reported.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'v>(&'v Value);
 
@@ -46,7 +46,7 @@ impl From<Shown<'_>> for Value {
 }
 
 impl<'v> At<'v, '_> {
-    /// What stands here, to be shown in a fault.
+    /// The value here, for an error.
     pub(crate) fn shown(&self) -> Shown<'v> {
         Shown(self.value)
     }
@@ -93,7 +93,7 @@ impl<'v> At<'v, '_> {
         tree.into_iter().flat_map(Map::keys).map(|name| (name, self.key(name)))
     }
 
-    /// The same place under another name: for what upstream calls otherwise than the API does.
+    /// The same place under another name, where upstream's name is not that of the API.
     pub(crate) fn called(&self, name: &'v str) -> At<'v, '_> {
         At { segment: PathSegment::Field(name), ..*self }
     }
@@ -103,12 +103,12 @@ impl<'v> At<'v, '_> {
         self.parent
     }
 
-    /// The same place with something else in it: for what upstream reports elsewhere than where it stands.
+    /// The same place with another value, where upstream reports an error at another place.
     pub(crate) fn holding(&self, value: &'v Value) -> At<'v, '_> {
         At { value, ..*self }
     }
 
-    /// The same place with something else in it, and something else that stood there before.
+    /// The same place with another value and another old value.
     pub(crate) fn between<'o>(&self, value: &'o Value, old: &'o Value) -> At<'o, '_>
     where
         'v: 'o,
@@ -116,22 +116,22 @@ impl<'v> At<'v, '_> {
         At { value, old, ..*self }
     }
 
-    /// Whether a field of the object that stands here is set.
+    /// Returns true if a field of the object here is set.
     pub(crate) fn field_is_set(&self, name: &str) -> bool {
         self.value.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// Whether something stands here.
+    /// Returns true if a value is here.
     pub(crate) fn is_set(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// Whether nothing stands here, or an empty text, list or object.
+    /// Returns true if the value here is absent or an empty text, list or object.
     pub(crate) fn is_empty(&self) -> bool {
         is_empty(self.value)
     }
 
-    /// Whether the object is changed rather than new and this is as it was.
+    /// Returns true if this is an update that leaves the value here unchanged.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.value == self.old
     }
@@ -151,7 +151,7 @@ impl<'v> At<'v, '_> {
         self.number().unwrap_or_default()
     }
 
-    /// Whether the boolean here is set and true.
+    /// Returns true if the boolean here is set and true.
     pub(crate) fn is_true(&self) -> bool {
         self.value.as_bool() == Some(true)
     }
@@ -229,7 +229,7 @@ impl<'v> At<'v, '_> {
         run.tell(|| FieldError::not_found(self.path(), value));
     }
 
-    /// Reports that what stands here could not be judged.
+    /// Reports that the value here could not be validated.
     pub(crate) fn internal(&self, run: &mut Run<'_>, detail: impl Into<String>) {
         run.tell(|| FieldError::internal(self.path(), detail));
     }
@@ -245,7 +245,7 @@ impl<'v> At<'v, '_> {
     }
 }
 
-/// Whether a value says nothing.
+/// Returns true for null and for an empty text, list or object.
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

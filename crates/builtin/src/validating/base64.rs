@@ -19,7 +19,7 @@ pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     FORGIVING.decode(digits(text)).ok()
 }
 
-/// How many bytes a text stands for.
+/// The number of bytes that a text decodes to.
 pub(crate) fn decoded_length(text: &str) -> usize {
     digits(text).len() * 3 / 4
 }

@@ -1,6 +1,6 @@
-//! Conditions as most kinds have them in their status (`metav1.Condition`), and what they say together.
+//! Validation of conditions in a status (`metav1.Condition`), alone and together.
 //!
-//! Kinds with conditions of their own form judge them themselves.
+//! Kinds with conditions of another form validate them themselves.
 
 use std::collections::HashSet;
 
@@ -68,7 +68,7 @@ fn reason_faults(text: &str) -> Vec<String> {
     if fits { Vec::new() } else { vec![regex_fault(TEXT, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &EXAMPLES)] }
 }
 
-/// Whether the first condition of a type in a list says that it holds.
+/// Returns true if the first condition of a type is true.
 pub(crate) fn holds(conditions: &Value, kind: &str) -> bool {
     let is = |condition: &Value, field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
     let first = conditions.as_array().into_iter().flatten().find(|condition| is(condition, "type", kind));

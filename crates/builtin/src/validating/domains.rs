@@ -22,7 +22,7 @@ fn wildcard_faults(text: &str) -> Vec<String> {
                         consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
     const REGEX: &str = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
     let mut faults = length_faults(text, SUBDOMAIN_MAX);
-    // What is too long has been said of the whole.
+    // A text that is too long is reported as a whole.
     let fits = |rest: &str| DNS_SUBDOMAIN.faults(rest).is_empty() || rest.len() > SUBDOMAIN_MAX;
     if !text.strip_prefix("*.").is_some_and(fits) {
         faults.push(regex_fault(TEXT, REGEX, &["*.example.com"]));
@@ -122,7 +122,7 @@ fn labels_of_signer(at: &At<'_, '_>, segment: &str, format: &Format, run: &mut R
     }
 }
 
-/// Where a webhook is called: by a URL or through a service, and not by both.
+/// The address of a webhook: a URL or a service, not both.
 pub(crate) fn client_config(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (url, service) = (at.field("url"), at.field("service"));
     match (url.is_set(), service.is_set()) {
@@ -161,7 +161,7 @@ fn webhook_url(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Why Go could not read a URL, if it could not.
+/// Go's reason why it cannot parse a URL, if it cannot.
 fn unreadable(text: &str, scheme: &str, host: &str) -> Option<String> {
     if text.bytes().any(|byte| byte.is_ascii_control()) {
         return Some("net/url: invalid control character in URL".to_owned());

@@ -1,7 +1,7 @@
-//! Expressions that stand in objects of the built-in kinds: conditions, policies, selectors of devices.
+//! Validation of CEL expressions in built-in kinds: match conditions, policies, device selectors.
 //!
-//! A bad one is refused when it is written, in upstream's words. What expressions of a policy may use is put together while its fields
-//! are gone through, since each variable is known to those behind it. What did not change is not judged anew.
+//! An invalid expression is refused when it is written, in upstream's words. The variables of a policy are collected while its
+//! fields are walked, since each one is declared for those behind it. Unchanged expressions are not validated again.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,20 +12,20 @@ use keelson_cel::{CompileError, Environment, Program, Type};
 use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
-/// What one selector of devices may be estimated to cost.
+/// The largest estimated cost of a device selector.
 const MAX_SELECTOR_COST: u64 = 1_000_000;
 
-/// What the expressions of a policy may use.
+/// The declarations for the expressions of a policy.
 pub(crate) struct Policy {
-    /// Whether they are judged; those of a policy that did not change are not.
+    /// False for a policy that did not change.
     pub(crate) is_judged: bool,
-    /// Whether there are parameters.
+    /// True if the policy has parameters.
     pub(crate) params: bool,
-    /// Whether patches can be made.
+    /// True if expressions may create patches.
     pub(crate) patches: bool,
     /// The variables that are known so far; none where there are none at all.
     pub(crate) variables: Option<Vec<(String, Type)>>,
-    /// The same as they are declared, if that has been asked for.
+    /// The compiled declarations, once they were needed.
     pub(crate) declared: Option<Arc<Decl>>,
 }
 
@@ -38,7 +38,7 @@ impl Policy {
     }
 }
 
-/// Judges the expression of a policy, which has to come to a value of one of these types.
+/// Validates the expression of a policy, which must return one of these types.
 pub(crate) fn of_policy(at: &At<'_, '_>, authorizer: bool, wanted: &[Type], run: &mut Run<'_>) {
     if let Some(policy) = run.policy.as_mut().filter(|policy| policy.is_judged) {
         let environment = policy.environment(authorizer);
@@ -46,7 +46,7 @@ pub(crate) fn of_policy(at: &At<'_, '_>, authorizer: bool, wanted: &[Type], run:
     }
 }
 
-/// Judges the expression of a variable of a policy, which those behind it know by its name.
+/// Validates the expression of a variable, and declares it for later expressions.
 pub(crate) fn of_variable(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
     if let Some(policy) = run.policy.as_mut().filter(|policy| policy.is_judged) {
         let compiled = Program::compile(at.text(), &policy.environment(true));
@@ -57,7 +57,7 @@ pub(crate) fn of_variable(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
     }
 }
 
-/// Judges a condition under which a policy counts, if the object is one, or a webhook is asked.
+/// Validates a match condition of a policy or a webhook.
 pub(crate) fn of_condition(at: &At<'_, '_>, run: &mut Run<'_>) {
     static WEBHOOK: LazyLock<Environment> = LazyLock::new(|| environments::match_condition(true));
     let compiled = match &run.policy {
@@ -70,7 +70,7 @@ pub(crate) fn of_condition(at: &At<'_, '_>, run: &mut Run<'_>) {
     tell(at, compiled, run);
 }
 
-/// Judges a selector of devices.
+/// Validates a selector of devices.
 pub(crate) fn of_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
     static DEVICE: LazyLock<Environment> = LazyLock::new(environments::device);
     if run.before.is_some() && at.is_unchanged() {

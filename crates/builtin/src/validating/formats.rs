@@ -1,7 +1,7 @@
-//! Forms of texts, each with its name and its complaints.
+//! Forms of texts, each with its name and its errors.
 //!
-//! Names and labels are judged by `meta`; here are the forms that only fields of single kinds have. Texts are upstream's.
-//! The regular expressions appear only inside messages: the checks are written out, as they run for every object.
+//! `meta` validates names and labels; the forms here belong to fields of single kinds. Texts are upstream's. The regular
+//! expressions appear only in messages: the checks are plain code, since they run for every object.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::validating::type_rules::{Run, range_text};
 
 /// A form of texts.
 pub(crate) struct Format {
-    /// What it is called.
+    /// The name of the form.
     pub(crate) name: &'static str,
     judge: fn(&str) -> Vec<String>,
 }
@@ -41,7 +41,7 @@ pub(crate) const DNS_SUBDOMAIN_UNDERSCORE: Format =
 pub(crate) const QUALIFIED_NAME: Format = Format::new("qualified name", names::label_key_faults);
 /// A label value.
 pub(crate) const LABEL_VALUE: Format = Format::new("label value", names::label_value_faults);
-/// What can be one segment of a URL path.
+/// One segment of a URL path.
 pub(crate) const PATH_SEGMENT: Format = Format::new("path segment", |text| names::path_segment_faults(text, false));
 /// The name of a port, after IANA.
 pub(crate) const PORT_NAME: Format = Format::new("port name", port_name_faults);
@@ -126,7 +126,7 @@ fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
 
-/// Whether nothing is set behind the first bits of an address.
+/// Returns true if an address has no bits behind the first ones.
 fn is_base(address: IpAddr, bits: u8) -> bool {
     let (value, width) = match address {
         IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
@@ -136,7 +136,7 @@ fn is_base(address: IpAddr, bits: u8) -> bool {
     behind == 0 || value.trailing_zeros() >= behind || value == 0
 }
 
-/// The complaints about what stands at a place, which older servers judged less strictly: what was there may stay.
+/// Reports errors of a form that older servers checked less strictly. An unchanged value may stay.
 pub(crate) fn strictly(format: &Format, at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.old.is_null() || !at.is_unchanged() {
         at.complain(run, format.faults(at.text()));

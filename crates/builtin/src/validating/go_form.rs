@@ -1,14 +1,14 @@
-//! Values as Go shows types that have no names for JSON: each field, set or not, under the name that it has in Go.
+//! Values as Go prints structures without JSON names: each field, set or not, under its name in Go.
 //!
-//! Upstream judges objects in such types, and some of its messages show what was wrong in this form. A form is a table of
-//! a type's fields in the order of its declaration.
+//! Upstream validates such structures, and some of its messages print them. A form is a table of the fields of a type, in the order
+//! of its declaration.
 
 use keelson_meta::json::{Map, Value, json};
 
 /// The fields of a type: the name in Go, the name in the API, and what is shown of its value.
 pub(crate) struct Form(pub(crate) &'static [(&'static str, &'static str, Shown)]);
 
-/// What is shown of a field.
+/// The printed form of a field.
 pub(crate) enum Shown {
     /// The value; an empty text where there is none.
     Text,
@@ -26,7 +26,7 @@ pub(crate) enum Shown {
     List(&'static Form),
     /// A map of objects, or null.
     Map(&'static Form),
-    /// What only its own function can show.
+    /// A value that a function prints.
     Other(fn(&Value) -> Value),
 }
 

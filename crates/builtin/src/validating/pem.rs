@@ -6,17 +6,17 @@ use crate::validating::base64;
 
 /// A block of PEM.
 pub(crate) struct Block {
-    /// What it is said to hold.
+    /// The label of the block.
     pub(crate) label: String,
-    /// Whether there are headers before the content.
+    /// True if headers precede the content.
     pub(crate) has_headers: bool,
-    /// What it holds.
+    /// The decoded content.
     pub(crate) content: Vec<u8>,
-    /// Whether the content is one sequence in DER, as that of a certificate is.
+    /// True if the content is one DER sequence, as in a certificate.
     pub(crate) is_sequence: bool,
 }
 
-/// The next block, and what stands behind it. What is damaged is passed over.
+/// Returns the next block and the text behind it. Damaged blocks are skipped.
 pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
     const BEGIN: &[u8] = b"-----BEGIN ";
     const DASHES: &[u8] = b"-----";
@@ -43,7 +43,7 @@ pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
     (None, &[])
 }
 
-/// Whether bytes are one sequence in DER, by its tag and its length.
+/// Returns true if bytes are one DER sequence, by its tag and its length.
 fn is_sequence(bytes: &[u8]) -> bool {
     const SEQUENCE: u8 = 0x30;
     const LONG: u8 = 0x80;

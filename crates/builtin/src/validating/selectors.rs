@@ -58,7 +58,7 @@ fn requirement(at: &At<'_, '_>, run: &mut Run<'_>, lenient: bool) {
     }
 }
 
-/// Whether labels can be asked whether a selector matches them. One that is left out matches none.
+/// Returns true if labels can be matched with the selector. An absent selector matches none.
 pub(crate) fn is_sound(at: &At<'_, '_>) -> bool {
     let is_key = |key: &str| QUALIFIED_NAME.faults(key).is_empty();
     let is_value = |value: &Value| LABEL_VALUE.faults(value.as_str().unwrap_or_default()).is_empty();
@@ -75,13 +75,13 @@ pub(crate) fn is_sound(at: &At<'_, '_>) -> bool {
         && at.field("matchExpressions").items().all(expression)
 }
 
-/// Whether a selector says nothing, and so matches everything.
+/// Returns true if a selector is empty, and so matches everything.
 pub(crate) fn is_everything(selector: &Value) -> bool {
     let empty = |field: &str| selector.get(field).is_none_or(crate::validating::at::is_empty);
     empty("matchLabels") && empty("matchExpressions")
 }
 
-/// Whether a selector matches labels. One that makes no sense matches nothing.
+/// Returns true if a selector matches labels. An invalid selector matches nothing.
 pub(crate) fn matches(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let equal = |(key, value): (&str, &Value)| label(key) == value.as_str();

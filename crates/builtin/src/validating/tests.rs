@@ -1,6 +1,6 @@
-//! The rules by example: an object that is valid, one change to it, and the faults that follow, in upstream's words.
+//! The rules by example: a valid object, one change to it, and the resulting errors, in upstream's words.
 //!
-//! Objects are written as they are when they are judged: in the stored version, with their defaults.
+//! Objects are in the stored version, with their defaults.
 
 mod warnings;
 
@@ -65,7 +65,7 @@ pub(crate) fn check_below(subresource: Option<&str>, valid: &Value, changes: &[(
     assert_eq!(texts(rules_of(&old).update(subresource, &old, &new)), expected, "{changes:?}");
 }
 
-/// What a pod or a template has in its spec.
+/// The spec of a pod or of a template.
 pub(crate) fn pod_spec(restart_policy: &str) -> Value {
     json!({
         "containers": [{

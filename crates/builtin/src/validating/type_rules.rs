@@ -1,7 +1,7 @@
-//! Rules as data: for each field of an object what may stand there, in the order in which faults are reported.
+//! Rules as data: the permitted values of each field of an object, in the order of the errors.
 //!
-//! A rule is told apart by what it needs to know: the field alone (data), several fields (a function with a name), or
-//! what stood there before (the rules of an update). They are constants and nest as objects do.
+//! A rule is data about one field, a named function about several fields, or a rule of updates, which reads the old value. Rules
+//! are constants and nest as objects do.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::{FAULTS_BYTES_MAX, FAULTS_MAX, FieldError};
@@ -13,17 +13,17 @@ use crate::validating::formats::Format;
 
 /// One check of an object, or of a change.
 pub(crate) struct Run<'v> {
-    /// What has been found so far.
+    /// The errors so far.
     pub(crate) faults: Vec<FieldError>,
     /// About how many bytes that is.
     told_bytes: usize,
     /// The object.
     pub(crate) object: &'v Object,
-    /// What it was; `None` for a new object.
+    /// The old object; `None` for a new one.
     pub(crate) before: Option<&'v Object>,
-    /// What rules for the parts of a pod need to know of the whole.
+    /// The facts about the whole pod that rules of its parts need.
     pub(crate) pod: Pod<'v>,
-    /// What expressions may use, if the object is a policy.
+    /// The declarations for expressions, if the object is a policy.
     pub(crate) policy: Option<Policy>,
 }
 
@@ -32,7 +32,7 @@ impl<'v> Run<'v> {
         Self { faults: Vec::new(), told_bytes: 0, object, before, pod: Pod::default(), policy: None }
     }
 
-    /// Notes a fault, unless there are so many, or such large ones, that one more tells nothing.
+    /// Adds an error, unless the limit on the number or the size of errors is reached.
     pub(crate) fn tell(&mut self, fault: impl FnOnce() -> FieldError) {
         if !self.is_full() {
             let fault = fault();
@@ -41,7 +41,7 @@ impl<'v> Run<'v> {
         }
     }
 
-    /// Whether no more faults are noted.
+    /// Returns true if the limit on errors is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.faults.len() >= FAULTS_MAX || self.told_bytes >= FAULTS_BYTES_MAX
     }
@@ -52,13 +52,13 @@ pub(crate) type Check = for<'v> fn(&At<'v, '_>, &mut Run<'v>);
 
 /// The rules of one type. A type with a title is described once, under that title, and referred to elsewhere.
 pub(crate) struct TypeRules {
-    /// What the type is called, for types that several kinds share.
+    /// The title of a type that several kinds share.
     pub(crate) title: &'static str,
     /// The field that each rule is about, and the rule. No name stands for the object itself; a name may come again.
     pub(crate) rules: &'static [(&'static str, Rule)],
 }
 
-/// What must hold for a field.
+/// The rule of a field.
 pub(crate) enum Rule {
     /// It is there, and is no empty text, list or object. Otherwise this detail.
     Required(&'static str),
@@ -98,11 +98,11 @@ pub(crate) enum Rule {
     Always(&'static TypeRules),
     /// Each item of the list.
     Each(&'static TypeRules),
-    /// What depends on more than one field, and in a few words what it is.
+    /// A function over several fields, described in a few words.
     Check(&'static str, Check),
-    /// The same, and the rules that the function checks items against.
+    /// The same, with the rules that the function applies to items.
     With(&'static str, Check, &'static TypeRules),
-    /// The same, and the rules that the function checks the object itself against, if it comes to that.
+    /// The same, with the rules that the function applies to the object itself.
     Around(&'static str, Check, &'static TypeRules),
 }
 
@@ -200,15 +200,15 @@ fn within(at: &At<'_, '_>, run: &mut Run<'_>, least: i64, most: i64, detail: &st
 pub(crate) struct Kind {
     /// The kind; its group is that of the list it stands in.
     pub(crate) name: &'static str,
-    /// What is checked before all else, metadata included: its faults are then all that is told.
+    /// The rules that run before all others, also those of metadata. Their errors are reported alone.
     pub(crate) alone: &'static TypeRules,
-    /// What holds for every object.
+    /// The rules of every object.
     pub(crate) object: &'static TypeRules,
-    /// What an update is checked for before the object is.
+    /// The rules of an update that run before those of the object.
     pub(crate) first: &'static TypeRules,
-    /// What an update is checked for after the object has been.
+    /// The rules of an update that run after those of the object.
     pub(crate) then: &'static TypeRules,
-    /// What an update of a subresource is checked for, in place of all others. Scales are checked as whole objects.
+    /// The rules of an update of a subresource, in place of all others. Scales are validated as whole objects.
     pub(crate) below: &'static [(&'static str, &'static TypeRules)],
 }
 
@@ -221,31 +221,31 @@ pub(crate) const fn kind(name: &'static str) -> Kind {
 }
 
 impl Kind {
-    /// What is checked before all else.
+    /// Sets the rules that run before all others.
     pub(crate) const fn alone(mut self, type_rules: &'static TypeRules) -> Self {
         self.alone = type_rules;
         self
     }
 
-    /// What holds for every object.
+    /// Sets the rules of every object.
     pub(crate) const fn object(mut self, type_rules: &'static TypeRules) -> Self {
         self.object = type_rules;
         self
     }
 
-    /// What an update is checked for before the object is.
+    /// Sets the rules of an update that run before those of the object.
     pub(crate) const fn first(mut self, type_rules: &'static TypeRules) -> Self {
         self.first = type_rules;
         self
     }
 
-    /// What an update is checked for after the object has been.
+    /// Sets the rules of an update that run after those of the object.
     pub(crate) const fn then(mut self, type_rules: &'static TypeRules) -> Self {
         self.then = type_rules;
         self
     }
 
-    /// What updates of subresources are checked for.
+    /// Sets the rules of updates of subresources.
     pub(crate) const fn below(mut self, below: &'static [(&'static str, &'static TypeRules)]) -> Self {
         self.below = below;
         self

@@ -58,7 +58,7 @@ fn check(group: &str, kind: &str, fields: Value, expected: Value) {
     assert_eq!(Value::from(row(group, kind, &object(fields))), expected, "{kind}");
 }
 
-/// What the row shows in the column of this name.
+/// Checks the cell of the column with this name.
 #[track_caller]
 fn cell(group: &str, kind: &str, column: &str, fields: Value) -> Value {
     let place = columns(group, kind).iter().position(|c| c.name == column).unwrap();

@@ -1,5 +1,5 @@
-//! Defaults that old objects lack are noticed, whichever kind it is in: every default that a schema declares is one that the defaults
-//! fill in by themselves, and an object that has been taken in lacks nothing.
+//! Missing defaults of old objects are noticed for every kind. Every default of a schema is one that the defaults set by
+//! themselves, and a decoded object lacks none.
 
 use keelson_builtin::{Defaults, collection_specs};
 use keelson_codec::{Checked, StoredObject};
@@ -8,7 +8,7 @@ use keelson_meta::{GroupVersionKind, Object};
 use keelson_schema::layout::Type;
 use keelson_schema::{SchemaRef, Schemas, WalkOptions, WalkReport};
 
-/// How deep the sample goes: schemas may hold themselves.
+/// The depth of the sample, since schemas may contain themselves.
 const DEPTH: usize = 14;
 
 /// A value of the schema with something in every field, but for those that have a default.
@@ -47,7 +47,7 @@ fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
         let defaults = Defaults::of(&of);
         defaults.into_iter().for_each(|defaults| defaults.fill(&mut object));
         let before = object.clone();
-        // What the schema alone fills in now is what no defaults have.
+        // A default that the schema alone sets is missing in the defaults of the kind.
         let options = WalkOptions { defaults: true, ..WalkOptions::CHECK };
         let mut report = WalkReport::default();
         schema.walk(&mut object, &mut report, options);

@@ -71,7 +71,7 @@ async fn keys(store: &Arc<dyn Store>, prefix: &str) -> BTreeSet<String> {
     page.entries.iter().map(|entry| entry.key.as_str().strip_prefix(prefix).unwrap().to_owned()).collect()
 }
 
-/// What is taken is what services hold, and each is held by one.
+/// The taken keys are those that services have, and each belongs to one service.
 async fn check_held(store: &Arc<dyn Store>, server: &Registry) {
     let everything = ListOptions::parse(&Query::parse(""), false).unwrap();
     let listed =

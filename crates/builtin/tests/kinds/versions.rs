@@ -71,7 +71,7 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
     assert_eq!(back.object.decode(back.revision.unwrap()).get(&["spec", "maxReplicas"]), Some(&json!(4)));
 }
 
-/// Whoever shows an object has it converted before. One that was not is never shown under the name of another version.
+/// An object that was not converted is never shown under the name of another version.
 #[tokio::test]
 async fn what_was_not_converted_is_an_error_that_names_the_object() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

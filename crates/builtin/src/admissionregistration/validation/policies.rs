@@ -1,6 +1,6 @@
-//! Admission policies in expressions, and their bindings.
+//! Validation of admission policies with expressions, and of their bindings.
 //!
-//! What their expressions may use is put together as the fields are gone through: see `expressions`.
+//! The variables that an expression may use are collected while the fields are walked: see `expressions`.
 
 use std::collections::HashSet;
 
@@ -90,7 +90,7 @@ const VARIABLE: TypeRules = TypeRules::shared(
     ],
 );
 
-/// What expressions may use.
+/// Collects the variables that expressions may use.
 const USES: Rule =
     Check("expressions know the request, the objects, parameters and variables before them", |at, run| {
         run.policy = Some(Policy {
@@ -102,7 +102,7 @@ const USES: Rule =
         });
     });
 
-/// Whether an expression is there.
+/// Returns true if an expression is present.
 fn is_stated(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     let is_stated = !at.text().trim().is_empty();
     if !is_stated {
@@ -144,7 +144,7 @@ const VALIDATION: TypeRules = TypeRules::of(&[
 const AUDIT_ANNOTATION: TypeRules = TypeRules::of(&[(
     "valueExpression",
     Check("required: at most 5120 bytes, comes to a text or null", |at, run| {
-        /// How long an expression may be, in bytes.
+        /// The longest expression, in bytes.
         const MAX: usize = 5 * 1024;
         match at.text().trim().len() {
             0 => at.required(run, "valueExpression is not specified"),
@@ -256,7 +256,7 @@ fn some_validations(spec: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn audit_annotations<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
-    /// How many there may be.
+    /// The largest number of audit annotations.
     const MAX: usize = 20;
     if at.list().len() > MAX {
         at.invalid(run, at.shown(), format!("must not have more than {MAX} auditAnnotations"));

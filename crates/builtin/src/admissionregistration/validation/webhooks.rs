@@ -1,4 +1,4 @@
-//! The webhooks that judge requests, and those that change them.
+//! Validation of validating and mutating webhooks.
 //!
 //! Both kinds have the same rules, but for one field.
 

@@ -1,7 +1,7 @@
-//! The defaults of a schema: each must be a value that its own schema accepts, as it is.
+//! Validation of the defaults of a schema: each must be a value that its own schema accepts unchanged.
 //!
-//! Below the metadata of an object they must lead to metadata that is right. Defaults of the values of maps are not judged, as upstream
-//! has it.
+//! Defaults below the metadata of an object must lead to valid metadata. As upstream, defaults of the values of maps are not
+//! validated.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_schema::{Budget, DefaultSchema};
@@ -10,7 +10,7 @@ use super::schema::{Before, flag, sorted};
 use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
-/// Judges all defaults of a schema; whether they are right.
+/// Validates all defaults of a schema. Returns true if they are valid.
 pub(super) fn judge(at: &At<'_, '_>, before: &Before<'_>, run: &mut Run<'_>) -> bool {
     let start = run.faults.len();
     let mut judging = Judging { before, budget: Budget::FULL, outer: None, run };
@@ -22,7 +22,7 @@ pub(super) fn judge(at: &At<'_, '_>, before: &Before<'_>, run: &mut Run<'_>) -> 
 #[derive(Clone, Copy)]
 struct Whole<'w> {
     schema: &'w Value,
-    /// Whether it is the schema of the whole resource.
+    /// True for the schema of the whole resource.
     is_resource: bool,
     /// The way inside the metadata, the kind or the version of that object; none outside of them.
     way: Option<&'w Way<'w>>,
@@ -36,7 +36,7 @@ struct Way<'w> {
 }
 
 impl Way<'_> {
-    /// What holds a value at the end of this way.
+    /// The object that holds a value at the end of this path.
     fn around(&self, value: Value) -> Value {
         let held = match self.field {
             Some(name) => {
@@ -55,7 +55,7 @@ impl Way<'_> {
 
 struct Judging<'j, 'r> {
     before: &'j Before<'j>,
-    /// What judging all defaults may still take.
+    /// The remaining budget for all defaults.
     budget: Budget,
     /// The schema of an object around defaults that was compiled last, and where it is.
     outer: Option<(*const Value, DefaultSchema)>,
@@ -84,7 +84,7 @@ impl Judging<'_, '_> {
 
     fn default(&mut self, at: &At<'_, '_>, is_root: bool, whole: &Whole<'_>) {
         let default = at.field("default");
-        // What can't be compiled is told of by its keyword.
+        // A schema that cannot be compiled is reported by its keyword.
         let Ok(part) = DefaultSchema::compile(at.value, is_root) else { return };
         let path = default.path();
         let faults = match whole.way {
@@ -122,7 +122,7 @@ impl Judging<'_, '_> {
     }
 }
 
-/// Whether the default of a schema has fields that the schema does not have.
+/// Returns true if the default of a schema has fields that the schema does not have.
 fn has_unknown_fields(schema: &Value) -> bool {
     let Some(default) = schema.get("default") else { return false };
     DefaultSchema::compile(schema, false)

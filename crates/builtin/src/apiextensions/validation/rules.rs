@@ -1,6 +1,6 @@
-//! The expressions of a schema (`x-kubernetes-validations`): what is stated beside them, whether they compile, and what they may cost.
+//! Validation of the rules of a schema (`x-kubernetes-validations`): their fields, compilation and cost.
 //!
-//! They are compiled only where the schema around them is right, and what is wrong with them is told after all else.
+//! Rules are compiled only where the schema around them is valid, and their errors come last.
 
 use keelson_cel::CompileError;
 use keelson_cel::cost::limits;
@@ -13,22 +13,22 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-/// How many expressions are told of where all together cost too much.
+/// The number of expressions that an error names when the total cost is too high.
 const MOST_TOLD: usize = 4;
 
-/// What is found of the expressions of a schema.
+/// The findings about the rules of a schema.
 #[derive(Default)]
 pub(super) struct Rules {
     faults: Vec<FieldError>,
     /// About how many bytes these have.
     told_bytes: usize,
-    /// What all may cost together.
+    /// The estimated cost of all rules.
     total: u64,
-    /// What the most costly may cost, and where they stand.
+    /// The costs of the most expensive rules, with their paths.
     costly: Vec<(u64, String)>,
 }
 
-/// Judges what is stated of the rules of a schema besides their expressions; whether it is right.
+/// Validates the fields of the rules besides their expressions. Returns true if they are valid.
 pub(super) fn stated(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     let start = run.faults.len();
     for rule in at.field("x-kubernetes-validations").items() {
@@ -148,12 +148,12 @@ impl Rules {
         }
     }
 
-    /// Tells what is wrong with them.
+    /// Reports the errors of the expressions.
     pub(super) fn tell(&self, run: &mut Run<'_>) {
         self.faults.iter().for_each(|fault| run.tell(|| fault.clone()));
     }
 
-    /// Tells whether all together may cost too much.
+    /// Reports a total cost above the limit.
     pub(super) fn tell_costs(&self, at: &At<'_, '_>, run: &mut Run<'_>) {
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
         let Some(complaint) = limits::complaint(what, self.total, limits::SCHEMA) else { return };

@@ -1,8 +1,7 @@
-//! The schema of a definition: which keywords it may have, and in which order all else about it is told.
+//! Validation of the schema of a definition: the permitted keywords, and the order of all errors.
 //!
-//! The order is upstream's: what keeps a schema from being structural (`structure`), then its defaults
-//! (`defaults`), then its keywords, and its expressions at last (`rules`). What was wrong before may stay where
-//! upstream lets it, and a schema that did not change is not judged anew.
+//! The order is upstream's: structure (`structure`), defaults (`defaults`), keywords, and rules (`rules`). A fault of the stored
+//! schema may stay where upstream permits it, and an unchanged schema is not validated again.
 
 use std::collections::HashSet;
 
@@ -18,7 +17,7 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// What may stand at the root where there is a status, which is judged by its own schema alone.
+/// The keywords permitted at the root of a schema with a status subresource. The schema of the status validates the status alone.
 const WITH_STATUS: [&str; 22] = [
     "Description",
     "Type",
@@ -56,7 +55,7 @@ impl<'v> Before<'v> {
         Self { versions: versions.map_or(&[], Vec::as_slice) }
     }
 
-    /// Whether some schema was of this kind, so that one may be.
+    /// Returns true if a stored schema was of this kind, so that the new one may be.
     pub(super) fn had(&self, is: impl Fn(&Value) -> bool) -> bool {
         self.versions.iter().any(|version| any(schema_of(version), &is, 0))
     }
@@ -72,7 +71,7 @@ impl<'v> Before<'v> {
     }
 }
 
-/// Judges the schema of a version, or of all; `has_status`: whether there is a status that is written by itself.
+/// Validates the schema of a version, or of all versions. `has_status` is true with a status subresource.
 pub(super) fn judge(at: &At<'_, '_>, has_status: bool, version: &str, before: &Before<'_>, run: &mut Run<'_>) {
     if at.tree().is_none() {
         return;
@@ -128,7 +127,7 @@ fn beside_status(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether a value is what Go has where nothing was said.
+/// Returns true for a zero value in Go.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -153,7 +152,7 @@ pub(super) fn is_too_deep(schema: &Value, depth: usize) -> bool {
     depth > MAX_DEPTH || below(schema).any(|schema| is_too_deep(schema, depth + 1))
 }
 
-/// Whether this holds for a schema or one below it.
+/// Returns true if this holds for a schema or one below it.
 fn any(schema: &Value, is: &impl Fn(&Value) -> bool, depth: usize) -> bool {
     depth <= MAX_DEPTH && (is(schema) || below(schema).any(|schema| any(schema, is, depth + 1)))
 }
@@ -177,27 +176,27 @@ fn gather_formats<'v>(schema: &'v Value, found: &mut HashSet<&'v str>, depth: us
     below(schema).for_each(|schema| gather_formats(schema, found, depth + 1));
 }
 
-/// What is known while a schema is judged.
+/// The state of the validation of a schema.
 pub(super) struct Judging<'b> {
     before: &'b Before<'b>,
-    /// What is found of its expressions; none if they are not looked at.
+    /// The findings about its rules; `None` if they are not validated.
     rules: Option<Rules>,
 }
 
-/// Where in a schema a schema stands.
+/// The position of a schema in a schema.
 #[derive(Clone, Copy)]
 pub(super) struct SchemaContext<'v, 'p> {
     is_root: bool,
     is_in_metadata: bool,
     no_default: Option<NoDefault<'v>>,
-    /// Where items can't be told apart from an object's one state to the next.
+    /// The list or map whose items have no keys, so that old and new items cannot be correlated.
     pub(super) uncorrelated: Option<&'p At<'v, 'p>>,
     has_expressions: bool,
-    /// How many values there can be, as far as lists and maps have bounds.
+    /// The largest number of values, as far as lists and maps have limits.
     pub(super) count: Option<u64>,
 }
 
-/// Why there may be no default.
+/// The reason why a default is not permitted.
 #[derive(Clone, Copy)]
 enum NoDefault<'v> {
     TopLevel(&'v str),
@@ -214,7 +213,7 @@ impl SchemaContext<'_, '_> {
         count: Some(1),
     };
 
-    /// Whether values here are objects with metadata of their own.
+    /// Returns true if values here are objects with metadata of their own.
     pub(super) fn is_whole(&self, schema: &Value) -> bool {
         self.is_root || flag(schema, "x-kubernetes-embedded-resource")
     }
@@ -391,7 +390,7 @@ fn extensions(at: &At<'_, '_>, judging: &Judging<'_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether the type is what an extension needs.
+/// Checks that the type is the one that an extension needs.
 fn of_type(at: &At<'_, '_>, wanted: &str, why: &str, run: &mut Run<'_>) -> bool {
     let of = at.field("type");
     match of.text() {
@@ -406,7 +405,7 @@ fn text<'v>(schema: Option<&'v Value>, key: &str) -> &'v str {
     schema.and_then(|schema| schema.get(key)).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether the items of a set may be changed in part.
+/// Returns true if the items of a set may be changed in part.
 fn has_atoms_missing(schema: &Value) -> bool {
     let items = schema.get("items");
     text(Some(schema), "x-kubernetes-list-type") == "set"
@@ -460,7 +459,7 @@ fn list_of_type_map(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether items that are told apart, or what tells them apart, may be missing.
+/// Returns true if items with keys, or their keys, may be missing.
 fn has_items_missing(schema: &Value) -> bool {
     let Some(items) = schema.get("items").filter(|items| items.is_object()) else { return false };
     match text(Some(schema), "x-kubernetes-list-type") {

@@ -1,6 +1,6 @@
-//! The structure of a schema: a type for every value, stated once and outside of what schemas are combined by.
+//! The structure of a schema: a type for every value, stated once and outside of `allOf`, `anyOf`, `oneOf` and `not`.
 //!
-//! What is wrong is told in alphabetical order, as upstream has it.
+//! As upstream, errors are in alphabetical order.
 
 use keelson_cel::library::regex;
 use keelson_meta::json::{Map, Value, json};
@@ -11,7 +11,7 @@ use crate::validating::type_rules::Run;
 
 const JUNCTORS: [&str; 3] = ["anyOf", "allOf", "oneOf"];
 
-/// Where in a schema a schema stands.
+/// The position of a schema in a schema.
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
     Root,
@@ -39,7 +39,7 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
     super::schema::below(schema).find_map(unsupported)
 }
 
-/// Judges a whole schema; whether it is structural.
+/// Validates a whole schema. Returns true if it is structural.
 pub(super) fn judge(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     let start = run.faults.len();
     invariants(at, Level::Root, run);
@@ -136,7 +136,7 @@ fn metadata(at: &At<'_, '_>, level: Level, run: &mut Run<'_>) {
     }
 }
 
-/// Whether a schema of metadata says more than what names are.
+/// Returns true if a schema of metadata restricts more than names.
 fn says_more(schema: Option<&Map>) -> bool {
     schema.into_iter().flatten().any(|(key, value)| match key {
         "type" | "default" | "externalDocs" | "example" => false,
@@ -147,7 +147,7 @@ fn says_more(schema: Option<&Map>) -> bool {
     })
 }
 
-/// Whether a schema combines a number and a text in the one form that may state types.
+/// Returns true for the one combination of a number and a text that may state types.
 fn is_number_or_text(schema: &Value) -> bool {
     schema.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
@@ -156,7 +156,8 @@ fn first_is_number_or_text(schema: &Value) -> bool {
     schema.get("allOf").and_then(|all| all.get(0)).is_some_and(is_number_or_text)
 }
 
-/// What is said of values besides their shape. `states_types`: its `anyOf` may; `first_states_types`: that of the first of `allOf` may.
+/// Validates the keywords besides the structure. `states_types`: its `anyOf` may state types; `first_states_types`: the first of
+/// `allOf` may.
 fn of_values(at: &At<'_, '_>, states_types: bool, first_states_types: bool, run: &mut Run<'_>) {
     for junctor in JUNCTORS.into_iter().filter(|junctor| !(states_types && *junctor == "anyOf")) {
         for (index, schema) in at.field(junctor).items().enumerate() {
@@ -217,7 +218,7 @@ fn combined(at: &At<'_, '_>, states_types: bool, run: &mut Run<'_>) {
     }
 }
 
-/// Whether all that is combined is there in the structure, too; `structure` stands at `place`.
+/// Checks that every combined field is in the structure too; `structure` stands at `place`.
 fn complete(at: &At<'_, '_>, structure: &Value, place: &At<'_, '_>, run: &mut Run<'_>) {
     let not = at.field("not");
     complete_combined(&not, Some(structure), place, run);

@@ -1,6 +1,6 @@
-//! Definitions of custom resources.
+//! Definitions of custom resources, new and updated.
 //!
-//! They are judged differently on an update than when they are new. Schemas are in `apiextensions/schema.rs`.
+//! Schemas are in `apiextensions/schema.rs`.
 
 mod schema;
 
@@ -86,7 +86,7 @@ fn groups_of_the_community_are_approved() {
 
 #[test]
 fn versions_of_definitions() {
-    // What versions do not have alike is shown with them, in Go's form; what they have alike is not.
+    // The error shows the parts that differ between versions, in Go's form, and not those that all versions share.
     let bare = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
     check_new(
         &definition(),

@@ -1,7 +1,7 @@
-//! The parts of a version of a custom resource: subresources, columns, selectable fields and the word that it is deprecated. What a
-//! schema may say is in `schema`.
+//! Validation of the parts of a version of a custom resource: subresources, columns, selectable fields and the deprecation. Schemas
+//! are in `schema`.
 //!
-//! Upstream lifts a part that all versions have alike to the definition as a whole, and judges it there.
+//! Upstream lifts a part that all versions share to the whole definition, and validates it there.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ const PARTS: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
-/// What is said of a text that is no path at all.
+/// The error for a text that is no path.
 const NO_PATH: &str = "must be a simple json path starting with .";
 
 /// The schema of a version; null for none.
@@ -27,8 +27,8 @@ pub(super) fn schema_of(version: &Value) -> &Value {
     version.get("schema").and_then(|schema| schema.get("openAPIV3Schema")).unwrap_or(&Value::Null)
 }
 
-/// Whether all versions say the same in this part. Selectable fields are fields of a schema, and lifted only together with it: upstream
-/// lifts them alone too, and then refuses them for want of a schema.
+/// Returns true if all versions have the same value in this part. Selectable fields are lifted only together with their schema:
+/// upstream lifts them alone too, and then refuses them because no schema is there.
 fn is_shared(versions: &Value, part: &str) -> bool {
     if part == "selectableFields" && !is_shared(versions, "schema") {
         return false;
@@ -53,7 +53,7 @@ pub(super) fn own_parts(versions: &Value) -> Vec<&'static str> {
     PARTS.into_iter().filter(|part| !is_shared(versions, part)).collect()
 }
 
-/// What a version says for itself; `own` are the parts that versions do not have alike.
+/// Validates the parts of one version; `own` are the parts that versions do not share.
 pub(super) fn version_parts(version: &At<'_, '_>, own: &[&'static str], before: &Before<'_>, run: &mut Run<'_>) {
     deprecation(version, run);
     let is_own = |part: &str| own.contains(&part);
@@ -83,7 +83,7 @@ pub(super) fn version_parts(version: &At<'_, '_>, own: &[&'static str], before: 
     }
 }
 
-/// What all versions say.
+/// Validates the parts that all versions share.
 pub(super) fn shared_parts(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let versions = spec.field("versions");
     let first = versions.index(0);

@@ -1,6 +1,6 @@
-//! API services.
+//! APIServices.
 //!
-//! How a server is trusted is tried with one that is local and one that is not.
+//! The trust in a server is tested with a local one and a remote one.
 
 use keelson_meta::json::{Value, json};
 

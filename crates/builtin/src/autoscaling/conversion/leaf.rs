@@ -94,7 +94,7 @@ fn expression(value: &Value) -> Option<Value> {
     Some(Value::Object(read))
 }
 
-/// Whether a text is an amount: a decimal number with a binary or decimal suffix, or an exponent.
+/// Returns true for a quantity: a decimal number with a binary or decimal suffix, or an exponent.
 fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());

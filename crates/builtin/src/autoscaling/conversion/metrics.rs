@@ -1,13 +1,12 @@
-//! The metrics of an autoscaler as an annotation: v2's trees against the flat names of v1.
+//! The metrics of an autoscaler as an annotation: the trees of v2 and the flat names of v1.
 //!
-//! What `v1` can't say is kept in annotations, in the names that older servers wrote, so that nothing is lost on the way
-//! there and back.
+//! Annotations keep the values that `v1` cannot express, under the names of older servers, so that nothing is lost in a round trip.
 
 use keelson_meta::json::{Map, Value, json};
 
 use super::leaf::{Leaf, field};
 
-/// What a metric is: aimed at, or measured.
+/// The role of a metric: the target, or the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// In the spec.
@@ -16,7 +15,7 @@ pub(super) enum Kind {
     Current,
 }
 
-/// Where a value of a metric lies in v2, and what it is called in v1.
+/// The path of a value in v2, and its name in v1.
 struct MetricField {
     /// The object below the source in v2; empty for the source itself.
     outer: &'static str,
@@ -25,7 +24,7 @@ struct MetricField {
     /// The name in v1.
     flat: &'static str,
     leaf: Leaf,
-    /// Whether v1 writes it even when it is absent: as the zero of its type, since Go has no absence for it.
+    /// True where v1 writes an absent value as the zero value of its type, since Go has no absence for it.
     always: bool,
 }
 

@@ -146,10 +146,10 @@ fn success_rule(at: &At<'_, '_>, completions: i64, run: &mut Run<'_>) {
     }
 }
 
-/// How many indexes a list like `1,3-5` names.
+/// The number of indexes in a list such as `1,3-5`.
 ///
 /// # Errors
-/// Upstream's text for a list that is not in order, or beyond the completions.
+/// Upstream's text for a list that is not sorted, or exceeds the completions.
 pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);

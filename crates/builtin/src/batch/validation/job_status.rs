@@ -178,7 +178,7 @@ fn uncounted(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// What was there before these rules may stay.
+/// A value that was stored before these rules existed may stay.
 fn indexes(status: &At<'_, '_>, run: &mut Run<'_>) {
     let Some(job) = status.parent() else { return };
     let spec = job.field("spec");

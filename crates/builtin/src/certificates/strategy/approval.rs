@@ -17,7 +17,7 @@ const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
 const CONDITIONS: &str = "status.conditions";
 const CERTIFICATE: &str = "status.certificate";
 
-/// What `/approval` takes of a request: the conditions and the metadata.
+/// Keeps the changes that `/approval` permits: conditions and metadata.
 pub(crate) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTime) -> Confined {
     date_conditions(stored, &mut sent, now);
     let conditions = sent.get(&["status", "conditions"]).cloned();
@@ -36,7 +36,7 @@ pub(crate) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTim
     Confined::Cut(sent, errors)
 }
 
-/// What `/status` takes of a request: the status, but for the verdict.
+/// Keeps the changes that `/status` permits: the status without the approval conditions.
 pub(crate) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime) -> Confined {
     keep(&mut sent, stored, "spec");
     for verdict in VERDICTS {
@@ -106,7 +106,7 @@ fn taken_back(stored: &Object, sent: &Object) -> impl Iterator<Item = FieldError
     errors.into_iter()
 }
 
-/// What is wrong with the conditions by themselves.
+/// The errors of the conditions themselves.
 fn conditions_faults(request: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen: Vec<&str> = Vec::new();

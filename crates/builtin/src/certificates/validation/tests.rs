@@ -1,7 +1,6 @@
-//! Certificate signing requests, and bundles of trust.
+//! Certificate signing requests and trust bundles, new and updated.
 //!
-//! Requests are judged differently on an update than when they are new. That certificates in bundles are those of authorities is shown
-//! over the wire, where tests can make some.
+//! Tests over the wire show that bundles hold certificates of authorities, since they can create certificates.
 
 use keelson_meta::json::json;
 use keelson_registry::Validator as _;
@@ -56,7 +55,7 @@ fn requests_for_certificates() {
     );
 }
 
-/// What is wrong with a new bundle.
+/// The errors of a new bundle.
 fn faults_of(name: &str, signer: &str, bundle: &str) -> Vec<String> {
     let bundle = json!({"apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle",
         "metadata": {"name": name}, "spec": {"signerName": signer, "trustBundle": bundle}});

@@ -17,7 +17,7 @@ use super::{FULL, ServiceRef, families};
 
 const GROUP: &str = "networking.k8s.io";
 
-/// Who says that it manages the address of a service.
+/// The manager of service addresses in their label.
 const MANAGER: &str = "ipallocator.k8s.io";
 
 /// Takes an address of each family of a service, the one that it asks for or any.
@@ -49,7 +49,7 @@ pub(super) async fn assign(
                     if registry.collection(&target)?.get(&address.to_string()).is_some() {
                         continue;
                     }
-                    // The object that says so was lost. Whoever has the address says it again.
+                    // The IPAddress object was lost. The service that has the address creates it again.
                     let object = registry.encode_own(&target, describe(service_ref, address)).await?;
                     companions.take(key(registry, &target, address)?, object.bytes(), OnConflict::TryAgain);
                     continue;
@@ -82,7 +82,7 @@ pub(super) async fn give_back(
     let target = registry.target(GROUP, "ipaddresses")?;
     companions.keep(registry.enter(&target).await?);
     let parent = parent(service_ref);
-    // An address that somebody made by hand may say more of its parent than those that are given out.
+    // An address that a client created may have more in its parent reference than those that are allocated.
     let names_parent = |address: &Object| {
         let stated = |field| address.get(&["spec", "parentRef", field]);
         ["resource", "namespace", "name"].into_iter().all(|field| stated(field) == parent.get(field))
@@ -102,7 +102,7 @@ fn parent(service_ref: &ServiceRef<'_>) -> Value {
     json!({ "resource": "services", "namespace": service_ref.namespace, "name": service_ref.name })
 }
 
-/// Whether an address is in one of the ranges; what is said if not.
+/// Checks that an address is in one of the ranges, and returns the error text if not.
 fn check_range(registry: &Registry, address: IpAddr) -> Result<Result<(), String>, ApiError> {
     let ranges = ranges(registry)?;
     if ranges.iter().any(|range| range.holds(address)) {
@@ -113,8 +113,8 @@ fn check_range(registry: &Registry, address: IpAddr) -> Result<Result<(), String
     Ok(Err(format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {shown}")))
 }
 
-/// The object that takes the place of one that is deleted by hand while a service holds the address: upstream has a loop that
-/// makes it again some time later, and until then the address could be given out a second time.
+/// The object that replaces an address deleted by a client while a service has it. Upstream repairs it in a loop some time later,
+/// and until then could allocate the address twice.
 pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Result<Option<ManagedObject>, ApiError> {
     let address = last.decode(Revision::default());
     let stated = |field| address.get(&["spec", "parentRef", field]).and_then(Value::as_str).unwrap_or_default();

@@ -58,8 +58,7 @@ fn refuse(errors: Vec<FieldError>) -> Result<(), Vec<FieldError>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// A service that would like both families keeps those it has when nobody asks for others, whatever has become of the
-/// cluster since.
+/// A service that prefers both families keeps its families when the request sets no others, even if the cluster has changed since.
 fn keeps_preference(before: &Map, spec: &Map) -> bool {
     let same = |field: &str| before.texts(field) == spec.texts(field);
     let old_policy = before.text("ipFamilyPolicy");
@@ -70,7 +69,7 @@ fn keeps_preference(before: &Map, spec: &Map) -> bool {
         && same("ipFamilies")
 }
 
-/// What can be said against the fields by themselves.
+/// The errors that the fields have without the cluster.
 fn consistency(spec: &Map) -> Vec<FieldError> {
     let (address, addresses) = (spec.text("clusterIP"), spec.texts("clusterIPs"));
     let mut errors = Vec::new();

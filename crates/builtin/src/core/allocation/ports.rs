@@ -15,7 +15,7 @@ use keelson_storage::{KeyValue, RangeRequest, StoreKey};
 use super::spec::{Spec as _, held_ports, needs_health_check, needs_node_ports};
 use super::{FULL, ServiceRef};
 
-/// Where the keys are; `0` follows `/` in byte order.
+/// The prefix of the keys; `0` follows `/` in byte order.
 const PREFIX: &str = "/registry/ranges/nodeports/";
 const END: &str = "/registry/ranges/nodeports0";
 
@@ -70,11 +70,11 @@ pub(super) async fn give_back(
 struct Taking<'a> {
     registry: &'a Registry,
     service_ref: &'a ServiceRef<'a>,
-    /// What the service has already.
+    /// The ports of the service before this write.
     held: HashSet<u16>,
-    /// What others are known to have.
+    /// The ports that other services are known to have.
     taken: HashSet<u16>,
-    /// What it gets now.
+    /// The ports that the service gets in this write.
     new: HashSet<u16>,
     companions: &'a mut Companions,
 }
@@ -152,7 +152,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// What is said of a number out of the range of ports.
+    /// The error for a number outside the range.
     fn outside(&self) -> String {
         let range = self.registry.config().service_ranges.node_ports;
         format!("provided port is not in the valid range. The range of valid ports is {range}")
@@ -177,7 +177,7 @@ impl Taking<'_> {
     }
 }
 
-/// What stands in a field for a port and is the number of none.
+/// A value in a port field that is no port number.
 fn no_port_number(fields: &Map, field: &str) -> Option<i64> {
     let number = fields.get(field).and_then(Value::as_i64).filter(|number| *number != 0)?;
     u16::try_from(number).is_err().then_some(number)

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
 
-/// What stands in `clusterIP` for a service that has none on purpose.
+/// The value of `clusterIP` for a headless service.
 pub(crate) const NONE: &str = "None";
 
 /// Reading a `spec`.
@@ -59,23 +59,23 @@ pub(crate) fn spec_mut(service: &mut Object) -> Option<&mut Map> {
     service.0.get_mut("spec")?.as_object_mut()
 }
 
-/// Whether services of this type have cluster addresses, if they are not headless. One of an unknown type is taken for one
-/// that has: it is refused for its type, and for nothing that it would lose with it.
+/// Returns true if services of this type have cluster addresses unless they are headless. An unknown type counts as one that has
+/// them, so that it is refused for its type alone.
 pub(crate) fn needs_addresses(spec: &Map) -> bool {
     spec.text("type") != "ExternalName"
 }
 
-/// Whether services of this type have ports on all nodes.
+/// Returns true if services of this type have ports on all nodes.
 pub(crate) fn needs_node_ports(spec: &Map) -> bool {
     matches!(spec.text("type"), "NodePort" | "LoadBalancer")
 }
 
-/// Whether nodes tell on a port of their own whether they lead to the service.
+/// Returns true if nodes report on a port of their own whether they lead to the service.
 pub(crate) fn needs_health_check(spec: &Map) -> bool {
     spec.text("type") == "LoadBalancer" && spec.text("externalTrafficPolicy") == "Local"
 }
 
-/// Whether a service has no cluster address on purpose.
+/// Returns true for a headless service.
 pub(super) fn is_headless(spec: &Map) -> bool {
     spec.text("clusterIP") == NONE || spec.texts("clusterIPs").first() == Some(&NONE)
 }

@@ -1,6 +1,6 @@
 //! Config maps and secrets.
 //!
-//! Data is counted and never shown, so that a table tells no secret.
+//! A table shows the number of data keys and never a value.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

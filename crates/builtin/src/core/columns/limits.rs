@@ -19,7 +19,7 @@ const RESOURCE_QUOTA_COLUMNS: &[Column<'_>] = &[
     AGE,
 ];
 
-/// How much of each resource is used, of how much: limits apart from everything else.
+/// The used and the permitted amount of each resource, with limits apart from all else.
 fn resource_quota(of: Subject<'_>) -> Vec<Value> {
     let status = of.at("status");
     let mut hard: Vec<_> = status.at("hard").entries().collect();

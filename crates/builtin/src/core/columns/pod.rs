@@ -64,7 +64,7 @@ fn finished(pod: Subject<'_>) -> &'static [RowCondition] {
     }
 }
 
-/// How many of the conditions that the pod waits for hold.
+/// The number of readiness gates that are true.
 fn readiness_gates(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     let gates = spec.at("readinessGates");
     if gates.is_empty() {
@@ -74,12 +74,12 @@ fn readiness_gates(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     format!("{}/{}", gates.items().filter(open).count(), gates.len()).into()
 }
 
-/// Whether this init container is a sidecar: it runs on beside the others.
+/// Returns true for a sidecar: an init container that runs beside the others.
 fn restarts_always(container: FieldValue<'_>) -> bool {
     container.at("restartPolicy").text() == "Always"
 }
 
-/// What the containers of a pod add up to.
+/// The sums over the containers of a pod.
 struct PodState<'a> {
     reason: Cow<'a, str>,
     ready: i64,
@@ -172,7 +172,7 @@ impl<'a> PodState<'a> {
     }
 }
 
-/// How far the init containers got, with the restarts of the sidecars among them.
+/// The progress of the init containers, with the restarts of the sidecars among them.
 enum Init {
     Waiting(Restarts),
     Done(Restarts),
@@ -188,7 +188,7 @@ fn pod_reason(status: FieldValue<'_>) -> &str {
     status.at("reason").or(status.at("phase")).text()
 }
 
-/// Why a container ended: its reason, or else its signal or exit code.
+/// The reason why a container ended, or else its signal or exit code.
 fn end_reason(terminated: FieldValue<'_>) -> Cow<'_, str> {
     let reason = terminated.at("reason").text();
     if !reason.is_empty() {
@@ -200,7 +200,7 @@ fn end_reason(terminated: FieldValue<'_>) -> Cow<'_, str> {
     }
 }
 
-/// How often containers have been restarted, and when one was last.
+/// The number of restarts, and the time of the last one.
 #[derive(Default)]
 struct Restarts {
     count: i64,

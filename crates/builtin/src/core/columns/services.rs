@@ -36,7 +36,7 @@ fn service(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// Where the service is reached from outside: what the load balancer reports, and what the user declared.
+/// The external addresses of the service: those that the load balancer reports, and those in the spec.
 fn external_addresses(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     let declared = join(spec.at("externalIPs").items().map(FieldValue::text), ",");
     match spec.at("type").text() {

@@ -10,7 +10,7 @@ use keelson_tables::text::access_modes;
 
 use crate::core::column_docs as docs;
 
-/// Where the storage class stood before it had a field; it still counts first.
+/// The annotation for the storage class before the field existed. It still takes precedence.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) const VOLUME: Printer = Printer::new(VOLUME_COLUMNS, volume);

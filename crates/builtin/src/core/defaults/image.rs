@@ -2,16 +2,16 @@
 //!
 //! Only whether a text is such a name is decided here; what is in it is taken apart where it is needed.
 
-/// How long the name of a repository may be, in bytes, its registry included.
+/// The longest name of a repository, in bytes, with its registry.
 const NAME_MAX: usize = 255;
-/// How long a tag may be, in bytes.
+/// The longest tag, in bytes.
 const TAG_MAX: usize = 128;
-/// How many digits the shortest digest has.
+/// The length of the shortest digest, in digits.
 const DIGEST_MIN: usize = 32;
-/// How many digits the identifier of an image has, which can be no name.
+/// The length of an image identifier, in digits. No name has this form.
 const IDENTIFIER: usize = 64;
 
-/// Whether a text names an image: `registry.example:5000/a/b:tag@sha256:...`, of which all but a name may be left out.
+/// Returns true for the name of an image: `registry.example:5000/a/b:tag@sha256:...`, with only the name required.
 pub(crate) fn is_reference(text: &str) -> bool {
     let (named, digest) = text.split_once('@').map_or((text, None), |(named, digest)| (named, Some(digest)));
     let slash = named.rfind('/').map_or(0, |slash| slash + 1);

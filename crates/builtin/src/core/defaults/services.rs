@@ -1,6 +1,6 @@
 //! Defaults of services and endpoints.
 //!
-//! Those of a service depend on its type, and are functions beside its defaults.
+//! Defaults that depend on the type of a service are functions.
 
 use keelson_meta::json::{Map, Value};
 
@@ -33,14 +33,14 @@ fn modes_of_addresses(service: &mut Map) {
 const SERVICE_PORT: TypeDefaults =
     TypeDefaults::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
 
-/// What traffic depends on, and what is said about it.
+/// The fields that decide about traffic, and the traffic policies.
 const TRAFFIC: &[&str] =
     &["type", "externalIPs", "externalTrafficPolicy", "internalTrafficPolicy", "allocateLoadBalancerNodePorts"];
 
 const AFFINITY: TypeDefaults =
     TypeDefaults::of(&[("clientIP", Always(&const { TypeDefaults::of(&[("timeoutSeconds", Number(10_800))]) }))]);
 
-/// How long a client stays with one pod.
+/// The session affinity, with its timeout.
 fn affinity(spec: &mut Map) {
     match text(spec, "sessionAffinity") {
         "ClientIP" => Always(&AFFINITY).apply(spec, "sessionAffinityConfig"),

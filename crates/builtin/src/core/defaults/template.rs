@@ -6,7 +6,7 @@ use keelson_meta::json::{Map, Value};
 
 use crate::defaulting::type_defaults::{is_absent, object, peek, set};
 
-/// What workloads take over from their templates, and where they put it.
+/// The fields that workloads copy from the labels of their template.
 pub(crate) const SELECTION: &[&str] = &["metadata.labels", "spec.selector", "spec.template.metadata.labels"];
 
 /// A workload that has no selector selects its pods.

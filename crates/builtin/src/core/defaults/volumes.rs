@@ -29,7 +29,7 @@ pub(crate) const VOLUME: TypeDefaults = TypeDefaults {
     then: &[FollowUp::WithoutAll { fields: &SOURCES, gets: "emptyDir" }],
 };
 
-/// What a volume can be. The commonest come first, as they are looked for in this order.
+/// The volume sources, the most frequent ones first, in the order of the search.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "secret",

@@ -1,7 +1,7 @@
-//! Secrets: `stringData` is a way to write `data`, and is never stored.
+//! Secrets: `stringData` is a form to write `data`, and is never stored.
 //!
-//! The texts of the one overwrite the bytes of the other under the same keys, when the object is read as having said so; its
-//! writer owns what came of it.
+//! Its texts replace the values of `data` under the same keys when a request is decoded. The writer owns the resulting fields of
+//! `data`.
 
 use std::time::SystemTime;
 

@@ -1,7 +1,7 @@
-//! Limits of namespaces: limit ranges, and quotas.
+//! Limit ranges and resource quotas.
 //!
-//! A limit range that is made without a name gets its uid as its name, as upstream has it and for no other kind. When the limits that
-//! hold by a quota change, its namespace is written again, so that no write that was judged without them takes effect behind them.
+//! A limit range without a name gets its uid as its name, as upstream and for no other kind. When the limits of a quota change, its
+//! namespace is written again, so that a write admitted without them conflicts.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;

@@ -83,7 +83,8 @@ fn faults(index: usize, finalizer: &Value) -> Vec<FieldError> {
     faults.into_iter().map(|fault| FieldError::invalid(field.as_str(), name, fault)).collect()
 }
 
-/// Whether nothing in `spec` holds the namespace. What can't be read does: a namespace is never let go unemptied.
+/// Returns true if `spec` has no finalizers. Finalizers that cannot be read count, so that no namespace is deleted before it is
+/// empty.
 fn is_finalized(object: &Object) -> bool {
     let spec = object.0.get("spec").and_then(Value::as_object);
     spec.is_some_and(|spec| match spec.get("finalizers") {

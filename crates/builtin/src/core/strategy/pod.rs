@@ -43,7 +43,7 @@ pub(crate) const fn closed_fields(below: FieldPath) -> ClosedFields {
     ClosedFields::of(below, FIELDS)
 }
 
-/// How long a pod stays on a node that is not ready or can't be reached.
+/// The time that a pod stays on a node that is not ready or unreachable, in seconds.
 const TOLERATION_SECONDS: i64 = 300;
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
@@ -71,7 +71,7 @@ fn tolerates(toleration: &Value, trouble: &str) -> bool {
     (field("key") == trouble || field("key").is_empty()) && matches!(field("effect"), "NoExecute" | "")
 }
 
-/// Whether something is asked for before a pod may be scheduled.
+/// Returns true if a scheduling gate is left.
 fn is_gated(pod: &Object) -> bool {
     pod.get(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty())
 }

@@ -1,6 +1,6 @@
-//! Replication controllers: the pods of one stay when it is deleted by somebody who says nothing of them.
+//! Replication controllers: their pods stay when one is deleted without a propagation policy.
 //!
-//! So it was before there was garbage collection.
+//! Older clients rely on this, from the time before garbage collection.
 
 use keelson_registry::strategy::DeleteStrategy;
 

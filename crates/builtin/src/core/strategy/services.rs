@@ -1,5 +1,5 @@
-//! Services: what one keeps when it is written again by somebody who leaves out what it was given, and what it loses with its
-//! type. Addresses and ports themselves are given out in `allocation`.
+//! Services: an update without allocated fields keeps them, and a change of the type drops those of the old type. `allocation`
+//! allocates addresses and ports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ fn keep_allocated(old: &Map, new: &mut Map) {
     }
 }
 
-/// Whether the load balancer reaches pods without node ports, so that a port that is left out is given up.
+/// Returns true if the load balancer needs no node ports, so that a missing port is released.
 fn leaves_node_ports_out(spec: &Map) -> bool {
     is_balanced(spec) && spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false))
 }
@@ -83,7 +83,7 @@ fn agree_on_addresses(old: &Map, new: &mut Map) {
     }
 }
 
-/// Drops what belongs to the type that the service had, unless somebody has just changed it: that is refused elsewhere.
+/// Drops the fields of the old type, unless the request changes them: validation refuses that.
 fn drop_what_the_type_has_not(old: &Map, new: &mut Map) {
     let left = |needs: fn(&Map) -> bool, new: &Map| needs(old) && !needs(new);
     let mut drop = |applies: fn(&Map) -> bool, fields: &[&str]| {

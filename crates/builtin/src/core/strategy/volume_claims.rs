@@ -1,7 +1,6 @@
-//! Claims to volumes: one takes over the storage class that is the default, is held by a finalizer, and says in two fields where its
-//! content comes from.
+//! Volume claims: a new one gets the default storage class and a finalizer, and names its data source in two fields.
 //!
-//! The older field can name fewer kinds. Whoever states one of them gets the other, so that clients of either agree.
+//! The older field permits fewer kinds. A request with one of the fields gets the other, so that old and new clients agree.
 
 use std::time::SystemTime;
 

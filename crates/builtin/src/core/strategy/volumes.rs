@@ -1,6 +1,6 @@
-//! Volumes: a new one is pending, and is held by a finalizer until nobody uses it any more.
+//! Persistent volumes: a new one is pending, and a finalizer keeps it until no claim uses it.
 //!
-//! The finalizer is taken off by a controller that knows who uses the volume.
+//! The volume protection controller removes the finalizer.
 
 use std::time::SystemTime;
 

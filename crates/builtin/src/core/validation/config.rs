@@ -1,6 +1,6 @@
-//! Config maps and secrets: keys, size, what a type of secret needs, and what immutable means.
+//! Validation of config maps and secrets: keys, size, the keys that a type of secret requires, and immutability.
 //!
-//! What is immutable can't become mutable again, nor can its data change.
+//! An immutable object cannot become mutable, and its data cannot change.
 
 use keelson_meta::json::Value;
 

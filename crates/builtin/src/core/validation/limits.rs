@@ -168,9 +168,9 @@ const SCOPES: [&str; 7] = [
     "VolumeAttributesClass",
 ];
 const OPPOSITES: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
-/// What a scope that selects pods can limit.
+/// The resources that a scope of pods can limit.
 const OF_PODS: [&str; 7] = ["pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
-/// What a scope that selects claims can limit.
+/// The resources that a scope of claims can limit.
 const OF_CLAIMS: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
 
 fn scope_fits(scope: &str, resource: &str) -> bool {

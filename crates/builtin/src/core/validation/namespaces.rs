@@ -1,6 +1,6 @@
-//! Namespaces: their phase follows from whether they are being deleted, and labels say how safe their pods have to be.
+//! Validation of namespaces: the phase follows from the deletion timestamp, and labels set the pod security levels.
 //!
-//! The finalizers in `spec` are judged here when a namespace is made, and elsewhere where they are replaced.
+//! `spec.finalizers` is validated here on create, and by `/finalize` later.
 
 use crate::validating::at::At;
 use crate::validating::formats::QUALIFIED_NAME;

@@ -1,7 +1,7 @@
-//! Pods, and the templates that pods are made from: `core/v1` PodSpec and everything below it.
+//! Validation of pods and pod templates: `core/v1` PodSpec and everything below it.
 //!
-//! Shared by all workloads. What the parts of a pod have to know of the whole (volumes, claims, restart policy) is put
-//! into the run before they are looked at.
+//! All workloads use it. Facts about the whole pod that its parts need (volumes, claims, restart policy) are put into the run
+//! first.
 
 mod annotations;
 mod change;
@@ -35,7 +35,7 @@ pub(crate) use container::port_number_or_name;
 pub use diff::difference;
 pub(crate) use status::STATUS;
 
-/// What rules for the parts of a pod need to know of the whole.
+/// The facts about the whole pod that rules of its parts need.
 #[derive(Default)]
 pub(crate) struct Pod<'v> {
     /// The volumes that are valid, by name.
@@ -46,9 +46,9 @@ pub(crate) struct Pod<'v> {
     pub(crate) grace_period: Option<i64>,
     /// `restartPolicy`
     pub(crate) restart_policy: &'v str,
-    /// Whether its users are those of the host.
+    /// True if the pod shares the user namespace of the host.
     pub(crate) host_users: bool,
-    /// Whether this is a pod, rather than a template for some.
+    /// True for a pod, false for a template.
     pub(crate) is_pod: bool,
     /// Its name, as far as volumes that make claims need it.
     pub(crate) name: &'v str,

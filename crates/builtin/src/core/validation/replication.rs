@@ -1,6 +1,6 @@
-//! Rules that all workloads share which keep a number of pods: the template has to fit the selector.
+//! Validation of workloads with a number of pods: the selector must match the template.
 //!
-//! The template is judged by the rules for pods, and always restarts its containers.
+//! The template has the rules of pods, and its restart policy is Always.
 
 use keelson_meta::json::Value;
 

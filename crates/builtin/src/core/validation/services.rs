@@ -1,6 +1,6 @@
-//! Services: types, ports, addresses and families of addresses, and which of these stay once they are set.
+//! Validation of services: types, ports, addresses, address families, and the fields that cannot change.
 //!
-//! A type needs some fields and forbids others. What the server allocates is only judged for its form here.
+//! A type requires some fields and forbids others. Allocated fields are validated for their form alone.
 
 use std::collections::HashSet;
 
@@ -58,7 +58,7 @@ const PORT: TypeRules = TypeRules::of(&[
     ("appProtocol", APP_PROTOCOL),
 ]);
 
-/// What the server has to know before it can give an address to a service: with faults here upstream looks no further.
+/// The rules that must pass before an address is allocated. Upstream reports no other errors with these.
 pub(super) const ADDRESSES: TypeRules =
     TypeRules::of(&[("spec", Check("clusterIPs that begin with clusterIP and fit their families", cluster_ips))]);
 
@@ -310,7 +310,7 @@ fn load_balancer(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether clients outside the cluster reach it.
+/// Returns true for a service with a path for clients outside the cluster.
 fn is_external(spec: &At<'_, '_>) -> bool {
     let by_ip = kind(spec) == "ClusterIP" && !spec.field("externalIPs").is_empty();
     matches!(kind(spec), "LoadBalancer" | "NodePort") || by_ip

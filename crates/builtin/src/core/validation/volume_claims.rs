@@ -19,7 +19,7 @@ pub(crate) const TEMPLATE: TypeRules = TypeRules::shared(
     &[("metadata", Check("only labels and annotations", template_metadata)), ("spec", Always(&SPEC))],
 );
 
-/// What a claim asks for.
+/// The rules of the spec of a claim.
 pub(crate) const SPEC: TypeRules = TypeRules::shared(
     "Claim spec",
     &[
@@ -38,7 +38,7 @@ pub(crate) const SPEC: TypeRules = TypeRules::shared(
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// How a volume can be mounted.
+/// The access modes of a volume.
 pub(crate) const ACCESS_MODES: Rule = Check("known modes, ReadWriteOncePod only alone", |at, run| {
     for mode in at.items().filter(|mode| !MODES.contains(&mode.text())) {
         at.not_supported(run, mode.text(), &MODES);
@@ -117,7 +117,7 @@ fn same_sources(at: &At<'_, '_>, run: &mut Run<'_>) {
 /// A claim, new or changed.
 pub(super) const CLAIM: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 
-/// What an update of a claim may change: more storage and another class once it is bound, a volume once.
+/// The permitted changes of a claim: more storage and another class once it is bound, a volume once.
 pub(super) const UPDATE: TypeRules = TypeRules::of(&[
     ("metadata", Check("the annotation of a class stays", class_annotation_stays)),
     ("", Check("only storage and volumeAttributesClassName change, once bound; volumeName is set once", spec_stays)),
@@ -125,7 +125,7 @@ pub(super) const UPDATE: TypeRules = TypeRules::of(&[
     ("", Check("the mode is immutable, and a class of attributes is not taken away", modes_stay)),
 ]);
 
-/// What the status of a claim may say.
+/// The rules of the status of a claim.
 pub(super) const STATUS: TypeRules =
     TypeRules::of(&[("status", Check("quantities of storage, known states of a resize", status))]);
 
@@ -139,7 +139,7 @@ fn class_annotation_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether the class moves from the annotation to the field.
+/// Returns true if the class moves from the annotation to the field.
 fn upgrades(old: &Object, new: &Object) -> bool {
     let annotation = |object: &Object| object.get(&["metadata", "annotations", CLASS_ANNOTATION]).cloned();
     let class = |object: &Object| object.get(&["spec", "storageClassName"]).cloned();
@@ -206,7 +206,7 @@ fn modes_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let status = at.field("status");
     if !class.old.is_null() && !class.is_set() {
-        // A claim without a volume can't change at all, which has been told by now.
+        // A claim without a volume cannot change at all, which is reported before.
         if status.field("phase").text() == "Bound" {
             class.forbidden(run, "update from non-nil value to nil is forbidden");
         }

@@ -1,6 +1,6 @@
-//! Persistent volumes: one source, a capacity, and what can't change once they are there.
+//! Validation of persistent volumes: one source, a capacity, and the fields that cannot change.
 //!
-//! The sources that pods have too are judged by the same rules, in `pod/volumes`.
+//! Sources that pods have too are validated in `pod/volumes`.
 
 use keelson_meta::Quantity;
 
@@ -20,7 +20,7 @@ use crate::validating::type_rules::{IMMUTABLE, Run, TypeRules};
 
 pub(super) const VOLUME: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 
-/// What a volume is. Attachments may hold one too.
+/// The rules of the spec of a volume, also of an attachment that contains one.
 pub(crate) const SPEC: TypeRules = TypeRules::shared(
     "Persistent volume spec",
     &[

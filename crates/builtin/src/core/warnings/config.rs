@@ -1,6 +1,6 @@
-//! Secrets for TLS: a certificate and a key have to be there. Whether the key is that of the certificate is not looked at.
+//! Warnings for TLS secrets without a certificate and key in PEM. They are not compared with each other.
 //!
-//! Such a secret is stored as it is, since others may use it in another way.
+//! The secret is stored unchanged, since other clients may use it in another way.
 
 use crate::validating::at::At;
 use crate::validating::base64;
@@ -42,7 +42,7 @@ pub(crate) fn of_secret(at: &At<'_, '_>, told: &mut Vec<String>) {
     }
 }
 
-/// What the blocks of a text are said to hold.
+/// The labels of the PEM blocks in a text.
 fn labels(bytes: &[u8]) -> Vec<String> {
     let mut labels = Vec::new();
     let mut rest = bytes;

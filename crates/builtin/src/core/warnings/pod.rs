@@ -10,7 +10,7 @@ use keelson_meta::json::Value;
 use super::volumes;
 use crate::validating::at::At;
 
-/// How many overlaps of paths, and of ports, are looked for behind each one: a long list costs no more than its length.
+/// The number of overlapping paths and ports searched behind each one, so that the search takes linear time.
 const OVERLAPS_SOUGHT: usize = 64;
 
 /// Annotations that once stood for fields, and do nothing any more.
@@ -22,7 +22,7 @@ const ANNOTATIONS: [(&str, &str, &str); 3] = [
 
 const NO_POD: &str = "a null labelSelector results in matching no pod";
 
-/// What is said of a pod, or of a template for some: `at` has `metadata` and `spec`.
+/// The warnings for a pod or a template; `at` has `metadata` and `spec`.
 pub(crate) fn of_spec(at: &At<'_, '_>, is_template: bool, told: &mut Vec<String>) {
     let (metadata, spec) = (at.field("metadata"), at.field("spec"));
     node_labels(&spec, told);

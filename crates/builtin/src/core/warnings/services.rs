@@ -1,6 +1,6 @@
-//! Services: what their type makes meaningless, and addresses that are not written as they should be.
+//! Warnings for services: fields that their type ignores, and addresses in an unusual form.
 //!
-//! The same text would be a fault in a newer kind; here it is too late to refuse it.
+//! Newer kinds refuse the same text; for services it is too late to refuse it.
 
 use std::net::IpAddr;
 

@@ -23,7 +23,7 @@ pub(super) const GONE: [(&str, &str); 9] = [
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
-/// What is said of sources that are given up.
+/// The warnings for volume sources that Kubernetes no longer supports.
 pub(super) fn gone(at: &At<'_, '_>, told: &mut Vec<String>) {
     for (name, since) in GONE {
         let source = at.field(name);

@@ -1,6 +1,6 @@
 //! Endpoint slices.
 //!
-//! What may not change is tried with updates.
+//! Updates show the fields that cannot change.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Flow schemas and priority levels.
 //!
-//! Those that every cluster has to have are held to what they are.
+//! The mandatory objects cannot change.
 
 use keelson_meta::json::json;
 

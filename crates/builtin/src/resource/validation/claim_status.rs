@@ -18,11 +18,11 @@ use crate::validating::type_rules::Rule::{
 };
 use crate::validating::type_rules::{Rule, Run, TypeRules};
 
-/// How many may use a claim.
+/// The largest number of consumers of a claim.
 const USERS_MAX: usize = 256;
-/// How many devices a claim may get.
+/// The largest number of devices of a claim.
 const RESULTS_MAX: usize = 32;
-/// How many configurations may come with them, from the claim and from its classes.
+/// The largest number of configurations, from the claim and from its classes.
 const CONFIGS_MAX: usize = 64;
 
 pub(super) const STATUS: TypeRules = TypeRules::of(&[(
@@ -155,7 +155,7 @@ const DEVICE: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-/// What tells devices apart.
+/// The fields that identify a device.
 fn identity(device: &Value) -> [&str; 4] {
     ["driver", "pool", "device", "shareID"].map(|field| device.get(field).and_then(Value::as_str).unwrap_or_default())
 }

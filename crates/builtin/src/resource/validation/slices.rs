@@ -1,6 +1,6 @@
-//! Slices of the pools of devices that drivers publish.
+//! Validation of resource slices: the pools of devices that drivers publish.
 //!
-//! Knows the rules of this kind alone. What a device takes from shared counters is not added up.
+//! The use of shared counters is not summed.
 
 use std::collections::HashSet;
 
@@ -15,24 +15,24 @@ use crate::validating::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::validating::type_rules::Rule::{Always, Around, Check, Immutable, Required, With, Within};
 use crate::validating::type_rules::{Rule, Run, TypeRules};
 
-/// How many devices a slice may have.
+/// The largest number of devices of a slice.
 const DEVICES_MAX: usize = 128;
-/// How many there may be if any has taints or takes from counters.
+/// The largest number of devices if one has taints or uses counters.
 const ADVANCED_MAX: usize = 64;
-/// How many sets of counters, and counters in one.
+/// The largest number of counter sets, and of counters in one.
 const SETS_MAX: usize = 8;
 const COUNTERS_MAX: usize = 32;
-/// How many sets a device may take from.
+/// The largest number of counter sets that a device may use.
 const CONSUMED_MAX: usize = 2;
-/// How many taints a device may have.
+/// The largest number of taints of a device.
 const TAINTS_MAX: usize = 16;
-/// How many attributes and capacities a device may have, together.
+/// The largest number of attributes and capacities of a device together.
 const ATTRIBUTES_MAX: usize = 32;
-/// How long the value of an attribute may be, in bytes.
+/// The longest value of an attribute, in bytes.
 const VALUE_MAX: usize = 64;
-/// How long the name of an attribute may be without its domain, in bytes.
+/// The longest name of an attribute without its domain, in bytes.
 const ID_MAX: usize = 32;
-/// How many conditions a device may wait for, and how many may keep it from being used.
+/// The largest number of binding conditions of a device, and of binding failure conditions.
 const BINDING_MAX: usize = 4;
 
 pub(super) const SLICE: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
@@ -223,7 +223,7 @@ pub(super) fn attribute_name(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
     match domain {
         Some("") => at.invalid(run, "", "the domain must not be empty"),
         Some(domain) => {
-            /// How long a domain may be, in bytes.
+            /// The longest domain, in bytes.
             const MAX: usize = 63;
             if domain.len() > MAX {
                 at.too_long(run, MAX);

@@ -1,6 +1,6 @@
 //! Storage classes, drivers, capacities and attachments.
 //!
-//! What may never change after the creation is tried with updates.
+//! Updates show the fields that cannot change.
 
 use keelson_meta::json::json;
 

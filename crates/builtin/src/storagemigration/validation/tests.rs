@@ -1,6 +1,6 @@
 //! Migrations of storage versions.
 //!
-//! The spec stays, and the status only goes on.
+//! The spec cannot change, and conditions of the status only proceed.
 
 use keelson_meta::json::json;
 

@@ -1,6 +1,6 @@
-//! Warnings for objects that are right: what is told, and to whom it is not.
+//! Warnings for valid objects, and objects without one.
 //!
-//! Each case is an object and the texts that its writer gets.
+//! Each case is an object with the expected warnings.
 
 use keelson_meta::json::{Value, json};
 use keelson_registry::Validator as _;
@@ -12,7 +12,7 @@ fn told(object_now: &Value) -> Vec<String> {
     rules_of(&new).warnings(None, &new)
 }
 
-/// Checks what is told of a pod template with these changes to its spec.
+/// Checks the warnings for a pod template with these changes to its spec.
 fn check_template(changes: &[(&str, Value)], expected: &[&str]) {
     let spec = change(&pod_spec("Always"), changes);
     let template =

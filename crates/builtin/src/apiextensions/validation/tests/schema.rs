@@ -20,7 +20,7 @@ fn definition(schema: &Value, subresources: &Value) -> Value {
         "status": {"acceptedNames": {"plural": "", "kind": ""}, "storedVersions": ["v1"]}})
 }
 
-/// What is wrong with a definition of this schema, without the way to the schema.
+/// The errors of a definition with this schema, without the path to the schema.
 fn faults(schema: &Value, subresources: &Value) -> Vec<String> {
     let definition = object(&definition(schema, subresources));
     let faults = texts(rules_of(&definition).create(&definition));
@@ -56,7 +56,7 @@ fn a_type_is_stated_for_every_value_and_once() {
            \"string\"",
         ],
     );
-    // What is combined says nothing of the shape, except that a number or a text may be said so.
+    // Combined schemas state no structure, except for a number or a text.
     check(
         json!({"type": "string", "allOf": [{"type": "string", "default": "a"}], "not": {"nullable": true}}),
         &[
@@ -95,7 +95,7 @@ fn the_root_is_an_object_with_metadata_that_is_known() {
         &with(json!({"type": "object", "properties": {"name": {"type": "string", "default": "a"}}})),
         &[".properties[metadata].properties[name].default: Forbidden: must not be set in top-level metadata"],
     );
-    // Where the status is written by itself, what the root says of both can't be kept.
+    // With a status subresource, a rule at the root cannot hold for both parts.
     let root = json!({"type": "object", "maxProperties": 2});
     let [fault] = &faults(&root, &json!({"status": {}}))[..] else { panic!("one fault") };
     assert!(fault.starts_with(": Invalid value: {\"ID\":\"\",\"Schema\":\"\",\"Ref\":null"), "{fault}");
@@ -237,7 +237,7 @@ fn expressions_compile_and_cost_no_more_than_they_may() {
             ".x-kubernetes-validations[0].fieldPath: Invalid value: \".z\": must be a valid path",
         ],
     );
-    // Only items that are told apart have an old state.
+    // Only items with keys have an old state.
     let items = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
     check(
         json!({"type": "array", "items": items, "maxItems": 5}),

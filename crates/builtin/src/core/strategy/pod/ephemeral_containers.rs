@@ -1,5 +1,5 @@
-//! `pods/ephemeralcontainers`: containers that are added to a running pod to look at it (KEP-277). That those
-//! which are there stay as they are is judged with all else of the pod.
+//! `pods/ephemeralcontainers`: adds containers to a running pod for debugging (KEP-277). Validation of the pod refuses changes of
+//! those that are there.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;

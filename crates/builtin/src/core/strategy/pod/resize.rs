@@ -79,7 +79,7 @@ fn whole_pod(stored: &Object, confined: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the resources that all containers of a pod share.
+/// The errors of the resources of the whole pod.
 fn pod_level(stored: &Value, wanted: &Value) -> Vec<FieldError> {
     if !stored.is_null() && wanted.is_null() {
         return vec![FieldError::forbidden("spec.resources", "pod-level resources cannot be removed")];
@@ -156,7 +156,7 @@ fn others_changed(stored: &Object, confined: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a container differs from another in its CPU and memory at the most.
+/// Returns true if two containers differ at most in CPU and memory.
 fn same_but_for_size(before: &Value, after: &Value) -> bool {
     let amounts = |one: &Value| AMOUNTS.map(|(amounts, _)| others(&one["resources"][amounts]));
     amounts(before) == amounts(after)
@@ -170,7 +170,7 @@ fn others(amounts: &Value) -> Map {
     all.map(|(name, amount)| (name, amount.clone())).collect()
 }
 
-/// Whether an amount that was stated no longer is.
+/// Returns true if an amount was removed.
 fn lacks(after: &Value, before: &Value) -> bool {
     before.as_object().into_iter().flatten().any(|(name, _)| after.get(name).is_none())
 }

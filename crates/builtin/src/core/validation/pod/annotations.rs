@@ -1,6 +1,6 @@
-//! Annotations of pods that stand for settings, most of them older than the fields that replaced them.
+//! Validation of annotations that stand for fields of a pod, most of them older than the fields.
 //!
-//! They are still read by kubelets, so that their values are judged like fields.
+//! Kubelets still read them, so their values are validated like fields.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;
@@ -107,7 +107,7 @@ pub(super) fn agree_on_create(pod: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Where a setting is given both ways, both have to say the same.
+/// A setting in both forms must have the same value in both.
 pub(super) fn agree(pod: &At<'_, '_>, run: &mut Run<'_>) {
     let metadata = pod.field("metadata");
     let annotations = metadata.field("annotations");

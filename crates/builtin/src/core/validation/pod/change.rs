@@ -1,7 +1,6 @@
-//! The changes of a pod that an update may make, which are few: a pod is made once.
+//! Validation of the changes of a pod: an update may change few fields.
 //!
-//! Everything but the allowed fields is compared as a whole; what is then different is told as one fault. Subresources have
-//! rules of their own.
+//! All other fields are compared as a whole, and a difference is one error. Subresources have rules of their own.
 
 use std::collections::HashSet;
 
@@ -14,21 +13,21 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Rule::Check;
 use crate::validating::type_rules::{Run, TypeRules, range_text};
 
-/// What is checked when a pod changes, after the pod itself.
+/// The rules of an update, after those of the pod itself.
 pub(crate) const UPDATE: TypeRules = TypeRules::of(&[
     ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
     ("spec", Check("only images, a smaller deadline, more tolerations, fewer gates", spec_update)),
 ]);
 
-/// What is checked when containers are added to a running pod.
+/// The rules for containers added to a running pod.
 pub(crate) const EPHEMERAL_CONTAINERS: TypeRules = TypeRules::of(&[
     ("", crate::validating::type_rules::Rule::Always(&POD)),
     ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
     ("spec", Check("ephemeral containers that are there stay as they are", ephemeral)),
 ]);
 
-/// What is checked when the resources of a running pod change. What a resize may change at all is judged where it is made.
+/// The rules for a resize of a running pod. The strategy of `/resize` limits the fields that it may change.
 pub(crate) const RESIZE: TypeRules = TypeRules::of(&[("", crate::validating::type_rules::Rule::Always(&POD))]);
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\

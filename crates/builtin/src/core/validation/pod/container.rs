@@ -15,7 +15,7 @@ use crate::validating::formats::{DATA_KEY, DNS_LABEL, DNS_SUBDOMAIN, ENV_NAME, H
 use crate::validating::type_rules::Rule::{self, Check, Each, Format, In, OneOf, Required, StrictlyOneOf, With};
 use crate::validating::type_rules::{Run, TypeRules};
 
-/// What all containers have in common.
+/// The rules of all containers.
 pub(crate) const CONTAINER: TypeRules = TypeRules::shared(
     "Container",
     &[
@@ -40,7 +40,7 @@ pub(crate) const CONTAINER: TypeRules = TypeRules::shared(
 /// When an image is pulled.
 pub(super) const PULL_POLICY: Rule = OneOf(&["Always", "IfNotPresent", "Never"]);
 
-/// What containers that stay have besides.
+/// The further rules of containers that are not ephemeral.
 const LASTING: TypeRules = TypeRules::of(&[
     ("lifecycle", Check("handlers", handlers::lifecycle)),
     ("livenessProbe", In(&LIVENESS)),
@@ -185,7 +185,7 @@ fn restart_policy<'v>(container: &At<'v, '_>, run: &mut Run<'v>) {
     rules.items().for_each(|rule| RESTART_RULE.check(&rule, run));
 }
 
-/// What is done when a container ends in a certain way.
+/// The action when a container ends in a certain way.
 const RESTART_RULE: TypeRules = TypeRules::of(&[
     ("action", StrictlyOneOf(&["Restart", "RestartAllContainers"])),
     ("exitCodes", Check("In or NotIn up to 255 codes", exit_codes)),
@@ -267,7 +267,7 @@ pub(super) fn headers(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// What an environment variable can be taken from in a pod.
+/// The fields of a pod that an environment variable can refer to.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",

@@ -1,13 +1,12 @@
-//! The difference that an update made, for the messages that show it.
+//! The difference in the error of a forbidden update.
 //!
-//! Upstream prints Go structures there, in a form that it changes at random so that nobody relies on it; here the changed
-//! fields are listed with what they were and are.
+//! Upstream prints Go structures, in a form that it varies at random. Here each changed field is listed with its old and new value.
 
 use std::fmt::Write as _;
 
 use keelson_meta::json::Value;
 
-/// How many changed fields are listed.
+/// The largest number of fields listed.
 const MOST: usize = 16;
 
 /// The fields in which two values differ, one line for what was and one for what is.

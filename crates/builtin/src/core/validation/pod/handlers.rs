@@ -9,7 +9,7 @@ use crate::validating::type_rules::{Run, TypeRules};
 
 const ONLY_ONE: &str = "may not specify more than 1 handler type";
 
-/// What a probe of any sort has.
+/// The rules of all probes.
 const PROBE: TypeRules = TypeRules::shared(
     "Probe",
     &[
@@ -23,7 +23,7 @@ const PROBE: TypeRules = TypeRules::shared(
     ],
 );
 
-/// Whether a container is alive, or has started: one success settles it.
+/// The rules of liveness and startup probes: one success is enough.
 pub(super) const LIVENESS: TypeRules = TypeRules::of(&[
     ("", Always(&PROBE)),
     (
@@ -36,7 +36,7 @@ pub(super) const LIVENESS: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-/// Whether a container can do its work. Nothing is stopped when it can't.
+/// The rules of readiness probes, which stop no container.
 pub(super) const READINESS: TypeRules = TypeRules::of(&[
     ("", Always(&PROBE)),
     (

@@ -1,13 +1,13 @@
-//! The network of a pod: names and nameservers, and the ports of the host.
+//! Validation of the network of a pod: host names, name servers, and ports of the host.
 //!
-//! What the operating system forbids is in `os`.
+//! Limits of the operating system are in `os`.
 
 use crate::validating::at::At;
 use crate::validating::formats::{DNS_SUBDOMAIN, DNS_SUBDOMAIN_UNDERSCORE, IP};
 use crate::validating::type_rules::Rule::{Check, EachFormat};
 use crate::validating::type_rules::{Run, TypeRules};
 
-/// What libc takes.
+/// The limit of libc.
 const NAMESERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const SEARCHES_BYTES_MAX: usize = 2048;

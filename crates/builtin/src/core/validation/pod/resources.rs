@@ -1,6 +1,6 @@
-//! Resources by name and quantity: what containers and pods ask for and may use, and claims to devices.
+//! Validation of resources by name and quantity: requests and limits of containers and pods, and claims of devices.
 //!
-//! Limits are not below requests, and what is extended has no parts. Updates in place are judged in `change`.
+//! A limit is not below its request, and extended resources are whole numbers. Resizes are validated in `change`.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ const NATIVE_DOMAIN: &str = "kubernetes.io/";
 const HUGE_PAGES: &str = "hugepages-";
 /// The resources that a container has.
 const OF_CONTAINERS: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
-/// What a pod as a whole can be given.
+/// The resources that a pod as a whole can have.
 const OF_PODS: [&str; 3] = ["cpu", "hugepages-", "memory"];
 /// Names without a domain that are known, besides huge pages.
 const STANDARD: [&str; 18] = [
@@ -55,22 +55,22 @@ const WHOLE: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-/// Whether Kubernetes itself names this resource.
+/// Returns true for a resource that Kubernetes itself names.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains(NATIVE_DOMAIN)
 }
 
-/// Whether these are pages of memory of a fixed size.
+/// Returns true for huge pages.
 pub(crate) fn is_huge_pages(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
-/// Whether more of it may be promised than there is.
+/// Returns true if the limit may exceed the request.
 pub(crate) fn allows_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
-/// Whether a quota can name it without a domain.
+/// Returns true for a resource that a quota names without a domain.
 pub(crate) fn is_standard_quota(name: &str) -> bool {
     (STANDARD.contains(&name) && name != "storage" || STANDARD_SERVICES.contains(&name))
         || is_huge_pages(name)
@@ -137,7 +137,7 @@ pub(crate) fn amount(at: &At<'_, '_>) -> Option<Quantity> {
     Quantity::parse(at.value.as_str()?)
 }
 
-/// What a container asks for and may use.
+/// Validates requests and limits of a container.
 pub(crate) fn requirements(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_empty() {
         return;
@@ -148,7 +148,7 @@ pub(crate) fn requirements(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 pub(crate) fn overhead(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_set() {
-        // Upstream judges an overhead as if it were the limits of a container.
+        // Upstream validates an overhead as if it were the limits of a container.
         let limits = at.field("limits");
         limits
             .holding(at.value)
@@ -321,7 +321,7 @@ fn pod_resource_name(at: &At<'_, '_>, resource: &str, run: &mut Run<'_>) {
     }
 }
 
-/// What happens to a container when its resources change.
+/// Validates the resize policy of a container.
 pub(super) fn resize_policy(at: &At<'_, '_>, run: &mut Run<'_>) {
     const RESOURCES: [&str; 2] = ["cpu", "memory"];
     const POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];

@@ -1,6 +1,7 @@
-//! The scheduling of a pod: node selectors, affinities, tolerations and gates. Volumes and devices have node selectors too.
+//! Validation of the scheduling of a pod: node selectors, affinities, tolerations and gates. Volumes and devices have node
+//! selectors too.
 //!
-//! Terms are judged by their form alone; whether any node fits is the scheduler's to see.
+//! Only the form of terms is validated; the scheduler finds the nodes.
 
 use std::collections::HashSet;
 
@@ -23,7 +24,7 @@ const NODE_AFFINITY: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-/// What nodes something can be used on.
+/// The rules of node selectors.
 pub(crate) const NODE_SELECTOR: TypeRules =
     TypeRules::shared("Node selector", &[("nodeSelectorTerms", Check("required, each a node selector term", terms))]);
 
@@ -66,7 +67,7 @@ pub(crate) const TOLERATION: TypeRules = TypeRules::shared(
     ],
 );
 
-/// What a taint does.
+/// The effect of a taint.
 pub(crate) const EFFECT: Rule = OneOf(&["NoSchedule", "PreferNoSchedule", "NoExecute"]);
 
 fn terms(at: &At<'_, '_>, run: &mut Run<'_>) {

@@ -1,6 +1,6 @@
-//! The security context of a pod and of its containers: users, groups, capabilities and profiles.
+//! Validation of the security context of a pod and of its containers: users, groups, capabilities and profiles.
 //!
-//! Whether a cluster allows them is no rule of validation.
+//! Pod Security admission decides what a namespace permits.
 
 use std::collections::HashSet;
 
@@ -129,7 +129,7 @@ fn credentials(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// What comes before the data in upstream's order, and what needs fields of the pod beside its security context.
+/// The rules that precede the data in upstream's order, and need fields of the pod beside its security context.
 pub(super) fn pod_security_context<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {
     let at = spec.field("securityContext");
     for id in ["fsGroup", "runAsUser", "runAsGroup"] {

@@ -1,6 +1,6 @@
-//! The spread of a workload's pods over nodes and zones.
+//! Validation of topology spread constraints.
 //!
-//! A constraint names a label of nodes once, and whom it counts.
+//! A constraint uses a label of nodes once, and selects the pods that it counts.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ fn not_repeated(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// How many of the constraints behind one are compared with it, so that a long list costs no more than its length.
+/// The number of later constraints that each one is compared with, so that validation takes linear time.
 const REPEATS_SOUGHT: usize = 64;
 
 fn min_domains(at: &At<'_, '_>, run: &mut Run<'_>) {

@@ -14,7 +14,7 @@ use crate::validating::formats::{DNS_LABEL, DNS_SUBDOMAIN, IP, QUALIFIED_NAME, p
 use crate::validating::type_rules::Rule::{Check, Immutable};
 use crate::validating::type_rules::{Run, TypeRules};
 
-/// What is checked when the status of a pod changes.
+/// The rules for an update of the status.
 pub(crate) const STATUS: TypeRules = TypeRules::of(&[
     ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),

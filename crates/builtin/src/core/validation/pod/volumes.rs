@@ -261,7 +261,7 @@ fn claim_name_fits(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Whether a path has a part that leads back.
+/// Returns true if a path contains `..`.
 pub(super) fn steps_back(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }

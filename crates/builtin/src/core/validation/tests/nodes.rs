@@ -1,6 +1,6 @@
 //! Nodes.
 //!
-//! What is set once is tried with an update.
+//! Updates show the fields that cannot change.
 
 use keelson_meta::json::json;
 
